@@ -1,0 +1,204 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Leases shares out n numbered things (partitions, lanes) among the live processes of one role. Each is run by the process that
+// holds its lease. A lease only says who should run; two may believe they hold one for a moment, and correctness rests on the
+// fence of whatever they write.
+type Leases struct {
+	Bucket jetstream.KeyValue // with the TTL below
+	Role   string             // key prefix: "worker", "sink"
+	Count  int
+	TTL    time.Duration
+	Logger *slog.Logger
+	// Run does the work of one thing until ctx ends. When it returns, the lease is given up (and taken again later, by anyone).
+	Run func(ctx context.Context, i int)
+	// Greedy takes everything regardless of who else is alive and renews nothing: for tests of the fence only.
+	Greedy bool
+
+	id string
+}
+
+// NewID returns a random process id.
+func NewID() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+type held struct {
+	revision uint64
+	renewed  time.Time // when the last successful renewal was sent
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+// Hold takes, renews and gives up leases until ctx ends, then stops all runs, releases the leases and returns.
+func (l *Leases) Hold(ctx context.Context) {
+	l.id = NewID()
+	holding := map[int]*held{}
+	tick := time.NewTicker(l.TTL / 4)
+	defer tick.Stop()
+	for {
+		if ctx.Err() == nil {
+			l.beat(ctx, holding)
+		}
+		select {
+		case <-ctx.Done():
+			var wg sync.WaitGroup
+			for i, h := range holding {
+				wg.Go(func() { l.release(i, h) })
+			}
+			wg.Wait()
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			l.Bucket.Delete(stop, l.alive(l.id))
+			cancel()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (l *Leases) alive(id string) string { return l.Role + ".alive." + id }
+func (l *Leases) key(i int) string       { return l.Role + ".lease." + strconv.Itoa(i) }
+
+// release stops the run and frees the lease for others at once.
+func (l *Leases) release(i int, h *held) {
+	h.cancel()
+	<-h.done
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	l.Bucket.Delete(ctx, l.key(i), jetstream.LastRevision(h.revision))
+}
+
+// beat does one round: say we live, renew, drop what is finished or lost, take our share.
+func (l *Leases) beat(ctx context.Context, holding map[int]*held) {
+	round, cancel := context.WithTimeout(ctx, l.TTL/2)
+	defer cancel()
+	if _, err := l.Bucket.Put(round, l.alive(l.id), nil); err != nil && ctx.Err() == nil {
+		l.Logger.Debug("lease: cannot reach the bucket", "role", l.Role, "err", err)
+	}
+	for i, h := range holding {
+		select {
+		case <-h.done: // the run ended by itself: fenced, or failed
+			l.Bucket.Delete(round, l.key(i), jetstream.LastRevision(h.revision))
+			delete(holding, i)
+			continue
+		default:
+		}
+		sent := time.Now()
+		rev, err := l.Bucket.Update(round, l.key(i), []byte(l.id), h.revision)
+		switch {
+		case err == nil:
+			h.revision, h.renewed = rev, sent
+		case IsWrongSequence(err), time.Since(h.renewed) > l.TTL:
+			// Somebody else holds it, or it has expired: stop. The run's own fence makes a late stop harmless.
+			l.Logger.Info("lease lost", "role", l.Role, "n", i, "err", err)
+			h.cancel()
+			<-h.done
+			delete(holding, i)
+		}
+	}
+	taken, alive, err := l.survey(round)
+	if err != nil {
+		return
+	}
+	share := (l.Count + alive - 1) / max(alive, 1)
+	if l.Greedy {
+		share = l.Count
+	}
+	mine := make([]int, 0, len(holding))
+	for i := range holding {
+		mine = append(mine, i)
+	}
+	sort.Ints(mine)
+	for _, i := range mine[min(share, len(mine)):] { // more than our share: hand over
+		h := holding[i]
+		delete(holding, i)
+		l.release(i, h)
+	}
+	for i := 0; i < l.Count && len(holding) < share; i++ {
+		if _, ok := holding[i]; ok || taken[i] {
+			continue
+		}
+		rev, err := l.Bucket.Create(round, l.key(i), []byte(l.id))
+		if err != nil {
+			continue
+		}
+		run, stop := context.WithCancel(ctx)
+		h := &held{revision: rev, renewed: time.Now(), cancel: stop, done: make(chan struct{})}
+		holding[i] = h
+		go func() {
+			defer close(h.done)
+			defer stop()
+			l.Run(run, i)
+		}()
+	}
+}
+
+// survey returns which things are leased and how many processes of the role are alive (at least 1: us).
+func (l *Leases) survey(ctx context.Context) (taken map[int]bool, alive int, err error) {
+	lister, err := l.Bucket.ListKeysFiltered(ctx, l.Role+".>")
+	if err != nil {
+		return nil, 1, err
+	}
+	defer lister.Stop()
+	taken = map[int]bool{}
+	for key := range lister.Keys() {
+		rest := strings.TrimPrefix(key, l.Role+".")
+		if n, ok := strings.CutPrefix(rest, "lease."); ok {
+			if i, err := strconv.Atoi(n); err == nil {
+				taken[i] = true
+			}
+		} else if strings.HasPrefix(rest, "alive.") {
+			alive++
+		}
+	}
+	return taken, max(alive, 1), ctx.Err()
+}
+
+// Announce keeps a key of this role alive until ctx ends, so that Alive counts this process: gateways share limits by that number.
+func Announce(ctx context.Context, bucket jetstream.KeyValue, role string, ttl time.Duration) {
+	key := role + ".alive." + NewID()
+	tick := time.NewTicker(ttl / 4)
+	defer tick.Stop()
+	for {
+		put, cancel := context.WithTimeout(ctx, ttl/2)
+		bucket.Put(put, key, nil)
+		cancel()
+		select {
+		case <-ctx.Done():
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			bucket.Delete(stop, key)
+			cancel()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Alive counts the live processes of a role that Announce themselves or hold Leases.
+func Alive(ctx context.Context, bucket jetstream.KeyValue, role string) (int, error) {
+	lister, err := bucket.ListKeysFiltered(ctx, role+".alive.*")
+	if err != nil {
+		return 0, err
+	}
+	defer lister.Stop()
+	n := 0
+	for range lister.Keys() {
+		n++
+	}
+	return n, ctx.Err()
+}

@@ -1,0 +1,89 @@
+package gpuflight
+
+import "bytes"
+
+// CountEvents returns how many events a line is. Gateway and worker both use it, so that limits, usage and the worker's books
+// agree about every line, malformed ones included. It depends on the bytes of the line alone:
+//
+//   - a blank line is 0 events;
+//   - a line whose type, as Peek sees it, is no batch type is 1 event, and so is a line without type;
+//   - a batch line is as many events as its "rows" array has elements, 0 for an empty array;
+//   - a batch line that is torn or has no "rows" array is 1 event or, if "rows" followed by a bracket stands in it, as many as
+//     brackets open behind that one, and 1 at least.
+//
+// So for a line that Decode accepts it equals Batch.WireRows or 1, with one exception: where rows are of the client's plain form
+// (no quote behind "rows"), opening brackets are counted, and a refused row counts as many as it opens. A line that is refused
+// whole still is as many events as this says.
+func CountEvents(line []byte) int {
+	if !peekType(line).IsBatch() {
+		if skipSpace(line, 0) == len(line) {
+			return 0
+		}
+		return 1
+	}
+	const key = `"rows":`
+	at := bytes.Index(line, []byte(key))
+	if at >= 0 {
+		rest := line[at+len(key):]
+		if bytes.IndexByte(rest, '"') < 0 {
+			return countBrackets(rest)
+		}
+	}
+	if n := countRows(line); n >= 0 {
+		return n
+	}
+	if at < 0 {
+		return 1
+	}
+	return countBrackets(line[at+len(key):])
+}
+
+// countBrackets takes the text behind the key for a rows array and what ends the line.
+func countBrackets(rest []byte) int {
+	n := bytes.Count(rest, []byte{'['}) - 1
+	if n > 0 {
+		return n
+	}
+	if i := skipSpace(rest, 0); i < len(rest) && rest[i] == '[' {
+		if i = skipSpace(rest, i+1); i < len(rest) && rest[i] == ']' {
+			return 0
+		}
+	}
+	return 1
+}
+
+// countRows walks the line and counts the elements of the first "rows", -1 if that cannot be done.
+func countRows(line []byte) int {
+	for m := walkObject(line, 0); m.next(); {
+		if string(m.key) != "rows" {
+			if !m.skip() {
+				return -1
+			}
+			continue
+		}
+		if line[m.i] != '[' {
+			return -1
+		}
+		i := skipSpace(line, m.i+1)
+		if i < len(line) && line[i] == ']' {
+			return 0
+		}
+		for n := 1; ; n++ {
+			var ok bool
+			if i, ok = skipValue(line, i); !ok {
+				return -1
+			}
+			if i = skipSpace(line, i); i >= len(line) {
+				return -1
+			}
+			if line[i] == ']' {
+				return n
+			}
+			if line[i] != ',' {
+				return -1
+			}
+			i = skipSpace(line, i+1)
+		}
+	}
+	return -1
+}

@@ -1,0 +1,115 @@
+// Package tenant holds who may send, how much, and for how long their rows are kept. It does no I/O.
+package tenant
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Key is what is stored of a key: never the secret, only its hash (which is the key of the record).
+type Key struct {
+	ID      string    `json:"id"` // for people and logs: the first characters of the secret
+	Tenant  string    `json:"tenant"`
+	Note    string    `json:"note,omitempty"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Revoked time.Time `json:"revoked,omitzero"` // zero: valid
+	Limits  Limits    `json:"limits"`
+}
+
+// Limits are a key's limits. A zero field means the service's default (see DefaultLimits); to lift a limit set it to a huge number.
+type Limits struct {
+	EventsPerSecond float64 `json:"events_per_second,omitempty" yaml:"events_per_second"`
+	BytesPerSecond  float64 `json:"bytes_per_second,omitempty" yaml:"bytes_per_second"` // of compressed body, as received
+	BurstSeconds    float64 `json:"burst_seconds,omitempty" yaml:"burst_seconds"`       // bucket size = rate × this
+	MaxBodyBytes    int64   `json:"max_body_bytes,omitempty" yaml:"max_body_bytes"`     // before decompression
+	MaxRawBytes     int64   `json:"max_raw_bytes,omitempty" yaml:"max_raw_bytes"`       // after decompression
+	MaxRatio        float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`               // raw / compressed, checked after the first MiB
+	MaxLineBytes    int64   `json:"max_line_bytes,omitempty" yaml:"max_line_bytes"`
+	RetentionDays   uint16  `json:"retention_days,omitempty" yaml:"retention_days"` // of raw rows
+	RollupDays      uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
+}
+
+// DefaultLimits are the service's limits where neither configuration nor key says otherwise.
+//
+// Rates: 5 M events/s is what one two-core machine cannot reach, so a lone tenant is bounded by the machine and a runaway loop
+// still cannot starve others for long. Bodies: the real client cuts windows at 64 MiB raw plus one line and refuses to upload
+// more than 128 MiB raw; 1 GiB raw and 256 MiB compressed leave room. Ratio: real windows compress 10 to 60 fold.
+func DefaultLimits() Limits {
+	return Limits{
+		EventsPerSecond: 5e6, BytesPerSecond: 256 << 20, BurstSeconds: 2,
+		MaxBodyBytes: 256 << 20, MaxRawBytes: 1 << 30, MaxRatio: 400, MaxLineBytes: 32 << 20,
+		RetentionDays: 7, RollupDays: 395,
+	}
+}
+
+// Or returns l with zero fields taken from d.
+func (l Limits) Or(d Limits) Limits {
+	or(&l.EventsPerSecond, d.EventsPerSecond)
+	or(&l.BytesPerSecond, d.BytesPerSecond)
+	or(&l.BurstSeconds, d.BurstSeconds)
+	or(&l.MaxBodyBytes, d.MaxBodyBytes)
+	or(&l.MaxRawBytes, d.MaxRawBytes)
+	or(&l.MaxRatio, d.MaxRatio)
+	or(&l.MaxLineBytes, d.MaxLineBytes)
+	or(&l.RetentionDays, d.RetentionDays)
+	or(&l.RollupDays, d.RollupDays)
+	return l
+}
+
+func or[T comparable](field *T, fallback T) {
+	var zero T
+	if *field == zero {
+		*field = fallback
+	}
+}
+
+// Valid reports whether the key may be used at t, and if not, why (for the log and the problem document).
+func (k *Key) Valid(t time.Time) (ok bool, why string) {
+	switch {
+	case !k.Revoked.IsZero() && !t.Before(k.Revoked):
+		return false, "key " + k.ID + " was revoked"
+	case !k.Expires.IsZero() && !t.Before(k.Expires):
+		return false, "key " + k.ID + " has expired"
+	}
+	return true, ""
+}
+
+// Prefix begins every key that Warpline makes: what GPU Flight's tools show and what secret scanners know.
+const Prefix = "gpfl_"
+
+// NewSecret returns a new random key: Prefix and 160 bits in base32.
+func NewSecret() string {
+	var b [20]byte
+	rand.Read(b[:]) // never fails since Go 1.24
+	return Prefix + strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}
+
+// ID returns the public part of a secret: enough to recognise it, far too little to guess it.
+func ID(secret string) string {
+	s := strings.TrimPrefix(secret, Prefix)
+	return s[:min(8, len(s))]
+}
+
+// Hash returns the name under which a key is stored: SHA-256 in hex. Secrets have 160 random bits, so no salt or slow hash is needed;
+// a hand-chosen --dev-key is for loopback only.
+func Hash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// CheckName returns an error that says the rule when name cannot be a tenant: it becomes a subject token and a column value.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("tenant %q: use 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends", name)
+	}
+	return nil
+}
