@@ -1,0 +1,46 @@
+package aggregate
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// counters are the worker's metrics. Events balance: what the gateway published is stored + rejected + duplicate + what still
+// waits in INGEST. The tenant label is on the series that billing and limits need, and on no others.
+type counters struct {
+	events         *prometheus.CounterVec // tenant, outcome
+	rejects        *prometheus.CounterVec // tenant, reason
+	parts          *prometheus.CounterVec // outcome
+	chunks         prometheus.Counter
+	chunkBytes     prometheus.Counter
+	rows           *prometheus.CounterVec // table
+	retries        *prometheus.CounterVec // reason
+	takeovers      prometheus.Counter
+	fenced         prometheus.Counter
+	snapshots      prometheus.Counter
+	unknownColumns prometheus.Counter
+	lag            prometheus.Histogram
+	partitions     prometheus.Gauge
+	sessions       prometheus.Gauge
+}
+
+func newCounters(reg prometheus.Registerer) *counters {
+	c := &counters{
+		events:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_events_total", Help: "Events folded, by tenant and outcome: stored, rejected or duplicate."}, []string{"tenant", "outcome"}),
+		rejects:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rejects_total", Help: "Events refused, by tenant and reason; their bytes are in the table rejects."}, []string{"tenant", "reason"}),
+		parts:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_parts_total", Help: "INGEST messages, by outcome: folded, duplicate or bad."}, []string{"outcome"}),
+		chunks:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunks_total", Help: "Chunks published to ROWS."}),
+		chunkBytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunk_bytes_total", Help: "Bytes of chunks published, compressed."}),
+		rows:           prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rows_total", Help: "Rows published, by table."}, []string{"table"}),
+		retries:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_retries_total", Help: "Publishes and reads tried again, by reason: rows_full, timeout, dictionary, object."}, []string{"reason"}),
+		takeovers:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_takeovers_total", Help: "Partitions taken over."}),
+		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
+		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
+		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Batch columns ignored because this version does not know them."}),
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
+			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
+		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),
+		sessions:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_sessions", Help: "Sessions whose state this process holds."}),
+	}
+	if reg != nil {
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.unknownColumns, c.lag, c.partitions, c.sessions)
+	}
+	return c
+}

@@ -1,0 +1,286 @@
+package aggregate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// The join of kernel rows and kernel_detail lines by corr_id. The client writes a batch and right after it one detail per row,
+// in the same order, so rows nearly always wait a few microseconds; but a window may end between the two, windows may come in
+// any order, and either half may be lost.
+//
+//   - A row with has_details waits. After Config.RawWait its raw row goes out without a configuration; after Config.DetailWait
+//     its rollup goes out without a scope.
+//   - A detail that finds no waiting row waits in early. After Config.DetailWait, and whenever its row went out before it, it
+//     becomes a row of kernel_details, which the view `kernels` joins at read.
+
+// waiting holds rows in the order they came. Details come in the same order, so the next match is nearly always at hint; only
+// when it is not, the rows are indexed.
+type waiting struct {
+	rows  []kernelRow
+	live  int
+	hint  int
+	index map[uint32]int32 // built on the first miss, dropped when all rows are gone
+	dirty bool             // changed since the last published state
+}
+
+// earlyDetail is a detail without its kernel row.
+type earlyDetail struct {
+	config  uint32
+	heldAt  int64
+	written bool // it is in kernel_details already
+}
+
+func (w *waiting) add(k kernelRow) {
+	w.dirty = true
+	w.rows = append(w.rows, k)
+	w.live++
+	if w.index != nil {
+		if _, ok := w.index[k.corr]; !ok {
+			w.index[k.corr] = int32(len(w.rows) - 1)
+		}
+	}
+}
+
+// take removes and returns the row with this corr id. The pointer is valid until the next add.
+func (w *waiting) take(corr uint32) *kernelRow {
+	if w.live == 0 {
+		return nil
+	}
+	at := w.hint
+	for at < len(w.rows) && w.rows[at].dead {
+		at++
+	}
+	if at >= len(w.rows) || w.rows[at].corr != corr {
+		if w.index == nil {
+			w.index = make(map[uint32]int32, w.live)
+			for i := range w.rows {
+				if k := &w.rows[i]; !k.dead {
+					if _, ok := w.index[k.corr]; !ok {
+						w.index[k.corr] = int32(i)
+					}
+				}
+			}
+		}
+		i, ok := w.index[corr]
+		if !ok || w.rows[i].dead {
+			return nil
+		}
+		at = int(i)
+	}
+	w.hint = at + 1
+	k := &w.rows[at]
+	w.drop(k)
+	return k
+}
+
+// drop frees a row's slot; the row itself stays readable until the next add.
+func (w *waiting) drop(k *kernelRow) {
+	w.dirty = true
+	k.dead = true
+	if w.index != nil {
+		delete(w.index, k.corr)
+	}
+	if w.live--; w.live == 0 {
+		w.rows, w.hint, w.index = w.rows[:0], 0, nil
+	}
+}
+
+// each calls f for the waiting rows in order of arrival, then closes the gaps.
+func (w *waiting) each(f func(*kernelRow)) {
+	for i := range w.rows {
+		if !w.rows[i].dead {
+			f(&w.rows[i])
+		}
+		if w.live == 0 {
+			return
+		}
+	}
+	w.rows = slices.DeleteFunc(w.rows, func(k kernelRow) bool { return k.dead })
+	w.hint, w.index = 0, nil
+}
+
+// joinKernel emits a row whose detail came before it, or lets it wait.
+func (f *folder) joinKernel(s *session, p *part, emit kernelEmitter, k kernelRow) {
+	if len(s.early) > 0 {
+		if d, ok := s.early[k.corr]; ok {
+			delete(s.early, k.corr)
+			s.earlyDirty = true
+			scope := s.configScope(d.config)
+			emit.joined(&k, d.config, scope)
+			f.acc(s, s.slot(k.kernel), scope, bucketOf(k.start)).add(uint64(k.duration))
+			return
+		}
+	}
+	if s.waiting.live >= maxWaiting {
+		f.giveUp(s, &s.waiting.rows[s.waiting.first()])
+	}
+	s.waiting.add(k)
+	f.waitingSessions[s] = struct{}{}
+}
+
+func (w *waiting) first() int {
+	for i := range w.rows {
+		if !w.rows[i].dead {
+			return i
+		}
+	}
+	panic("BUG: aggregate: no waiting row among waiting rows")
+}
+
+// giveUp sends a row on without its detail.
+func (f *folder) giveUp(s *session, k *kernelRow) {
+	if !k.emitted {
+		e := f.kernelEmitterAt(s, k.receivedAt, k.retentionDays, s.noRaw)
+		e.joined(k, 0, 0)
+	}
+	f.acc(s, s.slot(k.kernel), 0, bucketOf(k.start)).add(uint64(k.duration))
+	s.waiting.drop(k)
+	f.touch(s)
+}
+
+// detail folds one kernel_detail line. It reports false when the line has to take the slow path (another key order, or bad).
+func (f *folder) detail(s *session, p *part, line []byte) bool {
+	corr, tail, ok := gpuflight.DetailKey(line)
+	if !ok {
+		return false
+	}
+	hash := xxh3.Hash128(tail)
+	config, known := s.configs[hash]
+	if !known {
+		d, err := gpuflight.DecodeDetail(line)
+		if err != nil {
+			return false
+		}
+		config = f.newConfig(s, p, hash, &d)
+	}
+	f.applyDetail(s, p, corr, config)
+	return true
+}
+
+// applyDetail joins a configuration to the kernel of a corr id, once per corr id.
+func (f *folder) applyDetail(s *session, p *part, corr uint32, config launchConfig) {
+	if !s.details.CheckedAdd(corr) {
+		f.duplicate(s, p, 1)
+		return
+	}
+	s.freshDetails = append(s.freshDetails, corr)
+	f.stored(s, p, 1)
+	if k := s.waiting.take(corr); k != nil {
+		if k.emitted {
+			f.lateDetail(s, corr, config.id, config.scope, k.receivedAt, k.retentionDays)
+		} else {
+			emit := &f.emitter // the same session and part as the line before, nearly always
+			if emit.s != s || emit.receivedAt != k.receivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
+				*emit = f.kernelEmitterAt(s, k.receivedAt, k.retentionDays, s.noRaw)
+				f.emitterSerial = f.outSerial
+			}
+			emit.joined(k, config.id, config.scope)
+		}
+		f.acc(s, s.slot(k.kernel), config.scope, bucketOf(k.start)).add(uint64(k.duration))
+		return
+	}
+	if s.early == nil {
+		s.early = map[uint32]earlyDetail{}
+	}
+	if len(s.early) >= maxEarly {
+		f.dropEarly(s, p.now)
+	}
+	s.early[corr] = earlyDetail{config: config.id, heldAt: p.now}
+	s.earlyDirty = true
+	f.waitingSessions[s] = struct{}{}
+}
+
+// dropEarly writes the older half of the early details to kernel_details and forgets them.
+func (f *folder) dropEarly(s *session, now int64) {
+	type entry struct {
+		corr uint32
+		at   int64
+	}
+	all := make([]entry, 0, len(s.early))
+	for corr, d := range s.early {
+		all = append(all, entry{corr, d.heldAt})
+	}
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.corr, b.corr)) })
+	for _, e := range all[:len(all)/2] {
+		f.writeEarly(s, e.corr)
+		delete(s.early, e.corr)
+	}
+	s.earlyDirty = true
+}
+
+// writeEarly makes an early detail a row of kernel_details, once.
+func (f *folder) writeEarly(s *session, corr uint32) {
+	d := s.early[corr]
+	if d.written {
+		return
+	}
+	f.lateDetail(s, corr, d.config, s.configScope(d.config), s.lastReceived, s.retentionDays)
+	d.written = true
+	s.early[corr] = d
+	s.earlyDirty = true
+}
+
+// lateDetail writes a row of kernel_details.
+func (f *folder) lateDetail(s *session, corr, config uint32, scope int32, receivedAt int64, days uint16) {
+	t := &table.KernelDetails
+	b := f.out.batch(t.Table, rawPartition(receivedAt, days))
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.CorrID.Append(b, corr)
+	t.ConfigID.Append(b, config)
+	t.Scope.AppendString(b, s.scopeNames[scope])
+	t.ReceivedAt.Append(b, receivedAt)
+	f.out.saw(receivedAt)
+	f.touch(s)
+}
+
+// newConfig writes a launch configuration that the session has not had.
+func (f *folder) newConfig(s *session, p *part, hash xxh3.Uint128, d *gpuflight.Detail) launchConfig {
+	if s.configs == nil || len(s.configs) >= maxConfigs {
+		s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
+		s.freshConfigs = s.freshConfigs[:0]
+	}
+	s.nextConfig++
+	c := launchConfig{id: s.nextConfig, scope: s.scope(d.ScopePath())}
+	s.configs[hash] = c
+	s.configByID[c.id] = c.scope
+	s.freshConfigs = append(s.freshConfigs, hash)
+
+	t := &table.LaunchConfigs
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.ConfigID.Append(b, c.id)
+	t.Grid.AppendString(b, d.Grid)
+	t.Block.AppendString(b, d.Block)
+	t.StaticSharedBytes.Append(b, clampU32(d.StaticSharedBytes))
+	t.LocalBytes.Append(b, clampU32(d.LocalBytes))
+	t.ConstBytes.Append(b, clampU32(d.ConstBytes))
+	t.Occupancy.Append(b, float32(d.Occupancy))
+	t.RegOccupancy.Append(b, float32(d.RegOccupancy))
+	t.SmemOccupancy.Append(b, float32(d.SmemOccupancy))
+	t.WarpOccupancy.Append(b, float32(d.WarpOccupancy))
+	t.BlockOccupancy.Append(b, float32(d.BlockOccupancy))
+	t.LimitingResource.AppendString(b, d.LimitingResource)
+	t.MaxActiveBlocks.Append(b, clampU32(d.MaxActiveBlocks))
+	t.LocalMemTotalBytes.Append(b, uint64(max(d.LocalMemTotalBytes, 0)))
+	t.LocalMemPerThreadBytes.Append(b, clampU32(d.LocalMemPerThread))
+	t.CacheConfigRequested.Append(b, uint8(d.CacheConfigRequested))
+	t.CacheConfigExecuted.Append(b, uint8(d.CacheConfigExecuted))
+	t.SharedMemExecutedBytes.Append(b, clampU32(d.SharedMemExecuted))
+	t.UserScope.Append(b, d.UserScope)
+	t.StackTrace.Append(b, d.StackTrace)
+	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	return c
+}
+
+// configScope returns the scope of a configuration, 0 when it was forgotten.
+func (s *session) configScope(id uint32) int32 { return s.configByID[id] }
+
+func clampU32(v int64) uint32 { return uint32(min(max(v, 0), 1<<32-1)) }

@@ -1,0 +1,249 @@
+package aggregate
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// part is one INGEST message while it is folded.
+type part struct {
+	env   stream.Envelope
+	seq   uint64 // INGEST sequence
+	now   int64  // owner's clock, ns; decides only how long halves wait
+	raw   table.Partition
+	line  int // number of the line in the part, from 1
+	usage *usageAcc
+}
+
+// folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
+type folder struct {
+	cfg      *Config
+	metrics  *counters
+	sessions map[sessionKey]*session
+	out      *output
+	decoder  gpuflight.Decoder
+
+	touched         []*session             // in the open chunk
+	waitingSessions map[*session]struct{}  // with rows or details that wait
+	closing         map[*session]struct{}  // ended, to be finalized
+	usage           map[usageKey]*usageAcc // of the open chunk
+	names           []nameBlock            // dictionary entries of the open chunk, to be stored before it is published
+	removed         []sessionKey           // dropped since the last published state
+
+	freeAccs      []*kernelAcc
+	chunkSerial   uint64 // moves whenever cached dictionary indexes of the batches go stale
+	outSerial     uint64 // moves whenever the batches are reset
+	nameBatch     *table.Batch
+	scopedBatch   *table.Batch
+	scopeSession  *session
+	scopeLast     int32
+	scopeSerial   uint64
+	scopeAt       int32
+	emitter       kernelEmitter
+	emitterSerial uint64
+}
+
+type usageKey struct {
+	tenant, source string
+	day            int32
+	days           uint16
+}
+
+type usageAcc struct{ events, bytes, stored, rejected, duplicates uint64 }
+
+func newFolder(cfg *Config, m *counters) *folder {
+	return &folder{
+		cfg: cfg, metrics: m, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
+		sessions: map[sessionKey]*session{}, out: newOutput(), chunkSerial: 1,
+		waitingSessions: map[*session]struct{}{}, closing: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
+	}
+}
+
+// session returns the state of a part's session, new when it was never seen.
+func (f *folder) session(p *part) *session {
+	key := sessionKey{p.env.Tenant, p.env.Session}
+	s := f.sessions[key]
+	if s == nil {
+		s = newSession(key, stream.SessionToken(p.env.Session))
+		s.dictsLoaded = true // nothing to load: it is new
+		f.sessions[key] = s
+	}
+	return s
+}
+
+// touch makes the session's state part of the open chunk.
+func (f *folder) touch(s *session) {
+	if !s.touched {
+		s.touched = true
+		f.touched = append(f.touched, s)
+	}
+}
+
+// fold folds one part whose body is already decompressed. The caller has loaded the session's dictionaries.
+func (f *folder) fold(p *part, s *session, body []byte) {
+	f.touch(s)
+	p.raw = rawPartition(p.env.ReceivedAt, p.env.RetentionDays)
+	if s.firstReceived == 0 {
+		s.firstReceived = p.env.ReceivedAt
+	}
+	s.lastReceived, s.lastReceivedAt = max(s.lastReceived, p.env.ReceivedAt), p.now
+	s.retentionDays, s.rollupDays, s.noRaw = p.env.RetentionDays, p.env.RollupDays, p.env.NoRaw
+	s.source = p.env.Source
+	if s.completed || s.shutdown {
+		f.closing[s] = struct{}{} // again: more came after the end
+	}
+	if s.host == "" {
+		s.host = p.env.Host
+	}
+	p.usage = f.usageOf(s, p)
+	if !s.parts.add(partHash(&p.env)) {
+		f.metrics.parts.WithLabelValues("duplicate").Inc()
+		p.usage.bytes += p.env.Bytes
+		f.received(s, p, p.env.Events)
+		f.duplicate(s, p, p.env.Events)
+		return
+	}
+	f.metrics.parts.WithLabelValues("folded").Inc()
+	p.usage.bytes += p.env.Bytes
+	s.delta.bytes += p.env.Bytes
+	switch p.env.Kind {
+	case stream.KindComplete:
+		f.complete(s, p)
+	case stream.KindReject:
+		f.received(s, p, p.env.Events)
+		f.rejectPart(s, p, body)
+	case stream.KindGPUFlight:
+		f.lines(s, p, body)
+	default:
+		f.received(s, p, p.env.Events)
+		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "part of kind " + string(p.env.Kind) + ": upgrade the workers", events: p.env.Events, payload: body})
+	}
+}
+
+// partHash identifies a part within its session.
+func partHash(e *stream.Envelope) xxh3.Uint128 {
+	var h xxh3.Hasher
+	h.WriteString(e.Identity)
+	var n [9]byte
+	binary.LittleEndian.PutUint64(n[1:], uint64(e.Part))
+	h.Write(n[:])
+	return h.Sum128()
+}
+
+var detailHead = []byte(`{"version":1,"type":"kernel_detail","session_id":"`)
+
+// lines folds the lines of a GPU Flight part.
+func (f *folder) lines(s *session, p *part, body []byte) {
+	for len(body) > 0 {
+		line := body
+		if i := bytes.IndexByte(body, '\n'); i >= 0 {
+			line, body = body[:i], body[i+1:]
+		} else {
+			body = nil
+		}
+		p.line++
+		// Half of today's lines are kernel_details; they are told apart, keyed and joined without being decoded.
+		if rest, ok := bytes.CutPrefix(line, detailHead); ok {
+			if id, ok := bytes.CutPrefix(rest, s.id); ok && len(id) > 0 && id[0] == '"' && f.detail(s, p, line) {
+				f.received(s, p, 1)
+				continue
+			}
+		}
+		f.line(s, p, line)
+	}
+}
+
+// line folds any line.
+func (f *folder) line(s *session, p *part, line []byte) {
+	n := uint64(gpuflight.CountEvents(line))
+	if n == 0 && len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	f.received(s, p, n)
+	l, err := f.decoder.Decode(line)
+	if err != nil {
+		f.rejectLine(s, p, l, line, n, err)
+		return
+	}
+	switch {
+	case len(l.SessionID) == 0:
+		f.reject(s, p, rejectRow{reason: gpuflight.ReasonSessionMissing, detail: "the line has no session_id", typ: l.Type, events: n, payload: line})
+		return
+	case string(l.SessionID) != s.key.id:
+		f.reject(s, p, rejectRow{reason: gpuflight.ReasonSessionMismatch, detail: "the line's session_id is not its window's", typ: l.Type, events: n, payload: line})
+		return
+	}
+	if l.Type == gpuflight.KernelDetail {
+		d, err := gpuflight.DecodeDetail(line)
+		if err != nil {
+			f.rejectLine(s, p, l, line, n, err)
+			return
+		}
+		f.slowDetail(s, p, &d)
+		return
+	}
+	// Lines written to all channels come four times, and a file may be uploaded again in other clothes: the content decides.
+	if !s.lines.add(xxh3.Hash128(line)) {
+		f.duplicate(s, p, n)
+		return
+	}
+	switch l.Type {
+	case gpuflight.KernelEventBatch:
+		f.batch(s, p, l, n, f.kernels)
+	case gpuflight.MemcpyEventBatch:
+		f.batch(s, p, l, n, f.memcpys)
+	case gpuflight.ScopeEventBatch:
+		f.batch(s, p, l, n, f.scopeBatch)
+	case gpuflight.ProfileSampleBatch:
+		f.batch(s, p, l, n, f.profileBatch)
+	case gpuflight.HostMetricBatch:
+		f.batch(s, p, l, n, f.hostMetrics)
+	case gpuflight.DeviceMetricBatch:
+		f.batch(s, p, l, n, f.deviceMetrics)
+	case gpuflight.DictionaryUpdate:
+		f.dictionary(s, p, l)
+	case gpuflight.JobStart:
+		f.jobStart(s, p, l)
+	case gpuflight.Shutdown:
+		f.jobEnd(s, p, l)
+	case gpuflight.TypeUnknown:
+		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "type " + quote(l.TypeName) + " is not known to this version", events: n, payload: line, whole: true})
+	default:
+		f.reject(s, p, rejectRow{reason: gpuflight.ReasonNotYet, detail: "kept whole until a version that stores " + l.Type.String(), typ: l.Type, events: n, payload: line, whole: true})
+	}
+}
+
+// batch folds the accepted rows and turns the refused ones into rejects.
+func (f *folder) batch(s *session, p *part, l *gpuflight.Line, n uint64, fold func(*session, *part, *gpuflight.Line)) {
+	before := s.delta.rejects
+	for i := range l.Batch.BadRows {
+		bad := &l.Batch.BadRows[i]
+		f.reject(s, p, rejectRow{reason: bad.Reason, detail: bad.Detail, typ: l.Type, events: uint64(bad.Count), payload: l.Raw[bad.Start:bad.End]})
+	}
+	if l.Batch.UnknownColumns > 0 {
+		f.metrics.unknownColumns.Add(float64(l.Batch.UnknownColumns))
+	}
+	fold(s, p, l)
+	// CountEvents may differ from the rows by what a refused row opened in brackets: rejects are counted in rows, the rest is stored.
+	if rejected := s.delta.rejects - before; rejected < n {
+		f.stored(s, p, n-rejected)
+	}
+}
+
+// slowDetail folds a kernel_detail that is not written the client's way; its configuration is known by its content.
+func (f *folder) slowDetail(s *session, p *part, d *gpuflight.Detail) {
+	corr := d.CorrID
+	d.CorrID, d.PID, d.App = 0, 0, ""
+	hash := detailHash(d)
+	config, known := s.configs[hash]
+	if !known {
+		config = f.newConfig(s, p, hash, d)
+	}
+	f.applyDetail(s, p, corr, config)
+}

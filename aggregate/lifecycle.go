@@ -1,0 +1,145 @@
+package aggregate
+
+import (
+	"slices"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// jobStart folds a job_start line: what the session runs on.
+func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
+	job, err := gpuflight.DecodeJobStart(l)
+	if err != nil {
+		f.rejectLine(s, p, l, l.Raw, 1, err)
+		return
+	}
+	f.stored(s, p, 1)
+	s.app, s.pid, s.vendor = job.App, clampU32(job.PID), job.Vendor()
+	if job.Hostname != "" {
+		s.host = job.Hostname
+	}
+	s.ip = job.IP
+	s.delta.startedAt = job.TimeNS
+	s.delta.sawEvent(job.TimeNS)
+	s.delta.runID, s.delta.kind, s.delta.engine = job.RunID, job.SessionKind, job.ProfilingEngine
+	if job.RunID != "" {
+		s.delta.segment, s.delta.hasSegment = int32(min(job.SegmentIndex, 1<<30)), true
+	}
+	static := map[int64]*gpuflight.StaticDevice{}
+	for i := range job.StaticDevices {
+		static[job.StaticDevices[i].ID] = &job.StaticDevices[i]
+	}
+	for i := range job.Devices {
+		d := &job.Devices[i]
+		f.device(s, p, d.ID, d, static[d.ID])
+		delete(static, d.ID)
+	}
+	for i := range job.StaticDevices { // a device without a snapshot
+		if d := &job.StaticDevices[i]; static[d.ID] == d {
+			f.device(s, p, d.ID, &gpuflight.Device{Name: d.Name, UUID: d.UUID, Vendor: d.Vendor}, d)
+		}
+	}
+}
+
+// device writes a row of `devices` for a device that the session has not named before.
+func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, static *gpuflight.StaticDevice) {
+	if id < 0 || id > 1<<30 || slices.Contains(s.deviceIDs, int32(id)) {
+		return
+	}
+	s.deviceIDs = append(s.deviceIDs, int32(id))
+	t := &table.Devices
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	architecture, sms := "", uint64(0)
+	if static != nil {
+		architecture, sms = static.Architecture, static.MultiProcessorCount
+	}
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.DeviceID.Append(b, int32(id))
+	t.UUID.AppendString(b, d.UUID)
+	t.Name.AppendString(b, d.Name)
+	t.Vendor.AppendString(b, d.Vendor)
+	t.Architecture.AppendString(b, architecture)
+	t.SMCount.Append(b, uint32(min(sms, 1<<32-1)))
+	t.TotalBytes.Append(b, d.TotalMiB*mib)
+	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+}
+
+// jobEnd folds a shutdown line.
+func (f *folder) jobEnd(s *session, p *part, l *gpuflight.Line) {
+	end, err := gpuflight.DecodeShutdown(l)
+	if err != nil {
+		f.rejectLine(s, p, l, l.Raw, 1, err)
+		return
+	}
+	f.stored(s, p, 1)
+	s.shutdown = true
+	s.delta.endedAt, s.delta.endReason = end.TimeNS, "shutdown"
+	s.delta.sawEvent(end.TimeNS)
+	s.delta.crashed = end.Crashed || end.Signaled
+	f.closing[s] = struct{}{}
+}
+
+// complete folds the client's session-complete.
+func (f *folder) complete(s *session, p *part) {
+	s.completed = true
+	if !s.shutdown {
+		s.delta.endReason = "session-complete"
+		s.delta.endedAt = p.env.ReceivedAt
+	}
+	f.closing[s] = struct{}{}
+}
+
+// flushSession writes what the open chunk adds to the session's row.
+func (f *folder) flushSession(s *session) {
+	d := &s.delta
+	t := &table.Sessions
+	b := f.out.batch(t.Table, f.factPartition(s))
+	segment := int32(-1)
+	if d.hasSegment {
+		segment = d.segment
+	}
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.Source.AppendString(b, s.source)
+	t.App.AppendString(b, s.app)
+	t.Host.AppendString(b, s.host)
+	t.IP.AppendString(b, s.ip)
+	t.PID.Append(b, s.pid)
+	t.StartedAt.Append(b, orUnknown(d.startedAt))
+	t.FirstEventAt.Append(b, orUnknown(d.firstEvent))
+	t.LastEventAt.Append(b, d.lastEvent)
+	t.LastReceivedAt.Append(b, s.lastReceived)
+	t.EndedAt.Append(b, d.endedAt)
+	t.EndReason.AppendString(b, d.endReason)
+	t.Completed.Append(b, flag(s.completed || s.shutdown))
+	t.Crashed.Append(b, flag(d.crashed))
+	t.RunID.AppendString(b, d.runID)
+	t.SegmentIndex.Append(b, segment)
+	t.SessionKind.AppendString(b, d.kind)
+	t.ProfilingEngine.AppendString(b, d.engine)
+	t.Vendor.AppendString(b, s.vendor)
+	t.Devices.Append(b, uint32(len(s.deviceIDs)))
+	t.Kernels.Append(b, d.kernels)
+	t.Samples.Append(b, d.samples)
+	t.Events.Append(b, d.events)
+	t.Bytes.Append(b, d.bytes)
+	t.Rejects.Append(b, d.rejects)
+	t.ReceivedDay.Append(b, s.receivedDay())
+	s.delta = sessionDelta{}
+}
+
+func orUnknown(ns int64) int64 {
+	if ns <= 0 {
+		return table.UnknownTime
+	}
+	return ns
+}
+
+func flag(v bool) uint8 {
+	if v {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,47 @@
+package aggregate
+
+import (
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// memcpys folds one memcpy_event_batch.
+func (f *folder) memcpys(s *session, p *part, line *gpuflight.Line) {
+	batch := line.Batch
+	t := &table.Memcpys
+	b := f.out.batch(t.Table, p.raw)
+	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+	kind, kindAt := uint32(1<<32-1), int32(0)
+	for r := range batch.Rows() {
+		row := batch.Row(r)
+		at, ok := batch.Time(r)
+		if !ok {
+			f.badTime(s, p, line)
+			continue
+		}
+		s.delta.sawEvent(at)
+		if s.noRaw {
+			continue
+		}
+		if k := uint32(row[gpuflight.MemcpyCopyKind]); k != kind || r == 0 {
+			kind = k
+			// What a code means depends on the vendor, and job_start may come later: '' is resolved by the view.
+			text := ""
+			if s.vendor != "" || k <= 2 {
+				text = gpuflight.CopyKind(s.vendor, k)
+			}
+			kindAt = t.CopyKind.Index(b, text)
+		}
+		t.Tenant.Append(b, tenant)
+		t.SessionID.Append(b, session)
+		t.StartedAt.Append(b, at)
+		t.DurationNS.Append(b, uint64(row[gpuflight.MemcpyDurationNS]))
+		t.Bytes.Append(b, uint64(row[gpuflight.MemcpyBytes]))
+		t.CopyKind.Append(b, kindAt)
+		t.CopyKindID.Append(b, kind)
+		t.StreamID.Append(b, uint64(row[gpuflight.MemcpyStreamID]))
+		t.CorrID.Append(b, uint32(row[gpuflight.MemcpyCorrID]))
+		t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	}
+	f.out.saw(p.env.ReceivedAt)
+}

@@ -1,0 +1,110 @@
+package aggregate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// output collects the rows of the open chunk: one batch per (table, ClickHouse partition).
+type output struct {
+	batches map[batchKey]*table.Batch
+	order   []batchKey // of first use, so that a chunk's tables come in a stable order
+	oldest  int64      // earliest gateway stamp among the rows, 0: none
+}
+
+type batchKey struct {
+	table     *table.Table
+	partition table.Partition
+}
+
+func newOutput() *output { return &output{batches: map[batchKey]*table.Batch{}} }
+
+// batch returns the batch for rows of t that go to partition p.
+func (o *output) batch(t *table.Table, p table.Partition) *table.Batch {
+	key := batchKey{t, p}
+	b, ok := o.batches[key]
+	if !ok {
+		b = table.NewBatch(t)
+		o.batches[key] = b
+		o.order = append(o.order, key)
+	}
+	return b
+}
+
+// size returns rows and estimated bytes of the open chunk. A chunk has few batches, so this is cheap.
+func (o *output) size() (rows, bytes int) {
+	for _, b := range o.batches {
+		rows += b.Rows()
+		bytes += b.Bytes()
+	}
+	return rows, bytes
+}
+
+// tails are the columns that are the same in every row of a chunk.
+type tails struct {
+	partition uint16
+	chunk     uint64
+}
+
+// encode fills the constant columns and returns the chunk's tables and body. The batches stay as they are until reset.
+func (o *output) encode(tail tails) (rows []stream.Rows, body []byte, err error) {
+	for _, key := range o.order {
+		b := o.batches[key]
+		n := b.Rows()
+		if n == 0 {
+			continue
+		}
+		b.FillTail(key.partition, tail.partition, tail.chunk)
+		at := len(body)
+		schema := key.table.SchemaMessage()
+		body = append(body, schema...)
+		_, body, err = b.Encode(body)
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode %s: %w", key.table.Name, err)
+		}
+		rows = append(rows, stream.Rows{
+			Table: key.table.Name, Fingerprint: key.table.Fingerprint(), Day: key.partition.Day, RetentionDays: key.partition.RetentionDays,
+			Rows: n, SchemaLen: len(schema), DataLen: len(body) - at - len(schema),
+		})
+	}
+	return rows, body, nil
+}
+
+// reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are let go.
+func (o *output) reset() {
+	o.oldest = 0
+	o.order = slices.DeleteFunc(o.order, func(key batchKey) bool {
+		b := o.batches[key]
+		if b.Rows() == 0 {
+			delete(o.batches, key)
+			return true
+		}
+		b.Reset()
+		return false
+	})
+}
+
+// saw notes the gateway stamp of rows that enter the chunk.
+func (o *output) saw(receivedAt int64) {
+	if o.oldest == 0 || receivedAt < o.oldest {
+		o.oldest = receivedAt
+	}
+}
+
+const nanosPerDay = int64(24 * time.Hour)
+
+// rawPartition is the ClickHouse partition of raw rows received at a time: its day and retention class.
+func rawPartition(receivedAt int64, days uint16) table.Partition {
+	return table.Partition{Day: int32(receivedAt / nanosPerDay), RetentionDays: days}
+}
+
+// factPartition is the same for rollups and facts: the first day of the month.
+func factPartition(receivedAt int64, days uint16) table.Partition {
+	t := time.Unix(0, receivedAt).UTC()
+	first := time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return table.Partition{Day: int32(first.Unix() / 86400), RetentionDays: days}
+}

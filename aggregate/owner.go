@@ -1,0 +1,318 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// errFenced means that another owner has published to the partition: whatever this one holds never happened.
+var errFenced = errors.New("another worker owns the partition now")
+
+// owner folds one partition. It is one goroutine; pump is its only other one.
+type owner struct {
+	w         *Worker
+	streams   *broker.Streams
+	partition int
+	log       *slog.Logger
+	folder    *folder
+
+	epoch    uint64
+	nonce    string
+	position uint64 // INGEST sequence of the last folded part
+	number   uint64 // of the last published chunk
+	lastRows uint64 // ROWS sequence of that chunk: the fence
+
+	snapshot      stream.Snapshot
+	sinceChunks   int
+	sinceBytes    int
+	oldSnapshots  []string // to delete once a chunk points to a newer one
+	checkpoints   []checkpoint
+	opened        time.Time // when the open chunk got its first change; zero: it is empty
+	lastPublished uint64    // position in the last published chunk
+	lastIdle      time.Time
+	lastPurge     time.Time
+	body          []byte // scratch
+}
+
+// checkpoint remembers when a position was published, for the replay window.
+type checkpoint struct {
+	at       time.Time
+	position uint64
+}
+
+func newOwner(w *Worker, partition int) *owner {
+	return &owner{
+		w: w, streams: w.streams, partition: partition, nonce: broker.NewID(),
+		log:    w.cfg.Logger.With("partition", partition),
+		folder: newFolder(&w.cfg, w.metrics),
+	}
+}
+
+// run takes over, folds until ctx ends, and leaves a clean end behind. Any error means the partition has to be taken over anew.
+func (o *owner) run(ctx context.Context) error {
+	if err := o.takeOver(ctx); err != nil {
+		return fmt.Errorf("take over: %w", err)
+	}
+	parts, stop, err := o.pump(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return o.leave(ctx)
+		case msg, ok := <-parts:
+			if !ok {
+				if ctx.Err() != nil {
+					return o.leave(ctx)
+				}
+				return errors.New("the consumer of the partition ended")
+			}
+			if err := o.take(ctx, msg); err != nil {
+				return err
+			}
+		case now := <-tick.C:
+			o.tick(now)
+		}
+		if o.due(time.Now()) {
+			if err := o.publish(ctx); err != nil {
+				if ctx.Err() != nil && !errors.Is(err, errFenced) {
+					return o.leave(ctx)
+				}
+				return err
+			}
+		}
+	}
+}
+
+// pump reads the partition's parts from the position on into a channel that closes when reading ends.
+func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) {
+	cons, err := o.streams.Ingest.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{stream.IngestFilter(o.partition)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: o.position + 1, InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("consume ingest: %w", err)
+	}
+	// Bounded by bytes, and by more than the largest message, or that one would never come.
+	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(64, stream.MaxPayloadBytes+1<<20))
+	if err != nil {
+		return nil, nil, fmt.Errorf("consume ingest: %w", err)
+	}
+	parts := make(chan jetstream.Msg)
+	done := make(chan struct{})
+	go func() {
+		defer close(parts)
+		for {
+			msg, err := it.Next()
+			if err != nil {
+				if errors.Is(err, jetstream.ErrNoHeartbeat) {
+					continue // the iterator resets itself
+				}
+				return
+			}
+			select {
+			case parts <- msg:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return parts, func() { close(done); it.Stop() }, nil
+}
+
+// take folds one message.
+func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("ingest message: %w", err)
+	}
+	seq := meta.Sequence.Stream
+	if seq <= o.position {
+		return nil
+	}
+	p := &part{seq: seq, now: time.Now().UnixNano()}
+	env, compressed, err := stream.ParseEnvelope(msg.Data())
+	if err == nil {
+		p.env = env
+		o.body, err = o.bodyOf(ctx, &env, compressed)
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if err != nil {
+		o.badPart(p, msg, err)
+	} else {
+		s := o.folder.session(p)
+		if err := o.loadNames(ctx, s); err != nil {
+			return err
+		}
+		o.folder.fold(p, s, o.body)
+	}
+	o.position = seq
+	if o.opened.IsZero() {
+		o.opened = time.Now()
+	}
+	return nil
+}
+
+// bodyOf returns the decompressed body, from the message or from the object store. Only a body that is gone for good is an error
+// other than ctx's: a store that does not answer is waited for.
+func (o *owner) bodyOf(ctx context.Context, env *stream.Envelope, compressed []byte) ([]byte, error) {
+	if env.Object == "" {
+		return stream.DecodeBody(o.body, compressed)
+	}
+	for {
+		body, err := o.object(ctx, env.Object)
+		if err == nil || errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, errObjectSize) || ctx.Err() != nil {
+			return body, err
+		}
+		o.retry("object", err)
+		sleep(ctx, 500*time.Millisecond)
+	}
+}
+
+var errObjectSize = errors.New("object is larger than a part may be")
+
+func (o *owner) object(ctx context.Context, name string) ([]byte, error) {
+	try, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	info, err := o.streams.Parts.GetInfo(try, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size > stream.MaxBodyBytes {
+		return nil, errObjectSize
+	}
+	return o.streams.Parts.GetBytes(try, name)
+}
+
+// badPart keeps a message that cannot be read as a reject of the tenant in its subject.
+func (o *owner) badPart(p *part, msg jetstream.Msg, err error) {
+	o.w.metrics.parts.WithLabelValues("bad").Inc()
+	o.log.Error("a part of INGEST cannot be read and is kept as a reject", "seq", p.seq, "err", err)
+	if p.env.Tenant == "" {
+		if token := strings.Split(msg.Subject(), "."); len(token) == 4 {
+			p.env.Tenant = token[2]
+		}
+	}
+	if p.env.ReceivedAt == 0 {
+		p.env.ReceivedAt, p.env.RetentionDays, p.env.RollupDays = p.now, 7, 395
+	}
+	p.env.Events = max(p.env.Events, 1)
+	p.env.Kind, p.env.Identity = stream.KindReject, fmt.Sprintf("bad-%d", p.seq)
+	p.env.Reject = &stream.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "the stored part cannot be read: " + err.Error()}
+	s := o.folder.session(p)
+	o.folder.fold(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
+}
+
+// tick does what time alone brings about.
+func (o *owner) tick(now time.Time) {
+	f := o.folder
+	before := len(f.touched)
+	f.expire(now.UnixNano())
+	if now.Sub(o.lastIdle) > 10*time.Second {
+		o.lastIdle = now
+		f.expireIdle(now.UnixNano())
+		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.sessions) })
+	}
+	if (len(f.touched) > before || len(f.removed) > 0) && o.opened.IsZero() {
+		o.opened = now
+	}
+	if now.Sub(o.lastPurge) > 5*time.Second {
+		o.lastPurge = now
+		o.purge(now)
+	}
+}
+
+// due reports whether the open chunk should be published.
+func (o *owner) due(now time.Time) bool {
+	if o.opened.IsZero() {
+		return false
+	}
+	if now.Sub(o.opened) >= o.w.cfg.ChunkAge {
+		return true
+	}
+	rows, bytes := o.folder.out.size()
+	return rows >= o.w.cfg.ChunkRows || bytes >= o.w.cfg.ChunkBytes
+}
+
+// leave publishes the open chunk and a snapshot, so that the next owner starts at once. It is bounded: what it does not finish is
+// folded again by the successor.
+func (o *owner) leave(ctx context.Context) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if !o.opened.IsZero() {
+		if err := o.publish(last); err != nil {
+			return err
+		}
+	}
+	if o.sinceChunks > 8 {
+		if err := o.writeSnapshot(last); err != nil {
+			return err
+		}
+		return o.publish(last) // the log has to point to it
+	}
+	return nil
+}
+
+// purge gives up parts that were folded longer ago than the replay window, or all folded ones when space runs short.
+func (o *owner) purge(now time.Time) {
+	upTo := uint64(0)
+	for len(o.checkpoints) > 0 && now.Sub(o.checkpoints[0].at) > o.w.cfg.ReplayWindow {
+		upTo = o.checkpoints[0].position
+		o.checkpoints = o.checkpoints[1:]
+	}
+	if o.w.ingestUsage() > 0.5 && o.lastPublished > 0 {
+		upTo = o.lastPublished
+	}
+	if upTo == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := o.w.purgeIngest(ctx, o.partition, upTo); err != nil {
+		o.log.Debug("purge ingest", "err", err)
+	}
+}
+
+func (o *owner) retry(reason string, err error) {
+	o.w.metrics.retries.WithLabelValues(reason).Inc()
+	o.w.setStatus(o.partition, func(st *PartitionStatus) {
+		if st.LastError == "" {
+			st.Since = time.Now()
+			o.log.Warn("waiting: "+reason, "err", err)
+		}
+		st.LastError = reason + ": " + err.Error()
+	})
+}
+
+func (o *owner) well() {
+	o.w.setStatus(o.partition, func(st *PartitionStatus) {
+		if st.LastError != "" {
+			o.log.Info("going on", "after", time.Since(st.Since).Round(time.Millisecond))
+			st.LastError, st.Since = "", time.Now()
+		}
+		st.Position, st.Chunk = o.lastPublished, o.number
+	})
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,164 @@
+package aggregate
+
+import (
+	"strings"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// Kinds of profile samples on the wire.
+const (
+	sampleKindPC        = 0
+	sampleKindSASS      = 1
+	sampleKindSourceMap = 2 // isa_source_map: which line an instruction came from; its time is no epoch
+)
+
+// profileKey is what profile rows are added up by.
+type profileKey struct {
+	kind                    uint8
+	device                  int32
+	function, metric, scope uint32
+	file, line              uint32
+	pc                      uint64
+	bucket                  int64 // 0 for the source map
+}
+
+type profileAcc struct{ value, hits uint64 }
+
+// profileBatch folds one profile_sample_batch.
+func (f *folder) profileBatch(s *session, p *part, line *gpuflight.Line) {
+	batch := line.Batch
+	if s.profile == nil {
+		s.profile = map[profileKey]*profileAcc{}
+	}
+	for r := range batch.Rows() {
+		row := batch.Row(r)
+		key := profileKey{
+			kind: uint8(row[gpuflight.ProfileSampleKind]), device: int32(row[gpuflight.ProfileDeviceID]),
+			function: uint32(row[gpuflight.ProfileFunctionID]), metric: uint32(row[gpuflight.ProfileMetricID]), scope: uint32(row[gpuflight.ProfileScopeNameID]),
+			file: uint32(row[gpuflight.ProfileSourceFileID]), line: uint32(row[gpuflight.ProfileSourceLine]), pc: uint64(row[gpuflight.ProfilePCOffset]),
+		}
+		switch key.kind {
+		case sampleKindPC, sampleKindSASS:
+			at, ok := batch.Time(r)
+			if !ok {
+				f.badTime(s, p, line)
+				continue
+			}
+			if at < plausibleEpoch {
+				at = p.env.ReceivedAt // the legacy path writes 0, AMD its own clock
+			}
+			s.delta.sawEvent(at)
+			key.bucket = bucketOf(at)
+		case sampleKindSourceMap:
+		default:
+			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "sample_kind is none of 0 to 2", nil)
+			continue
+		}
+		value := uint64(row[gpuflight.ProfileMetricValue])
+		if key.kind == sampleKindPC {
+			s.delta.samples += value
+		}
+		a := s.profile[key]
+		if a == nil {
+			a = &profileAcc{}
+			s.profile[key] = a
+		}
+		a.value += value
+		a.hits++
+	}
+}
+
+// splitFunction parts "name@source_file" of the wire at the last '@'.
+func splitFunction(v string) (name, file string) {
+	if i := strings.LastIndexByte(v, '@'); i >= 0 {
+		return v[:i], v[i+1:]
+	}
+	return v, ""
+}
+
+// flushProfile writes the session's buckets.
+func (f *folder) flushProfile(s *session) {
+	for key, a := range s.profile {
+		function, source := splitFunction(s.name(gpuflight.FunctionDict, key.function))
+		file := s.name(gpuflight.SourceFileDict, key.file)
+		if file == "" {
+			file = source
+		}
+		metric := s.name(gpuflight.MetricDict, key.metric)
+		scope := s.name(gpuflight.ScopeNameDict, key.scope)
+		part := f.factPartition(s)
+		switch key.kind {
+		case sampleKindPC:
+			t := &table.PCSamples
+			b := f.out.batch(t.Table, part)
+			t.Tenant.AppendString(b, s.key.tenant)
+			t.SessionID.AppendString(b, s.key.id)
+			t.Bucket.Append(b, key.bucket)
+			t.BucketS.Append(b, 60)
+			t.Cubin.AppendString(b, "")
+			t.BuildID.AppendString(b, "")
+			t.Function.AppendString(b, function)
+			t.FunctionID.Append(b, key.function)
+			t.PCOffset.Append(b, key.pc)
+			t.StallReason.AppendString(b, metric)
+			t.MetricID.Append(b, key.metric)
+			t.ReasonKind.AppendString(b, reasonKind(metric))
+			t.PeriodNS.Append(b, 0)
+			t.Scope.AppendString(b, scope)
+			t.ScopeID.Append(b, key.scope)
+			t.DeviceID.Append(b, key.device)
+			t.File.AppendString(b, file)
+			t.FileID.Append(b, key.file)
+			t.Line.Append(b, key.line)
+			t.Samples.Append(b, a.value)
+			t.GPUNS.Append(b, 0)
+			t.Hits.Append(b, a.hits)
+			t.ReceivedDay.Append(b, s.receivedDay())
+		case sampleKindSASS:
+			t := &table.ProfileMetrics
+			b := f.out.batch(t.Table, part)
+			t.Tenant.AppendString(b, s.key.tenant)
+			t.SessionID.AppendString(b, s.key.id)
+			t.Bucket.Append(b, key.bucket)
+			t.BucketS.Append(b, 60)
+			t.Function.AppendString(b, function)
+			t.FunctionID.Append(b, key.function)
+			t.PCOffset.Append(b, key.pc)
+			t.MetricName.AppendString(b, metric)
+			t.MetricID.Append(b, key.metric)
+			t.Scope.AppendString(b, scope)
+			t.ScopeID.Append(b, key.scope)
+			t.DeviceID.Append(b, key.device)
+			t.File.AppendString(b, file)
+			t.FileID.Append(b, key.file)
+			t.Line.Append(b, key.line)
+			t.MetricValue.Append(b, a.value)
+			t.Hits.Append(b, a.hits)
+			t.ReceivedDay.Append(b, s.receivedDay())
+		case sampleKindSourceMap:
+			t := &table.SourceMap
+			b := f.out.batch(t.Table, part)
+			t.Tenant.AppendString(b, s.key.tenant)
+			t.SessionID.AppendString(b, s.key.id)
+			t.Function.AppendString(b, function)
+			t.FunctionID.Append(b, key.function)
+			t.PCOffset.Append(b, key.pc)
+			t.File.AppendString(b, file)
+			t.FileID.Append(b, key.file)
+			t.Line.Append(b, key.line)
+			t.Hits.Append(b, a.hits)
+			t.ReceivedDay.Append(b, s.receivedDay())
+		}
+	}
+	clear(s.profile)
+}
+
+// reasonKind is ” while the name is not known, so that the view classifies a late one.
+func reasonKind(metric string) string {
+	if metric == "" {
+		return ""
+	}
+	return gpuflight.ReasonKindOf(metric).String()
+}

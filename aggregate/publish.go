@@ -1,0 +1,239 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// publish closes the open chunk and publishes it. It returns when the chunk is stored; errFenced when another owner was faster.
+// On any error the owner must stop: what it holds is ahead of the log.
+func (o *owner) publish(ctx context.Context) error {
+	f := o.folder
+	if err := o.storeNames(ctx); err != nil {
+		return err
+	}
+	f.flush()
+	o.number++
+	rows, body, err := f.out.encode(tails{partition: uint16(o.partition), chunk: o.number})
+	if err != nil {
+		return err
+	}
+	c := stream.Chunk{
+		Partition: o.partition, Number: o.number, Epoch: o.epoch, Nonce: o.nonce, Position: o.position, CreatedAt: time.Now().UnixNano(),
+		OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows,
+	}
+	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
+	if err != nil {
+		return err
+	}
+	if err := o.append(ctx, msg, c.Number); err != nil {
+		return err
+	}
+	o.stored(&c, len(msg))
+	if len(o.oldSnapshots) > 0 {
+		o.dropSnapshots(ctx)
+	}
+	if o.sinceChunks >= o.w.cfg.SnapshotChunks || o.sinceBytes >= o.w.cfg.SnapshotBytes {
+		return o.writeSnapshot(ctx)
+	}
+	return nil
+}
+
+// flush turns the accumulators of the touched sessions into rows.
+func (f *folder) flush() {
+	for _, s := range f.touched {
+		f.flushKernelStats(s)
+		f.flushScopeStats(s)
+		f.flushProfile(s)
+		f.flushMetrics(s)
+		f.flushSession(s)
+	}
+	_, bytes := f.out.size()
+	f.flushUsage(bytes)
+}
+
+// stored does the bookkeeping of a published chunk.
+func (o *owner) stored(c *stream.Chunk, size int) {
+	m := o.w.metrics
+	m.chunks.Inc()
+	m.chunkBytes.Add(float64(size))
+	for _, r := range c.Tables {
+		m.rows.WithLabelValues(r.Table).Add(float64(r.Rows))
+	}
+	if c.OldestReceivedAt > 0 {
+		m.lag.Observe(time.Since(time.Unix(0, c.OldestReceivedAt)).Seconds())
+	}
+	o.folder.published()
+	o.folder.out.reset()
+	o.folder.outSerial++
+	o.folder.chunkSerial++
+	o.opened = time.Time{}
+	o.lastPublished = c.Position
+	o.sinceChunks++
+	o.sinceBytes += size
+	if n := len(o.checkpoints); n == 0 || time.Since(o.checkpoints[n-1].at) > time.Minute {
+		o.checkpoints = append(o.checkpoints, checkpoint{time.Now(), c.Position})
+	}
+	o.well()
+}
+
+// message encodes the chunk; a body that does not fit a message goes to the object store.
+func (o *owner) message(ctx context.Context, c *stream.Chunk, state, body []byte) ([]byte, error) {
+	msg, err := stream.AppendChunk(nil, c, state, body)
+	if err != nil || len(msg) <= stream.MaxChunkMessage {
+		return msg, err
+	}
+	c.Object = fmt.Sprintf("p%d-%d-%d-%s", o.partition, c.Epoch, c.Number, c.Nonce)
+	packed := s2.Encode(nil, body)
+	for {
+		try, cancel := context.WithTimeout(ctx, 60*time.Second)
+		_, err := o.streams.Chunks.PutBytes(try, c.Object, packed)
+		cancel()
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("store chunk body: %w", err)
+		}
+		o.retry("object", err)
+		sleep(ctx, 500*time.Millisecond)
+	}
+	msg, err = stream.AppendChunk(nil, c, state, body)
+	if err == nil && len(msg) > stream.MaxPayloadBytes-1<<10 {
+		err = fmt.Errorf("BUG: chunk state of %d bytes does not fit a message", len(msg))
+	}
+	return msg, err
+}
+
+// append publishes msg as the next message of the partition's subject, and finds out what happened when the answer is lost.
+func (o *owner) append(ctx context.Context, data []byte, number uint64) error {
+	subject := stream.RowsSubject(o.partition)
+	for {
+		try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		ack, err := o.streams.JS.PublishMsg(try, &nats.Msg{Subject: subject, Data: data},
+			jetstream.WithExpectLastSequencePerSubject(o.lastRows), jetstream.WithRetryAttempts(0))
+		cancel()
+		if err == nil {
+			o.lastRows = ack.Sequence
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if broker.IsFull(err) {
+			o.retry("rows_full", errors.New("ROWS is full: is the sink running, and ClickHouse reachable?"))
+			sleep(ctx, 500*time.Millisecond)
+			continue
+		}
+		done, err := o.resolve(ctx, err, number)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// resolve reads the subject's last message after an uncertain publish: ours (done), the one before (try again), or another's.
+func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done bool, err error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		last, err := o.streams.Rows.GetLastMsgForSubject(try, stream.RowsSubject(o.partition))
+		cancel()
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			if o.lastRows == 0 {
+				sleep(ctx, 100*time.Millisecond)
+				return false, nil
+			}
+			return false, fmt.Errorf("ROWS has lost the checkpoint of partition %d (sequence %d): %w", o.partition, o.lastRows, cause)
+		case err != nil:
+			if ctx.Err() != nil {
+				return false, ctx.Err()
+			}
+			o.retry("timeout", cause)
+			sleep(ctx, 200*time.Millisecond)
+			continue
+		}
+		if last.Sequence == o.lastRows {
+			o.retry("timeout", cause)
+			sleep(ctx, 50*time.Millisecond)
+			return false, nil
+		}
+		c, _, _, err := stream.ParseChunk(last.Data)
+		if err == nil && c.Nonce == o.nonce && c.Number == number {
+			o.lastRows = last.Sequence
+			return true, nil
+		}
+		o.w.metrics.fenced.Inc()
+		return false, errFenced
+	}
+}
+
+// storeNames writes the open chunk's dictionary blocks. A block that is there already was written by an owner that died before its
+// chunk: the same part gave the same names.
+func (o *owner) storeNames(ctx context.Context) error {
+	for i := range o.folder.names {
+		b := &o.folder.names[i]
+		base := stream.DictionaryKey(b.session.key.tenant, b.session.token, b.seq)
+		for n, value := range b.encode() {
+			key := base + "-" + strconv.Itoa(n)
+			for {
+				try, cancel := context.WithTimeout(ctx, 10*time.Second)
+				_, err := o.streams.Dictionaries.Create(try, key, value)
+				cancel()
+				if err == nil || errors.Is(err, jetstream.ErrKeyExists) {
+					break
+				}
+				if ctx.Err() != nil {
+					return fmt.Errorf("store dictionary: %w", err)
+				}
+				o.retry("dictionary", err)
+				sleep(ctx, 200*time.Millisecond)
+			}
+		}
+	}
+	return nil
+}
+
+// writeSnapshot stores the whole state as it is after the last published chunk; the next chunk points to it. Epoch and chunk
+// number are in the name: the one the log points to is never overwritten, also not by a fenced owner.
+func (o *owner) writeSnapshot(ctx context.Context) error {
+	name := fmt.Sprintf("p%d-%d-%d", o.partition, o.epoch, o.number)
+	state := s2.Encode(nil, o.folder.appendState(nil, true))
+	try, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	if _, err := o.streams.State.PutBytes(try, name, state); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		o.retry("object", fmt.Errorf("snapshot: %w", err)) // the log is long, not wrong: try at the next chunk
+		return nil
+	}
+	o.w.metrics.snapshots.Inc()
+	old := o.snapshot.Object
+	o.snapshot = stream.Snapshot{Object: name, Chunk: o.number, Seq: o.lastRows}
+	o.sinceChunks, o.sinceBytes = 0, 0
+	o.oldSnapshots = append(o.oldSnapshots, old)
+	return nil
+}
+
+// dropSnapshots deletes snapshots that no chunk points to any more: called once a chunk with the newer one is stored.
+func (o *owner) dropSnapshots(ctx context.Context) {
+	for _, name := range o.oldSnapshots {
+		if name != "" {
+			try, cancel := context.WithTimeout(ctx, 5*time.Second)
+			o.streams.State.Delete(try, name)
+			cancel()
+		}
+	}
+	o.oldSnapshots = o.oldSnapshots[:0]
+}

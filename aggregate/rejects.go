@@ -1,0 +1,125 @@
+package aggregate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// rejectRow is one refused piece on its way to the rejects table.
+type rejectRow struct {
+	reason, detail string
+	typ            gpuflight.Type
+	events         uint64
+	payload        []byte
+	bytes          uint64 // of the refused piece when payload is only its beginning
+	ref            string // where the rest is
+	whole          bool   // keep every byte: a later version will read it
+}
+
+// reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
+func (f *folder) reject(s *session, p *part, r rejectRow) {
+	f.touch(s)
+	s.delta.rejects += r.events
+	p.usage.rejected += r.events
+	f.metrics.rejects.WithLabelValues(s.key.tenant, r.reason).Add(float64(r.events))
+
+	r.bytes = max(r.bytes, uint64(len(r.payload)))
+	if !r.whole && len(r.payload) > stream.RejectBytes {
+		r.payload = r.payload[:stream.RejectBytes]
+	}
+	if uint64(len(r.payload)) < r.bytes && r.ref == "" {
+		r.ref = p.ref()
+	}
+	t := &table.Rejects
+	b := f.out.batch(t.Table, p.raw)
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.At.Append(b, p.env.ReceivedAt)
+	t.Source.AppendString(b, p.env.Source)
+	t.Reason.AppendString(b, r.reason)
+	t.Detail.Append(b, r.detail)
+	t.Type.AppendString(b, typeName(r.typ))
+	t.Events.Append(b, r.events)
+	t.Bytes.Append(b, r.bytes)
+	t.Payload.AppendBytes(b, r.payload)
+	t.PayloadRef.Append(b, r.ref)
+	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	f.out.saw(p.env.ReceivedAt)
+}
+
+// ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
+func (p *part) ref() string {
+	if p.env.Object != "" {
+		return "object:" + p.env.Object
+	}
+	return "ingest:" + strconv.FormatUint(p.seq, 10) + ":" + strconv.Itoa(p.line)
+}
+
+func typeName(t gpuflight.Type) string {
+	if t == gpuflight.TypeUnknown {
+		return ""
+	}
+	return t.String()
+}
+
+// rejectPart stores what the gateway refused.
+func (f *folder) rejectPart(s *session, p *part, body []byte) {
+	r := rejectRow{reason: gpuflight.ReasonBadJSON, events: p.env.Events, payload: body, bytes: p.env.Bytes}
+	if p.env.Reject != nil {
+		r.reason, r.detail, r.ref = p.env.Reject.Reason, p.env.Reject.Detail, p.env.Reject.Ref
+	}
+	if r.ref == "" && uint64(len(body)) < r.bytes {
+		r.ref = "cut"
+	}
+	f.reject(s, p, r)
+}
+
+// rejectLine stores a line that does not decode.
+func (f *folder) rejectLine(s *session, p *part, l *gpuflight.Line, line []byte, n uint64, err error) {
+	if !s.lines.add(xxh3.Hash128(line)) { // the same bad line again is no second reject
+		f.duplicate(s, p, n)
+		return
+	}
+	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: n, payload: line}
+	var bad *gpuflight.LineError
+	if errors.As(err, &bad) {
+		r.reason, r.detail = bad.Reason, bad.Detail
+	}
+	if l != nil {
+		r.typ = l.Type
+	}
+	f.reject(s, p, r)
+}
+
+// rejectRow stores one row of a batch that only the fold can refuse. raw may be nil: the line is the payload then.
+func (f *folder) rejectRow(s *session, p *part, line *gpuflight.Line, reason, detail string, raw []byte) {
+	r := rejectRow{reason: reason, detail: detail, typ: line.Type, events: 1, payload: raw}
+	if raw == nil {
+		r.bytes, r.ref = uint64(len(line.Raw)), p.ref()
+		r.payload = line.Raw[:min(len(line.Raw), 512)]
+	}
+	f.reject(s, p, r)
+}
+
+func (f *folder) badTime(s *session, p *part, line *gpuflight.Line) {
+	f.rejectRow(s, p, line, gpuflight.ReasonBadTime, "base_time_ns + dt_ns is before 1970 or after 2262", nil)
+}
+
+// quote makes client text safe to put into a detail.
+func quote(text []byte) string {
+	return strconv.Quote(strings.ToValidUTF8(string(text[:min(len(text), 80)]), "\uFFFD"))
+}
+
+// detailHash identifies a configuration by its fields. It never equals a hash of the fast path by construction of its input, so the
+// same configuration written in two ways is stored twice, which is harmless.
+func detailHash(d *gpuflight.Detail) xxh3.Uint128 {
+	return xxh3.HashString128(fmt.Sprintf("%+v", *d))
+}

@@ -1,0 +1,179 @@
+package aggregate
+
+import (
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+)
+
+// Bounds of what one session may hold in a worker's memory. Each says what happens beyond it.
+const (
+	// maxParts: 4096 parts are 4 GiB of raw input; an older part that comes again is caught by the gateway's record or by its lines.
+	maxParts = 4096
+	// maxLines: 65 536 batches of 2 048 rows are 134 M rows; the oldest are forgotten first. 1 MiB of hashes.
+	maxLines = 65536
+	// maxWaiting kernels wait for their kernel_detail; beyond it rows go out without one (the detail is joined at read).
+	maxWaiting = 16384
+	// maxEarly details wait for their kernel row; beyond it they go out to kernel_details.
+	maxEarly = 16384
+	// maxConfigs launch configurations are told apart; beyond it they are forgotten and written again under new ids.
+	maxConfigs = 65536
+	// maxOpenScopes open scopes; a begin beyond it is a reject scope_overflow.
+	maxOpenScopes = 8192
+	// maxNames dictionary entries of a session; one beyond it is a reject dictionary_full.
+	maxNames = 200_000
+	// maxNameBytes cuts a longer name (call stacks can be long) and marks the cut.
+	maxNameBytes = 32 << 10
+	// maxUnresolved ids that were used before their name came; beyond it every later name counts as late.
+	maxUnresolved = 65536
+)
+
+// sessionKey names a session: the client's id counts only together with the tenant.
+type sessionKey struct{ tenant, id string }
+
+// numDicts is how many dictionaries the wire has.
+const numDicts = 6
+
+// nameRef is one dictionary id.
+type nameRef struct {
+	dict gpuflight.Dict
+	id   uint32
+}
+
+// launchConfig is what a session remembers of a launch configuration that it has written.
+type launchConfig struct {
+	id    uint32
+	scope int32 // index into session.scopeNames
+}
+
+// session is everything a partition's owner knows of one session. What decides later rows is part of the published state (see
+// state.go); the accumulators at the end belong to the open chunk alone.
+type session struct {
+	key   sessionKey
+	token string
+	id    []byte // key.id, for comparing with wire bytes
+
+	// Facts, published whole when the session is touched.
+	source, app, host, ip                       string
+	pid                                         uint32
+	vendor                                      string
+	deviceIDs                                   []int32 // from job_start; more than one means kernels' device is unknown
+	completed, shutdown, finalized              bool
+	firstReceived, lastReceived, lastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded
+	retentionDays, rollupDays                   uint16
+	names                                       int    // dictionary entries ever accepted
+	nextConfig                                  uint32 // ids handed out so far
+	allLate                                     bool   // unresolved overflowed
+	noRaw                                       bool   // the tenant keeps no raw rows
+
+	parts, lines recent
+	details      *roaring.Bitmap // corr ids whose kernel_detail was folded
+	freshDetails []uint32
+
+	configs      map[xxh3.Uint128]launchConfig
+	configByID   map[uint32]int32 // scope of each
+	freshConfigs []xxh3.Uint128
+	scopeNames   []string // [0] is ''
+	scopeIndex   map[string]int32
+
+	dicts           [numDicts]map[uint32]string
+	dictsLoaded     bool
+	unresolved      map[nameRef]struct{}
+	unresolvedDirty bool
+
+	waiting    waiting
+	early      map[uint32]earlyDetail // by corr id
+	earlyDirty bool
+	scopes     openScopes
+
+	// The open chunk's.
+	touched  bool
+	slots    []*kernelSlot
+	sparse   map[uint32]*kernelSlot // kernel ids beyond denseKernels
+	dirty    []*kernelAcc
+	scopeAcc map[scopeAccKey]*scopeAcc
+	profile  map[profileKey]*profileAcc
+	hostAcc  map[int64]*hostAcc
+	devAcc   map[deviceKey]*deviceAcc
+	delta    sessionDelta
+}
+
+func newSession(key sessionKey, token string) *session {
+	return &session{
+		key: key, token: token, id: []byte(key.id),
+		parts: recent{limit: maxParts}, lines: recent{limit: maxLines},
+		details: roaring.New(), scopeNames: []string{""}, scopeIndex: map[string]int32{"": 0},
+	}
+}
+
+// sessionDelta is what the open chunk adds to the row of `sessions`.
+type sessionDelta struct {
+	kernels, samples, events, bytes, rejects, duplicates uint64
+	firstEvent, lastEvent                                int64 // 0: none
+	startedAt, endedAt                                   int64
+	endReason                                            string
+	runID, kind, engine                                  string
+	segment                                              int32
+	hasSegment                                           bool
+	crashed                                              bool
+}
+
+// sawEvent widens the session's event time. Times that are no epoch (AMD activity clocks) would spoil it, so only plausible ones count.
+func (d *sessionDelta) sawEvent(ns int64) {
+	if ns < plausibleEpoch {
+		return
+	}
+	if d.firstEvent == 0 || ns < d.firstEvent {
+		d.firstEvent = ns
+	}
+	d.lastEvent = max(d.lastEvent, ns)
+}
+
+// plausibleEpoch is 2001-09-09: 10^18 ns. AMD activity records and isa_source_map carry clocks that start at boot.
+const plausibleEpoch = int64(1e18)
+
+// device returns the device of kernels and copies, which carry none: the session's only one, or -1.
+func (s *session) device() int32 {
+	if len(s.deviceIDs) == 1 {
+		return s.deviceIDs[0]
+	}
+	return -1
+}
+
+// scope interns a scope path and returns its index.
+func (s *session) scope(path string) int32 {
+	i, ok := s.scopeIndex[path]
+	if !ok {
+		i = int32(len(s.scopeNames))
+		s.scopeNames = append(s.scopeNames, path)
+		s.scopeIndex[path] = i
+	}
+	return i
+}
+
+// name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
+func (s *session) name(dict gpuflight.Dict, id uint32) string {
+	if id == 0 {
+		return ""
+	}
+	if v, ok := s.dicts[dict][id]; ok {
+		return v
+	}
+	if s.allLate {
+		return ""
+	}
+	if s.unresolved == nil {
+		s.unresolved = map[nameRef]struct{}{}
+	}
+	ref := nameRef{dict, id}
+	if _, ok := s.unresolved[ref]; !ok {
+		s.unresolvedDirty = true
+		if len(s.unresolved) >= maxUnresolved {
+			s.allLate, s.unresolved = true, nil
+			return ""
+		}
+		s.unresolved[ref] = struct{}{}
+	}
+	return ""
+}

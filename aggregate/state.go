@@ -1,0 +1,316 @@
+package aggregate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// stateVersion is the first number of every state change and snapshot.
+const stateVersion = 1
+
+// appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
+// it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
+func (f *folder) appendState(dst []byte, full bool) []byte {
+	w := writer{b: dst}
+	w.u64(stateVersion)
+	removed := f.removed
+	sessions := f.touched
+	if full {
+		removed = nil
+		sessions = make([]*session, 0, len(f.sessions))
+		for _, s := range f.sessions {
+			sessions = append(sessions, s)
+		}
+		slices.SortFunc(sessions, func(a, b *session) int {
+			return cmp.Or(cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(a.key.id, b.key.id))
+		})
+	}
+	w.n(len(removed))
+	for _, key := range removed {
+		w.str(key.tenant)
+		w.str(key.id)
+	}
+	w.n(len(sessions))
+	for _, s := range sessions {
+		s.append(&w, full)
+	}
+	return w.b
+}
+
+// published forgets what was new: it is part of the log now.
+func (f *folder) published() {
+	for _, s := range f.touched {
+		s.touched = false
+		s.parts.fresh, s.lines.fresh = 0, 0
+		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
+		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.scopes.dirty = false, false, false, false
+	}
+	clear(f.touched)
+	f.touched = f.touched[:0]
+	f.removed = f.removed[:0]
+	clear(f.names)
+	f.names = f.names[:0]
+}
+
+func (s *session) append(w *writer, full bool) {
+	w.str(s.key.tenant)
+	w.str(s.key.id)
+	for _, v := range []string{s.source, s.app, s.host, s.ip, s.vendor} {
+		w.str(v)
+	}
+	w.u64(uint64(s.pid))
+	w.n(len(s.deviceIDs))
+	for _, id := range s.deviceIDs {
+		w.i64(int64(id))
+	}
+	for _, v := range []bool{s.completed, s.shutdown, s.allLate, s.noRaw} {
+		w.bool(v)
+	}
+	w.i64(s.firstReceived)
+	w.i64(s.lastReceived)
+	w.i64(s.lastReceivedAt)
+	w.u64(uint64(s.retentionDays))
+	w.u64(uint64(s.rollupDays))
+	w.n(s.names)
+	w.u64(uint64(s.nextConfig))
+
+	if full {
+		w.hashes(s.parts.all())
+		w.hashes(s.lines.all())
+	} else {
+		w.hashes(s.parts.changed())
+		w.hashes(s.lines.changed())
+	}
+	fresh := s.details
+	if !full {
+		fresh = roaring.BitmapOf(s.freshDetails...)
+	}
+	bits, err := fresh.ToBytes()
+	if err != nil {
+		panic("BUG: aggregate: a bitmap does not serialize: " + err.Error())
+	}
+	w.str(string(bits))
+
+	configs := s.freshConfigs
+	if full {
+		configs = make([]xxh3.Uint128, 0, len(s.configs))
+		for h := range s.configs {
+			configs = append(configs, h)
+		}
+		slices.SortFunc(configs, func(a, b xxh3.Uint128) int { return cmp.Compare(s.configs[a].id, s.configs[b].id) })
+	}
+	w.n(len(configs))
+	for _, h := range configs {
+		c := s.configs[h]
+		w.hash(h)
+		w.u64(uint64(c.id))
+		w.str(s.scopeNames[c.scope])
+	}
+
+	w.bool(full || s.unresolvedDirty)
+	if full || s.unresolvedDirty {
+		w.n(len(s.unresolved))
+		for ref := range s.unresolved {
+			w.u64(uint64(ref.dict))
+			w.u64(uint64(ref.id))
+		}
+	}
+	w.bool(full || s.waiting.dirty)
+	if full || s.waiting.dirty {
+		w.n(s.waiting.live)
+		for i := range s.waiting.rows {
+			if k := &s.waiting.rows[i]; !k.dead {
+				k.append(w)
+			}
+		}
+	}
+	w.bool(full || s.earlyDirty)
+	if full || s.earlyDirty {
+		w.n(len(s.early))
+		for corr, d := range s.early {
+			w.u64(uint64(corr))
+			w.u64(uint64(d.config))
+			w.i64(d.heldAt)
+			w.bool(d.written)
+		}
+	}
+	w.bool(full || s.scopes.dirty)
+	if full || s.scopes.dirty {
+		s.scopes.append(w)
+	}
+}
+
+func (s *session) read(r *reader) {
+	for _, v := range []*string{&s.source, &s.app, &s.host, &s.ip, &s.vendor} {
+		*v = r.str()
+	}
+	s.pid = r.u32()
+	s.deviceIDs = s.deviceIDs[:0]
+	for range r.n(1) {
+		s.deviceIDs = append(s.deviceIDs, int32(r.i64()))
+	}
+	for _, v := range []*bool{&s.completed, &s.shutdown, &s.allLate, &s.noRaw} {
+		*v = r.bool()
+	}
+	s.firstReceived, s.lastReceived, s.lastReceivedAt = r.i64(), r.i64(), r.i64()
+	s.retentionDays, s.rollupDays = uint16(r.u64()), uint16(r.u64())
+	s.names = int(r.u64())
+	s.nextConfig = r.u32()
+	for _, set := range []*recent{&s.parts, &s.lines} {
+		for range r.n(16) {
+			set.add(r.hash())
+		}
+		set.fresh = 0
+	}
+	if bits := r.bytes(); len(bits) > 0 {
+		var add roaring.Bitmap
+		if _, err := add.FromUnsafeBytes(bits); err != nil {
+			r.fail()
+			return
+		}
+		s.details.Or(&add)
+	}
+	for range r.n(18) {
+		h, id, scope := r.hash(), r.u32(), r.str()
+		if s.configs == nil || len(s.configs) >= maxConfigs {
+			s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
+		}
+		c := launchConfig{id: id, scope: s.scope(scope)}
+		s.configs[h], s.configByID[id] = c, c.scope
+	}
+	if r.bool() {
+		s.unresolved = map[nameRef]struct{}{}
+		for range r.n(2) {
+			dict, id := r.u64(), r.u32()
+			s.unresolved[nameRef{gpuflight.Dict(min(dict, numDicts-1)), id}] = struct{}{}
+		}
+	}
+	if r.bool() {
+		s.waiting = waiting{}
+		for range r.n(10) {
+			s.waiting.add(readKernelRow(r))
+		}
+		s.waiting.dirty = false
+	}
+	if r.bool() {
+		s.early = map[uint32]earlyDetail{}
+		for range r.n(4) {
+			corr := r.u32()
+			s.early[corr] = earlyDetail{config: r.u32(), heldAt: r.i64(), written: r.bool()}
+		}
+	}
+	if r.bool() {
+		s.scopes = readScopes(r)
+	}
+}
+
+func (k *kernelRow) append(w *writer) {
+	w.i64(k.start)
+	w.i64(k.duration)
+	w.u64(k.stream)
+	w.u64(k.externalID)
+	w.u64(uint64(k.kernel))
+	w.u64(uint64(k.corr))
+	w.u64(uint64(k.dyn))
+	w.u64(uint64(k.regs))
+	w.u64(uint64(k.externalKind))
+	w.bool(k.emitted)
+	w.i64(k.receivedAt)
+	w.i64(k.heldAt)
+	w.u64(uint64(k.retentionDays))
+	w.i64(int64(k.device))
+}
+
+func readKernelRow(r *reader) kernelRow {
+	return kernelRow{
+		start: r.i64(), duration: r.i64(), stream: r.u64(), externalID: r.u64(), kernel: r.u32(), corr: r.u32(), dyn: r.u32(), regs: r.u32(),
+		externalKind: uint8(r.u64()), emitted: r.bool(), receivedAt: r.i64(), heldAt: r.i64(), retentionDays: uint16(r.u64()), device: int32(r.i64()),
+	}
+}
+
+func (o *openScopes) append(w *writer) {
+	for _, m := range []map[scopeKey][]scopeEvent{o.begins, o.ends} {
+		w.n(len(m))
+		for _, key := range sortedScopes(m) {
+			w.u64(key.instance)
+			w.u64(uint64(key.name))
+			w.n(len(m[key]))
+			for _, e := range m[key] {
+				w.i64(e.at)
+				w.u64(uint64(e.depth))
+				w.u64(uint64(e.repeat))
+				w.u64(uint64(e.warmup))
+				w.str(e.path)
+			}
+		}
+	}
+	w.n(len(o.byDepth))
+	for _, key := range o.byDepth {
+		w.u64(key.instance)
+		w.u64(uint64(key.name))
+	}
+}
+
+func readScopes(r *reader) openScopes {
+	o := openScopes{begins: map[scopeKey][]scopeEvent{}, ends: map[scopeKey][]scopeEvent{}}
+	for _, m := range []map[scopeKey][]scopeEvent{o.begins, o.ends} {
+		for range r.n(3) {
+			key := scopeKey{r.u64(), r.u32()}
+			for range r.n(5) {
+				m[key] = append(m[key], scopeEvent{at: r.i64(), depth: r.u32(), repeat: r.u32(), warmup: r.u32(), path: r.str()})
+				o.count++
+			}
+		}
+	}
+	for range r.n(2) {
+		o.byDepth = append(o.byDepth, scopeKey{r.u64(), r.u32()})
+	}
+	return o
+}
+
+// applyState adds a change, or a snapshot to an empty folder. now is the owner's clock: what waited before waits on from now, since
+// clocks of two machines do not compare.
+func (f *folder) applyState(state []byte) error {
+	if len(state) == 0 {
+		return nil
+	}
+	r := reader{b: state}
+	if v := r.u64(); v != stateVersion {
+		return fmt.Errorf("version %d: %w", v, errState)
+	}
+	for range r.n(2) {
+		delete(f.sessions, sessionKey{r.str(), r.str()})
+	}
+	for range r.n(2) {
+		key := sessionKey{r.str(), r.str()}
+		if r.err != nil {
+			break
+		}
+		s := f.sessions[key]
+		if s == nil {
+			s = newSession(key, stream.SessionToken(key.id))
+			f.sessions[key] = s
+		}
+		s.read(&r)
+	}
+	return r.err
+}
+
+// resume rebuilds what follows from the sessions after the last applyState.
+func (f *folder) resume() {
+	for _, s := range f.sessions {
+		if s.waiting.live > 0 || len(s.early) > 0 {
+			f.waitingSessions[s] = struct{}{}
+		}
+		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.count > 0) {
+			f.closing[s] = struct{}{}
+		}
+	}
+}

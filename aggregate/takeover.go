@@ -1,0 +1,150 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// takeOver rebuilds the state that the partition's last chunk left, and claims the partition by publishing an empty chunk: from
+// then on an earlier owner that still believes in its lease fails at its next publish.
+func (o *owner) takeOver(ctx context.Context) error {
+	last, err := o.streams.Rows.GetLastMsgForSubject(ctx, stream.RowsSubject(o.partition))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		o.epoch = 1
+	case err != nil:
+		return err
+	default:
+		if err := o.recover(ctx, last); err != nil {
+			return err
+		}
+	}
+	o.w.metrics.takeovers.Inc()
+	o.opened = time.Now()
+	if err := o.publish(ctx); err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.sessions))
+	return nil
+}
+
+func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error {
+	head, _, _, err := stream.ParseChunk(last.Data)
+	if err != nil {
+		return err
+	}
+	if head.Snapshot.Object != "" {
+		state, err := o.streams.State.GetBytes(ctx, head.Snapshot.Object)
+		if err != nil {
+			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
+		}
+		plain, err := s2.Decode(nil, state)
+		if err != nil {
+			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
+		}
+		if err := o.folder.applyState(plain); err != nil {
+			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
+		}
+	}
+	next, expect := head.Snapshot.Seq+1, head.Snapshot.Chunk+1
+	for next <= last.Sequence {
+		msg, err := o.streams.Rows.GetMsg(ctx, next, jetstream.WithGetMsgSubject(stream.RowsSubject(o.partition)))
+		if err != nil {
+			return fmt.Errorf("chunk after %d: %w", next-1, err)
+		}
+		c, section, _, err := stream.ParseChunk(msg.Data)
+		if err != nil {
+			return fmt.Errorf("chunk at %d: %w", msg.Sequence, err)
+		}
+		if c.Number != expect {
+			return fmt.Errorf("chunk %d is missing from ROWS (found %d at %d): was the stream purged by hand? restore it, or remove the partition's state knowingly", expect, c.Number, msg.Sequence)
+		}
+		state, err := stream.DecodeSection(nil, section)
+		if err != nil {
+			return fmt.Errorf("chunk %d: %w", c.Number, err)
+		}
+		if err := o.folder.applyState(state); err != nil {
+			return fmt.Errorf("chunk %d: %w", c.Number, err)
+		}
+		o.sinceChunks++
+		o.sinceBytes += len(msg.Data)
+		next, expect = msg.Sequence+1, expect+1
+	}
+	o.folder.resume()
+	o.epoch, o.position, o.lastPublished, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.Position, head.Number, last.Sequence, head.Snapshot
+	return nil
+}
+
+// loadNames loads a session's dictionary when this owner has not got it: after a takeover, or after a long silence.
+func (o *owner) loadNames(ctx context.Context, s *session) error {
+	if s.dictsLoaded {
+		return nil
+	}
+	accepted := s.names
+	s.names = 0
+	learn := func(ref nameRef, text string) {
+		if _, known := s.dicts[ref.dict][ref.id]; !known {
+			s.learn(ref, text)
+		}
+	}
+	if accepted > 0 {
+		if err := o.readBlocks(ctx, s, learn); err != nil {
+			return fmt.Errorf("dictionary of a session: %w", err)
+		}
+		if s.names < accepted && o.w.cfg.LoadNames != nil {
+			err := o.w.cfg.LoadNames(ctx, s.key.tenant, s.key.id, func(dict string, id uint32, value string) {
+				if d, ok := gpuflight.DictOf(dict); ok {
+					learn(nameRef{d, id}, value)
+				}
+			})
+			if err != nil {
+				// Names that cannot be had now are resolved at read: rows keep their ids and the names' rows exist.
+				o.retry("dictionary", err)
+			}
+		}
+	}
+	s.names = max(s.names, accepted)
+	s.dictsLoaded = true
+	return nil
+}
+
+// readBlocks reads the session's blocks up to the position: later ones belong to parts that are folded again.
+func (o *owner) readBlocks(ctx context.Context, s *session, learn func(nameRef, string)) error {
+	watch, err := o.streams.Dictionaries.Watch(ctx, stream.DictionaryFilter(s.key.tenant, s.token), jetstream.IgnoreDeletes())
+	if err != nil {
+		return err
+	}
+	defer watch.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-watch.Updates():
+			if !ok {
+				return errors.New("watch ended early")
+			}
+			if e == nil {
+				return nil
+			}
+			key := e.Key()
+			seq, _, _ := strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "-")
+			n, err := strconv.ParseUint(seq, 10, 64)
+			if err != nil || n > o.position {
+				continue
+			}
+			if err := decodeNames(e.Value(), learn); err != nil {
+				return err
+			}
+		}
+	}
+}

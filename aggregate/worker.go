@@ -1,0 +1,190 @@
+// Package aggregate folds parts of the INGEST stream into chunks of Arrow rows on the ROWS stream.
+//
+// A Worker owns some of the partitions. Each owned partition is one goroutine (owner.go) that reads its parts in order, folds them
+// (fold.go and a file per kind of event) into the state of their sessions and the open chunk's rows, and publishes chunk after
+// chunk. The publish is the checkpoint: it carries the position reached, the rows and the change of state, and succeeds only when
+// nobody else has published since. So each part is counted once, whoever is killed, restarted or doubled.
+package aggregate
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// Config configures a Worker. The zero value of each field means its default.
+type Config struct {
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: metrics are kept but not registered
+
+	// A chunk is published when it is this old (default 400 ms), or has this many rows (131 072: one good insert) or estimated
+	// bytes (6 MiB: about 2 MiB compressed, well inside a message).
+	ChunkAge   time.Duration
+	ChunkRows  int
+	ChunkBytes int
+	// A snapshot of the state is written after this many chunks (64) or bytes of chunks (32 MiB): what a successor must read.
+	SnapshotChunks int
+	SnapshotBytes  int
+
+	// RawWait is how long a kernel row waits for its kernel_detail before it goes out without (2 s); DetailWait is the same for its
+	// rollup, and how long an ended session stays open for stragglers (15 s).
+	RawWait, DetailWait time.Duration
+	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min); Forget drops its
+	// state (24 h: after that, what is sent again is caught only by the gateway's record of windows).
+	IdleAfter, DropNames, Forget time.Duration
+	// ReplayWindow is how long folded parts are kept in INGEST (24 h). They go sooner when the stream is more than half full.
+	ReplayWindow time.Duration
+
+	// LoadNames reads a session's dictionary from ClickHouse once its blocks have expired from NATS; nil: such names stay unknown.
+	LoadNames func(ctx context.Context, tenant, session string, name func(dict string, id uint32, value string)) error
+
+	// Greedy takes every partition whoever else is alive. For tests of the fence.
+	Greedy bool
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	set(&c.ChunkAge, 400*time.Millisecond)
+	set(&c.RawWait, 2*time.Second)
+	set(&c.DetailWait, 15*time.Second)
+	set(&c.IdleAfter, 10*time.Minute)
+	set(&c.DropNames, 10*time.Minute)
+	set(&c.Forget, 24*time.Hour)
+	set(&c.ReplayWindow, 24*time.Hour)
+	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 32 << 20} {
+		if *field == 0 {
+			*field = v
+		}
+	}
+	return c
+}
+
+// Worker owns partitions and folds them. It is safe for concurrent use.
+type Worker struct {
+	streams *broker.Streams
+	cfg     Config
+	metrics *counters
+
+	mu     sync.Mutex
+	status map[int]PartitionStatus
+	usage  float64 // of INGEST, 0 to 1, as of the last look
+}
+
+// Status is what a worker is doing, for one-line diagnosis.
+type Status struct{ Partitions []PartitionStatus }
+
+// PartitionStatus is one owned partition. LastError is "" while all is well; Since is when that began.
+type PartitionStatus struct {
+	Partition int
+	Position  uint64 // INGEST sequence folded and published
+	Chunk     uint64
+	Sessions  int
+	LastError string
+	Since     time.Time
+}
+
+// New returns a worker on the opened streams. Nothing runs until Run.
+func New(s *broker.Streams, cfg Config) *Worker {
+	return &Worker{streams: s, cfg: cfg.withDefaults(), metrics: newCounters(cfg.Registerer), status: map[int]PartitionStatus{}}
+}
+
+// Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
+// its leases back and returns.
+func (w *Worker) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { w.watchIngest(ctx) })
+	leases := &broker.Leases{
+		Bucket: w.streams.Leases, Role: "worker", Count: w.streams.Partitions, TTL: w.streams.LeaseTTL, Logger: w.cfg.Logger,
+		Greedy: w.cfg.Greedy, Run: w.runPartition,
+	}
+	leases.Hold(ctx)
+	wg.Wait()
+	return nil
+}
+
+// Status returns the state of the owned partitions, in order of their number.
+func (w *Worker) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var s Status
+	for p := range w.streams.Partitions {
+		if st, ok := w.status[p]; ok {
+			s.Partitions = append(s.Partitions, st)
+		}
+	}
+	return s
+}
+
+func (w *Worker) setStatus(p int, change func(*PartitionStatus)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := w.status[p]
+	st.Partition = p
+	change(&st)
+	w.status[p] = st
+}
+
+// runPartition owns one partition until ctx ends or another owner fences it.
+func (w *Worker) runPartition(ctx context.Context, p int) {
+	w.metrics.partitions.Inc()
+	defer w.metrics.partitions.Dec()
+	defer func() {
+		w.mu.Lock()
+		delete(w.status, p)
+		w.mu.Unlock()
+	}()
+	o := newOwner(w, p)
+	if err := o.run(ctx); err != nil && ctx.Err() == nil {
+		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
+		select { // do not spin on a lasting failure
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+// watchIngest keeps an eye on how full INGEST is; owners purge sooner when it is.
+func (w *Worker) watchIngest(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		look, cancel := context.WithTimeout(ctx, 2*time.Second)
+		info, err := w.streams.Ingest.Info(look)
+		cancel()
+		if err == nil && info.Config.MaxBytes > 0 {
+			w.mu.Lock()
+			w.usage = float64(info.State.Bytes) / float64(info.Config.MaxBytes)
+			w.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *Worker) ingestUsage() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.usage
+}
+
+// purgeIngest deletes the parts of a partition up to a sequence.
+func (w *Worker) purgeIngest(ctx context.Context, p int, upTo uint64) error {
+	return w.streams.Ingest.Purge(ctx, jetstream.WithPurgeSubject(stream.IngestFilter(p)), jetstream.WithPurgeSequence(upTo+1))
+}
