@@ -13,6 +13,7 @@ import (
 type output struct {
 	batches map[batchKey]*table.Batch
 	order   []batchKey // of first use, so that a chunk's tables come in a stable order
+	body    []byte     // scratch of encode
 	oldest  int64      // earliest gateway stamp among the rows, 0: none
 }
 
@@ -50,8 +51,11 @@ type tails struct {
 	chunk     uint64
 }
 
-// encode fills the constant columns and returns the chunk's tables and body. The batches stay as they are until reset.
+// encode fills the constant columns and returns the chunk's tables and body. The body is valid until the next encode; the batches
+// stay as they are until reset.
 func (o *output) encode(tail tails) (rows []stream.Rows, body []byte, err error) {
+	body = o.body[:0]
+	defer func() { o.body = body }()
 	for _, key := range o.order {
 		b := o.batches[key]
 		n := b.Rows()

@@ -34,7 +34,13 @@ var (
 	bounds [int(Last) + 2]uint64
 	// cells has the bucket of the smallest value of each cell: 64 equal steps to a power of two.
 	cells [64 << cellBits]int16
+	// fine[i] is the midpoint of bucket i, coarse[j] is Gamma^(midSteps*j): their product is every midpoint. Go and SQL both
+	// multiply these very numbers, because no two libraries agree on the last digit of a power.
+	fine, coarse [midSteps]float64
 )
+
+// midSteps squared is more than the number of buckets.
+const midSteps = 49
 
 // The bounds are computed with 256 bits rather than math.Pow, whose last digit may differ between platforms: two workers
 // must put a value into the same bucket.
@@ -53,6 +59,21 @@ func init() {
 	bounds[len(bounds)-1] = math.MaxUint64 // Index never looks at it for values of the last bucket
 	if q := new(big.Float).Quo(p, g); bounds[Last] == math.MaxUint64 || q.Cmp(new(big.Float).SetUint64(math.MaxUint64)) <= 0 {
 		panic("BUG: hist: Last does not fit Gamma")
+	}
+
+	p.SetInt64(2).Mul(p, g).Quo(p, new(big.Float).SetPrec(prec).Add(g, big.NewFloat(1))) // 2*Gamma/(Gamma+1)
+	for i := range fine {
+		fine[i], _ = p.Float64()
+		p.Mul(p, g)
+	}
+	step := big.NewFloat(1).SetPrec(prec)
+	for range midSteps {
+		step.Mul(step, g)
+	}
+	p.SetInt64(1)
+	for j := range coarse {
+		coarse[j], _ = p.Float64()
+		p.Mul(p, step)
 	}
 
 	i := 0
@@ -99,7 +120,7 @@ func Mid(i int16) float64 {
 	if i < 0 {
 		return 0
 	}
-	return math.Pow(Gamma, float64(i)) * (2 * Gamma / (Gamma + 1))
+	return fine[i%midSteps] * coarse[i/midSteps]
 }
 
 // Bounds returns the smallest value of bucket i and the largest. Low buckets hold no integer at all: then low > high.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 )
@@ -61,18 +63,24 @@ var chunkMagic = [4]byte{'W', 'L', 'C', 1}
 // maxChunkHeader bounds the JSON header: 40 tables × a few ClickHouse partitions × 200 B stays far below.
 const maxChunkHeader = 1 << 20
 
+// packed holds scratch space for compressing bodies, which are megabytes each.
+var packed = sync.Pool{New: func() any { return new([]byte) }}
+
 // ErrChunk is returned, wrapped, for bytes that are no chunk of a version this build reads.
 var ErrChunk = errors.New("not a ROWS chunk of version 1 (was it written by a newer warpline?)")
 
 // AppendChunk appends header, S2-compressed state change and S2-compressed body (the concatenation, per entry of c.Tables, of
 // schema and data). It sets c.StateLen and c.BodyLen. With c.Object set, the body stays out of the message.
 func AppendChunk(dst []byte, c *Chunk, state, body []byte) ([]byte, error) {
+	scratch := packed.Get().(*[]byte)
+	defer packed.Put(scratch)
 	var cs, cb []byte
 	if len(state) > 0 {
 		cs = s2.Encode(nil, state)
 	}
 	if len(body) > 0 && c.Object == "" {
-		cb = s2.Encode(nil, body)
+		*scratch = slices.Grow((*scratch)[:0], s2.MaxEncodedLen(len(body)))
+		cb = s2.Encode((*scratch)[:cap(*scratch)], body)
 	}
 	c.StateLen, c.BodyLen = len(cs), len(cb)
 	header, err := json.Marshal(c)
@@ -82,6 +90,7 @@ func AppendChunk(dst []byte, c *Chunk, state, body []byte) ([]byte, error) {
 	if len(header) > maxChunkHeader {
 		return nil, fmt.Errorf("encode chunk: header of %d bytes is over %d", len(header), maxChunkHeader)
 	}
+	dst = slices.Grow(dst, 8+len(header)+len(cs)+len(cb))
 	dst = append(dst, chunkMagic[:]...)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(header)))
 	dst = append(dst, header...)
