@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// childEnv names the configuration file that turns a process into an engine child.
+const childEnv = "WARPLINE_ENGINE_CHILD"
+
+// leaveWithin bounds an orderly end, which takes milliseconds unless a client keeps a connection
+// open: ClickHouse then waits five seconds for it. Past the bound the process just exits, which
+// costs nothing that was acknowledged, since a part is written before its insert is answered.
+const leaveWithin = 2 * time.Second
+
+func init() {
+	path := os.Getenv(childEnv)
+	if path == "" {
+		return
+	}
+	os.Unsetenv(childEnv) // nothing the engine starts may become an engine
+	os.Exit(RunChild(path))
+}
+
+// RunChild runs the engine in this process until its stdin closes (unless it was prepared as
+// standalone) or it gets SIGTERM or SIGINT, and returns the exit code: 0 after an orderly end.
+// configPath comes from Prepare. At most one engine runs in a process, once.
+func RunChild(configPath string) int {
+	var cfg childConfig
+	body, err := os.ReadFile(configPath)
+	if err == nil {
+		err = json.Unmarshal(body, &cfg)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "engine child: configuration:", err)
+		return 2
+	}
+	// The library reads its last script from this pipe: it waits there, with no query running that
+	// a client could kill, until the write end closes, and then shuts down in order.
+	hold, release, err := os.Pipe()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "engine child:", err)
+		return 1
+	}
+	defer hold.Close()
+	stdin, terminal, err := takeTerminal()
+	if err != nil {
+		// Worse, not wrong: see takeTerminal.
+		fmt.Fprintln(os.Stderr, "engine child: runs without a terminal, so a rude client can end it:", err)
+	}
+	var leaving atomic.Bool
+	go func() {
+		awaitEnd(stdin, !cfg.Standalone)
+		leaving.Store(true)
+		release.Close()
+		if terminal != nil {
+			terminal.Close() // else the library would now wait for someone to type
+		}
+		time.Sleep(leaveWithin)
+		os.Exit(0)
+	}()
+	err = runLibrary(cfg.Library, engineArguments(cfg, hold.Fd(), terminal != nil))
+	runtime.KeepAlive(release)
+	runtime.KeepAlive(terminal)
+	switch {
+	case leaving.Load():
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "engine child:", err)
+	default:
+		fmt.Fprintln(os.Stderr, "engine child: the engine ended by itself")
+	}
+	return 1
+}
+
+// engineArguments are clickhouse-local's. Its session always is user `default`, whose profile is
+// read-only; the --readonly here overrides the profile for this session alone, so that it may
+// start the listeners. The second script is the pipe that holds the engine; waiting in a query on
+// stdin instead would need a grant to read files, which the network would then share.
+func engineArguments(cfg childConfig, hold uintptr, terminal bool) []string {
+	args := []string{"clickhouse",
+		"--config-file", cfg.ConfigXML, "--path", cfg.Data, "--log-level", "warning", "--readonly", "0",
+		"--queries-file", cfg.Script, "--queries-file", "/dev/fd/" + strconv.FormatUint(uint64(hold), 10),
+	}
+	if terminal {
+		// --interactive is what makes it a server in the library's eyes; the rest keeps it quiet.
+		args = append(args, "--interactive", "--disable_suggestion", "--progress", "off", "--progress-table", "off",
+			"--enable-progress-table-toggle", "0", "--history_file", "/dev/null", "--echo", "0")
+	}
+	return args
+}
+
+// awaitEnd returns when the parent closed stdin or died, or when a signal asks for the end.
+func awaitEnd(stdin *os.File, watchStdin bool) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+	closed := make(chan struct{})
+	if watchStdin {
+		go func() {
+			_, _ = io.Copy(io.Discard, stdin) // an error ends the wait as well as EOF does
+			close(closed)
+		}()
+	}
+	select {
+	case <-asked:
+	case <-closed:
+	}
+}

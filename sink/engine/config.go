@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+// Writer is the name of the user that may create and write; `default` only reads.
+const Writer = "warpline"
+
+// defaultMemoryLimit bounds an engine whose Config names no limit: room for one 256 MB insert and
+// a merge beside it, and still a laptop's share.
+const defaultMemoryLimit = 2 << 30
+
+// Config says where an engine lives and on which ports it answers. Only Dir is required.
+type Config struct {
+	// Dir is the engine's folder; it is created when missing. One engine at a time uses it.
+	Dir string
+	// ListenHost is the loopback address to listen on; "" means 127.0.0.1. Others are refused,
+	// because user `default` has no password.
+	ListenHost string
+	// HTTPPort and TCPPort are the ports of the HTTP and the native protocol; 0 picks a free one.
+	HTTPPort, TCPPort int
+	// Password is the writer's; "" means one that is made at the first start and kept in
+	// Dir/writer-password.
+	Password string
+	// Library is the path of libchdb; "" means Locate.
+	Library string
+	// MemoryLimitBytes bounds what ClickHouse allocates for all queries and merges together;
+	// 0 means 2 GiB.
+	MemoryLimitBytes int64
+	// Progress receives what Locate says when it has to fetch; nil means nothing is said.
+	Progress io.Writer
+	// Logger receives the events of a supervised engine; nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// childConfig is what the child process reads: everything is decided, nothing is looked up.
+type childConfig struct {
+	Library    string `json:"library"`
+	ConfigXML  string `json:"config_xml"`
+	Data       string `json:"data"`
+	Script     string `json:"script"`
+	Standalone bool   `json:"standalone"` // no parent holds stdin: only signals end it
+}
+
+// Prepare fills in what cfg leaves open (library, ports, password), writes the engine's
+// configuration into cfg.Dir and returns the filled configuration with the path to hand to
+// RunChild. standalone engines do not watch their stdin; only a signal ends them.
+func Prepare(ctx context.Context, cfg Config, standalone bool) (Config, string, error) {
+	cfg, err := cfg.filled(ctx)
+	if err != nil {
+		return cfg, "", err
+	}
+	path, err := cfg.write(standalone)
+	return cfg, path, err
+}
+
+func (cfg Config) filled(ctx context.Context) (Config, error) {
+	var err error
+	if cfg.Dir == "" {
+		return cfg, errors.New("engine: no folder: set Config.Dir")
+	}
+	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return cfg, fmt.Errorf("engine: %w", err)
+	}
+	if cfg.ListenHost == "" {
+		cfg.ListenHost = "127.0.0.1"
+	}
+	if ip := net.ParseIP(cfg.ListenHost); ip == nil || !ip.IsLoopback() {
+		return cfg, fmt.Errorf("engine: listen host %q is no loopback address, and user default has no password; use 127.0.0.1, or a server with --clickhouse", cfg.ListenHost)
+	}
+	if cfg.MemoryLimitBytes == 0 {
+		cfg.MemoryLimitBytes = defaultMemoryLimit
+	}
+	if cfg.MemoryLimitBytes < 0 {
+		return cfg, fmt.Errorf("engine: memory limit of %d bytes; give a positive number or 0 for the default", cfg.MemoryLimitBytes)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	for _, sub := range []string{"config", "data", "logs"} {
+		if err := os.MkdirAll(filepath.Join(cfg.Dir, sub), 0o700); err != nil {
+			return cfg, fmt.Errorf("engine: %w", err)
+		}
+	}
+	if cfg.Password == "" {
+		if cfg.Password, err = keptPassword(filepath.Join(cfg.Dir, "writer-password")); err != nil {
+			return cfg, fmt.Errorf("engine: writer's password: %w", err)
+		}
+	}
+	if cfg.Library == "" {
+		if cfg.Library, err = Locate(ctx, cfg.Progress); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, cfg.pickPorts()
+}
+
+// pickPorts replaces zero ports by free ones and checks that the others are free, since ClickHouse
+// would only say so in its log. All are held until each is chosen, so that no two are the same.
+func (cfg *Config) pickPorts() error {
+	for _, p := range []struct {
+		what string
+		port *int
+	}{{"HTTP", &cfg.HTTPPort}, {"native", &cfg.TCPPort}} {
+		l, err := net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, fmt.Sprint(*p.port)))
+		if err != nil {
+			return fmt.Errorf("engine: %s port: %w; stop what holds it or name another port", p.what, err)
+		}
+		defer l.Close()
+		*p.port = l.Addr().(*net.TCPAddr).Port
+	}
+	return nil
+}
+
+// keptPassword reads the password in path or makes one there. Two processes that make it at once
+// end with the same one, since only the first link succeeds.
+func keptPassword(path string) (string, error) {
+	if b, err := os.ReadFile(path); err == nil {
+		if p := strings.TrimSpace(string(b)); p != "" {
+			return p, nil
+		}
+		return "", fmt.Errorf("%s is empty; remove it to have a new one made", path)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	password := rand.Text()
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".writer-password-") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(password + "\n")
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Link(tmp.Name(), path); errors.Is(err, os.ErrExist) {
+		return keptPassword(path)
+	} else if err != nil {
+		return "", err
+	}
+	return password, nil
+}
+
+func (cfg Config) write(standalone bool) (string, error) {
+	at := func(parts ...string) string { return filepath.Join(append([]string{cfg.Dir}, parts...)...) }
+	sum := sha256.Sum256([]byte(cfg.Password))
+	values := map[string]any{
+		"Host": cfg.ListenHost, "HTTP": cfg.HTTPPort, "TCP": cfg.TCPPort, "Memory": cfg.MemoryLimitBytes,
+		"Log": at("logs", "engine.log"), "Users": at("config", "users.xml"),
+		"Writer": Writer, "PasswordSHA256": hex.EncodeToString(sum[:]),
+	}
+	child, err := json.MarshalIndent(childConfig{
+		Library: cfg.Library, ConfigXML: at("config", "config.xml"), Data: at("data"),
+		Script: at("config", "listen.sql"), Standalone: standalone,
+	}, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("engine: %w", err)
+	}
+	files := []struct {
+		name string
+		body []byte
+	}{
+		{"config.xml", render(serverTemplate, values)},
+		{"users.xml", render(usersTemplate, values)},
+		{"listen.sql", []byte("SYSTEM START LISTEN TCP;\nSYSTEM START LISTEN HTTP;\n")},
+		{"child.json", child},
+	}
+	for _, f := range files {
+		if err := replaceFile(at("config", f.name), f.body); err != nil {
+			return "", fmt.Errorf("engine: write its configuration: %w", err)
+		}
+	}
+	return at("config", "child.json"), nil
+}
+
+// render fills a template of this package; it cannot fail on the values that write gives it.
+func render(t *template.Template, values map[string]any) []byte {
+	var b bytes.Buffer
+	if err := t.Execute(&b, values); err != nil {
+		panic("BUG: engine configuration template: " + err.Error())
+	}
+	return b.Bytes()
+}
+
+// escape makes any value safe as XML text.
+func escape(v any) string {
+	var b bytes.Buffer
+	_ = xml.EscapeText(&b, []byte(fmt.Sprint(v))) // a bytes.Buffer does not fail
+	return b.String()
+}
+
+// replaceFile writes a file that only this user reads, whole or not at all.
+func replaceFile(path string, body []byte) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, body, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}

@@ -1,0 +1,18 @@
+// Package engine runs the embedded ClickHouse: the real server code of libchdb, opened without cgo
+// in a child process of the same binary, answering on loopback like any other ClickHouse.
+//
+// A program that imports this package can be its own child: when the environment variable
+// WARPLINE_ENGINE_CHILD names a child configuration, the package's init runs the engine in place
+// of main and never returns. That is why test binaries need no helper program.
+//
+// Three parties know different things. Locate finds the library or fetches it once. Prepare writes
+// the engine's configuration into a folder. Start spawns the child and waits until both protocols
+// answer; Supervise keeps one running.
+//
+// The folder of an engine (Config.Dir) holds:
+//
+//	config/           config.xml, users.xml, listen.sql, child.json: rewritten at every start
+//	data/             ClickHouse's own path; survives kill -9
+//	logs/             engine.log (rotated by ClickHouse), child.log (what the process printed)
+//	writer-password   the writer's password when Config named none, mode 0600
+package engine

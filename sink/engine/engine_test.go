@@ -1,0 +1,285 @@
+package engine_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
+)
+
+// parentEnv makes this test binary an engine's parent that does nothing else (TestMain).
+const parentEnv = "WARPLINE_TEST_ENGINE_PARENT"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(parentEnv)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	e, err := engine.Start(context.Background(), engine.Config{Dir: dir})
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(e.Pid(), e.HTTPAddr())
+	select {} // until the test kills this process
+}
+
+// ask sends one query over HTTP and returns the body; an exception is an error with its text.
+func ask(e *engine.Engine, user, password, query string) (string, error) {
+	req, err := http.NewRequest(http.MethodPost, "http://"+e.HTTPAddr()+"/", strings.NewReader(query))
+	if err != nil {
+		return "", err
+	}
+	req.SetBasicAuth(user, password)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("HTTP %d: %s", resp.StatusCode, body)
+	}
+	return strings.TrimSpace(string(body)), err
+}
+
+// must runs a query as the writer and fails the test on an exception.
+func must(t *testing.T, e *engine.Engine, query string) string {
+	t.Helper()
+	got, err := ask(e, e.User(), e.Password(), query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return got
+}
+
+func want(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func processIsGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
+
+func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, within)
+		}
+	}
+}
+
+func TestStartStop(t *testing.T) {
+	began := time.Now()
+	e := enginetest.Start(t)
+	ready := time.Since(began)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.Pid()))
+	if err == nil {
+		for line := range strings.Lines(string(status)) {
+			if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "RssAnon") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+	want(t, "version", must(t, e, "SELECT version() LIKE '26.7.%'"), "1")
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	began = time.Now()
+	if err := e.Stop(ctx); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	t.Logf("ready in %v, stopped in %v", ready, time.Since(began))
+	if !processIsGone(e.Pid()) || e.Err() != nil {
+		t.Fatalf("after Stop: process gone %v, Err %v", processIsGone(e.Pid()), e.Err())
+	}
+}
+
+func TestDefaultOnlyReads(t *testing.T) {
+	e := enginetest.Shared(t)
+	must(t, e, "CREATE DATABASE reads")
+	must(t, e, "CREATE TABLE reads.t (a UInt64) ENGINE = MergeTree ORDER BY a")
+	must(t, e, "INSERT INTO reads.t SELECT number FROM numbers(5)")
+	for query, wanted := range map[string]string{
+		"SELECT sum(a) FROM reads.t":                               "10",
+		"SELECT count() FROM numbers(3)":                           "3",
+		"SELECT sum(a) FROM reads.t SETTINGS max_threads = 1":      "10",
+		"SELECT count() FROM system.tables WHERE database='reads'": "1",
+	} {
+		got, err := ask(e, "default", "", query)
+		if err != nil {
+			t.Errorf("default: %s: %v", query, err)
+		} else if got != wanted {
+			t.Errorf("default: %s: got %q, want %q", query, got, wanted)
+		}
+	}
+	password := e.Dir() + "/writer-password"
+	for _, query := range []string{
+		"INSERT INTO reads.t VALUES (1)",
+		"CREATE TABLE reads.u (a UInt64) ENGINE = Memory",
+		"CREATE DATABASE more",
+		"DROP TABLE reads.t",
+		"TRUNCATE TABLE reads.t",
+		"ALTER TABLE reads.t DELETE WHERE 1",
+		"OPTIMIZE TABLE reads.t",
+		"SYSTEM STOP LISTEN HTTP",
+		"SYSTEM START LISTEN TCP",
+		"SYSTEM FLUSH LOGS",
+		"SYSTEM SHUTDOWN",
+		"GRANT ALL ON *.* TO default",
+		"SELECT 1 SETTINGS readonly = 0",
+		"SET readonly = 0",
+		"SELECT * FROM file('" + password + "', 'LineAsString')",
+		"SELECT * FROM url('http://" + e.HTTPAddr() + "/ping', 'LineAsString')",
+		"SELECT * FROM executable('cat', 'LineAsString', 'x String')",
+		"SELECT * FROM default.`" + password + "`",
+		"INSERT INTO FUNCTION file('" + e.Dir() + "/stolen', 'TSV', 'x UInt8') SELECT 1",
+		"SELECT 1 INTO OUTFILE '" + e.Dir() + "/stolen'",
+		"SELECT * FROM remote('127.0.0.1', 'reads', 't')",
+		"BACKUP TABLE reads.t TO File('" + e.Dir() + "/b')",
+	} {
+		if got, err := ask(e, "default", "", query); err == nil {
+			t.Errorf("default may: %s: %q", query, got)
+		}
+	}
+	// A user may kill queries of its own; none of those may be what holds the engine.
+	if _, err := ask(e, "default", "", "KILL QUERY WHERE 1 SYNC"); err != nil {
+		t.Errorf("default may not kill its own queries: %v", err)
+	}
+	want(t, "the table afterwards", must(t, e, "SELECT count(), sum(a) FROM reads.t"), "5\t10")
+	for _, wrong := range []string{"", "guess"} {
+		if got, err := ask(e, e.User(), wrong, "SELECT 1"); err == nil {
+			t.Errorf("the writer gets in with password %q: %q", wrong, got)
+		}
+	}
+	if _, err := os.Stat(e.Dir() + "/stolen"); err == nil {
+		t.Error("default wrote a file")
+	}
+}
+
+func TestDataSurviveKill(t *testing.T) {
+	dir := t.TempDir()
+	e, err := engine.Start(t.Context(), engine.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, e, "CREATE DATABASE w")
+	must(t, e, "CREATE TABLE w.t (a UInt64) ENGINE = MergeTree ORDER BY a")
+	for i := range 20 {
+		must(t, e, fmt.Sprintf("INSERT INTO w.t SELECT number FROM numbers(%d, 1000)", i*1000))
+	}
+	password := e.Password()
+	if err := syscall.Kill(e.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// No wait for Done: Start has to wait for the folder by itself.
+	e2, err := engine.Start(t.Context(), engine.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-e.Done()
+	if e.Err() == nil {
+		t.Error("a killed engine says that it ended well")
+	}
+	want(t, "password", e2.Password(), password)
+	want(t, "rows after kill -9", must(t, e2, "SELECT count(), sum(a) FROM w.t"), "20000\t199990000")
+	if err := e2.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e3, err := engine.Start(t.Context(), engine.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "rows after an orderly stop", must(t, e3, "SELECT count() FROM w.t"), "20000")
+	if err := e3.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestParentDeathEndsTheChild(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := exec.Command(self)
+	parent.Env = append(os.Environ(), parentEnv+"="+t.TempDir())
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, addr, _ := strings.Cut(strings.TrimSpace(line), " ")
+	child, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("the parent said %q", line)
+	}
+	if group, err := syscall.Getpgid(child); err != nil || group != child {
+		t.Errorf("the child's process group is %d (%v), want its own, %d", group, err, child)
+	}
+	resp, err := http.Get("http://" + addr + "/ping")
+	if err != nil {
+		t.Fatalf("the child does not answer while its parent lives: %v", err)
+	}
+	resp.Body.Close()
+	began := time.Now()
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // killed, as asked
+	eventually(t, 15*time.Second, "the child leaves after its parent", func() bool { return processIsGone(child) })
+	t.Logf("the child left %v after its parent", time.Since(began))
+}
+
+func TestSigtermEndsTheChildInOrder(t *testing.T) {
+	e := enginetest.Start(t)
+	began := time.Now()
+	if err := syscall.Kill(e.Pid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-e.Done():
+	case <-time.After(15 * time.Second):
+		t.Fatal("still there after 15 s")
+	}
+	if e.Err() != nil {
+		t.Fatal(e.Err())
+	}
+	t.Logf("left %v after SIGTERM", time.Since(began))
+}
+
+// A client that sends rubbish or goes away in the middle must not take the engine with it.
+func TestRudeClients(t *testing.T) {
+	e := enginetest.Start(t)
+	rude(t, e.HTTPAddr())
+	rude(t, e.TCPAddr())
+	want(t, "after rude clients", must(t, e, "SELECT 1"), "1")
+}
+
+func TestOneEngineAFolder(t *testing.T) {
+	e := enginetest.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := engine.Start(ctx, engine.Config{Dir: e.Dir()})
+	if err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Fatalf("a second engine in the same folder: %v", err)
+	}
+	want(t, "the first", must(t, e, "SELECT 1"), "1")
+}

@@ -1,0 +1,95 @@
+// Package table is the one place where Warpline's tables are defined: their columns, what ClickHouse is told about them, the
+// Arrow schema they travel in, and the batches that are filled with their rows. Each table is a variable with a typed handle
+// for every column, so that a row that does not fit its table does not compile.
+//
+// The worker fills batches and encodes them, the sink inserts what was encoded, [Ensure] makes the tables and the views over
+// them. Nothing here talks to NATS.
+package table
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow"
+)
+
+// Kind is how a column's values are kept in a batch and travel in Arrow.
+type Kind uint8
+
+// The kinds. Time is nanoseconds since the epoch, UTC; Day is days since the epoch; Dict is a string out of few, stored
+// once a batch; Hist is a histogram of package hist.
+const (
+	U8 Kind = iota
+	U16
+	U32
+	U64
+	I16
+	I32
+	I64
+	F32
+	F64
+	Time
+	Day
+	Str
+	Dict
+	Hist
+)
+
+// UnknownTime stands in a min-aggregated Time for "not known"; views show something better in its place.
+const UnknownTime = int64(1<<63 - 1)
+
+// NoMin stands in a min-aggregated U64 for "there was no value", so that such a row does not hide the real minimum.
+const NoMin = uint64(1<<64 - 1)
+
+// dictType is shared by all Dict columns: signed 32-bit indexes are what ClickHouse reads fastest.
+var dictType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
+
+var histType = func() *arrow.MapType {
+	m := arrow.MapOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Uint64)
+	m.SetItemNullable(false) // or ClickHouse makes a Nullable of it first
+	return m
+}()
+
+// kinds tells for each kind the Arrow type, the ClickHouse type and the bytes a row takes in a batch, strings aside.
+var kinds = [...]struct {
+	arrow arrow.DataType
+	click string
+	width int
+}{
+	U8:   {arrow.PrimitiveTypes.Uint8, "UInt8", 1},
+	U16:  {arrow.PrimitiveTypes.Uint16, "UInt16", 2},
+	U32:  {arrow.PrimitiveTypes.Uint32, "UInt32", 4},
+	U64:  {arrow.PrimitiveTypes.Uint64, "UInt64", 8},
+	I16:  {arrow.PrimitiveTypes.Int16, "Int16", 2},
+	I32:  {arrow.PrimitiveTypes.Int32, "Int32", 4},
+	I64:  {arrow.PrimitiveTypes.Int64, "Int64", 8},
+	F32:  {arrow.PrimitiveTypes.Float32, "Float32", 4},
+	F64:  {arrow.PrimitiveTypes.Float64, "Float64", 8},
+	Time: {&arrow.TimestampType{Unit: arrow.Nanosecond, TimeZone: "UTC"}, "DateTime64(9, 'UTC')", 8},
+	Day:  {arrow.FixedWidthTypes.Date32, "Date", 4},
+	Str:  {arrow.BinaryTypes.Binary, "String", 4},
+	Dict: {dictType, "LowCardinality(String)", 4},
+	Hist: {histType, "Map(Int16, UInt64)", 4},
+}
+
+// String returns the ClickHouse type that the kind has when its column asks for no other.
+func (k Kind) String() string { return kinds[k].click }
+
+// Column describes one column of a table.
+type Column struct {
+	Name    string
+	Kind    Kind
+	Type    string // ClickHouse type; never empty
+	Codec   string // inside CODEC(…); never empty
+	Comment string // what it holds, with the unit; may be empty
+	agg     string // aggregate function of a SimpleAggregateFunction column, else empty
+	slot    int    // position among the batch's columns of the same storage
+}
+
+// definition returns the column as it stands in CREATE TABLE and ADD COLUMN.
+func (c *Column) definition() string {
+	comment := ""
+	if c.Comment != "" {
+		comment = " COMMENT " + quote(c.Comment)
+	}
+	return fmt.Sprintf("%s %s%s CODEC(%s)", ident(c.Name), c.Type, comment, c.Codec)
+}

@@ -1,0 +1,117 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DefaultDatabase is where the tables are when nothing else is asked for.
+const DefaultDatabase = "warpline"
+
+// dedupWindow is for how many inserts a table remembers their tokens. ClickHouse's own default for tables without
+// replicas is none at all, and an hour for those with.
+const dedupWindow, dedupSeconds = 10_000, 7 * 24 * 3600
+
+// Options say where the schema goes. The zero value is the database warpline of a single server.
+type Options struct {
+	Database   string // "" means DefaultDatabase
+	Replicated bool   // Replicated… engines, for servers with a Keeper
+	Cluster    string // name of the cluster that DDL runs on; "" means this server only
+}
+
+func (o Options) database() string {
+	if o.Database == "" {
+		return DefaultDatabase
+	}
+	return o.Database
+}
+
+func (o Options) onCluster() string {
+	if o.Cluster == "" {
+		return ""
+	}
+	return " ON CLUSTER " + ident(o.Cluster)
+}
+
+// engine returns the engine clause, in the Replicated family where asked for.
+func (o Options) engine(engine string) string {
+	name, args, _ := strings.Cut(strings.TrimSuffix(engine, ")"), "(")
+	if !o.Replicated {
+		if args == "" {
+			return name
+		}
+		return name + "(" + args + ")"
+	}
+	replica := "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'"
+	if args != "" {
+		replica += ", " + args
+	}
+	return "Replicated" + name + "(" + replica + ")"
+}
+
+// DDL returns the statement that creates the table if it does not exist.
+func (t *Table) DDL(o Options) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "CREATE TABLE IF NOT EXISTS %s.%s%s (\n", ident(o.database()), ident(t.Name), o.onCluster())
+	for i := range t.Columns {
+		comma := ","
+		if i == len(t.Columns)-1 {
+			comma = ""
+		}
+		fmt.Fprintf(&s, "    %s%s\n", t.Columns[i].definition(), comma)
+	}
+	fmt.Fprintf(&s, ")\nENGINE = %s\n", o.engine(t.Engine))
+	if t.Partition != "" {
+		fmt.Fprintf(&s, "PARTITION BY %s\n", t.Partition)
+	}
+	if t.Primary != nil {
+		fmt.Fprintf(&s, "PRIMARY KEY (%s)\n", strings.Join(t.Primary, ", "))
+	}
+	fmt.Fprintf(&s, "ORDER BY (%s)\n", strings.Join(t.OrderBy, ", "))
+	if ttl := t.ttl(); ttl != "" {
+		fmt.Fprintf(&s, "TTL %s\n", ttl)
+	}
+	fmt.Fprintf(&s, "SETTINGS %s\n", strings.Join(t.settings(), ", "))
+	return s.String()
+}
+
+func (t *Table) settings() []string {
+	s := []string{
+		fmt.Sprint("non_replicated_deduplication_window = ", dedupWindow),
+		fmt.Sprint("replicated_deduplication_window = ", dedupWindow),
+		fmt.Sprint("replicated_deduplication_window_seconds = ", dedupSeconds),
+	}
+	if t.Retention == Raw {
+		s = append(s, "ttl_only_drop_parts = 1")
+	}
+	return s
+}
+
+// ttl returns the rules by which rows leave, and those by which buckets of minutes become hours.
+func (t *Table) ttl() string {
+	if t.Column("bucket") == nil {
+		return t.TTL
+	}
+	// The arguments of the aggregate functions must be columns or expressions of the primary key: others are accepted here
+	// and fail later, in the merge.
+	set := []string{"bucket = min(toStartOfHour(bucket))", "received_day = max(received_day)"}
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		switch {
+		case c.Name == "bucket_s":
+			set = append(set, "bucket_s = greatest(max(bucket_s), 3600)")
+		case c.agg != "":
+			set = append(set, fmt.Sprintf("%[1]s = %[2]s(%[1]s)", c.Name, c.agg))
+		}
+	}
+	return fmt.Sprintf("%s,\n    received_day + toIntervalDay(%d) GROUP BY %s SET %s", t.TTL, CoarsenDays, strings.Join(t.Primary, ", "), strings.Join(set, ", "))
+}
+
+// InsertSQL returns the statement that inserts an Arrow stream of this table's batches.
+func (t *Table) InsertSQL(database string) string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = ident(c.Name)
+	}
+	return fmt.Sprintf("INSERT INTO %s.%s (%s) FORMAT ArrowStream", ident(Options{Database: database}.database()), ident(t.Name), strings.Join(names, ", "))
+}

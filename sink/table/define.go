@@ -1,0 +1,211 @@
+package table
+
+import "strings"
+
+// codecs compress what has no better codec of its own. Measured in kernels_data, a million rows of bench data, bytes a
+// row of the largest columns (BenchmarkKernelsAtRest prints today's):
+//
+//	duration_ns   2.57 T64,ZSTD(1)    2.58 T64,ZSTD(9)    2.67 T64('bit'),LZ4  3.21 ZSTD(1)  2.98 ZSTD(12)  3.02 Gorilla,ZSTD(1)
+//	started_at    1.98 Delta,ZSTD(1)  2.39 Delta,ZSTD(3)  3.22 DoubleDelta     2.50 T64      2.89 Gorilla   3.47 Delta,LZ4HC
+//	kernel        1.07 ZSTD(1)        1.06 ZSTD(3)        1.62 LZ4             (LowCardinality)
+//	kernel_id     0.86 T64,ZSTD(1)    1.27 ZSTD(1)        1.18 ZSTD(6)         0.94 T64('bit'),ZSTD(1)
+//	stream_id     0.33 ZSTD(3)        0.51 ZSTD(1)        0.51 T64,ZSTD(1)     0.49 ZSTD(9)
+//	corr_id       0.01 Delta,ZSTD(1)  0.01 DoubleDelta    0.18 T64             2.52 ZSTD(1)
+//	chunk         0.01 Delta,ZSTD(1)  0.26 ZSTD(1)
+//
+// Sorting by kernel within a session makes kernel and kernel_id nearly free, but costs more in started_at (3.45) and
+// corr_id (1.43) than it saves, and rows of a time range would lie apart.
+var codecs = [...]string{
+	U8:   "ZSTD(1)",
+	U16:  "T64, ZSTD(1)",
+	U32:  "T64, ZSTD(1)",
+	U64:  "T64, ZSTD(1)",
+	I16:  "T64, ZSTD(1)",
+	I32:  "T64, ZSTD(1)",
+	I64:  "T64, ZSTD(1)",
+	F32:  "ZSTD(1)",
+	F64:  "ZSTD(1)",
+	Time: rising,
+	Day:  "ZSTD(1)",
+	Str:  "ZSTD(1)",
+	Dict: "ZSTD(1)",
+	Hist: "ZSTD(3)",
+}
+
+// rising suits numbers that seldom fall from row to row.
+const rising = "Delta, ZSTD(1)"
+
+// define registers a table whose columns are added by the calls that follow.
+func define(name string, r Retention, orderBy string) *Table {
+	t := &Table{Name: name, Engine: "MergeTree", Retention: r, OrderBy: splitTop(orderBy), Version: 1}
+	switch r {
+	case Raw:
+		t.Partition = "(toDate(received_at), retention_days)"
+		t.TTL = "toDate(received_at) + toIntervalDay(retention_days) DELETE"
+	case Rollup, Fact:
+		t.Partition = "(toYYYYMM(received_day), retention_days)"
+		t.TTL = "received_day + toIntervalDay(retention_days) DELETE"
+	}
+	all = append(all, t)
+	return t
+}
+
+// aggregate registers a table that adds up rows of one key while ClickHouse merges. key is without time; tables with
+// buckets have rows for minutes, which TTL merges into hours.
+//
+// Every sort key ends with rows_partition, so that no merge mixes chunk counters of different partitions of ROWS.
+func aggregate(name, key string, buckets bool) *Table {
+	t := define(name, Rollup, key)
+	t.Engine = "AggregatingMergeTree"
+	if buckets {
+		// The hour is in the primary key because TTL … GROUP BY groups by a prefix of it.
+		key += ", toStartOfHour(bucket)"
+		t.OrderBy = splitTop(key + ", bucket")
+	}
+	t.Primary = splitTop(key)
+	t.OrderBy = append(t.OrderBy, "rows_partition")
+	return t
+}
+
+// splitTop splits a list of expressions at the commas that are not inside parentheses.
+func splitTop(list string) (parts []string) {
+	depth, start := 0, 0
+	for i, r := range list {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				parts = append(parts, strings.TrimSpace(list[start:i]))
+				start = i + 1
+			}
+		}
+	}
+	if last := strings.TrimSpace(list[start:]); last != "" {
+		parts = append(parts, last)
+	}
+	return parts
+}
+
+// option changes a column while it is being defined.
+type option func(*Column)
+
+func codec(c string) option { return func(col *Column) { col.Codec = c } }
+func note(s string) option  { return func(col *Column) { col.Comment = s } }
+
+// agg makes a column a sum, a min, a max … that ClickHouse keeps while it merges rows of one key.
+func agg(function string) option {
+	return func(col *Column) {
+		typ := col.Type
+		if col.Kind == Dict {
+			typ = "String" // the dictionary is only how it travels
+		}
+		col.agg = function
+		col.Type = "SimpleAggregateFunction(" + function + ", " + typ + ")"
+	}
+}
+
+var (
+	sum    = agg("sum")
+	least  = agg("min")
+	most   = agg("max")
+	sumMap = agg("sumMap")
+)
+
+// storage says which columns share a list of slices in a batch: a Time is an int64 to it, a Day an int32.
+func storage(k Kind) Kind {
+	switch k {
+	case Time:
+		return I64
+	case Day:
+		return I32
+	}
+	return k
+}
+
+func (t *Table) add(name string, k Kind, options []option) int {
+	s := storage(k)
+	c := Column{Name: name, Kind: k, Type: kinds[k].click, Codec: codecs[k], slot: t.slots[s]}
+	for _, o := range options {
+		o(&c)
+	}
+	t.slots[s]++
+	t.width += kinds[k].width
+	t.Columns = append(t.Columns, c)
+	return c.slot
+}
+
+func (t *Table) u8(name string, o ...option) U8Col     { return U8Col(t.add(name, U8, o)) }
+func (t *Table) u16(name string, o ...option) U16Col   { return U16Col(t.add(name, U16, o)) }
+func (t *Table) u32(name string, o ...option) U32Col   { return U32Col(t.add(name, U32, o)) }
+func (t *Table) u64(name string, o ...option) U64Col   { return U64Col(t.add(name, U64, o)) }
+func (t *Table) i16(name string, o ...option) I16Col   { return I16Col(t.add(name, I16, o)) }
+func (t *Table) i32(name string, o ...option) I32Col   { return I32Col(t.add(name, I32, o)) }
+func (t *Table) i64(name string, o ...option) I64Col   { return I64Col(t.add(name, I64, o)) }
+func (t *Table) f32(name string, o ...option) F32Col   { return F32Col(t.add(name, F32, o)) }
+func (t *Table) f64(name string, o ...option) F64Col   { return F64Col(t.add(name, F64, o)) }
+func (t *Table) time(name string, o ...option) TimeCol { return TimeCol(t.add(name, Time, o)) }
+func (t *Table) day(name string, o ...option) DayCol   { return DayCol(t.add(name, Day, o)) }
+func (t *Table) str(name string, o ...option) StrCol   { return StrCol(t.add(name, Str, o)) }
+func (t *Table) dict(name string, o ...option) DictCol { return DictCol(t.add(name, Dict, o)) }
+func (t *Table) hist(name string, o ...option) HistCol { return HistCol(t.add(name, Hist, o)) }
+
+// Head is how every table of a tenant's sessions begins.
+type Head struct{ Tenant, SessionID DictCol }
+
+func (t *Table) head() Head {
+	return Head{t.dict("tenant"), t.dict("session_id")}
+}
+
+// RawTail is how every Raw table ends.
+type RawTail struct {
+	ReceivedAt    TimeCol // stamped by the gateway
+	RetentionDays U16Col
+	RowsPartition U16Col // partition of the ROWS stream by which the row came
+	Chunk         U64Col // that partition's chunk counter
+}
+
+func (t *Table) rawTail() RawTail {
+	return RawTail{
+		ReceivedAt:    t.time("received_at", note("when the gateway received it")),
+		RetentionDays: t.u16("retention_days", note("retention class: days from receipt")),
+		RowsPartition: t.u16("rows_partition", note("partition of the stream that brought the row")),
+		Chunk:         t.u64("chunk", codec(rising), note("number of the chunk within rows_partition")),
+	}
+}
+
+// FactTail is how every Rollup and Fact table ends. In tables that aggregate, Chunk becomes the largest of the merged rows.
+type FactTail struct {
+	ReceivedDay   DayCol
+	RetentionDays U16Col
+	RowsPartition U16Col
+	Chunk         U64Col
+}
+
+func (t *Table) factTail() FactTail {
+	var o []option
+	if t.Engine == "AggregatingMergeTree" {
+		o = append(o, most)
+	}
+	return FactTail{
+		ReceivedDay:   t.day("received_day", note("day on which the gateway received it")),
+		RetentionDays: t.u16("retention_days", note("retention class: days from receipt")),
+		RowsPartition: t.u16("rows_partition", note("partition of the stream that brought the row")),
+		Chunk:         t.u64("chunk", append(o, codec(rising), note("number of the chunk within rows_partition"))...),
+	}
+}
+
+// BucketHead is the time of a Rollup row: from Bucket on, for BucketS seconds (60, after coarsening 3600).
+type BucketHead struct {
+	Bucket  TimeCol
+	BucketS U32Col
+}
+
+func (t *Table) bucketHead() BucketHead {
+	return BucketHead{
+		Bucket:  t.time("bucket", note("start of the time bucket")),
+		BucketS: t.u32("bucket_s", most, note("length of the time bucket, seconds")),
+	}
+}

@@ -1,0 +1,25 @@
+package table
+
+type dictionariesTable struct {
+	*Table
+	Head
+	Dict  DictCol
+	ID    U32Col
+	Value StrCol
+	Late  U8Col
+	FactTail
+}
+
+// Dictionaries holds the names that sessions declared for their ids.
+var Dictionaries = func() dictionariesTable {
+	t := define("dictionaries", Fact, "tenant, session_id, dict, id")
+	return dictionariesTable{
+		Table:    t,
+		Head:     t.head(),
+		Dict:     t.dict("dict", note("kernel_dict, scope_name_dict, function_dict, metric_dict, source_file_dict, func_symbol_dict")),
+		ID:       t.u32("id"),
+		Value:    t.str("value"),
+		Late:     t.u8("late", note("1 when rows with this id may have been written without the name")),
+		FactTail: t.factTail(),
+	}
+}()

@@ -1,0 +1,141 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/zeebo/xxh3"
+)
+
+// historyDDL makes the table that says which schema this database had, and since when.
+const historyDDL = "CREATE TABLE IF NOT EXISTS %s.schema_history%s (fingerprint String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3)) " +
+	"ENGINE = %s ORDER BY applied_at SETTINGS non_replicated_deduplication_window = 100"
+
+// SchemaFingerprint tells one version of the whole schema, views included, from another.
+func SchemaFingerprint(o Options) string {
+	h := xxh3.New()
+	for _, t := range all {
+		fmt.Fprintln(h, t.DDL(o))
+	}
+	for _, v := range Views(o) {
+		fmt.Fprintln(h, v.Body)
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// Ensure brings the database to this program's schema: it creates what is missing, adds columns that older versions did
+// not have, and replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that
+// it is safe to run again, by several processes at once, and after it was killed anywhere. conn is used by one goroutine
+// and stays open.
+func Ensure(ctx context.Context, conn driver.Conn, o Options) error {
+	db := ident(o.database())
+	run := func(what, sql string) error {
+		if err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("schema: %s: %w; the user needs the right to create and alter in database %s", what, err, o.database())
+		}
+		return nil
+	}
+	if err := run("create database", "CREATE DATABASE IF NOT EXISTS "+db+o.onCluster()); err != nil {
+		return err
+	}
+	if err := run("create schema_history", fmt.Sprintf(historyDDL, db, o.onCluster(), o.engine("MergeTree"))); err != nil {
+		return err
+	}
+	for _, t := range all {
+		if err := run("create "+t.Name, t.DDL(o)); err != nil {
+			return err
+		}
+	}
+	if err := addColumns(ctx, conn, o, run); err != nil {
+		return err
+	}
+	if err := replaceViews(ctx, conn, o, run); err != nil {
+		return err
+	}
+	return record(ctx, conn, o)
+}
+
+// addColumns adds to each table the columns that it does not have yet, each after the one that precedes it here. Old rows
+// then show the type's zero: a new column that takes a minimum needs a new table instead, or 0 stays the minimum.
+func addColumns(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
+	have, err := pairs(ctx, conn, "SELECT table, name FROM system.columns WHERE database = $1", o.database())
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		for i := range t.Columns {
+			c := &t.Columns[i]
+			if have[[2]string{t.Name, c.Name}] {
+				continue
+			}
+			place := "FIRST"
+			if i > 0 {
+				place = "AFTER " + ident(t.Columns[i-1].Name)
+			}
+			sql := fmt.Sprintf("ALTER TABLE %s.%s%s ADD COLUMN IF NOT EXISTS %s %s", ident(o.database()), ident(t.Name), o.onCluster(), c.definition(), place)
+			if err := run("add column "+t.Name+"."+c.Name, sql); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// replaceViews leaves views alone whose comment says that they have this program's text.
+func replaceViews(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
+	have, err := pairs(ctx, conn, "SELECT name, comment FROM system.tables WHERE database = $1", o.database())
+	if err != nil {
+		return err
+	}
+	for _, v := range Views(o) {
+		if have[[2]string{v.Name, v.mark()}] {
+			continue
+		}
+		if err := run("create view "+v.Name, v.DDL(o)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record notes the schema, once for each change.
+func record(ctx context.Context, conn driver.Conn, o Options) error {
+	want := SchemaFingerprint(o)
+	db := ident(o.database())
+	var last string
+	if err := conn.QueryRow(ctx, "SELECT argMax(fingerprint, applied_at) FROM "+db+".schema_history").Scan(&last); err != nil {
+		return fmt.Errorf("schema: read schema_history: %w", err)
+	}
+	if last == want {
+		return nil
+	}
+	// Two processes that get here together tell the same story: the token makes it one row.
+	sql := fmt.Sprintf("INSERT INTO %s.schema_history (fingerprint) SETTINGS insert_deduplication_token = %s, async_insert = 0 VALUES (%s)",
+		db, quote(last+">"+want), quote(want))
+	if err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("schema: write schema_history: %w", err)
+	}
+	return nil
+}
+
+// pairs reads two columns of strings as a set.
+func pairs(ctx context.Context, conn driver.Conn, sql string, args ...any) (map[[2]string]bool, error) {
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	set := map[[2]string]bool{}
+	for rows.Next() {
+		var p [2]string
+		if err = rows.Scan(&p[0], &p[1]); err != nil {
+			break
+		}
+		set[p] = true
+	}
+	if err := errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	return set, nil
+}

@@ -1,0 +1,170 @@
+package table_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+// shape is all that Ensure is responsible for, as text.
+func (s *store) shape() string {
+	s.Helper()
+	// The mark in a view's comment depends on the database's name.
+	text := s.query("SELECT name, engine, replaceRegexpAll(create_table_query, 'warpline [0-9a-f]{16}', 'mark') FROM system.tables WHERE database = '{db}' ORDER BY name")
+	return strings.ReplaceAll(text, s.opts.Database, "db")
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return g[i] + "\nwant\n" + w[i]
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}
+
+func TestEnsureMakesEverythingOnce(t *testing.T) {
+	s := newStore(t, true)
+	for _, tb := range table.All() {
+		s.want("SELECT count() FROM {db}."+tb.Name, "0")
+	}
+	for _, v := range table.Views(s.opts) {
+		s.query("SELECT * FROM {db}." + v.Name + " LIMIT 1")
+	}
+	before := s.shape()
+	made := s.query("SELECT uuid FROM system.tables WHERE database = '{db}' ORDER BY name")
+	for range 2 {
+		if err := table.Ensure(t.Context(), s.conn, s.opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.shape() != before || s.query("SELECT uuid FROM system.tables WHERE database = '{db}' ORDER BY name") != made {
+		t.Error("a second Ensure changed something")
+	}
+	s.want("SELECT count(), any(fingerprint) FROM {db}.schema_history", "1\t"+table.SchemaFingerprint(s.opts))
+}
+
+func TestEnsureConcurrently(t *testing.T) {
+	s := newStore(t, false)
+	const callers = 4
+	var wg sync.WaitGroup
+	for range callers {
+		conn := s.connect()
+		wg.Go(func() {
+			if err := table.Ensure(t.Context(), conn, s.opts); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	want := len(table.All()) + len(table.Views(s.opts)) + 1
+	if got := strings.Count(s.shape(), "\n") + 1; got != want {
+		t.Errorf("%d tables and views, want %d", got, want)
+	}
+	s.want("SELECT count() FROM {db}.stall_reasons", "40")
+	s.want("SELECT count() FROM {db}.schema_history", "1")
+}
+
+// Wherever an Ensure was cut short, the next one finishes the work.
+func TestEnsureAfterInterruption(t *testing.T) {
+	whole := newStore(t, true)
+	want := whole.shape()
+	s := newStore(t, false)
+	cut := 0
+	for limit := 5 * time.Millisecond; ; limit += 20 * time.Millisecond {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		err := table.Ensure(ctx, s.conn, s.opts)
+		cancel()
+		if err == nil {
+			break
+		}
+		cut++
+	}
+	if cut == 0 {
+		t.Error("no Ensure was interrupted: the test shows nothing")
+	}
+	if got := s.shape(); got != want {
+		t.Errorf("after %d interruptions the schema differs: %s", cut, firstDifference(got, want))
+	}
+}
+
+// A table of an older program lacks a column and has rows; a view has an older text.
+func TestEnsureUpgrades(t *testing.T) {
+	s := newStore(t, false)
+	s.exec("CREATE DATABASE {db}")
+	var old []string
+	for line := range strings.Lines(table.Kernels.DDL(s.opts)) {
+		if !strings.Contains(line, "`registers`") {
+			old = append(old, line)
+		}
+	}
+	s.exec(strings.Join(old, ""))
+	s.exec("INSERT INTO {db}.kernels_data (tenant, session_id, duration_ns, received_at, retention_days) VALUES ('acme', 'old', 5, now64(9), 30)")
+	s.exec("CREATE VIEW {db}.kernels AS SELECT 'old' AS tenant")
+	if err := table.Ensure(t.Context(), s.conn, s.opts); err != nil {
+		t.Fatal(err)
+	}
+	s.want("SELECT groupArray(name) = "+namesOf(table.Kernels.Table)+" FROM (SELECT name FROM system.columns WHERE database = '{db}' AND table = 'kernels_data' ORDER BY position)", "1")
+	b := table.NewBatch(table.Kernels.Table)
+	fillKernels(b, 0, 10)
+	s.insert(b)
+	s.want("SELECT session_id, count(), sum(registers) FROM {db}.kernels GROUP BY session_id ORDER BY 1", "old\t1\t0\ns1\t10\t320")
+}
+
+func namesOf(t *table.Table) string {
+	var names []string
+	for _, c := range t.Columns {
+		names = append(names, "'"+c.Name+"'")
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
+// The clustered form cannot run on the embedded engine, but its statements can be parsed there.
+func TestReplicatedDDLParses(t *testing.T) {
+	s := newStore(t, true)
+	o := table.Options{Database: s.opts.Database, Replicated: true, Cluster: "warpline"}
+	for _, tb := range table.All() {
+		ddl := tb.DDL(o)
+		if !strings.Contains(ddl, " ON CLUSTER `warpline` ") || !strings.Contains(ddl, "ENGINE = Replicated") {
+			t.Fatalf("%s is neither on the cluster nor replicated:\n%s", tb.Name, ddl)
+		}
+		if _, err := s.post("EXPLAIN AST "+ddl, nil); err != nil {
+			t.Errorf("%s: %v", tb.Name, err)
+		}
+	}
+	for _, v := range table.Views(o) {
+		if _, err := s.post("EXPLAIN AST "+v.DDL(o), nil); err != nil {
+			t.Errorf("%s: %v", v.Name, err)
+		}
+	}
+	if got := table.Devices.DDL(o); !strings.Contains(got, "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', chunk)") {
+		t.Errorf("devices: %s", got)
+	}
+}
+
+// What readers without a password may ask must not need a right that only the writer has.
+func TestReadersSeeEveryView(t *testing.T) {
+	s := newStore(t, true)
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.e.TCPAddr()}, Auth: clickhouse.Auth{Username: "default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, v := range table.Views(s.opts) {
+		var n uint64
+		if err := reader.QueryRow(t.Context(), "SELECT count() FROM (SELECT * FROM "+s.opts.Database+"."+v.Name+")").Scan(&n); err != nil {
+			t.Errorf("%s: %v", v.Name, err)
+		}
+	}
+	if err := table.Ensure(t.Context(), reader, table.Options{Database: "not_allowed"}); err == nil || !strings.Contains(err.Error(), "needs the right") {
+		t.Errorf("Ensure by a reader says %v", err)
+	}
+}

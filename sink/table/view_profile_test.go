@@ -1,0 +1,77 @@
+package table_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+func TestPCSampleViews(t *testing.T) {
+	s := newStore(t, true)
+	p, m := table.PCSamples, table.SourceMap
+	const long, selected = "smsp__pcsamp_warps_issue_stalled_long_scoreboard", "smsp__pcsamp_warps_issue_stalled_selected_not_issued"
+	seed(s, p, 4, func(b *table.Batch, i int) {
+		session(p.Head, b)
+		p.Function.AppendString(b, []string{"early", "", "", ""}[i])
+		p.FunctionID.Append(b, []uint32{1, 2, 2, 9}[i])
+		p.StallReason.AppendString(b, []string{long, "", long, ""}[i])
+		p.MetricID.Append(b, []uint32{1, 2, 1, 9}[i])
+		p.ReasonKind.AppendString(b, "stall")
+		p.Scope.AppendString(b, "")
+		p.ScopeID.Append(b, []uint32{0, 5, 5, 0}[i])
+		p.File.AppendString(b, []string{"a.cu", "", "", ""}[i])
+		p.FileID.Append(b, []uint32{1, 0, 0, 0}[i])
+		p.Line.Append(b, []uint32{10, 0, 0, 0}[i])
+		p.PCOffset.Append(b, 16)
+		p.Samples.Append(b, uint64(i+1))
+	})
+	seed(s, m, 1, func(b *table.Batch, _ int) {
+		session(m.Head, b)
+		m.Function.AppendString(b, "")
+		m.FunctionID.Append(b, 2)
+		m.PCOffset.Append(b, 16)
+		m.File.AppendString(b, "")
+		m.FileID.Append(b, 7)
+		m.Line.Append(b, 77)
+	})
+	s.name("function_dict", 2, "void late<a@b>(int)@late.cu", 1)
+	s.name("metric_dict", 2, selected, 1)
+	s.name("scope_name_dict", 5, "train", 1)
+	s.name("source_file_dict", 7, "map.cu", 1)
+	s.want("SELECT function, stall_reason, reason_kind, scope, file, line, samples FROM {db}.pc_samples ORDER BY samples", strings.Join([]string{
+		"early\t" + long + "\tstall\t\ta.cu\t10\t1",
+		"void late<a@b>(int)\t" + selected + "\tstall_not_issued\ttrain\tlate.cu\t0\t2",
+		"void late<a@b>(int)\t" + long + "\tstall\ttrain\tlate.cu\t0\t3",
+		"\t\tunresolved\t\t\t0\t4",
+	}, "\n"))
+	s.want("SELECT samples, file, line, symbol_status FROM {db}.pc_lines ORDER BY samples", "1\ta.cu\t10\twire\n2\tmap.cu\t77\twire\n3\tmap.cu\t77\twire\n4\t\t0\tnone")
+	s.want("SELECT count() FROM {db}.stall_reasons", fmt.Sprint(len(table.StallReasons())))
+	for _, r := range table.StallReasons() {
+		if got := table.ReasonKind(r.Name); got != r.Kind {
+			t.Errorf("%s is of kind %s, listed as %s", r.Name, got, r.Kind)
+		}
+	}
+	if got := table.ReasonKind("smsp__pcsamp_warps_issue_stalled_from_the_future"); got != table.ReasonStall {
+		t.Errorf("an unknown stall is of kind %s", got)
+	}
+}
+
+func TestProfileMetricsView(t *testing.T) {
+	s := newStore(t, true)
+	p := table.ProfileMetrics
+	for range 2 { // two parts of one key
+		seed(s, p, 1, func(b *table.Batch, _ int) {
+			session(p.Head, b)
+			p.Bucket.Append(b, received.Truncate(time.Minute).UnixNano())
+			p.Function.AppendString(b, "f")
+			p.MetricName.AppendString(b, "")
+			p.MetricID.Append(b, 4)
+			p.MetricValue.Append(b, 1<<62)
+		})
+	}
+	s.name("metric_dict", 4, "smsp__sass_inst_executed", 1)
+	s.want("SELECT function, metric_name, metric_value, hits FROM {db}.profile_metrics", "f\tsmsp__sass_inst_executed\t9223372036854775808\t2")
+}

@@ -1,0 +1,97 @@
+package table_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+func TestMinuteViews(t *testing.T) {
+	s := newStore(t, true)
+	h, d := table.HostMetrics1m, table.DeviceMetrics1m
+	at := received.Truncate(time.Minute).UnixNano()
+	for i := range uint64(2) {
+		seed(s, h, 1, func(b *table.Batch, _ int) {
+			session(h.Head, b)
+			h.Bucket.Append(b, at)
+			h.Samples.Append(b, 2)
+			h.CPUPctX100Sum.Append(b, 2000+i*4000)
+			h.CPUPctX100Min.Append(b, 500+i)
+			h.CPUPctX100Max.Append(b, 1500+i*2000)
+			h.RAMUsedMiBSum.Append(b, 4)
+			h.RAMUsedMiBMin.Append(b, 1)
+			h.RAMUsedMiBMax.Append(b, 3)
+		})
+		seed(s, d, 1, func(b *table.Batch, _ int) {
+			session(d.Head, b)
+			d.Bucket.Append(b, at)
+			d.Samples.Append(b, 1)
+			d.PowerMWSum.Append(b, 250_500)
+			d.PowerMWMin.Append(b, 250_500)
+			d.PowerMWMax.Append(b, 250_500)
+		})
+	}
+	s.want("SELECT samples, cpu_pct, cpu_pct_min, cpu_pct_max, ram_used_bytes, ram_used_bytes_min, ram_used_bytes_max FROM {db}.host_metrics_1m", "4\t20\t5\t35\t2097152\t1048576\t3145728")
+	s.want("SELECT samples, power_w, power_w_min, power_w_max FROM {db}.device_metrics_1m", "2\t250.5\t250.5\t250.5")
+}
+
+func TestSessionsView(t *testing.T) {
+	s := newStore(t, true)
+	se := table.Sessions
+	now := time.Now()
+	for _, c := range []struct {
+		id                 string
+		completed, crashed uint8
+		last               time.Time
+	}{{"open", 0, 0, now}, {"idle", 0, 0, now.Add(-time.Hour)}, {"complete", 1, 0, now.Add(-time.Hour)}, {"crashed", 1, 1, now}} {
+		for part := range 2 { // the second part of a session knows its start
+			seed(s, se, 1, func(b *table.Batch, _ int) {
+				se.Tenant.AppendString(b, "acme")
+				se.SessionID.AppendString(b, c.id)
+				se.Completed.Append(b, c.completed*uint8(part))
+				se.Crashed.Append(b, c.crashed*uint8(part))
+				se.LastReceivedAt.Append(b, c.last.UnixNano())
+				start := table.UnknownTime
+				if part == 1 && c.id != "open" {
+					start = 1_700_000_000_000_000_000
+				}
+				se.StartedAt.Append(b, start)
+				se.FirstEventAt.Append(b, 1_700_000_001_000_000_000)
+				se.Kernels.Append(b, 21)
+			})
+		}
+	}
+	s.want("SELECT session_id, state, toUnixTimestamp(started_at), kernels FROM {db}.sessions ORDER BY session_id",
+		"complete\tcomplete\t1700000000\t42\ncrashed\tcrashed\t1700000000\t42\nidle\tidle\t1700000000\t42\nopen\topen\t1700000001\t42")
+}
+
+func TestDevicesKeepTheLatest(t *testing.T) {
+	s := newStore(t, true)
+	d := table.Devices
+	for i, name := range []string{"old", "new"} {
+		seed(s, d, 1, func(b *table.Batch, _ int) {
+			session(d.Head, b)
+			d.Name.AppendString(b, name)
+			d.Chunk.Append(b, uint64(i+1))
+		})
+	}
+	s.want("SELECT name FROM {db}.devices", "new")
+}
+
+func TestUsageView(t *testing.T) {
+	s := newStore(t, true)
+	u := table.Usage
+	for part := range uint16(2) {
+		seed(s, u, 1, func(b *table.Batch, _ int) {
+			u.Tenant.AppendString(b, "acme")
+			u.RowsPartition.Append(b, part)
+			u.Chunk.Append(b, uint64(100*(part+1)))
+			u.Events.Append(b, 5)
+		})
+	}
+	s.exec("OPTIMIZE TABLE {db}.usage_data FINAL")
+	s.want("SELECT tenant, events FROM {db}.usage", "acme\t10")
+	// Each partition's last chunk stays readable: the sink's repair needs it.
+	s.want("SELECT rows_partition, max(chunk) FROM {db}.usage_data GROUP BY 1 ORDER BY 1", "0\t100\n1\t200")
+}

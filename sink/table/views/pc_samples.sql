@@ -1,0 +1,33 @@
+SELECT
+    r.tenant AS tenant,
+    r.session_id AS session_id,
+    r.bucket AS bucket,
+    max(r.bucket_s) AS bucket_s,
+    r.cubin AS cubin,
+    r.build_id AS build_id,
+    if(r.function = '', {{function "f.value"}}, r.function) AS function,
+    r.pc_offset AS pc_offset,
+    '' AS sass,
+    if(r.stall_reason = '', m.value, r.stall_reason) AS stall_reason,
+    {{reasonkind "stall_reason"}} AS reason_kind,
+    max(r.period_ns) AS period_ns,
+    sum(r.samples) AS samples,
+    sum(r.gpu_ns) AS gpu_ns,
+    if(r.scope = '', p.value, r.scope) AS scope,
+    r.device_id AS device_id,
+    max(multiIf(r.file != '', toString(r.file), s.value != '', s.value, {{fileof "f.value"}})) AS file,
+    max(r.line) AS line,
+    sum(r.hits) AS hits,
+    r.function_id AS function_id,
+    r.metric_id AS metric_id,
+    r.scope_id AS scope_id
+FROM {{db}}.pc_samples_data AS r
+ANY LEFT JOIN {{late "function_dict"}} AS f
+    ON r.tenant = f.tenant AND r.session_id = f.session_id AND r.function_id = f.id
+ANY LEFT JOIN {{late "metric_dict"}} AS m
+    ON r.tenant = m.tenant AND r.session_id = m.session_id AND r.metric_id = m.id AND r.stall_reason = ''
+ANY LEFT JOIN {{late "scope_name_dict"}} AS p
+    ON r.tenant = p.tenant AND r.session_id = p.session_id AND r.scope_id = p.id AND r.scope = ''
+ANY LEFT JOIN {{late "source_file_dict"}} AS s
+    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id AND r.file = ''
+GROUP BY tenant, session_id, bucket, cubin, build_id, function, function_id, pc_offset, stall_reason, metric_id, scope, scope_id, device_id

@@ -1,0 +1,27 @@
+SELECT
+    r.tenant AS tenant,
+    r.session_id AS session_id,
+    if(r.function = '', {{function "f.value"}}, r.function) AS function,
+    r.pc_offset AS pc_offset,
+    if(r.metric_name = '', m.value, r.metric_name) AS metric_name,
+    sum(r.metric_value) AS metric_value,
+    if(r.scope = '', p.value, r.scope) AS scope,
+    max(multiIf(r.file != '', toString(r.file), s.value != '', s.value, {{fileof "f.value"}})) AS file,
+    max(r.line) AS line,
+    r.bucket AS bucket,
+    max(r.bucket_s) AS bucket_s,
+    r.device_id AS device_id,
+    sum(r.hits) AS hits,
+    r.function_id AS function_id,
+    r.metric_id AS metric_id,
+    r.scope_id AS scope_id
+FROM {{db}}.profile_metrics_data AS r
+ANY LEFT JOIN {{late "function_dict"}} AS f
+    ON r.tenant = f.tenant AND r.session_id = f.session_id AND r.function_id = f.id
+ANY LEFT JOIN {{late "metric_dict"}} AS m
+    ON r.tenant = m.tenant AND r.session_id = m.session_id AND r.metric_id = m.id AND r.metric_name = ''
+ANY LEFT JOIN {{late "scope_name_dict"}} AS p
+    ON r.tenant = p.tenant AND r.session_id = p.session_id AND r.scope_id = p.id AND r.scope = ''
+ANY LEFT JOIN {{late "source_file_dict"}} AS s
+    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id AND r.file = ''
+GROUP BY tenant, session_id, bucket, function, function_id, pc_offset, metric_name, metric_id, scope, scope_id, device_id

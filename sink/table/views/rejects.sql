@@ -1,0 +1,2 @@
+SELECT tenant, at, source, reason, detail, payload_ref, payload, session_id, type, events, bytes, received_at, retention_days
+FROM {{db}}.rejects_data

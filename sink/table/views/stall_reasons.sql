@@ -1,0 +1,2 @@
+SELECT r.1 AS name, r.2 AS kind, r.3 AS `group`, r.4 AS meaning, r.5 AS remedy, r.6 AS doc
+FROM (SELECT arrayJoin({{reasons}}) AS r)
