@@ -12,11 +12,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/template"
+	"time"
 )
 
 // Writer is the name of the user that may create and write; `default` only reads.
@@ -108,17 +111,21 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 			return cfg, err
 		}
 	}
-	return cfg, cfg.pickPorts()
+	return cfg, cfg.pickPorts(ctx)
 }
+
+// portPatience is how long a named port may still be held: an engine that was killed a moment ago keeps its sockets until the kernel
+// has taken its memory apart.
+const portPatience = 5 * time.Second
 
 // pickPorts replaces zero ports by free ones and checks that the others are free, since ClickHouse
 // would only say so in its log. All are held until each is chosen, so that no two are the same.
-func (cfg *Config) pickPorts() error {
+func (cfg *Config) pickPorts(ctx context.Context) error {
 	for _, p := range []struct {
 		what string
 		port *int
 	}{{"HTTP", &cfg.HTTPPort}, {"native", &cfg.TCPPort}} {
-		l, err := net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, fmt.Sprint(*p.port)))
+		l, err := cfg.listen(ctx, *p.port)
 		if err != nil {
 			return fmt.Errorf("engine: %s port: %w; stop what holds it or name another port", p.what, err)
 		}
@@ -126,6 +133,30 @@ func (cfg *Config) pickPorts() error {
 		*p.port = l.Addr().(*net.TCPAddr).Port
 	}
 	return nil
+}
+
+// listen binds a port, waiting for a named one to be let go. A free one is looked for below the range that systems hand out to outgoing
+// connections: there, a client that keeps dialing a dead engine would sooner or later connect to itself and hold the port.
+func (cfg *Config) listen(ctx context.Context, port int) (l net.Listener, err error) {
+	if port == 0 {
+		for range 100 {
+			if l, err = net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, strconv.Itoa(10000+mathrand.IntN(22000)))); err == nil {
+				return l, nil
+			}
+		}
+		return nil, err
+	}
+	for deadline := time.Now().Add(portPatience); ; {
+		l, err = net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, strconv.Itoa(port)))
+		if err == nil || time.Now().After(deadline) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // keptPassword reads the password in path or makes one there. Two processes that make it at once

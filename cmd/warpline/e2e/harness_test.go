@@ -1,0 +1,329 @@
+// Package e2e_test runs the warpline binary as its users do, each role a process of its own, and compares what SQL answers with
+// what an independent reader counts in the same files.
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "warpline-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "warpline")
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/warpline/warpline/cmd/warpline").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+const devKey = "dev-key-for-tests"
+
+// cluster is a deployment of roles on loopback.
+type cluster struct {
+	t                                          testing.TB
+	dir                                        string
+	natsAddr, gatewayAddr, clickTCP, clickHTTP string
+	mu                                         sync.Mutex
+	roles                                      map[string]*role
+	layout                                     []string
+}
+
+// role is one process that can be killed and started again.
+type role struct {
+	name  string
+	args  []string
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	done  chan struct{}
+	mu    sync.Mutex
+	ready map[string]string // fields of the ready line
+	log   *os.File
+}
+
+// freeAddr returns a free port below the range that the system hands out to outgoing connections: a client that keeps dialing a dead
+// server's port from within that range sooner or later connects to itself and holds the port.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	for range 1000 {
+		addr := "127.0.0.1:" + strconv.Itoa(10000+rand.IntN(20000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port between 10000 and 30000")
+	return ""
+}
+
+func port(addr string) string {
+	_, p, _ := net.SplitHostPort(addr)
+	return p
+}
+
+// newCluster starts nats, engine, sink, workers and a gateway. Extra flags go to every role that opens the streams.
+func newCluster(t testing.TB, workers int, layout ...string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}, layout: layout}
+	t.Cleanup(c.stopAll)
+	natsURL := "nats://" + c.natsAddr
+	c.add("nats", "nats", "--data", filepath.Join(c.dir, "nats"), "--listen", c.natsAddr)
+	c.add("engine", "engine", "--data", filepath.Join(c.dir, "engine"), "--clickhouse-http-port", port(c.clickHTTP), "--clickhouse-tcp-port", port(c.clickTCP))
+	c.start("nats")
+	c.start("engine")
+	c.waitReady("nats", 30*time.Second)
+	c.waitReady("engine", 60*time.Second)
+	secret, err := os.ReadFile(filepath.Join(c.dir, "engine", "writer-password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	click := []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", "warpline", "--clickhouse-password", strings.TrimSpace(string(secret))}
+	base := append([]string{"--nats", natsURL}, layout...)
+	c.add("sink", append(append([]string{"sink"}, base...), click...)...)
+	for i := range workers {
+		c.add("worker"+strconv.Itoa(i), append(append([]string{"worker"}, base...), click...)...)
+	}
+	os.MkdirAll(filepath.Join(c.dir, "spool"), 0o700)
+	c.add("gateway", append(append([]string{"gateway"}, base...), "--listen", c.gatewayAddr, "--dev-key", devKey, "--spool-dir", filepath.Join(c.dir, "spool"))...)
+	for name := range c.roles {
+		if name != "nats" && name != "engine" {
+			c.start(name)
+		}
+	}
+	for name := range c.roles {
+		c.waitReady(name, 30*time.Second)
+	}
+	return c
+}
+
+func (c *cluster) add(name string, args ...string) {
+	log, err := os.OpenFile(filepath.Join(c.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.roles[name] = &role{name: name, args: args, log: log}
+}
+
+var field = regexp.MustCompile(`(\w+)=("[^"]*"|\S+)`)
+
+func (c *cluster) start(name string) {
+	c.t.Helper()
+	r := c.roles[name]
+	cmd := exec.Command(binary, r.args...)
+	cmd.Env = append(os.Environ(), "WARPLINE_LOG_FORMAT=text")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd.Stdout = r.log
+	fmt.Fprintf(r.log, "--- start %s\n", time.Now().Format(time.StampMilli))
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	r.mu.Lock()
+	r.cmd, r.stdin, r.done, r.ready = cmd, stdin, done, nil
+	r.mu.Unlock()
+	go func() {
+		defer close(done)
+		lines := bufio.NewScanner(stderr)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			fmt.Fprintln(r.log, lines.Text())
+			if strings.Contains(lines.Text(), "msg=ready") || strings.Contains(lines.Text(), `"msg":"ready"`) {
+				fields := map[string]string{}
+				for _, m := range field.FindAllStringSubmatch(lines.Text(), -1) {
+					fields[m[1]] = strings.Trim(m[2], `"`)
+				}
+				r.mu.Lock()
+				r.ready = fields
+				r.mu.Unlock()
+			}
+		}
+		cmd.Wait()
+	}()
+}
+
+func (c *cluster) waitReady(name string, within time.Duration) {
+	c.t.Helper()
+	r := c.roles[name]
+	deadline := time.Now().Add(within)
+	for {
+		r.mu.Lock()
+		ok := r.ready != nil
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-r.done:
+			c.t.Fatalf("%s ended before it was ready:\n%s", name, c.tail(name))
+		default:
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("%s is not ready after %v:\n%s", name, within, c.tail(name))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (c *cluster) tail(name string) string {
+	b, _ := os.ReadFile(filepath.Join(c.dir, name+".log"))
+	return string(b[max(0, len(b)-4000):])
+}
+
+// kill is kill -9 of a role; of the engine it is the ClickHouse process itself that dies.
+func (c *cluster) kill(name string) {
+	r := c.roles[name]
+	r.mu.Lock()
+	cmd, done, ready := r.cmd, r.done, r.ready
+	r.mu.Unlock()
+	if name == "engine" && ready != nil {
+		if pid, err := strconv.Atoi(ready["pid"]); err == nil {
+			syscall.Kill(pid, syscall.SIGKILL)
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	cmd.Process.Kill()
+	<-done
+}
+
+// stop asks a role to end, as Ctrl-C does.
+func (c *cluster) stop(name string) {
+	r := c.roles[name]
+	r.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-r.done:
+	case <-time.After(40 * time.Second):
+		c.t.Errorf("%s did not end within 40 s of SIGTERM:\n%s", name, c.tail(name))
+		r.cmd.Process.Kill()
+		<-r.done
+	}
+}
+
+func (c *cluster) stopAll() {
+	for _, name := range []string{"gateway", "worker0", "worker1", "sink", "nats", "engine"} {
+		if r := c.roles[name]; r != nil && r.cmd != nil {
+			c.kill(name)
+		}
+		if r := c.roles[name]; r != nil {
+			r.log.Close()
+		}
+	}
+	if c.t.Failed() {
+		for name := range c.roles {
+			c.t.Logf("=== %s\n%s", name, c.tail(name))
+		}
+	}
+}
+
+// open connects as the user who only reads.
+func (c *cluster) open() driver.Conn {
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{c.clickTCP}, Auth: clickhouse.Auth{Database: "warpline"}, DialTimeout: 2 * time.Second})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return conn
+}
+
+// rows runs a query of (String, UInt64…) rows: the first column names the row, the others are its numbers.
+func (c *cluster) rows(query string, args ...any) map[string][]uint64 {
+	c.t.Helper()
+	out, err := c.tryRows(query, args...)
+	if err != nil {
+		c.t.Fatalf("%s: %v", query, err)
+	}
+	return out
+}
+
+func (c *cluster) tryRows(query string, args ...any) (map[string][]uint64, error) {
+	conn := c.open()
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	rs, err := conn.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rs.Close()
+	out := map[string][]uint64{}
+	for rs.Next() {
+		n := len(rs.Columns())
+		name := ""
+		nums := make([]uint64, n-1)
+		dest := []any{&name}
+		for i := range nums {
+			dest = append(dest, &nums[i])
+		}
+		if err := rs.Scan(dest...); err != nil {
+			return nil, err
+		}
+		out[name] = nums
+	}
+	return out, rs.Err()
+}
+
+// one runs a query with one number as its answer; an error counts as 0 when the engine is not there.
+func (c *cluster) one(query string) uint64 {
+	out, err := c.tryRows("SELECT '', toUInt64(x) FROM (" + query + " AS x)")
+	if err != nil || len(out[""]) == 0 {
+		return 0
+	}
+	return out[""][0]
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, within time.Duration, what string, ok func() (bool, string)) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		good, have := ok()
+		if good {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v; %s", what, within, have)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// makeKey makes a key for a tenant the way an operator does.
+func (c *cluster) makeKey(tenant string) string {
+	c.t.Helper()
+	out, err := exec.Command(binary, "key", "create", tenant, "--nats", "nats://"+c.natsAddr).Output()
+	if err != nil {
+		c.t.Fatalf("key create: %v\n%s", err, err.(*exec.ExitError).Stderr)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,245 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+)
+
+// oracle counts and adds up lines with encoding/json and plain maps. It shares no code with the product: it is what the product is
+// measured against. Keys read "what|name"; values are sums.
+type oracle struct {
+	t     testing.TB
+	sum   map[string]uint64
+	seen  map[string]bool              // lines that are written to all channels
+	dicts map[string]map[string]string // session/dict → id → text
+	later []func()                     // what needs dictionaries
+}
+
+func newOracle(t testing.TB) *oracle {
+	return &oracle{t: t, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
+}
+
+func (o *oracle) add(key string, n uint64) { o.sum[key] += n }
+
+func (o *oracle) text(session, dict, id string) string { return o.dicts[session+"/"+dict][id] }
+
+// read takes the lines of one window.
+func (o *oracle) read(raw []byte) {
+	o.t.Helper()
+	for line := range bytes.Lines(raw) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.UseNumber()
+		var m map[string]any
+		if err := d.Decode(&m); err != nil {
+			o.t.Fatalf("vector line: %v", err)
+		}
+		typ, session := m["type"].(string), m["session_id"].(string)
+		if o.seen[string(line)] {
+			continue
+		}
+		o.seen[string(line)] = true
+		switch typ {
+		case "dictionary_update":
+			for k, v := range m {
+				if entries, ok := v.(map[string]any); ok {
+					key := session + "/" + k
+					if o.dicts[key] == nil {
+						o.dicts[key] = map[string]string{}
+					}
+					for id, text := range entries {
+						o.dicts[key][id] = text.(string)
+					}
+				}
+			}
+		case "job_start":
+			o.add("job_start", 1)
+		case "shutdown":
+			o.add("shutdown", 1)
+		case "kernel_detail":
+			o.add("details", 1)
+			o.add("details by grid|"+m["grid"].(string), 1)
+		case "kernel_event_batch", "memcpy_event_batch", "scope_event_batch", "profile_sample_batch", "host_metric_batch", "device_metric_batch":
+			o.batch(typ, session, m)
+		default:
+			n := uint64(1)
+			if rows, ok := m["rows"].([]any); ok {
+				n = uint64(len(rows))
+			}
+			o.add("not_yet|"+typ, n)
+		}
+	}
+}
+
+func (o *oracle) batch(typ, session string, m map[string]any) {
+	column := map[string]int{}
+	for i, c := range m["columns"].([]any) {
+		column[c.(string)] = i
+	}
+	for _, r := range m["rows"].([]any) {
+		row := r.([]any)
+		get := func(name string) uint64 {
+			var v uint64
+			if i, ok := column[name]; ok {
+				if _, err := fmt.Sscan(row[i].(json.Number).String(), &v); err != nil {
+					o.t.Fatalf("%s.%s: %v", typ, name, err)
+				}
+			}
+			return v
+		}
+		id := func(name string) string { return row[column[name]].(json.Number).String() }
+		switch typ {
+		case "kernel_event_batch":
+			o.add("kernels", 1)
+			o.add("kernels ns", get("duration_ns"))
+			o.add("kernels corr", get("corr_id"))
+			o.add("kernels registers", get("num_regs"))
+			kernel := id("kernel_id")
+			ns := get("duration_ns")
+			o.later = append(o.later, func() {
+				name := o.text(session, "kernel_dict", kernel)
+				o.add("kernel calls|"+name, 1)
+				o.add("kernel ns|"+name, ns)
+			})
+		case "memcpy_event_batch":
+			kind := map[string]string{"1": "HtoD", "2": "DtoH", "8": "DtoD"}[id("copy_kind")]
+			o.add("memcpys", 1)
+			o.add("memcpy bytes|"+kind, get("bytes"))
+			o.add("memcpy ns|"+kind, get("duration_ns"))
+		case "scope_event_batch":
+			switch id("event_type") {
+			case "0", "2":
+				o.add("scope begins", 1)
+			default:
+				o.add("scope ends", 1)
+			}
+		case "profile_sample_batch":
+			value, metric := get("metric_value"), id("metric_id")
+			switch id("sample_kind") {
+			case "0":
+				o.later = append(o.later, func() { o.add("pc samples|"+o.text(session, "metric_dict", metric), value) })
+			case "1":
+				o.later = append(o.later, func() { o.add("metric value|"+o.text(session, "metric_dict", metric), value) })
+			default:
+				o.add("source map rows", 1)
+			}
+		case "host_metric_batch":
+			o.add("host rows", 1)
+			o.add("host ram", get("ram_used_mib")<<20)
+			o.add("host cpu", get("cpu_pct_x100"))
+		case "device_metric_batch":
+			o.add("device rows", 1)
+			o.add("device used", get("used_mib")<<20)
+			o.add("device power mw", get("power_mw"))
+			o.add("device energy", get("energy_uj"))
+		}
+	}
+}
+
+// finish resolves what waited for dictionaries.
+func (o *oracle) finish() map[string]uint64 {
+	for _, f := range o.later {
+		f()
+	}
+	o.later = nil
+	return o.sum
+}
+
+// answers asks SQL for the same keys. where restricts tenants.
+func answers(c *cluster, tenant string) (map[string]uint64, error) {
+	got := map[string]uint64{}
+	ask := func(query string, keys ...string) error {
+		rows, err := c.tryRows(query, tenant)
+		if err != nil {
+			return fmt.Errorf("%s: %w", query, err)
+		}
+		for name, nums := range rows {
+			for i, n := range nums {
+				key := keys[i]
+				if name != "" {
+					key += "|" + name
+				}
+				if n > 0 {
+					got[key] += n
+				}
+			}
+		}
+		return nil
+	}
+	for _, q := range []struct {
+		query string
+		keys  []string
+	}{
+		{`SELECT '', count(), sum(duration_ns), sum(toUInt64(corr_id)), sum(toUInt64(registers)), countIf(grid != '') FROM kernels WHERE tenant = ?`, []string{"kernels", "kernels ns", "kernels corr", "kernels registers", "details"}},
+		{`SELECT grid, count() FROM kernels WHERE tenant = ? AND grid != '' GROUP BY grid`, []string{"details by grid"}},
+		{`SELECT kernel, count(), sum(duration_ns) FROM kernels WHERE tenant = ? GROUP BY kernel`, []string{"kernel calls", "kernel ns"}},
+		{`SELECT '', count() FROM memcpys WHERE tenant = ?`, []string{"memcpys"}},
+		{`SELECT copy_kind, sum(bytes), sum(duration_ns) FROM memcpys WHERE tenant = ? GROUP BY copy_kind`, []string{"memcpy bytes", "memcpy ns"}},
+		{`SELECT metric, sum(samples) FROM (SELECT stall_reason AS metric, samples FROM pc_samples WHERE tenant = ?) GROUP BY metric`, []string{"pc samples"}},
+		{`SELECT metric_name, sum(metric_value) FROM profile_metrics WHERE tenant = ? GROUP BY metric_name`, []string{"metric value"}},
+		{`SELECT '', toUInt64(sum(hits)) FROM source_map WHERE tenant = ?`, []string{"source map rows"}},
+		{`SELECT '', count(), sum(ram_used_bytes), toUInt64(round(sum(toFloat64(cpu_pct)) * 100)) FROM host_metrics WHERE tenant = ?`, []string{"host rows", "host ram", "host cpu"}},
+		{`SELECT '', count(), sum(used_bytes), toUInt64(round(sum(toFloat64(power_w)) * 1000)), sum(energy_uj) FROM device_metrics WHERE tenant = ?`, []string{"device rows", "device used", "device power mw", "device energy"}},
+		{`SELECT type, sum(events) FROM rejects WHERE tenant = ? AND reason = 'not_yet' GROUP BY type`, []string{"not_yet"}},
+	} {
+		if err := ask(q.query, q.keys...); err != nil {
+			return nil, err
+		}
+	}
+	return got, nil
+}
+
+// rollups asks the rollups for what they must agree on with the raw rows.
+func rollups(c *cluster, tenant string) (map[string]uint64, error) {
+	got := map[string]uint64{}
+	for _, q := range []struct {
+		query string
+		keys  []string
+	}{
+		{`SELECT kernel, sum(calls), sum(total_ns) FROM kernel_stats WHERE tenant = ? GROUP BY kernel`, []string{"kernel calls", "kernel ns"}},
+		{`SELECT '', sum(kernels) FROM sessions WHERE tenant = ?`, []string{"kernels"}},
+		{`SELECT '', sum(samples) FROM host_metrics_1m WHERE tenant = ?`, []string{"host rows"}},
+		{`SELECT '', sum(samples) FROM device_metrics_1m WHERE tenant = ?`, []string{"device rows"}},
+	} {
+		rows, err := c.tryRows(q.query, tenant)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", q.query, err)
+		}
+		for name, nums := range rows {
+			for i, n := range nums {
+				key := q.keys[i]
+				if name != "" {
+					key += "|" + name
+				}
+				if n > 0 {
+					got[key] += n
+				}
+			}
+		}
+	}
+	return got, nil
+}
+
+// compare lists the differences; keys of want that only is false for are left out.
+func compare(want, got map[string]uint64, only func(string) bool) string {
+	var out []string
+	for k, v := range want {
+		if only(k) && got[k] != v {
+			out = append(out, fmt.Sprintf("  %-60s have %d, want %d", k, got[k], v))
+		}
+	}
+	for k, v := range got {
+		if _, ok := want[k]; !ok && only(k) {
+			out = append(out, fmt.Sprintf("  %-60s have %d, want none", k, v))
+		}
+	}
+	sort.Strings(out)
+	return strings.Join(out, "\n")
+}

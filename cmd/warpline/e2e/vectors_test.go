@@ -1,0 +1,126 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ready waits until everything the gateway accepted for a tenant is in SQL: events = stored + rejected + duplicates is the service's
+// own book, so the wait ends on the number of events that were posted.
+func waitEvents(t *testing.T, c *cluster, tenant string, events uint64, within time.Duration) {
+	t.Helper()
+	eventually(t, within, fmt.Sprintf("%d events of %s in SQL", events, tenant), func() (bool, string) {
+		n := c.one("SELECT sum(events) FROM usage WHERE tenant = '" + tenant + "'")
+		return n >= events, fmt.Sprintf("usage says %d", n)
+	})
+}
+
+// Every row of every vector session is in SQL once, whatever the order of channels, however often a window is posted, with the four
+// channels in parallel; everything else is a counted reject.
+func TestEveryRowOnce(t *testing.T) {
+	c := newCluster(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	r := rand.New(rand.NewPCG(7, 7))
+	orders := []struct {
+		name     string
+		parallel bool
+		times    int
+		headers  func(i int) bool
+	}{
+		{"once, channels shuffled", false, 1, func(int) bool { return true }},
+		{"twice, channels in parallel", true, 2, func(int) bool { return true }},
+		{"twice, the second time without window headers", true, 2, func(i int) bool { return i == 0 }},
+	}
+	o := newOracle(t)
+	for _, folder := range folders {
+		for _, w := range vectorWindows(t, folder) {
+			o.read(unzip(t, w.gz))
+		}
+	}
+	want := o.finish()
+	for i, order := range orders {
+		tenant := fmt.Sprintf("t%d", i)
+		key := c.makeKey(tenant)
+		sessions := map[string]bool{}
+		for _, folder := range folders {
+			queues := map[string][]*window{}
+			for _, w := range vectorWindows(t, folder) {
+				queues[w.session+w.channel] = append(queues[w.session+w.channel], w)
+				sessions[w.session] = true
+			}
+			var wg sync.WaitGroup
+			send := func(q []*window) {
+				for _, w := range q {
+					for n := range order.times {
+						if err := w.deliver(ctx, c.gatewayAddr, key, order.headers(n)); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			}
+			names := make([]string, 0, len(queues))
+			for name := range queues {
+				names = append(names, name)
+			}
+			r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+			for _, name := range names {
+				if order.parallel {
+					wg.Go(func() { send(queues[name]) })
+				} else {
+					send(queues[name])
+				}
+			}
+			wg.Wait()
+		}
+		for s := range sessions {
+			if err := complete(ctx, c.gatewayAddr, key, s); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for i, order := range orders {
+		tenant := fmt.Sprintf("t%d", i)
+		t.Run(order.name, func(t *testing.T) {
+			check(t, c, tenant, want, 40*time.Second)
+			scopes := c.rows("SELECT '', toUInt64(sum(calls)), sum(unmatched_begin), sum(unmatched_end) FROM scope_stats WHERE tenant = ?", tenant)[""]
+			if got := scopes[0] + scopes[1]; got != want["scope begins"] {
+				t.Errorf("scopes: %d pairs + %d lone begins, want %d begins", scopes[0], scopes[1], want["scope begins"])
+			}
+			if got := scopes[0] + scopes[2]; got != want["scope ends"] {
+				t.Errorf("scopes: %d pairs + %d lone ends, want %d ends", scopes[0], scopes[2], want["scope ends"])
+			}
+			books := c.rows("SELECT '', sum(events), toUInt64(sum(events) - sum(rejected) - sum(duplicates)), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ?", tenant)[""]
+			t.Logf("usage: events %d = stored %d + rejected %d + duplicates %d", books[0], books[1], books[2], books[3])
+		})
+	}
+}
+
+// check waits until SQL has what is wanted, then demands exact equality of raw rows and rollups.
+func check(t *testing.T, c *cluster, tenant string, want map[string]uint64, within time.Duration) {
+	t.Helper()
+	raw := func(k string) bool { return !strings.HasPrefix(k, "scope ") && k != "job_start" && k != "shutdown" }
+	deadline := time.Now().Add(within)
+	for {
+		got, err := answers(c, tenant)
+		roll, err2 := rollups(c, tenant)
+		if err == nil && err2 == nil {
+			d := compare(want, got, raw) + compare(want, roll, func(k string) bool {
+				return strings.HasPrefix(k, "kernel ") || k == "kernels" || k == "host rows" || k == "device rows"
+			})
+			if d == "" {
+				return
+			}
+			err = fmt.Errorf("differences for tenant %s:\n%s", tenant, d)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %v %v", within, err, err2)
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
