@@ -61,30 +61,7 @@ func TestKill9(t *testing.T) {
 	c := newCluster(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	o := newOracle(t)
-	var mu sync.Mutex
-	var stopped atomic.Bool
-	var posted atomic.Int64
-	var load sync.WaitGroup
-	for s := range 4 {
-		session := fmt.Sprintf("%08d-0000-4000-8000-000000000000", s)
-		for _, channel := range []string{"device", "scope", "system"} {
-			load.Go(func() {
-				r := rand.New(rand.NewPCG(*seed, uint64(s*10+len(channel))))
-				for n := 0; !stopped.Load() || n < 5; n++ {
-					w := loadWindow(session, channel, n, o, &mu)
-					for range 1 + r.IntN(2) { // some are sent again though they were acknowledged
-						if err := w.deliver(ctx, c.gatewayAddr, devKey, true); err != nil {
-							t.Error(err)
-							return
-						}
-					}
-					posted.Add(1)
-					time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
-				}
-			})
-		}
-	}
+	l := startLoad(ctx, t, c)
 	r := rand.New(rand.NewPCG(*seed, 99))
 	victims := []string{"gateway", "worker0", "worker1", "sink", "nats"}
 	order := make([]string, 0, *kills)
@@ -108,18 +85,57 @@ func TestKill9(t *testing.T) {
 			c.waitReady(victim, 60*time.Second) // its port has to be there for the next kill to hit something
 		}
 		if testing.Verbose() && i%10 == 9 {
-			t.Logf("%d kills in %v, %d windows acknowledged", i+1, time.Since(began).Round(time.Second), posted.Load())
+			t.Logf("%d kills in %v, %d windows acknowledged", i+1, time.Since(began).Round(time.Second), l.posted.Load())
 		}
 	}
 	for name := range c.roles {
 		c.waitReady(name, 60*time.Second)
 	}
 	time.Sleep(500 * time.Millisecond)
-	stopped.Store(true)
-	load.Wait()
-	t.Logf("%d kills (%d of the engine) in %v, %d windows acknowledged", len(order), *engineKills, time.Since(began).Round(time.Second), posted.Load())
-	mu.Lock()
-	want := o.finish()
-	mu.Unlock()
+	want := l.stop()
+	t.Logf("%d kills (%d of the engine) in %v, %d windows acknowledged", len(order), *engineKills, time.Since(began).Round(time.Second), l.posted.Load())
 	check(t, c, "dev", want, 90*time.Second)
+}
+
+// load posts windows of four sessions, three channels each, as agents do, until stop; some windows are sent again though they were
+// acknowledged.
+type load struct {
+	posted  atomic.Int64
+	stopped atomic.Bool
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	oracle  *oracle
+}
+
+func startLoad(ctx context.Context, t *testing.T, c *cluster) *load {
+	l := &load{oracle: newOracle(t)}
+	for s := range 4 {
+		session := fmt.Sprintf("%08d-0000-4000-8000-000000000000", s)
+		for _, channel := range []string{"device", "scope", "system"} {
+			l.wg.Go(func() {
+				r := rand.New(rand.NewPCG(*seed, uint64(s*10+len(channel))))
+				for n := 0; !l.stopped.Load() || n < 5; n++ {
+					w := loadWindow(session, channel, n, l.oracle, &l.mu)
+					for range 1 + r.IntN(2) {
+						if err := w.deliver(ctx, c.gatewayAddr, devKey, true); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+					l.posted.Add(1)
+					time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
+				}
+			})
+		}
+	}
+	return l
+}
+
+// stop waits until every window that was begun is acknowledged and returns what SQL must say.
+func (l *load) stop() map[string]uint64 {
+	l.stopped.Store(true)
+	l.wg.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.oracle.finish()
 }

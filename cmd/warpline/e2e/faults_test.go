@@ -1,0 +1,139 @@
+package e2e_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+var away = flag.Duration("away", 6*time.Second, "how long TestClickHouseAway keeps ClickHouse away")
+
+// ClickHouse goes away while a load runs: the gateway goes on accepting, and everything is there once after it is back.
+func TestClickHouseAway(t *testing.T) {
+	c := newCluster(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	l := startLoad(ctx, t, c)
+	time.Sleep(time.Second)
+	c.kill("engine")
+	before := l.posted.Load()
+	time.Sleep(*away)
+	if n := l.posted.Load(); n == before {
+		t.Errorf("the gateway accepted nothing while ClickHouse was away")
+	}
+	c.start("engine")
+	c.waitReady("engine", 60*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	check(t, c, "dev", l.stop(), 60*time.Second)
+}
+
+// The streams are full because nobody folds, then because nobody inserts: the gateway answers what the agent retries on, nothing is
+// lost, and all goes on by itself.
+func TestStorageFull(t *testing.T) {
+	for _, idle := range []string{"worker0", "sink"} {
+		t.Run(idle+" is away", func(t *testing.T) {
+			c := newCluster(t, 1, "--ingest-max", "1MiB", "--rows-max", "16MiB", "--partitions", "2")
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			c.kill(idle)
+			l := startLoad(ctx, t, c)
+			probe := &window{session: "11111111-0000-4000-8000-000000000000", channel: "device", id: "probe", sequence: 1, gz: zip([]byte(""))}
+			var status int
+			var body string
+			var header http.Header
+			refused := false
+			for deadline := time.Now().Add(100 * time.Second); time.Now().Before(deadline) && !refused; {
+				probe.id = fmt.Sprint("probe-", time.Now().UnixNano())
+				probe.gz = zip([]byte(fmt.Sprintf(`{"type":"nobody_knows","session_id":"%s","n":"%s"}`+"\n", probe.session, probe.id)))
+				status, body, header = probe.post(ctx, c.gatewayAddr, devKey, true)
+				refused = status == 503 || status == 429
+				time.Sleep(20 * time.Millisecond)
+			}
+			if !refused {
+				t.Fatalf("the gateway never refused; last answer %d %s", status, body)
+			}
+			if header.Get("Retry-After") == "" {
+				t.Errorf("%d without Retry-After", status)
+			}
+			if strings.Contains(header.Get("Content-Type"), "problem+json") == false || !strings.Contains(body, "nothing is lost") {
+				t.Errorf("answer is no problem document that says what happens to the data: %s %s", header.Get("Content-Type"), body)
+			}
+			c.start(idle)
+			time.Sleep(time.Second)
+			want := l.stop()
+			delete(want, "not_yet|nobody_knows")
+			check(t, c, "dev", want, 90*time.Second)
+		})
+	}
+}
+
+// An owner that dies without a word is replaced within seconds.
+func TestLeaseOfTheDeadIsTaken(t *testing.T) {
+	c := newCluster(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	l := startLoad(ctx, t, c)
+	time.Sleep(time.Second)
+	c.kill("worker0") // and it stays dead
+	began := time.Now()
+	want := l.stop()
+	check(t, c, "dev", want, 30*time.Second)
+	t.Logf("everything was in SQL %v after the kill", time.Since(began).Round(100*time.Millisecond))
+}
+
+// No key, a wrong key, a revoked key: refused. The same session id under two tenants: kept apart.
+func TestKeys(t *testing.T) {
+	c := newCluster(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w := &window{session: "22222222-0000-4000-8000-000000000000", channel: "device", id: "w1", sequence: 1}
+	rows := func(n int) []byte {
+		return zip([]byte(`{"version":1,"type":"kernel_event_batch","session_id":"` + w.session + `","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,` + fmt.Sprint(n) + `,1,0,32,0]]}` + "\n"))
+	}
+	w.gz = rows(1)
+	for name, key := range map[string]string{"no key": "", "a wrong key": "gpfl_wrong", "half a key": devKey[:5]} {
+		if status, body, header := w.post(ctx, c.gatewayAddr, key, true); status != 401 || header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: %d %s, want 401 with WWW-Authenticate", name, status, body)
+		}
+	}
+	red, blue := c.makeKey("red"), c.makeKey("blue")
+	if err := w.deliver(ctx, c.gatewayAddr, red, true); err != nil {
+		t.Fatal(err)
+	}
+	w.gz = rows(1000) // another tenant, the same session and window id, other bytes: no conflict
+	if err := w.deliver(ctx, c.gatewayAddr, blue, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "both tenants' rows", func() (bool, string) {
+		got, err := c.tryRows("SELECT tenant, count(), sum(duration_ns) FROM kernels GROUP BY tenant")
+		ok := err == nil && len(got["red"]) == 2 && len(got["blue"]) == 2 && got["red"][1] == 1 && got["blue"][1] == 1000
+		return ok, fmt.Sprint(got, err)
+	})
+	w.gz = rows(1)
+	if status, body, _ := w.post(ctx, c.gatewayAddr, red, true); status != 200 {
+		t.Errorf("the same window again: %d %s", status, body)
+	}
+	w.gz = rows(3)
+	if status, body, _ := w.post(ctx, c.gatewayAddr, red, true); status != 409 || !strings.Contains(body, "window_identity_conflict") {
+		t.Errorf("the same window id with other bytes: %d %s, want 409 window_identity_conflict", status, body)
+	}
+	if out, err := exec.Command(binary, "window", "accept", "--help").CombinedOutput(); err != nil {
+		t.Errorf("the command that settles a conflict: %v %s", err, out)
+	}
+	if out, err := exec.Command(binary, "key", "revoke", red, "--nats", "nats://"+c.natsAddr).CombinedOutput(); err != nil {
+		t.Fatalf("revoke: %v %s", err, out)
+	}
+	eventually(t, 10*time.Second, "the revoked key is refused", func() (bool, string) {
+		status, body, _ := w.post(ctx, c.gatewayAddr, red, true)
+		return status == 401, fmt.Sprint(status, body)
+	})
+	w.gz = rows(1000)
+	if status, _, _ := w.post(ctx, c.gatewayAddr, blue, true); status != 200 {
+		t.Error("revoking one key hurt another")
+	}
+}
