@@ -88,15 +88,25 @@ func (o *owner) run(ctx context.Context) error {
 			o.tick(now)
 		}
 		if o.due(time.Now()) {
-			if err := o.publish(ctx); err != nil {
-				if ctx.Err() != nil && !errors.Is(err, errFenced) {
-					return o.leave(ctx)
-				}
+			if err := o.publishOut(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
+
+// publishOut publishes the open chunk and is not cut short by the end of ctx, only by the grace after it: a chunk that is half-way
+// out is finished or, when that takes too long, folded again by the successor. It must not be published twice under two numbers.
+func (o *owner) publishOut(ctx context.Context) error {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leaveGrace, cancel) })
+	defer stop()
+	return o.publish(out)
+}
+
+// leaveGrace is how long an owner may go on after it was told to stop. It is below the lease's TTL, which is renewed meanwhile.
+const leaveGrace = 4 * time.Second
 
 // pump reads the partition's parts from the position on into a channel that closes when reading ends.
 func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) {
@@ -253,7 +263,7 @@ func (o *owner) due(now time.Time) bool {
 // leave publishes the open chunk and a snapshot, so that the next owner starts at once. It is bounded: what it does not finish is
 // folded again by the successor.
 func (o *owner) leave(ctx context.Context) error {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)
 	defer cancel()
 	if !o.opened.IsZero() {
 		if err := o.publish(last); err != nil {

@@ -38,18 +38,32 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
+// held is a thing whose run was started here. It stays in the table until the run has ended, so that nothing runs twice in one process.
 type held struct {
 	revision uint64
 	renewed  time.Time // when the last successful renewal was sent
 	cancel   context.CancelFunc
 	done     chan struct{}
+	stopping bool
+}
+
+// stop asks the run to end, and does not wait: other leases have to be renewed meanwhile.
+func (h *held) stop() { h.stopping = true; h.cancel() }
+
+func (h *held) ended() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Hold takes, renews and gives up leases until ctx ends, then stops all runs, releases the leases and returns.
 func (l *Leases) Hold(ctx context.Context) {
 	l.id = NewID()
 	holding := map[int]*held{}
-	tick := time.NewTicker(l.TTL / 4)
+	tick := time.NewTicker(l.TTL / 5)
 	defer tick.Stop()
 	for {
 		if ctx.Err() == nil {
@@ -57,60 +71,79 @@ func (l *Leases) Hold(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			var wg sync.WaitGroup
-			for i, h := range holding {
-				wg.Go(func() { l.release(i, h) })
-			}
-			wg.Wait()
-			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			l.Bucket.Delete(stop, l.alive(l.id))
-			cancel()
+			l.end(ctx, holding)
 			return
 		case <-tick.C:
 		}
 	}
 }
 
+// end stops every run and renews the leases until the runs are done, so that nobody takes over from an owner that is finishing.
+func (l *Leases) end(ctx context.Context, holding map[int]*held) {
+	ctx = context.WithoutCancel(ctx)
+	for _, h := range holding {
+		h.stop()
+	}
+	for len(holding) > 0 {
+		round, cancel := context.WithTimeout(ctx, l.TTL/2)
+		l.renew(round, holding)
+		l.drop(round, holding)
+		cancel()
+		if len(holding) > 0 {
+			time.Sleep(min(20*time.Millisecond, l.TTL/20))
+		}
+	}
+	last, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	l.Bucket.Delete(last, l.alive(l.id))
+}
+
 func (l *Leases) alive(id string) string { return l.Role + ".alive." + id }
 func (l *Leases) key(i int) string       { return l.Role + ".lease." + strconv.Itoa(i) }
 
-// release stops the run and frees the lease for others at once.
-func (l *Leases) release(i int, h *held) {
-	h.cancel()
-	<-h.done
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	l.Bucket.Delete(ctx, l.key(i), jetstream.LastRevision(h.revision))
+// drop frees the leases of runs that have ended: fenced, failed, or asked to.
+func (l *Leases) drop(ctx context.Context, holding map[int]*held) {
+	for i, h := range holding {
+		if h.ended() {
+			l.Bucket.Delete(ctx, l.key(i), jetstream.LastRevision(h.revision))
+			delete(holding, i)
+		}
+	}
 }
 
-// beat does one round: say we live, renew, drop what is finished or lost, take our share.
+// renew updates every lease that is due, all at once: one slow answer must not cost the others their lease.
+func (l *Leases) renew(ctx context.Context, holding map[int]*held) {
+	var wg sync.WaitGroup
+	for i, h := range holding {
+		if time.Since(h.renewed) < l.TTL/6 {
+			continue
+		}
+		wg.Go(func() {
+			sent := time.Now()
+			rev, err := l.Bucket.Update(ctx, l.key(i), []byte(l.id), h.revision)
+			switch {
+			case err == nil:
+				h.revision, h.renewed = rev, sent
+			case h.stopping:
+			case IsWrongSequence(err), time.Since(h.renewed) > l.TTL:
+				// Somebody else holds it, or it has expired: stop. The run's own fence makes a late stop harmless.
+				l.Logger.Info("lease lost", "role", l.Role, "n", i, "err", err)
+				h.stop()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// beat does one round: say we live, renew, drop what has ended, take our share.
 func (l *Leases) beat(ctx context.Context, holding map[int]*held) {
 	round, cancel := context.WithTimeout(ctx, l.TTL/2)
 	defer cancel()
 	if _, err := l.Bucket.Put(round, l.alive(l.id), nil); err != nil && ctx.Err() == nil {
 		l.Logger.Debug("lease: cannot reach the bucket", "role", l.Role, "err", err)
 	}
-	for i, h := range holding {
-		select {
-		case <-h.done: // the run ended by itself: fenced, or failed
-			l.Bucket.Delete(round, l.key(i), jetstream.LastRevision(h.revision))
-			delete(holding, i)
-			continue
-		default:
-		}
-		sent := time.Now()
-		rev, err := l.Bucket.Update(round, l.key(i), []byte(l.id), h.revision)
-		switch {
-		case err == nil:
-			h.revision, h.renewed = rev, sent
-		case IsWrongSequence(err), time.Since(h.renewed) > l.TTL:
-			// Somebody else holds it, or it has expired: stop. The run's own fence makes a late stop harmless.
-			l.Logger.Info("lease lost", "role", l.Role, "n", i, "err", err)
-			h.cancel()
-			<-h.done
-			delete(holding, i)
-		}
-	}
+	l.renew(round, holding)
+	l.drop(round, holding)
 	taken, alive, err := l.survey(round)
 	if err != nil {
 		return
@@ -120,14 +153,14 @@ func (l *Leases) beat(ctx context.Context, holding map[int]*held) {
 		share = l.Count
 	}
 	mine := make([]int, 0, len(holding))
-	for i := range holding {
-		mine = append(mine, i)
+	for i, h := range holding {
+		if !h.stopping {
+			mine = append(mine, i)
+		}
 	}
 	sort.Ints(mine)
 	for _, i := range mine[min(share, len(mine)):] { // more than our share: hand over
-		h := holding[i]
-		delete(holding, i)
-		l.release(i, h)
+		holding[i].stop()
 	}
 	for i := 0; i < l.Count && len(holding) < share; i++ {
 		if _, ok := holding[i]; ok || taken[i] {
@@ -172,7 +205,7 @@ func (l *Leases) survey(ctx context.Context) (taken map[int]bool, alive int, err
 // Announce keeps a key of this role alive until ctx ends, so that Alive counts this process: gateways share limits by that number.
 func Announce(ctx context.Context, bucket jetstream.KeyValue, role string, ttl time.Duration) {
 	key := role + ".alive." + NewID()
-	tick := time.NewTicker(ttl / 4)
+	tick := time.NewTicker(ttl / 5)
 	defer tick.Stop()
 	for {
 		put, cancel := context.WithTimeout(ctx, ttl/2)

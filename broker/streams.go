@@ -28,7 +28,7 @@ type Layout struct {
 // DefaultLayout fits `warpline up` on one machine: 16 partitions, 2 lanes, 4 GiB of each stream.
 // 2 lanes keep inserts large (each insert makes one part per table) and both cores busy.
 func DefaultLayout() Layout {
-	return Layout{Partitions: 16, Lanes: 2, Replicas: 1, IngestMaxBytes: 4 << 30, RowsMaxBytes: 4 << 30, BucketMaxBytes: 1 << 30, LeaseTTL: 3 * time.Second}
+	return Layout{Partitions: 16, Lanes: 2, Replicas: 1, IngestMaxBytes: 4 << 30, RowsMaxBytes: 4 << 30, BucketMaxBytes: 1 << 30, LeaseTTL: 5 * time.Second}
 }
 
 // Streams are the opened streams, buckets and object stores.

@@ -101,7 +101,9 @@ func (d *Dense) window(i int16) {
 		clear(d.counts)
 	} else {
 		d.counts = make([]uint64, size)
-		copy(d.counts[max(int(oldBase)-int(lo), 0):], old)
+		if len(old) > 0 { // after Reset the old base means nothing
+			copy(d.counts[int(oldBase)-int(lo):], old)
+		}
 	}
 	d.base = lo
 	for k, key := range d.keys[:d.n] {

@@ -205,3 +205,24 @@ func BenchmarkAdd(b *testing.B) {
 		d[i%500].Add(values[i&4095])
 	}
 }
+
+// A Dense is reused for groups whose values lie elsewhere and spread wider: what it was before must not show.
+func TestDenseReused(t *testing.T) {
+	var d hist.Dense
+	for _, step := range []struct{ from, spread int }{{900, 13}, {100, 60}, {2000, 30}, {5, 200}, {1500, 14}} {
+		d.Reset()
+		for i := range step.spread {
+			d.AddBucket(int16(step.from+i), uint64(i+1))
+		}
+		next := step.from
+		d.Each(func(i int16, n uint64) {
+			if int(i) != next || n != uint64(next-step.from+1) {
+				t.Errorf("from %d: bucket %d counts %d, want bucket %d counting %d", step.from, i, n, next, next-step.from+1)
+			}
+			next++
+		})
+		if next != step.from+step.spread {
+			t.Errorf("from %d: %d buckets, want %d", step.from, next-step.from, step.spread)
+		}
+	}
+}
