@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ type Layout struct {
 	// BucketMaxBytes bounds each key-value bucket and object store.
 	BucketMaxBytes int64
 	LeaseTTL       time.Duration
+	// Duplicates is how long JetStream itself drops a part that is published again (0: DuplicateWindow). It is a saving, no promise:
+	// workers drop parts that they have folded, whenever they come.
+	Duplicates time.Duration
 }
 
 // DefaultLayout fits `warpline up` on one machine: 16 partitions, 2 lanes, 4 GiB of each stream.
@@ -59,7 +63,7 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	var err error
 	if s.Ingest, err = openStream(ctx, js, jetstream.StreamConfig{
 		Name: stream.IngestStream, Subjects: []string{"ingest.>"}, MaxBytes: l.IngestMaxBytes, Discard: jetstream.DiscardNew,
-		Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: DuplicateWindow, Metadata: meta, AllowDirect: true,
+		Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateWindow), Metadata: meta, AllowDirect: true,
 		Description: "accepted parts, kept for a replay window behind the workers",
 	}); err != nil {
 		return nil, err

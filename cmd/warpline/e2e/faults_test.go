@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -136,4 +137,52 @@ func TestKeys(t *testing.T) {
 	if status, _, _ := w.post(ctx, c.gatewayAddr, blue, true); status != 200 {
 		t.Error("revoking one key hurt another")
 	}
+}
+
+// The gateway dies in the middle of publishing a window, and the agent sends the window again only after JetStream has forgotten the
+// parts that went out: every event is counted once.
+func TestHalfPublishedWindow(t *testing.T) {
+	c := newCluster(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	const lines, perLine = 12000, 50
+	w := &window{session: "33333333-0000-4000-8000-000000000000", channel: "device", id: "half", sequence: 1}
+	var raw bytes.Buffer
+	for n := range lines {
+		fmt.Fprintf(&raw, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, w.session, n+1, 1795175929972803352+n*1e6)
+		for i := range perLine {
+			if i > 0 {
+				raw.WriteByte(',')
+			}
+			fmt.Fprintf(&raw, "[%d,1,7,%d,%d,0,32,0]", i*100, 1000+i, n*perLine+i+1)
+		}
+		raw.WriteString("]}\n")
+	}
+	w.gz = zip(raw.Bytes())
+	half := 0
+	for try := range 20 { // until a kill hits the middle
+		go w.post(ctx, c.gatewayAddr, devKey, true)
+		time.Sleep(time.Duration(60+20*try) * time.Millisecond)
+		c.kill("gateway")
+		c.start("gateway")
+		c.waitReady("gateway", 30*time.Second)
+		time.Sleep(1200 * time.Millisecond) // past the duplicate window, and the worker folds what there is
+		n := c.one("SELECT count() FROM kernels")
+		if n > 0 {
+			half = int(n)
+			break
+		}
+	}
+	if half == 0 || half == lines*perLine {
+		t.Fatalf("no kill hit the middle: %d of %d rows", half, lines*perLine)
+	}
+	t.Logf("%d of %d rows were out when the gateway died", half, lines*perLine)
+	if err := w.deliver(ctx, c.gatewayAddr, devKey, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "every row once", func() (bool, string) {
+		got, err := c.tryRows("SELECT '', count(), uniqExact(corr_id), (SELECT toUInt64(sum(calls)) FROM kernel_stats) FROM kernels")
+		ok := err == nil && len(got[""]) == 3 && got[""][0] == lines*perLine && got[""][1] == lines*perLine && got[""][2] == lines*perLine
+		return ok, fmt.Sprint(got, err)
+	})
 }

@@ -22,6 +22,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/warpline/warpline/broker"
 )
 
 var binary string
@@ -98,6 +100,7 @@ func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 	c.start("engine")
 	c.waitReady("nats", 30*time.Second)
 	c.waitReady("engine", 60*time.Second)
+	c.openStreams()
 	secret, err := os.ReadFile(filepath.Join(c.dir, "engine", "writer-password"))
 	if err != nil {
 		t.Fatal(err)
@@ -315,6 +318,32 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() (bool
 			t.Fatalf("%s: not within %v; %s", what, within, have)
 		}
 		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// openStreams makes the streams before any role does, with a duplicate window of a second: what JetStream forgets after two minutes in
+// production is forgotten at once here, so every test also tests resends past the window.
+func (c *cluster) openStreams() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + c.natsAddr})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer nc.Close()
+	l := broker.DefaultLayout()
+	l.Duplicates = time.Second
+	for i, flag := range c.layout {
+		switch flag {
+		case "--partitions":
+			fmt.Sscan(c.layout[i+1], &l.Partitions)
+		case "--ingest-max":
+			l.IngestMaxBytes = 1 << 20
+		}
+	}
+	if _, err := broker.Open(ctx, nc, js, l); err != nil {
+		c.t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,286 @@
+// Package ingest is the door of Warpline: it authenticates uploads, limits them, cuts them into parts on line boundaries, publishes the parts
+// to JetStream, and answers success only when all of them are stored.
+//
+// Start with New and Gateway.Run; Keys makes and revokes keys. The path of one upload is in stream.go: spool (spool.go) → recognise
+// (accept.go, windows.go) → cut (source.go, cut.go) → publish (publish.go) → answer.
+package ingest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// Config configures a Gateway. The zero value of every field but Listen has a default.
+type Config struct {
+	// Listen is host:port, port 0 for any free one; "" does not listen (for tests that use Handler).
+	Listen string
+	// TLSCert and TLSKey are PEM files; both or none.
+	TLSCert, TLSKey string
+	// PathPrefix goes before every route of the API, such as "/profiler"; the health and metrics routes answer without it too.
+	PathPrefix string
+	// SpoolDir holds bodies while they are received (default: the system's folder for temporary files). Its files have no name.
+	SpoolDir string
+	// SpoolMaxBytes bounds the spooled bytes of all requests together (default 2 GiB); one key may use half.
+	SpoolMaxBytes int64
+	// Defaults are the limits where a key has none of its own; zero fields are tenant.DefaultLimits.
+	Defaults tenant.Limits
+	// DevKey, if set, is a key of tenant "dev" with the default limits. For loopback only; the caller checks that.
+	DevKey string
+	// Version is told by the version route.
+	Version string
+	// HandleTimeout bounds one request from its first byte to its answer (default 5 min): the agent itself waits for ever.
+	HandleTimeout time.Duration
+	// ReadTimeout is how long a body may stand still (default 30 s).
+	ReadTimeout time.Duration
+	// PublishTimeout is how long JetStream may take to acknowledge one part (default 15 s).
+	PublishTimeout time.Duration
+	// DrainDelay is how long the gateway goes on accepting after it has said that it is not ready (default 0); DrainTimeout is
+	// how long running requests may then take to finish (default 30 s).
+	DrainDelay, DrainTimeout time.Duration
+	// MaxRequests bounds the uploads handled at once (default 256); one key may have a quarter.
+	MaxRequests int
+	// MinFreeDiskBytes is what must be free on the volumes of SpoolDir and StoreDir for uploads to be taken; 0 checks nothing.
+	MinFreeDiskBytes int64
+	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
+	StoreDir string
+	Logger   *slog.Logger
+	// Registerer takes the metrics; /metrics shows what it gathers. nil makes a registry of its own.
+	Registerer prometheus.Registerer
+}
+
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
+	c.Defaults = c.Defaults.Or(tenant.DefaultLimits())
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&c.HandleTimeout, 5 * time.Minute}, {&c.ReadTimeout, 30 * time.Second}, {&c.PublishTimeout, 15 * time.Second}, {&c.DrainTimeout, 30 * time.Second}} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if c.SpoolMaxBytes <= 0 {
+		c.SpoolMaxBytes = 2 << 30
+	}
+	if c.MaxRequests <= 0 {
+		c.MaxRequests = 256
+	}
+	if c.SpoolDir == "" {
+		c.SpoolDir = os.TempDir()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.PathPrefix = strings.TrimRight(c.PathPrefix, "/")
+	if c.PathPrefix != "" && !strings.HasPrefix(c.PathPrefix, "/") {
+		c.PathPrefix = "/" + c.PathPrefix
+	}
+	return c
+}
+
+// Gateway is the HTTP server for GPU Flight's agent and client. Make it with New; end it with the context of Run, or with Close where
+// Run is not used. It is safe for concurrent use.
+type Gateway struct {
+	cfg      Config
+	streams  *broker.Streams
+	js       jetstream.JetStream // its own, so that its publishes time out
+	listener net.Listener
+	handler  http.Handler
+	keys     *keyring
+	metrics  *metrics
+	disk     *diskGuard
+	budget   *spoolBudget
+	workers  chan *worker // bounds the uploads being cut and holds their buffers
+
+	draining atomic.Bool
+	replicas atomic.Int64
+	contact  atomic.Int64 // when JetStream last answered, unix ns
+	fill     atomic.Int64 // of the INGEST stream, in 1/1000
+	active   atomic.Int64 // requests being handled
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// worker is what cutting one upload needs.
+type worker struct {
+	source source
+	cutter cutter
+	buf    []byte // stream.PartBytes, nil until first used
+	out    []byte
+}
+
+// New opens the gateway on s: it listens at once, so that Addr is known, and serves in Run. It fails on a bad address, certificate or
+// folder.
+func New(s *broker.Streams, cfg Config) (*Gateway, error) {
+	cfg = cfg.withDefaults()
+	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
+		return nil, errors.New("TLS needs both a certificate and a key file")
+	}
+	if probe, err := os.CreateTemp(cfg.SpoolDir, "warpline-spool-*"); err != nil {
+		return nil, fmt.Errorf("spool folder: %w: make it writable or name another", err)
+	} else {
+		probe.Close()
+		os.Remove(probe.Name())
+	}
+	js, err := jetstream.New(s.Conn, jetstream.WithPublishAsyncMaxPending(1024), jetstream.WithPublishAsyncTimeout(cfg.PublishTimeout),
+		jetstream.WithDefaultTimeout(cfg.PublishTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: &spoolBudget{max: cfg.SpoolMaxBytes}}
+	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes}
+	if cfg.StoreDir != "" {
+		g.disk.dirs = append(g.disk.dirs, cfg.StoreDir)
+	}
+	// Cutting is work for the processor: a few at once keep it busy, more only cost memory. Twice, because each also waits for JetStream.
+	g.workers = make(chan *worker, 2*max(2, runtime.GOMAXPROCS(0)))
+	for range cap(g.workers) {
+		g.workers <- &worker{}
+	}
+	g.replicas.Store(1)
+	g.keys = &keyring{kv: s.Keys, conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, meters: map[string]*meter{}}
+	if cfg.DevKey != "" {
+		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
+		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults)
+	}
+	g.handler = g.routes()
+	if cfg.Listen != "" {
+		if g.listener, err = listen(cfg); err != nil {
+			return nil, err
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	g.wg.Go(func() { g.keys.run(ctx) })
+	g.wg.Go(func() { g.observe(ctx) })
+	return g, nil
+}
+
+func listen(cfg Config) (net.Listener, error) {
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w: is another process using the address?", err)
+	}
+	if cfg.TLSCert == "" {
+		return l, nil
+	}
+	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("gateway certificate: %w", err)
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+}
+
+// Addr returns the address it listens on, "" when it does not.
+func (g *Gateway) Addr() string {
+	if g.listener == nil {
+		return ""
+	}
+	return g.listener.Addr().String()
+}
+
+// Handler returns the HTTP handler, for tests and for servers of one's own.
+func (g *Gateway) Handler() http.Handler { return g.handler }
+
+// Run serves until ctx ends. Then it says that it is not ready, waits DrainDelay, stops accepting, lets running requests finish
+// for up to DrainTimeout, and closes the gateway. The error is nil after an orderly end.
+func (g *Gateway) Run(ctx context.Context) error {
+	defer g.Close()
+	if g.listener == nil {
+		return errors.New("gateway: no address to listen on")
+	}
+	announce, silent := context.WithCancel(context.WithoutCancel(ctx))
+	defer silent()
+	g.wg.Go(func() { broker.Announce(announce, g.streams.Leases, "gateway", g.streams.LeaseTTL) })
+	srv := &http.Server{
+		Handler: g.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		WriteTimeout: g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(g.listener) }()
+	select {
+	case err := <-failed:
+		silent()
+		return fmt.Errorf("gateway: %w", err)
+	case <-ctx.Done():
+	}
+	g.draining.Store(true)
+	srv.SetKeepAlivesEnabled(false)
+	time.Sleep(g.cfg.DrainDelay)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.DrainTimeout)
+	defer cancel()
+	err := srv.Shutdown(end)
+	silent()
+	if err != nil {
+		srv.Close()
+		return fmt.Errorf("gateway: requests were still running after %s and were cut off: %w (their senders will send again)", g.cfg.DrainTimeout, err)
+	}
+	return nil
+}
+
+// Close stops what runs in the background and the listener. It is safe to call more than once.
+func (g *Gateway) Close() {
+	g.draining.Store(true)
+	g.stop()
+	if g.listener != nil {
+		g.listener.Close()
+	}
+	g.wg.Wait()
+	g.js.CleanupPublisher()
+}
+
+// observe keeps the number of replicas, JetStream's health and the stream's fill up to date.
+func (g *Gateway) observe(ctx context.Context) {
+	every := min(max(g.streams.LeaseTTL/2, 200*time.Millisecond), 3*time.Second)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		g.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (g *Gateway) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if n, err := broker.Alive(ctx, g.streams.Leases, "gateway"); err == nil {
+		n = max(n, 1)
+		g.replicas.Store(int64(n))
+		g.metrics.replicas.Set(float64(n))
+	}
+	st, err := g.js.Stream(ctx, stream.IngestStream)
+	if err != nil {
+		return
+	}
+	g.contact.Store(time.Now().UnixNano())
+	info := st.CachedInfo()
+	g.metrics.ingestBytes.Set(float64(info.State.Bytes))
+	g.metrics.ingestMax.Set(float64(max(info.Config.MaxBytes, 0)))
+	if info.Config.MaxBytes > 0 {
+		g.fill.Store(int64(info.State.Bytes) * 1000 / info.Config.MaxBytes)
+	}
+}

@@ -1,0 +1,561 @@
+package ingest_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// eventually waits until ok says true.
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, within)
+		}
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.PathPrefix = "profiler/"; c.Version = "1.2.3" })
+	for _, c := range []struct {
+		method, path string
+		status       int
+		contains     string
+	}{
+		{"GET", "/profiler/api/v1/info/version", 200, `"supported":["1"]`},
+		{"GET", "/profiler/healthz", 200, "ok"},
+		{"GET", "/healthz", 200, "ok"},
+		{"GET", "/readyz", 200, "ready"},
+		{"GET", "/metrics", 200, "warpline_gateway_requests_total"},
+		{"GET", "/api/v1/info/version", 404, "/profiler/api/v1/events/stream"},
+		{"POST", "/profiler/api/v2/events/stream", 404, "not_found"},
+		{"GET", "/profiler/api/v1/events/stream", 405, "takes POST"},
+		{"DELETE", "/metrics", 405, "takes GET"},
+		{"POST", "/profiler/api/v1/events/session-complete", 400, "X-GpuFlight-Session-Id"},
+	} {
+		a := r.do(c.method, c.path, nil)
+		if a.status != c.status || !strings.Contains(a.raw, c.contains) {
+			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.raw)
+		}
+		if c.status >= 400 && a.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s: content type %q", c.method, c.path, a.header.Get("Content-Type"))
+		}
+		if c.status == 405 && a.header.Get("Allow") == "" {
+			t.Errorf("%s %s: no Allow header", c.method, c.path)
+		}
+	}
+	if a := r.do("POST", "/profiler/api/v1/events/stream", strings.NewReader("{}"), "Content-Encoding", "br"); a.status != 415 {
+		t.Errorf("br: %d %s", a.status, a.raw)
+	}
+}
+
+func TestSessionComplete(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	for range 2 {
+		if a := r.do("POST", "/api/v1/events/session-complete", nil, "X-GpuFlight-Session-Id", "s"); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	all := r.published()
+	if len(all) != 1 || all[0].Kind != stream.KindComplete || all[0].Session != "s" || all[0].Identity != "complete" {
+		t.Fatalf("have %+v", all)
+	}
+}
+
+func TestAuthentication(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	keys := ingest.NewKeys(r.streams.Keys)
+	ctx := t.Context()
+	good, key, err := keys.Create(ctx, "acme", "laptop", tenant.Limits{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _, err := keys.Create(ctx, "globex", "", tenant.Limits{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, _, err := keys.Create(ctx, "acme", "", tenant.Limits{}, 300*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := keys.Create(ctx, "Not A Name", "", tenant.Limits{}, 0); err == nil {
+		t.Error("made a key for a bad tenant name")
+	}
+	send := func(auth string) answer {
+		return r.do("POST", "/api/v1/events/stream", strings.NewReader("{}\n"), "Authorization", auth, "X-GpuFlight-Session-Id", "shared")
+	}
+	for _, secret := range []string{good, other, short} {
+		eventually(t, time.Second, "a new key works", func() bool { return send("Bearer "+secret).status == 200 })
+	}
+	if a := send("bearer  " + good + " \t"); a.status != 200 {
+		t.Errorf("spaces around the token: %d %s", a.status, a.raw)
+	}
+	// The tenant comes from the key: one session id under two keys is two sessions.
+	tenants := map[string]int{}
+	for _, m := range r.published() {
+		tenants[m.Tenant]++
+		if !strings.Contains(m.subject, "."+m.Tenant+".") {
+			t.Errorf("%s holds a message of %s", m.subject, m.Tenant)
+		}
+	}
+	if tenants["acme"] != 1 || tenants["globex"] != 1 {
+		t.Errorf("messages by tenant: %v", tenants)
+	}
+	if revoked, err := keys.Revoke(ctx, key.ID); err != nil || revoked.Tenant != "acme" {
+		t.Fatal(revoked, err)
+	}
+	eventually(t, time.Second, "a revoked key stops working", func() bool { return send("Bearer "+good).status == 401 })
+	eventually(t, time.Second, "an expired key stops working", func() bool { return send("Bearer "+short).status == 401 })
+	if a := send("Bearer " + other); a.status != 200 {
+		t.Errorf("the other key: %d", a.status)
+	}
+	want := ""
+	for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + other, "Bearer " + good, "Bearer " + short, other} {
+		a := send(auth)
+		if a.status != 401 || a.header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%q: %d %s", auth, a.status, a.raw)
+		}
+		if want == "" {
+			want = a.raw
+		}
+		if a.raw != want {
+			t.Errorf("%q is told apart: %s", auth, a.raw)
+		}
+	}
+	if _, err := keys.Revoke(ctx, "zzzz"); err == nil {
+		t.Error("revoked a key that does not exist")
+	}
+	if _, err := keys.Revoke(ctx, tenant.Prefix); err == nil {
+		t.Error("revoked by nothing")
+	}
+	if _, err := keys.Put(ctx, good, "acme", "restored", tenant.Limits{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Second, "a restored key works", func() bool { return send("Bearer "+good).status == 200 })
+	if _, err := keys.Revoke(ctx, good); err != nil { // by the whole secret
+		t.Fatal(err)
+	}
+	list, err := keys.List(ctx)
+	if err != nil || len(list) != 3 || list[0].Tenant != "acme" || list[2].Tenant != "globex" {
+		t.Errorf("list: %+v, %v", list, err)
+	}
+}
+
+// A gateway that opens on many keys knows all of them, and hears of changes at once.
+func TestTenThousandKeys(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{})
+	keys := ingest.NewKeys(s.Keys)
+	secrets := make([]string, 10_000)
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := w; i < len(secrets); i += 8 {
+				var err error
+				if secrets[i], _, err = keys.Create(t.Context(), fmt.Sprint("t", i), "", tenant.Limits{}, 0); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r := startOn(t, s, nil)
+	for _, i := range []int{0, 5_000, 9_999} {
+		if a := r.do("POST", "/api/v1/events/stream", strings.NewReader("{}"), "Authorization", "Bearer "+secrets[i]); a.status != 200 {
+			t.Errorf("key %d: %d", i, a.status)
+		}
+	}
+	if _, err := keys.Revoke(t.Context(), secrets[5_000]); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Second, "revoked", func() bool {
+		return r.do("POST", "/api/v1/events/stream", strings.NewReader("{}"), "Authorization", "Bearer "+secrets[5_000]).status == 401
+	})
+}
+
+func TestRateLimits(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	keys := ingest.NewKeys(r.streams.Keys)
+	for _, c := range []struct {
+		name   string
+		limits tenant.Limits
+		want   string
+	}{
+		{"events", tenant.Limits{EventsPerSecond: 2000, BurstSeconds: 1}, "events_per_second = 2000"},
+		{"bytes", tenant.Limits{BytesPerSecond: 200_000, BurstSeconds: 1}, "bytes_per_second = 200000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.t = t
+			secret, _, err := keys.Create(t.Context(), "t-"+c.name, "", c.limits, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			auth := []string{"Authorization", "Bearer " + secret}
+			eventually(t, time.Second, "key", func() bool { return r.post("s", []byte("{}"), auth...).status == 200 })
+			// One upload far over the burst gets in; the next must wait for the debt.
+			if a := r.post("s", ndjson(c.name, 4000), auth...); a.status != 200 || a.Accepted != 4000 {
+				t.Fatalf("%d %s", a.status, a.raw)
+			}
+			a := r.post("s", ndjson(c.name+"2", 10), auth...)
+			after, _ := strconv.Atoi(a.header.Get("Retry-After"))
+			if a.status != 429 || after < 1 || after > 4 || !strings.Contains(a.Detail, c.want) {
+				t.Fatalf("%d, Retry-After %d: %s", a.status, after, a.raw)
+			}
+			time.Sleep(time.Duration(after) * time.Second)
+			if a := r.post("s", ndjson(c.name+"2", 10), auth...); a.status != 200 {
+				t.Fatalf("after Retry-After: %d %s", a.status, a.raw)
+			}
+			// Others do not wait for this key.
+			if a := r.post("s", ndjson(c.name, 10)); a.status != 200 {
+				t.Fatalf("another key: %d %s", a.status, a.raw)
+			}
+			// A raised limit holds soon.
+			r.post("s", ndjson(c.name+"3", 20_000), auth...)
+			if a := r.post("s", ndjson(c.name+"4", 10), auth...); a.status != 429 {
+				t.Fatalf("not limited: %d", a.status)
+			}
+			if _, err := keys.Put(t.Context(), secret, "t-"+c.name, "", tenant.Limits{}, 0); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 2*time.Second, "raised limit", func() bool { return r.post("s", ndjson(c.name+"4", 10), auth...).status == 200 })
+		})
+	}
+	r.balanced()
+}
+
+// Two live gateways share a limit: each takes half of it.
+func TestLimitsAreShared(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{})
+	limits := func(c *ingest.Config) {
+		c.Listen = "127.0.0.1:0"
+		c.Defaults = tenant.Limits{EventsPerSecond: 1000, BurstSeconds: 1}
+	}
+	r, other := startOn(t, s, limits), startOn(t, s, limits)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, g := range []*ingest.Gateway{r.gateway, other.gateway} {
+		wg.Go(func() { g.Run(ctx) })
+	}
+	eventually(t, 5*time.Second, "both are counted", func() bool { return r.metric("replicas") == 2 })
+	r.post("s", ndjson("s", 6000))
+	a := r.post("s", ndjson("t", 1))
+	if after, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status != 429 || after < 8 || !strings.Contains(a.Detail, "= 1000 ") || !strings.Contains(a.Detail, "2 gateways") {
+		t.Errorf("%d, Retry-After %d: %s", a.status, after, a.raw)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A full stream answers 503 with Retry-After until there is room; then the same upload is stored whole.
+func TestFullStream(t *testing.T) {
+	r := start(t, broker.Layout{IngestMaxBytes: 1 << 20}, nil)
+	raw, _ := columnarWindow(1, "s", 12<<20)
+	body := compress(t, raw)
+	a := r.post("s", body, window("w", "device", 1, body)...)
+	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.Detail, "full") || r.metric("publish_failures_total", "reason", "full") != 1 {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	// A reader downstream made room, in two steps; parts that were stored before stay folded once.
+	seen := r.published()
+	info, err := r.streams.Ingest.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := info.Config
+	cfg.MaxBytes = 64 << 20
+	if _, err := r.streams.JS.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.post("s", body, window("w", "device", 1, body)...); a.status != 200 || !a.Whole {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	all := r.published()
+	if len(seen) == 0 || len(all) <= len(seen) {
+		t.Errorf("%d messages before, %d after", len(seen), len(all))
+	}
+	if kept(all, "s") != string(raw) {
+		t.Error("what is stored is not what was sent")
+	}
+	r.balanced()
+}
+
+// NATS goes away: 503 at once, not ready; it comes back: stored, ready, and a key revoked meanwhile is refused within a second.
+func TestNATSAway(t *testing.T) {
+	dir := t.TempDir()
+	port := freePort(t)
+	serve := func() func() {
+		srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Listen: "127.0.0.1:" + port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { srv.Shutdown(); srv.WaitForShutdown() }
+	}
+	down := serve()
+	nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{URL: "nats://127.0.0.1:" + port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	s, err := broker.Open(t.Context(), nc, js, broker.DefaultLayout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startOn(t, s, nil)
+	keys := ingest.NewKeys(s.Keys)
+	secret, key, err := keys.Create(t.Context(), "acme", "", tenant.Limits{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := []string{"Authorization", "Bearer " + secret}
+	eventually(t, time.Second, "key", func() bool { return r.post("s", []byte("{}"), auth...).status == 200 })
+	down()
+	eventually(t, 5*time.Second, "not ready", func() bool { return r.do("GET", "/readyz", nil).status == 503 })
+	began := time.Now()
+	if a := r.post("s", ndjson("s", 10), auth...); a.status != 503 || a.header.Get("Retry-After") == "" || time.Since(began) > 10*time.Second {
+		t.Errorf("%d after %s: %s", a.status, time.Since(began), a.raw)
+	}
+	down = serve()
+	defer func() { down() }()
+	eventually(t, 20*time.Second, "ready again", func() bool { return r.do("GET", "/readyz", nil).status == 200 })
+	eventually(t, 10*time.Second, "stored", func() bool { return r.post("s", ndjson("s", 10), auth...).status == 200 })
+	if _, err := keys.Revoke(t.Context(), key.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Second, "revoked", func() bool { return r.post("s", []byte("{}"), auth...).status == 401 })
+}
+
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// Draining: not ready, the running upload finishes, new connections are refused, Run returns.
+func TestDrain(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.Listen = "127.0.0.1:0"; c.DrainDelay = 300 * time.Millisecond })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.gateway.Run(ctx) }()
+	url := "http://" + r.gateway.Addr()
+	pr, pw := io.Pipe()
+	posted := make(chan string, 1)
+	go func() {
+		req, _ := http.NewRequest("POST", url+"/api/v1/events/stream", pr)
+		req.Header.Set("Authorization", "Bearer "+devKey)
+		req.Header.Set("X-GpuFlight-Session-Id", "s")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			posted <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		b, _ := io.ReadAll(res.Body)
+		posted <- string(b)
+	}()
+	pw.Write(ndjson("s", 5))
+	eventually(t, 2*time.Second, "upload begins", func() bool { return r.metric("active_requests") == 1 })
+	stop()
+	eventually(t, time.Second, "not ready while draining", func() bool {
+		res, err := http.Get(url + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		return res.StatusCode == 503
+	})
+	eventually(t, 2*time.Second, "no new connections", func() bool {
+		c, err := net.Dial("tcp", r.gateway.Addr())
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	pw.Write(ndjson("s", 5))
+	pw.Close()
+	if a := <-posted; !strings.Contains(a, `"accepted":10`) {
+		t.Errorf("the running upload: %s", a)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := len(r.published()); n != 1 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// A body that stands still, and a client that goes away, cost the request and hold nothing.
+func TestSlowAndBrokenBodies(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.ReadTimeout = 200 * time.Millisecond })
+	pr, pw := io.Pipe()
+	defer pw.Close()
+	go pw.Write([]byte("{}\n"))
+	if a := r.do("POST", "/api/v1/events/stream", pr, "X-GpuFlight-Session-Id", "s"); a.status != 408 {
+		t.Errorf("%d %s", a.status, a.raw)
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(c, "POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{}", devKey)
+	eventually(t, time.Second, "it is there", func() bool { return r.metric("active_requests") == 1 })
+	c.Close()
+	eventually(t, 2*time.Second, "all is given back", func() bool { return r.metric("active_requests") == 0 })
+	r.balanced()
+	if n := len(r.published()); n != 0 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+func TestBudgets(t *testing.T) {
+	text := ndjson("s", 10_000)
+	for _, c := range []struct {
+		name   string
+		change func(*ingest.Config)
+		code   string
+	}{
+		{"spool", func(c *ingest.Config) { c.SpoolMaxBytes = 100 << 10 }, "spool_full"},
+		{"disk", func(c *ingest.Config) { c.MinFreeDiskBytes = 1 << 60; c.StoreDir = c.SpoolDir }, "disk_low"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := brokertest.Start(t, broker.Layout{})
+			cfg := ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey}
+			c.change(&cfg)
+			g, err := ingest.New(s, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			r := &rig{t: t, streams: s, gateway: g, server: newServer(t, g)}
+			for name, body := range map[string]io.Reader{"known length": bytes.NewReader(text), "chunked": io.MultiReader(bytes.NewReader(text))} {
+				a := r.do("POST", "/api/v1/events/stream", body, "X-GpuFlight-Session-Id", "s")
+				if a.status != 503 || a.Code != c.code || a.header.Get("Retry-After") == "" {
+					t.Errorf("%s: %d %s", name, a.status, a.raw)
+				}
+			}
+			if left, _ := os.ReadDir(cfg.SpoolDir); len(left) > 0 {
+				t.Errorf("files left behind: %v", left)
+			}
+		})
+	}
+}
+
+// A window of 128 MiB raw costs a few MiB of heap.
+func TestMemoryPerRequest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a window of 128 MiB")
+	}
+	r := start(t, broker.Layout{}, nil)
+	raw, rows := columnarWindow(1, "s", 4<<20)
+	body := compress(t, bytes.Repeat(raw, 32))
+	r.post("warm", compress(t, raw), "Content-Encoding", "gzip")
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var peak atomic.Uint64
+	stop := watchLive(&peak)
+	a := r.post("s", body, "Content-Encoding", "gzip")
+	stop()
+	runtime.ReadMemStats(&after)
+	if a.status != 200 || a.Accepted != uint64(32*rows) || !a.Whole {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	grown := int64(peak.Load()) - int64(before.HeapAlloc)
+	t.Logf("%d MiB raw: live heap grew by at most %.1f MiB (client, server and in-process NATS together), %.1f MiB allocated in all",
+		32*len(raw)>>20, float64(grown)/(1<<20), float64(after.TotalAlloc-before.TotalAlloc)/(1<<20))
+	// NATS' own buffers and stream cache are in this process too; what counts is that it does not grow with the window.
+	if grown > 48<<20 {
+		t.Errorf("the live heap grew by %d MiB", grown>>20)
+	}
+}
+
+// watchLive collects and samples the live heap until stop is called.
+func watchLive(peak *atomic.Uint64) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		var m runtime.MemStats
+		for {
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			peak.Store(max(peak.Load(), m.HeapAlloc))
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+func TestTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(crand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+	os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs}), 0o600)
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.Listen, c.TLSCert, c.TLSKey = "127.0.0.1:0", certFile, keyFile })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.gateway.Run(ctx) }()
+	pool := x509.NewCertPool()
+	cert, _ := x509.ParseCertificate(der)
+	pool.AddCert(cert)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	res, err := client.Get("https://" + r.gateway.Addr() + "/api/v1/info/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	client.CloseIdleConnections()
+	stop()
+	if err := <-ended; err != nil || res.StatusCode != 200 {
+		t.Error(res.Status, err)
+	}
+	if _, err := ingest.New(r.streams, ingest.Config{Listen: "127.0.0.1:0", TLSCert: certFile}); err == nil {
+		t.Error("a certificate without key was taken")
+	}
+}

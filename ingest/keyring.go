@@ -1,0 +1,153 @@
+package ingest
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// keyring is the gateway's copy of the keys bucket, kept up to date by a watch. Requests are checked against it alone, so they
+// are checked while NATS is away too.
+type keyring struct {
+	kv       jetstream.KeyValue
+	conn     *nats.Conn
+	log      *slog.Logger
+	defaults tenant.Limits
+	loaded   atomic.Bool
+
+	mu     sync.RWMutex
+	meters map[string]*meter // by key hash
+	dev    string            // hash of the dev key, whose meter is not in the bucket
+}
+
+// run watches until ctx ends. The watch is begun anew on every reconnect: an ordered consumer notices only after its heartbeats
+// are missed that it is gone, and a revocation must hold within a second.
+func (k *keyring) run(ctx context.Context) {
+	status := k.conn.StatusChanged(nats.CONNECTED)
+	defer k.conn.RemoveStatusListener(status)
+	for ctx.Err() == nil {
+		if err := k.watch(ctx, status); err != nil && ctx.Err() == nil {
+			k.log.Warn("cannot watch the keys, trying again", "err", err)
+			select {
+			case <-ctx.Done():
+			case <-status:
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func (k *keyring) watch(ctx context.Context, status <-chan nats.Status) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := k.kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	seen := map[string]bool{} // until the first state is complete
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-status:
+			return nil
+		case e, ok := <-w.Updates():
+			if !ok {
+				return nats.ErrConnectionClosed
+			}
+			if e == nil {
+				k.retain(seen)
+				seen = nil
+				k.loaded.Store(true)
+				continue
+			}
+			if e.Operation() != jetstream.KeyValuePut {
+				k.remove(e.Key())
+				continue
+			}
+			key, err := parseKey(e.Value())
+			if err != nil {
+				k.log.Warn("a stored key cannot be read and is not accepted", "hash", e.Key()[:min(8, len(e.Key()))], "err", err)
+				k.remove(e.Key())
+				continue
+			}
+			if seen != nil {
+				seen[e.Key()] = true
+			}
+			k.put(e.Key(), key)
+		}
+	}
+}
+
+func (k *keyring) put(hash string, key tenant.Key) {
+	if hash == k.dev {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m := k.meters[hash]; m != nil {
+		m.update(key, key.Limits.Or(k.defaults))
+		return
+	}
+	k.meters[hash] = newMeter(key, key.Limits.Or(k.defaults))
+}
+
+func (k *keyring) remove(hash string) {
+	if hash == k.dev {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.meters, hash)
+}
+
+// retain forgets keys that vanished while nobody watched.
+func (k *keyring) retain(seen map[string]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for hash := range k.meters {
+		if !seen[hash] && hash != k.dev {
+			delete(k.meters, hash)
+		}
+	}
+}
+
+// authenticate finds the key of a request. Every failure looks the same from outside: one hash, one look-up, one answer.
+func (k *keyring) authenticate(r *http.Request) (*meter, *refusal) {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	hash := tenant.Hash(strings.TrimSpace(token))
+	k.mu.RLock()
+	m := k.meters[hash]
+	k.mu.RUnlock()
+	why := "no such key"
+	if m != nil && strings.EqualFold(scheme, "Bearer") {
+		key, _ := m.current()
+		var ok bool
+		if ok, why = key.Valid(time.Now()); ok {
+			return m, nil
+		}
+	}
+	if !k.loaded.Load() {
+		return nil, unavailable("starting", "the keys are not loaded yet", nil)
+	}
+	return nil, &refusal{
+		status: http.StatusUnauthorized, code: "unauthorized", header: [2]string{"WWW-Authenticate", `Bearer realm="warpline"`},
+		detail: "send Authorization: Bearer <key> with a key that `warpline key create` made and that is neither revoked nor expired",
+		cause:  refusedKey(why),
+	}
+}
+
+// refusedKey is why a key was refused, for the log only.
+type refusedKey string
+
+func (r refusedKey) Error() string { return string(r) }

@@ -1,0 +1,133 @@
+package ingest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// meter is one key: what it may send and what it has sent. It is safe for concurrent use.
+type meter struct {
+	spooled  atomic.Int64  // bytes reserved for spooling, see spoolBudget
+	requests atomic.Int64  // being handled
+	turns    chan struct{} // bounds how many uploads are cut at once
+
+	mu       sync.Mutex
+	key      tenant.Key
+	limits   tenant.Limits // defaults filled in
+	replicas int
+	events   *rate.Limiter
+	bytes    *rate.Limiter
+}
+
+// cutsPerKey is how many uploads of one key are cut at a time: a client has four channels.
+const cutsPerKey = 4
+
+func newMeter(key tenant.Key, limits tenant.Limits) *meter {
+	return &meter{
+		turns: make(chan struct{}, cutsPerKey), replicas: 1, key: key, limits: limits,
+		events: rate.NewLimiter(rate.Limit(limits.EventsPerSecond), burstOf(limits.EventsPerSecond, limits.BurstSeconds)),
+		bytes:  rate.NewLimiter(rate.Limit(limits.BytesPerSecond), burstOf(limits.BytesPerSecond, limits.BurstSeconds)),
+	}
+}
+
+// current returns the key and its limits, defaults filled in.
+func (m *meter) current() (tenant.Key, tenant.Limits) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.key, m.limits
+}
+
+// update takes over a changed key. Debts stay.
+func (m *meter) update(key tenant.Key, limits tenant.Limits) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.key, m.limits = key, limits
+	m.apply()
+}
+
+// share sets among how many gateways the limits are shared.
+func (m *meter) share(replicas int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.replicas != replicas {
+		m.replicas = replicas
+		m.apply()
+	}
+}
+
+// apply sets rates and bursts. The rate is divided among the gateways, the burst is not: a lone large window must get in anywhere.
+func (m *meter) apply() {
+	now := time.Now()
+	for _, b := range []struct {
+		limiter *rate.Limiter
+		rate    float64
+	}{{m.events, m.limits.EventsPerSecond}, {m.bytes, m.limits.BytesPerSecond}} {
+		b.limiter.SetLimitAt(now, rate.Limit(b.rate/float64(m.replicas)))
+		b.limiter.SetBurstAt(now, burstOf(b.rate, m.limits.BurstSeconds))
+	}
+}
+
+func burstOf(perSecond, seconds float64) int {
+	return int(min(max(perSecond*seconds, 1), 1<<53))
+}
+
+// admit lets a request in unless a bucket is in debt, and charges the bytes that are known to come (0 or less: none yet).
+func (m *meter) admit(now time.Time, bytes int64) *refusal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range []struct {
+		limiter *rate.Limiter
+		name    string
+		rate    float64
+	}{{m.events, "events_per_second", m.limits.EventsPerSecond}, {m.bytes, "bytes_per_second", m.limits.BytesPerSecond}} {
+		debt := -b.limiter.TokensAt(now)
+		if debt <= 0 {
+			continue
+		}
+		wait := time.Duration(min(debt/float64(b.limiter.Limit()), 3600) * float64(time.Second))
+		shared := ""
+		if m.replicas > 1 {
+			shared = fmt.Sprintf(", shared by %d gateways", m.replicas)
+		}
+		return &refusal{
+			status: http.StatusTooManyRequests, code: "rate_limited",
+			// A little jitter, so that senders that were refused together do not come back together.
+			retryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
+			detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After seconds, or ask the operator for a higher limit",
+				m.key.ID, b.name, number(b.rate), m.limits.BurstSeconds, shared),
+		}
+	}
+	charge(m.bytes, now, bytes)
+	return nil
+}
+
+// charge takes what a request turned out to cost; the buckets may go into debt by it.
+func (m *meter) charge(now time.Time, events uint64, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	charge(m.events, now, int64(min(events, math.MaxInt64)))
+	charge(m.bytes, now, bytes)
+}
+
+func charge(l *rate.Limiter, now time.Time, n int64) {
+	if n <= 0 {
+		return
+	}
+	// rate refuses to reserve more than the burst, so that is raised for the moment where needed: the meter's lock keeps others out.
+	// It must not be lowered even for a moment: tokens beyond the burst are lost.
+	burst := l.Burst()
+	l.SetBurstAt(now, max(burst, int(n)))
+	l.ReserveN(now, int(n))
+	l.SetBurstAt(now, burst)
+}
+
+func number(f float64) string { return fmt.Sprintf("%.0f", f) }

@@ -1,0 +1,79 @@
+package ingest
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are the gateway's books: per tenant, received = published + rejected, in events and in bytes (uncompressed). An upload is
+// entered once all of it is acknowledged, so a failed try leaves no trace; one that is repeated is counted under windows alone.
+type metrics struct {
+	handler http.Handler
+
+	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
+	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
+	rejectedEvents, rejectedBytes    *prometheus.CounterVec // tenant, reason
+	bodyBytes                        *prometheus.CounterVec // tenant
+	parts                            *prometheus.CounterVec // tenant, kind
+	windows                          *prometheus.CounterVec // tenant, outcome
+	refused                          *prometheus.CounterVec // reason
+	failures                         *prometheus.CounterVec // reason
+	requests                         *prometheus.CounterVec // route, code
+	seconds                          *prometheus.HistogramVec
+	ackSeconds                       prometheus.Histogram
+	inFlight, spooled, active        prometheus.Gauge
+	replicas, ingestBytes, ingestMax prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	gatherer, ok := reg.(prometheus.Gatherer)
+	if !ok {
+		gatherer = prometheus.DefaultGatherer
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: name, Help: help}, labels)
+		reg.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: name, Help: help})
+		reg.MustRegister(g)
+		return g
+	}
+	m := &metrics{
+		handler:         promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}),
+		receivedEvents:  counter("events_received_total", "Events of uploads that were answered with success.", "tenant"),
+		receivedBytes:   counter("bytes_received_total", "Uncompressed bytes of uploads that were answered with success.", "tenant"),
+		publishedEvents: counter("events_published_total", "Events acknowledged by JetStream as parts.", "tenant"),
+		publishedBytes:  counter("bytes_published_total", "Uncompressed bytes acknowledged by JetStream as parts.", "tenant"),
+		rejectedEvents:  counter("events_rejected_total", "Events refused by the gateway and kept as rejects.", "tenant", "reason"),
+		rejectedBytes:   counter("bytes_rejected_total", "Bytes refused by the gateway.", "tenant", "reason"),
+		bodyBytes:       counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
+		parts:           counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
+		windows:         counter("windows_total", "Uploads by outcome: new, repeat, resumed, conflict.", "tenant", "outcome"),
+		refused:         counter("refused_total", "Requests that were answered with a problem document.", "reason"),
+		failures:        counter("publish_failures_total", "Uploads that could not be stored, by cause.", "reason"),
+		requests:        counter("requests_total", "Requests.", "route", "code"),
+		inFlight:        gauge("in_flight_bytes", "Bytes published and not yet acknowledged."),
+		spooled:         gauge("spool_bytes", "Bytes reserved for request bodies being spooled."),
+		active:          gauge("active_requests", "Uploads being handled."),
+		replicas:        gauge("replicas", "Live gateways that share the limits."),
+		ingestBytes:     gauge("ingest_stream_bytes", "Bytes in the INGEST stream."),
+		ingestMax:       gauge("ingest_stream_max_bytes", "Bytes that the INGEST stream may hold."),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "warpline", Subsystem: "gateway", Name: "request_seconds", Help: "Time to answer.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"route"}),
+		ackSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "warpline", Subsystem: "gateway", Name: "part_ack_seconds", Help: "Time from publishing a part to its acknowledgement.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}),
+	}
+	reg.MustRegister(m.seconds, m.ackSeconds)
+	return m
+}

@@ -1,0 +1,184 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The routes of the API, behind the configured prefix.
+const (
+	routeStream   = "/api/v1/events/stream"
+	routeComplete = "/api/v1/events/session-complete"
+	routeVersion  = "/api/v1/info/version"
+)
+
+// exchange is one request while it is handled: what the log line and the metrics will say of it.
+type exchange struct {
+	route   string
+	tenant  string
+	session string
+	window  string
+	outcome string
+	body    int64
+	events  uint64
+	bytes   int64
+	refused uint64
+}
+
+type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal
+
+// routes builds the handler. Paths are matched by hand: four routes do not need a router, and unknown paths and wrong methods are
+// answered with problem documents.
+func (g *Gateway) routes() http.Handler {
+	type route struct {
+		method string
+		handle handlerFunc
+	}
+	api := map[string]route{
+		routeStream:   {http.MethodPost, g.serveStream},
+		routeComplete: {http.MethodPost, g.serveComplete},
+		routeVersion:  {http.MethodGet, g.serveVersion},
+	}
+	plain := map[string]route{
+		"/metrics": {http.MethodGet, g.serveMetrics},
+		"/healthz": {http.MethodGet, g.serveHealth},
+		"/readyz":  {http.MethodGet, g.serveReady},
+	}
+	exist := []string{
+		"POST " + g.cfg.PathPrefix + routeStream, "POST " + g.cfg.PathPrefix + routeComplete, "GET " + g.cfg.PathPrefix + routeVersion,
+		"GET /metrics", "GET /healthz", "GET /readyz",
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		x := &exchange{}
+		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
+		path, prefixed := strings.CutPrefix(r.URL.Path, g.cfg.PathPrefix)
+		name := path
+		to, ok := api[path]
+		if !prefixed || !ok {
+			if name = r.URL.Path; prefixed && plain[path].handle != nil {
+				name = path
+			}
+			to, ok = plain[name]
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), g.cfg.HandleTimeout)
+		defer cancel()
+		var no *refusal
+		switch {
+		case !ok:
+			name = "unknown"
+			no = &refusal{status: http.StatusNotFound, code: "not_found", routes: exist,
+				detail: "there is no such route here; \"routes\" lists what exists"}
+		case r.Method != to.method && !(to.method == http.MethodGet && r.Method == http.MethodHead):
+			no = &refusal{status: http.StatusMethodNotAllowed, code: "method_not_allowed", header: [2]string{"Allow", to.method},
+				detail: fmt.Sprintf("%s takes %s", name, to.method)}
+		default:
+			x.route = name
+			no = to.handle(ctx, rec, r, x)
+		}
+		if no != nil {
+			g.metrics.refused.WithLabelValues(no.code).Inc()
+			no.write(rec)
+		}
+		took := time.Since(began)
+		g.metrics.requests.WithLabelValues(name, strconv.Itoa(rec.status)).Inc()
+		g.metrics.seconds.WithLabelValues(name).Observe(took.Seconds())
+		g.log(r, x, rec.status, took, no)
+	})
+}
+
+// log writes one line a request: refusals as warnings, the rest for debugging.
+func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Duration, no *refusal) {
+	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "took", took, "remote", r.RemoteAddr}
+	if x.tenant != "" {
+		args = append(args, "tenant", x.tenant, "session", x.session, "window", x.window, "outcome", x.outcome, "body", x.body,
+			"bytes", x.bytes, "events", x.events, "rejected", x.refused)
+	}
+	if no != nil {
+		g.cfg.Logger.Warn("refused", append(args, "error", no.code, "why", no.detail, "cause", no.cause)...)
+		return
+	}
+	g.cfg.Logger.Debug("request", args...)
+}
+
+// recorder remembers the status.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (g *Gateway) serveVersion(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *refusal {
+	writeJSON(w, struct {
+		Supported []string `json:"supported"`
+		Server    string   `json:"server,omitempty"`
+	}{[]string{"1"}, g.cfg.Version})
+	return nil
+}
+
+func (g *Gateway) serveMetrics(_ context.Context, w http.ResponseWriter, r *http.Request, _ *exchange) *refusal {
+	g.metrics.spooled.Set(float64(g.budget.used.Load()))
+	g.metrics.handler.ServeHTTP(w, r)
+	return nil
+}
+
+// serveHealth says that the process answers, no more.
+func (g *Gateway) serveHealth(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *refusal {
+	fmt.Fprintln(w, "ok")
+	return nil
+}
+
+// contactLimit is how long JetStream may be silent before the gateway is not ready.
+const contactLimit = 10 * time.Second
+
+// serveReady says whether uploads can be taken, in one line. A stream that is nearly full does not make the gateway unready:
+// sending elsewhere would not help.
+func (g *Gateway) serveReady(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *refusal {
+	if why := g.notReady(); why != "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, "not ready: "+why)
+		return nil
+	}
+	if fill := g.fill.Load(); fill >= 900 {
+		fmt.Fprintf(w, "ready (the ingest stream is %d %% full)\n", fill/10)
+		return nil
+	}
+	fmt.Fprintln(w, "ready")
+	return nil
+}
+
+func (g *Gateway) notReady() string {
+	low := g.disk.check()
+	switch {
+	case g.draining.Load():
+		return "draining: the gateway is stopping"
+	case g.streams.Conn.Status() != nats.CONNECTED:
+		return "the connection to NATS is down"
+	case !g.keys.loaded.Load():
+		return "the keys are not loaded yet"
+	case time.Since(time.Unix(0, g.contact.Load())) > contactLimit:
+		return "JetStream does not answer"
+	case low != "":
+		return low
+	}
+	return ""
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v)
+}

@@ -1,0 +1,227 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// keptWindows is how many windows a record of a (session, channel) remembers. A client sends the windows of a channel one after another and
+// repeats only the last ones; what is older is caught by the worker, which drops parts it has folded. A full record is
+// about 50 KiB, written twice a window.
+const keptWindows = 1024
+
+// digest is the first half of a SHA-256.
+type digest [16]byte
+
+func digestOf(text string) digest {
+	sum := sha256.Sum256([]byte(text))
+	return digest(sum[:16])
+}
+
+func (d digest) String() string { return hex.EncodeToString(d[:]) }
+
+// windowState says how far an upload has come.
+type windowState byte
+
+const (
+	windowPending windowState = 1 // some of its parts may be published
+	windowDone    windowState = 2 // all of them are
+	windowOpen    windowState = 3 // an operator accepted a conflict: the next bytes under this id are taken
+)
+
+// window is what is remembered of one upload.
+type window struct {
+	id       digest // of the window id, or of the body
+	body     digest // of the body
+	state    windowState
+	whole    bool   // every byte was kept: window_acknowledged
+	sequence uint64 // the client's, 0 for none
+	// generation counts the conflicts accepted under this id; it is part of the parts' identity.
+	generation         uint64
+	accepted, rejected uint64
+	limits             cutLimits
+}
+
+// record is the value of one key of the windows bucket.
+type record struct {
+	// contiguous is the highest sequence up to which every window of the channel was accepted.
+	contiguous uint64
+	windows    []window // oldest first
+}
+
+// find returns the window with this id, nil if it is not remembered.
+func (r *record) find(id digest) *window {
+	for i := len(r.windows) - 1; i >= 0; i-- {
+		if r.windows[i].id == id {
+			return &r.windows[i]
+		}
+	}
+	return nil
+}
+
+// add remembers a window and forgets the oldest when there are too many.
+func (r *record) add(w window) {
+	if n := len(r.windows) - keptWindows + 1; n > 0 {
+		r.windows = append(r.windows[:0], r.windows[n:]...)
+	}
+	r.windows = append(r.windows, w)
+}
+
+// advance moves contiguous over what is done.
+func (r *record) advance() {
+	done := make(map[uint64]bool, len(r.windows))
+	for i := range r.windows {
+		if r.windows[i].state == windowDone {
+			done[r.windows[i].sequence] = true
+		}
+	}
+	for done[r.contiguous+1] {
+		r.contiguous++
+	}
+}
+
+const recordVersion = 1
+
+var errRecord = errors.New("not a window record of version 1 (was it written by a newer warpline?)")
+
+// appendRecord encodes r: counts as uvarints, each distinct set of limits once.
+func appendRecord(dst []byte, r *record) []byte {
+	var sets []cutLimits
+	index := func(l cutLimits) uint64 {
+		for i := len(sets) - 1; i >= 0; i-- {
+			if sets[i] == l {
+				return uint64(i)
+			}
+		}
+		sets = append(sets, l)
+		return uint64(len(sets) - 1)
+	}
+	for i := range r.windows {
+		index(r.windows[i].limits)
+	}
+	dst = append(dst, recordVersion)
+	dst = binary.AppendUvarint(dst, r.contiguous)
+	dst = binary.AppendUvarint(dst, uint64(len(sets)))
+	for _, l := range sets {
+		dst = binary.AppendUvarint(dst, uint64(l.maxBody))
+		dst = binary.AppendUvarint(dst, uint64(l.maxRaw))
+		dst = binary.AppendUvarint(dst, uint64(l.maxLine))
+		dst = binary.AppendUvarint(dst, math.Float64bits(l.maxRatio))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(r.windows)))
+	for i := range r.windows {
+		w := &r.windows[i]
+		dst = append(dst, w.id[:]...)
+		dst = append(dst, w.body[:]...)
+		flags := byte(w.state)
+		if w.whole {
+			flags |= 1 << 7
+		}
+		dst = append(dst, flags)
+		for _, n := range [...]uint64{w.sequence, w.generation, w.accepted, w.rejected, index(w.limits)} {
+			dst = binary.AppendUvarint(dst, n)
+		}
+	}
+	return dst
+}
+
+// parseRecord reads a record. Sizes are checked against what is there before anything is allocated.
+func parseRecord(src []byte) (*record, error) {
+	if len(src) == 0 || src[0] != recordVersion {
+		return nil, errRecord
+	}
+	d := decoder{src: src[1:]}
+	r := &record{contiguous: d.uvarint()}
+	sets := make([]cutLimits, 0, d.count(4))
+	for range cap(sets) {
+		sets = append(sets, cutLimits{
+			maxBody: d.size(), maxRaw: d.size(), maxLine: d.size(), maxRatio: math.Float64frombits(d.uvarint()),
+		})
+	}
+	n := d.count(2*len(digest{}) + 6)
+	r.windows = make([]window, 0, n+1)
+	for range n {
+		var w window
+		copy(w.id[:], d.take(len(w.id)))
+		copy(w.body[:], d.take(len(w.body)))
+		if flags := d.take(1); flags != nil {
+			w.state, w.whole = windowState(flags[0]&^(1<<7)), flags[0]>>7 == 1
+		}
+		w.sequence, w.generation, w.accepted, w.rejected = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
+		set := d.uvarint()
+		if d.bad || set >= uint64(len(sets)) || w.state < windowPending || w.state > windowOpen {
+			return nil, errRecord
+		}
+		w.limits = sets[set]
+		r.windows = append(r.windows, w)
+	}
+	if d.bad || len(d.src) > 0 {
+		return nil, errRecord
+	}
+	return r, nil
+}
+
+// decoder reads fields and remembers whether one was missing.
+type decoder struct {
+	src []byte
+	bad bool
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.src)
+	if n <= 0 {
+		d.bad, d.src = true, nil
+		return 0
+	}
+	d.src = d.src[n:]
+	return v
+}
+
+func (d *decoder) size() int64 {
+	v := d.uvarint()
+	if v > math.MaxInt64 {
+		d.bad = true
+		return 0
+	}
+	return int64(v)
+}
+
+// count reads how many items follow, each of which takes at least min bytes.
+func (d *decoder) count(min int) int {
+	n := d.uvarint()
+	if n > uint64(len(d.src)/min) {
+		d.bad, d.src = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) take(n int) []byte {
+	if len(d.src) < n {
+		d.bad, d.src = true, nil
+		return nil
+	}
+	out := d.src[:n]
+	d.src = d.src[n:]
+	return out
+}
+
+// windowsKey is the KV key of a channel's record: client text is hashed.
+func windowsKey(tenant, session, channel string) string {
+	return windowsPrefix(tenant, session) + digestOf(channel).String()
+}
+
+func windowsPrefix(tenant, session string) string {
+	return fmt.Sprintf("%s.%s.w.", tenant, stream.SessionToken(session))
+}
+
+// uploadKey is the KV key of an upload without window headers.
+func uploadKey(tenant, session string, body digest) string {
+	return fmt.Sprintf("%s.%s.u.%s", tenant, stream.SessionToken(session), body)
+}

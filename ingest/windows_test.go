@@ -1,0 +1,65 @@
+package ingest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+func sampleRecord(n int) *record {
+	rng := rand.New(rand.NewPCG(5, 5))
+	r := &record{contiguous: rng.Uint64()}
+	for i := range n {
+		r.windows = append(r.windows, window{
+			id: digestOf(fmt.Sprint(i)), body: digestOf(fmt.Sprint("b", i)), state: windowState(1 + rng.IntN(3)), whole: rng.IntN(2) == 0,
+			sequence: rng.Uint64(), generation: rng.Uint64N(3), accepted: rng.Uint64(), rejected: rng.Uint64N(100),
+			limits: cutLimits{maxBody: int64(i % 2), maxRaw: 1 << 40, maxLine: 7, maxRatio: 0.5},
+		})
+	}
+	return r
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	for _, n := range []int{0, 1, 100} {
+		want := sampleRecord(n)
+		got, err := parseRecord(appendRecord(nil, want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.contiguous != want.contiguous || len(got.windows) != n || n > 0 && !reflect.DeepEqual(got.windows, want.windows) {
+			t.Errorf("%d windows: have %+v", n, got)
+		}
+	}
+	if n := len(appendRecord(nil, sampleRecord(keptWindows))); n > 128<<10 {
+		t.Errorf("a full record has %d bytes", n)
+	}
+}
+
+func TestRecordForgetsTheOldest(t *testing.T) {
+	r := &record{}
+	for i := range keptWindows + 10 {
+		r.add(window{id: digestOf(fmt.Sprint(i)), sequence: uint64(i + 1), state: windowDone})
+		r.advance()
+	}
+	if len(r.windows) != keptWindows || r.find(digestOf("9")) != nil || r.find(digestOf("10")) == nil || r.contiguous != keptWindows+10 {
+		t.Errorf("%d windows, contiguous %d", len(r.windows), r.contiguous)
+	}
+}
+
+// Any bytes: no panic, no allocation out of proportion, and what is read can be written again.
+func FuzzParseRecord(f *testing.F) {
+	f.Add(appendRecord(nil, sampleRecord(0)))
+	f.Add(appendRecord(nil, sampleRecord(3)))
+	f.Add([]byte{1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := parseRecord(data)
+		if err != nil {
+			return
+		}
+		again, err := parseRecord(appendRecord(nil, r))
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(r) {
+			t.Fatalf("have %v, %v, want %v", again, err, r)
+		}
+	})
+}
