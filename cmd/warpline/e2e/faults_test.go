@@ -162,7 +162,7 @@ func TestHalfPublishedWindow(t *testing.T) {
 	half := 0
 	for try := range 20 { // until a kill hits the middle
 		go w.post(ctx, c.gatewayAddr, devKey, true)
-		time.Sleep(time.Duration(60+20*try) * time.Millisecond)
+		time.Sleep(time.Duration(30+15*try) * time.Millisecond)
 		c.kill("gateway")
 		c.start("gateway")
 		c.waitReady("gateway", 30*time.Second)

@@ -298,7 +298,7 @@ func (c *cluster) tryRows(query string, args ...any) (map[string][]uint64, error
 
 // one runs a query with one number as its answer; an error counts as 0 when the engine is not there.
 func (c *cluster) one(query string) uint64 {
-	out, err := c.tryRows("SELECT '', toUInt64(x) FROM (" + query + " AS x)")
+	out, err := c.tryRows("SELECT '', toUInt64((" + query + "))")
 	if err != nil || len(out[""]) == 0 {
 		return 0
 	}

@@ -10,16 +10,6 @@ import (
 	"time"
 )
 
-// ready waits until everything the gateway accepted for a tenant is in SQL: events = stored + rejected + duplicates is the service's
-// own book, so the wait ends on the number of events that were posted.
-func waitEvents(t *testing.T, c *cluster, tenant string, events uint64, within time.Duration) {
-	t.Helper()
-	eventually(t, within, fmt.Sprintf("%d events of %s in SQL", events, tenant), func() (bool, string) {
-		n := c.one("SELECT sum(events) FROM usage WHERE tenant = '" + tenant + "'")
-		return n >= events, fmt.Sprintf("usage says %d", n)
-	})
-}
-
 // Every row of every vector session is in SQL once, whatever the order of channels, however often a window is posted, with the four
 // channels in parallel; everything else is a counted reject.
 func TestEveryRowOnce(t *testing.T) {
