@@ -296,8 +296,8 @@ func TestSource(t *testing.T) {
 		{"raw limit, identity", text, false, cutLimits{maxRaw: 9}, "", "p5 r4/body_too_large"},
 		{"body cut off", text, false, cutLimits{}, "too long", "p10 r4/body_too_large"},
 		{"gzip cut off", whole[:len(whole)-4], true, cutLimits{}, "too long", "p10 r4/body_too_large"},
-		{"ratio within the first MiB", gz(t, bytes.Repeat([]byte("x\n"), 1<<19)), true, cutLimits{maxRatio: 10}, "", "p1048576"},
-		{"ratio", gz(t, bytes.Repeat([]byte("x\n"), 1<<20)), true, cutLimits{maxRatio: 10}, "", "p1048576 r0/ratio_exceeded"},
+		{"ratio within the first 192 MiB", gz(t, bytes.Repeat([]byte("x\n"), 1<<20)), true, cutLimits{maxRatio: 10}, "", "p1048576 p1048576"},
+		{"ratio", gz(t, bytes.Repeat([]byte("x\n"), 97<<20)), true, cutLimits{maxRatio: 10}, "", strings.Repeat("p1048576 ", 192) + "r0/ratio_exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.limits

@@ -17,8 +17,9 @@ type cutLimits struct {
 	maxRatio                 float64
 }
 
-// minRatioBytes: a body may always expand to this much; tiny bodies compress absurdly well.
-const minRatioBytes = 1 << 20
+// minRatioBytes: a body may always expand to this much. It is above the largest window that the real client uploads (128 MiB raw), so
+// that one absurdly compressible line, say of a hundred million equal characters, costs itself and not the lines behind it.
+const minRatioBytes = 192 << 20
 
 // budget returns how many bytes a gzip body of the given size may expand to, and the reason to give beyond it.
 func (l cutLimits) budget(size int64) (int64, string, string) {

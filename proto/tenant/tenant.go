@@ -30,7 +30,7 @@ type Limits struct {
 	BurstSeconds    float64 `json:"burst_seconds,omitempty" yaml:"burst_seconds"`       // bucket size = rate × this
 	MaxBodyBytes    int64   `json:"max_body_bytes,omitempty" yaml:"max_body_bytes"`     // before decompression
 	MaxRawBytes     int64   `json:"max_raw_bytes,omitempty" yaml:"max_raw_bytes"`       // after decompression
-	MaxRatio        float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`               // raw / compressed, checked after the first MiB
+	MaxRatio        float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`               // raw / compressed, checked beyond 192 MiB raw
 	MaxLineBytes    int64   `json:"max_line_bytes,omitempty" yaml:"max_line_bytes"`
 	RetentionDays   uint16  `json:"retention_days,omitempty" yaml:"retention_days"` // of raw rows
 	RollupDays      uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
