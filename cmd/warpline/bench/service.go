@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Service is the Warpline that is measured. PID is 0 when it is not ours.
+type Service struct {
+	URL   string // of the gateway
+	Key   string
+	Read  SQL
+	Write *SQL // a user that may OPTIMIZE and create; nil: nothing is measured at rest
+	PID   int
+	Alone bool          // nothing else sends to it, so counts need no filter
+	Ready time.Duration // from its start until it was ready; 0: not ours
+
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+	err  error // after done
+}
+
+// devKey opens a service that lives as long as the bench, on loopback.
+const devKey = "gpfl_bench"
+
+// readyLimit is how long a start may take, a fetch of the engine's library included.
+const readyLimit = 10 * time.Minute
+
+// Start runs `binary up` on dir as a process of its own, so that its memory and CPU can be told from the bench's, and waits until
+// it is ready. args are further flags of up. The caller calls Stop.
+func Start(ctx context.Context, binary, dir string, args ...string) (*Service, error) {
+	args = append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0",
+		"--limit-events-per-second", "1e12", "--limit-bytes-per-second", "1TB"}, args...)
+	s := &Service{Key: devKey, Alone: true, done: make(chan struct{}), log: filepath.Join(dir, "up.log")}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("bench folder: %w", err)
+	}
+	log, err := os.Create(s.log)
+	if err != nil {
+		return nil, fmt.Errorf("bench folder: %w", err)
+	}
+	defer log.Close()
+	s.cmd = exec.Command(binary, args...)
+	s.cmd.Env = append(os.Environ(), "WARPLINE_DEV_KEY="+devKey)
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	began := time.Now()
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start warpline up: %w", err)
+	}
+	s.PID = s.cmd.Process.Pid
+	go func() { s.err = s.cmd.Wait(); close(s.done) }()
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	if err := s.await(ctx, dir); err != nil {
+		err = fmt.Errorf("warpline up: %w; its last words:\n%s", err, s.lastWords())
+		s.Stop()
+		return nil, err
+	}
+	s.Ready = time.Since(began)
+	return s, nil
+}
+
+// await waits for the file in which up says where it listens, then for the gateway to be ready.
+func (s *Service) await(ctx context.Context, dir string) error {
+	var at struct {
+		PID            int    `json:"pid"`
+		Gateway        string `json:"gateway"`
+		ClickHouseHTTP string `json:"clickhouse_http"`
+	}
+	for {
+		select {
+		case <-s.done:
+			return fmt.Errorf("ended before it was ready: %w", errors.Join(s.err, errors.New("see above")))
+		default:
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "warpline.json")); err == nil && json.Unmarshal(b, &at) == nil && at.PID == s.PID && ready(ctx, at.Gateway) {
+			break
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("not ready in time: %w", err)
+		}
+	}
+	s.URL = "http://" + at.Gateway
+	s.Read = SQL{Addr: at.ClickHouseHTTP}
+	if b, err := os.ReadFile(filepath.Join(dir, "clickhouse", "writer-password")); err == nil {
+		s.Write = &SQL{Addr: at.ClickHouseHTTP, User: "warpline", Password: strings.TrimSpace(string(b))}
+	}
+	return nil
+}
+
+func ready(ctx context.Context, gateway string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+gateway+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// lastWords is the end of what the service said.
+func (s *Service) lastWords() string {
+	if s.log == "" {
+		return "(not ours: look at its log)"
+	}
+	b, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
+}
+
+// Died returns an error when the service has ended.
+func (s *Service) Died() error {
+	if s.done == nil {
+		return nil
+	}
+	select {
+	case <-s.done:
+		return fmt.Errorf("warpline up ended: %v; its last words:\n%s", s.err, s.lastWords())
+	default:
+		return nil
+	}
+}
+
+// Stop ends a service that Start started; it does nothing to another.
+func (s *Service) Stop() {
+	if s.cmd == nil {
+		return
+	}
+	s.cmd.Process.Signal(syscall.SIGINT)
+	select {
+	case <-s.done:
+	case <-time.After(60 * time.Second):
+		s.cmd.Process.Kill()
+		<-s.done
+	}
+}
