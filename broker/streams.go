@@ -90,8 +90,8 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 		{&s.Leases, stream.LeasesBucket, l.LeaseTTL}, {&s.Marks, stream.MarksBucket, 0},
 	} {
 		cfg := jetstream.KeyValueConfig{Bucket: b.name, TTL: b.ttl, Storage: jetstream.FileStorage, Replicas: l.Replicas, History: 1, MaxBytes: l.BucketMaxBytes}
-		if b.name == stream.LeasesBucket {
-			cfg.Storage, cfg.MaxBytes = jetstream.MemoryStorage, 16<<20
+		if b.name == stream.LeasesBucket { // in a file although it lives for seconds: a bucket in memory is gone for good when NATS restarts
+			cfg.MaxBytes = 16 << 20
 		}
 		if *b.kv, err = create(ctx, func(ctx context.Context) (jetstream.KeyValue, error) { return js.CreateOrUpdateKeyValue(ctx, cfg) }); err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", b.name, err)
