@@ -13,12 +13,14 @@ import (
 
 // part is one INGEST message while it is folded.
 type part struct {
-	env   stream.Envelope
-	seq   uint64 // INGEST sequence
-	now   int64  // owner's clock, ns; decides only how long halves wait
-	raw   table.Partition
-	line  int // number of the line in the part, from 1
-	usage *usageAcc
+	env      stream.Envelope
+	seq      uint64 // INGEST sequence
+	now      int64  // owner's clock, ns; decides only how long halves wait
+	raw      table.Partition
+	line     int // number of the line in the part, from 1
+	usage    *usageAcc
+	body     []byte
+	bodyHash uint64 // of body, 0 until it is needed
 }
 
 // folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
@@ -88,6 +90,7 @@ func (f *folder) touch(s *session) {
 // fold folds one part whose body is already decompressed. The caller has loaded the session's dictionaries.
 func (f *folder) fold(p *part, s *session, body []byte) {
 	f.touch(s)
+	p.body = body
 	p.raw = rawPartition(p.env.ReceivedAt, p.env.RetentionDays)
 	if s.firstReceived == 0 {
 		s.firstReceived = p.env.ReceivedAt
@@ -188,8 +191,7 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.slowDetail(s, p, &d)
 		return
 	}
-	// Lines written to all channels come four times, and a file may be uploaded again in other clothes: the content decides.
-	if !s.lines.add(xxh3.Hash128(line)) {
+	if !s.lines.add(lineHash(l.Type, p, line)) {
 		f.duplicate(s, p, n)
 		return
 	}
@@ -217,6 +219,32 @@ func (f *folder) line(s *session, p *part, line []byte) {
 	default:
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonNotYet, detail: "kept whole until a version that stores " + l.Type.String(), typ: l.Type, events: n, payload: line, whole: true})
 	}
+}
+
+// lineHash identifies a line within its session. Lines that the client writes to all channels come four times and batches are numbered,
+// so there the content decides. Any other line may rightly be written twice (graph nodes are, at each segment): it was seen before only
+// when it stands at the same place of the same bytes, uploaded again in other clothes. Cutting is deterministic, so the part is those
+// bytes.
+func lineHash(t gpuflight.Type, p *part, line []byte) xxh3.Uint128 {
+	h := xxh3.Hash128(line)
+	if t.IsBatch() || allChannels(t) {
+		return h
+	}
+	if p.bodyHash == 0 {
+		p.bodyHash = xxh3.Hash(p.body) | 1
+	}
+	h.Lo ^= p.bodyHash * (2*uint64(p.line) + 1)
+	return h
+}
+
+// allChannels reports whether the client writes lines of this type to every channel.
+func allChannels(t gpuflight.Type) bool {
+	switch t {
+	case gpuflight.JobStart, gpuflight.Init, gpuflight.Shutdown, gpuflight.SegmentStart, gpuflight.SegmentEnd, gpuflight.RunEnd,
+		gpuflight.CaptureCapabilities, gpuflight.DictionaryUpdate:
+		return true
+	}
+	return false
 }
 
 // batch folds the accepted rows and turns the refused ones into rejects.

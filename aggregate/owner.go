@@ -118,7 +118,7 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 		return nil, nil, fmt.Errorf("consume ingest: %w", err)
 	}
 	// Bounded by bytes, and by more than the largest message, or that one would never come.
-	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(64, stream.MaxPayloadBytes+1<<20))
+	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(16, stream.MaxPayloadBytes+1<<20))
 	if err != nil {
 		return nil, nil, fmt.Errorf("consume ingest: %w", err)
 	}

@@ -94,7 +94,10 @@ func (o *owner) message(ctx context.Context, c *stream.Chunk, state, body []byte
 		return msg, err
 	}
 	c.Object = fmt.Sprintf("p%d-%d-%d-%s", o.partition, c.Epoch, c.Number, c.Nonce)
-	packed := s2.Encode(nil, body)
+	packed, err := stream.PackBody(nil, c, body)
+	if err != nil {
+		return nil, err
+	}
 	for {
 		try, cancel := context.WithTimeout(ctx, 60*time.Second)
 		_, err := o.streams.Chunks.PutBytes(try, c.Object, packed)
@@ -108,7 +111,7 @@ func (o *owner) message(ctx context.Context, c *stream.Chunk, state, body []byte
 		o.retry("object", err)
 		sleep(ctx, 500*time.Millisecond)
 	}
-	msg, err = stream.AppendChunk(nil, c, state, body)
+	msg, err = stream.AppendChunk(nil, c, state, nil)
 	if err == nil && len(msg) > stream.MaxPayloadBytes-1<<10 {
 		err = fmt.Errorf("BUG: chunk state of %d bytes does not fit a message", len(msg))
 	}

@@ -84,7 +84,11 @@ func (f *folder) rejectPart(s *session, p *part, body []byte) {
 
 // rejectLine stores a line that does not decode.
 func (f *folder) rejectLine(s *session, p *part, l *gpuflight.Line, line []byte, n uint64, err error) {
-	if !s.lines.add(xxh3.Hash128(line)) { // the same bad line again is no second reject
+	t := gpuflight.TypeUnknown
+	if l != nil {
+		t = l.Type
+	}
+	if !s.lines.add(lineHash(t, p, line)) { // the same bad line again is no second reject
 		f.duplicate(s, p, n)
 		return
 	}
@@ -93,9 +97,7 @@ func (f *folder) rejectLine(s *session, p *part, l *gpuflight.Line, line []byte,
 	if errors.As(err, &bad) {
 		r.reason, r.detail = bad.Reason, bad.Detail
 	}
-	if l != nil {
-		r.typ = l.Type
-	}
+	r.typ = t
 	f.reject(s, p, r)
 }
 

@@ -29,7 +29,7 @@ type Config struct {
 	ChunkAge   time.Duration
 	ChunkRows  int
 	ChunkBytes int
-	// A snapshot of the state is written after this many chunks (64) or bytes of chunks (32 MiB): what a successor must read.
+	// A snapshot of the state is written after this many chunks (64) or bytes of chunks (8 MiB): what a successor must read.
 	SnapshotChunks int
 	SnapshotBytes  int
 
@@ -65,7 +65,7 @@ func (c Config) withDefaults() Config {
 	set(&c.DropNames, 10*time.Minute)
 	set(&c.Forget, 24*time.Hour)
 	set(&c.ReplayWindow, 24*time.Hour)
-	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 32 << 20} {
+	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20} {
 		if *field == 0 {
 			*field = v
 		}

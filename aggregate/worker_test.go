@@ -99,14 +99,16 @@ func readRows(t testing.TB, s *broker.Streams) totals {
 			if number++; c.Number != number {
 				t.Fatalf("partition %d: chunk %d after %d", p, c.Number, number-1)
 			}
-			body, err := stream.DecodeSection(nil, section)
+			pieces, err := c.Split(section)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, r := range c.Tables {
-				piece := append(append([]byte{}, body[:r.SchemaLen+r.DataLen]...), table.EOS()...)
-				body = body[r.SchemaLen+r.DataLen:]
-				addRows(t, sum, r, piece)
+			for i := range c.Tables {
+				piece, err := c.Tables[i].Unpack(nil, pieces[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				addRows(t, sum, c.Tables[i], append(piece, table.EOS()...))
 			}
 		}
 	}

@@ -50,6 +50,9 @@ type Rows struct {
 	Rows          int    `json:"rows"`
 	SchemaLen     int    `json:"schema_len"` // the IPC schema message comes first, then
 	DataLen       int    `json:"data_len"`   // dictionary batches and the record batch, no end-of-stream
+	// PackedLen is the length of both together as they lie in the body: each entry is one S2 block of its own, so that a sink can
+	// send one table at a time and never holds more than one block unpacked.
+	PackedLen int `json:"packed_len"`
 }
 
 // MaxChunkMessage is the largest ROWS message that a worker publishes; a larger body goes to ChunksObjects.
@@ -69,18 +72,72 @@ var packed = sync.Pool{New: func() any { return new([]byte) }}
 // ErrChunk is returned, wrapped, for bytes that are no chunk of a version this build reads.
 var ErrChunk = errors.New("not a ROWS chunk of version 1 (was it written by a newer warpline?)")
 
-// AppendChunk appends header, S2-compressed state change and S2-compressed body (the concatenation, per entry of c.Tables, of
-// schema and data). It sets c.StateLen and c.BodyLen. With c.Object set, the body stays out of the message.
+// PackBody compresses a body, the concatenation, per entry of c.Tables, of schema and data, and sets the entries' PackedLen. It
+// appends to dst.
+func PackBody(dst []byte, c *Chunk, body []byte) ([]byte, error) {
+	for i := range c.Tables {
+		r := &c.Tables[i]
+		n := r.SchemaLen + r.DataLen
+		if r.SchemaLen < 0 || r.DataLen < 0 || n > len(body) {
+			return nil, fmt.Errorf("encode chunk: table %s is longer than the body", r.Table)
+		}
+		at := len(dst)
+		dst = slices.Grow(dst, s2.MaxEncodedLen(n))
+		r.PackedLen = len(s2.Encode(dst[at:cap(dst)], body[:n]))
+		dst, body = dst[:at+r.PackedLen], body[n:]
+	}
+	if len(body) > 0 {
+		return nil, fmt.Errorf("encode chunk: %d bytes of the body belong to no table", len(body))
+	}
+	return dst, nil
+}
+
+// Unpack decompresses the rows of one entry, schema and data, from its PackedLen bytes into dst (grown when needed). The size is
+// checked against the header before anything is allocated.
+func (r *Rows) Unpack(dst, packed []byte) ([]byte, error) {
+	n, err := s2.DecodedLen(packed)
+	if err != nil || n != r.SchemaLen+r.DataLen || n > MaxChunkBody {
+		return nil, fmt.Errorf("rows of %s: %d bytes where the header says %d + %d: %w", r.Table, n, r.SchemaLen, r.DataLen, ErrChunk)
+	}
+	out, err := s2.Decode(dst[:cap(dst)], packed)
+	if err != nil {
+		return nil, fmt.Errorf("rows of %s: %w: %w", r.Table, err, ErrChunk)
+	}
+	return out, nil
+}
+
+// Split parts a body, from a message or an object, into the packed rows of c.Tables, in order. They alias body.
+func (c *Chunk) Split(body []byte) ([][]byte, error) {
+	out := make([][]byte, len(c.Tables))
+	for i := range c.Tables {
+		n := c.Tables[i].PackedLen
+		if n < 0 || n > len(body) {
+			return nil, fmt.Errorf("rows of %s do not fit the body: %w", c.Tables[i].Table, ErrChunk)
+		}
+		out[i], body = body[:n:n], body[n:]
+	}
+	if len(body) > 0 {
+		return nil, fmt.Errorf("%d bytes behind the last rows: %w", len(body), ErrChunk)
+	}
+	return out, nil
+}
+
+// AppendChunk appends header, S2-compressed state change and packed body. body is what PackBody takes; with c.Object set it is packed
+// and stored by the caller and must be empty here. It sets c.StateLen and c.BodyLen.
 func AppendChunk(dst []byte, c *Chunk, state, body []byte) ([]byte, error) {
 	scratch := packed.Get().(*[]byte)
 	defer packed.Put(scratch)
-	var cs, cb []byte
+	var cs []byte
 	if len(state) > 0 {
 		cs = s2.Encode(nil, state)
 	}
-	if len(body) > 0 && c.Object == "" {
-		*scratch = slices.Grow((*scratch)[:0], s2.MaxEncodedLen(len(body)))
-		cb = s2.Encode((*scratch)[:cap(*scratch)], body)
+	cb := (*scratch)[:0]
+	if c.Object == "" {
+		var err error
+		if cb, err = PackBody(cb, c, body); err != nil {
+			return nil, err
+		}
+		*scratch = cb
 	}
 	c.StateLen, c.BodyLen = len(cs), len(cb)
 	header, err := json.Marshal(c)
@@ -98,7 +155,7 @@ func AppendChunk(dst []byte, c *Chunk, state, body []byte) ([]byte, error) {
 	return append(dst, cb...), nil
 }
 
-// ParseChunk reads a ROWS message. state and body are still compressed and alias msg.
+// ParseChunk reads a ROWS message. state is still compressed, body packed (see Split); both alias msg.
 func ParseChunk(msg []byte) (c Chunk, state, body []byte, err error) {
 	if len(msg) < 8 || [4]byte(msg[:4]) != chunkMagic {
 		return c, nil, nil, ErrChunk
@@ -117,7 +174,7 @@ func ParseChunk(msg []byte) (c Chunk, state, body []byte, err error) {
 	return c, rest[:c.StateLen], rest[c.StateLen:], nil
 }
 
-// DecodeSection decompresses a chunk's state or body into dst (grown when needed). Its size is bounded by MaxChunkBody.
+// DecodeSection decompresses a chunk's state into dst (grown when needed). Its size is bounded by MaxChunkBody.
 func DecodeSection(dst, section []byte) ([]byte, error) {
 	if len(section) == 0 {
 		return dst[:0], nil

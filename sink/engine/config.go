@@ -116,7 +116,7 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 
 // portPatience is how long a named port may still be held: an engine that was killed a moment ago keeps its sockets until the kernel
 // has taken its memory apart.
-const portPatience = 5 * time.Second
+const portPatience = 3 * time.Second
 
 // pickPorts replaces zero ports by free ones and checks that the others are free, since ClickHouse
 // would only say so in its log. All are held until each is chosen, so that no two are the same.

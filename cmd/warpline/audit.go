@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/warpline/warpline/sink"
+)
+
+// auditCmd proves that what the streams and the ledger say is what ClickHouse holds.
+type auditCmd struct {
+	reachFlags
+	clickhouseFlags
+	JSON bool `help:"Print JSON for programs."`
+}
+
+func (c *auditCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
+
+// Run prints the proof, and fails with exit code 5 where it does not hold.
+func (c *auditCmd) Run(ctx context.Context, p *program) error {
+	srv, err := readServer(c.clickhouseFlags, c.Data)
+	if err != nil {
+		return err
+	}
+	nc, err := c.connect(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer nc.close()
+	streams, err := nc.streams(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := srv.openIn(ctx, srv.Database)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r, err := sink.Audit(ctx, streams, conn)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if err := c.print(p, r); err != nil {
+		return err
+	}
+	if r.OK() {
+		fmt.Fprintln(p.Stderr, "every range of every lane was inserted once, and the tables hold what the ledger says")
+		return nil
+	}
+	return withCode(fmt.Errorf("the books do not balance: %s: when the service is busy, try again once it is quiet", strings.Join(r.Problems(), "; ")), exitUnbalanced)
+}
+
+func (c *auditCmd) print(p *program, r sink.Report) error {
+	if c.JSON {
+		enc := json.NewEncoder(p.Stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	good := func(problems ...string) string {
+		if len(problems) == 0 || problems[0] == "" {
+			return "ok"
+		}
+		return strings.Join(problems, "; ")
+	}
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "LANE\tMARK\tRANGES\tROWS\t")
+	for _, l := range r.Lanes {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\n", l.Lane, l.Mark, l.Ranges, l.Rows, good(l.Problems...))
+	}
+	fmt.Fprintln(w, "\nTABLE\tLEDGER\tSTORED\t\t")
+	for _, t := range r.Tables {
+		stored := "merges"
+		if t.Checkable {
+			stored = fmt.Sprint(t.Stored)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", t.Table, t.Ledger, stored, good(t.Problem))
+	}
+	return w.Flush()
+}

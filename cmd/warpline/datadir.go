@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// dataDir is the folder of one `warpline up`, held by at most one process at a time.
+//
+//	warpline.json  where the running process listens (mode 0600; removed at an orderly end)
+//	lock           held for as long as the process lives
+//	key            the key of tenant "default", made at the first start (mode 0600)
+//	nats/          JetStream's files
+//	clickhouse/    the engine's folder
+//	spool/         bodies that are being received
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+// running is what warpline.json says of the process that holds the folder.
+type running struct {
+	PID            int       `json:"pid"`
+	Started        time.Time `json:"started"`
+	Version        string    `json:"version"`
+	Gateway        string    `json:"gateway"`
+	NATS           string    `json:"nats"`
+	ClickHouse     string    `json:"clickhouse"`
+	ClickHouseHTTP string    `json:"clickhouse_http"`
+}
+
+var errHeld = errors.New("another warpline is using it")
+
+// holdDir creates the folder where it is missing and takes its lock. The caller calls release.
+func holdDir(path string) (*dataDir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("data folder %s: %w", path, err)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w: name a folder that you may write with --data", err)
+	}
+	f, err := os.OpenFile(filepath.Join(abs, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w: name a folder that you may write with --data", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("data folder %s: lock: %w", path, err)
+		}
+		who := ""
+		if r, err := readRunning(abs); err == nil {
+			who = fmt.Sprintf(" (process %d, gateway %s)", r.PID, r.Gateway)
+		}
+		return nil, fmt.Errorf("data folder %s: %w%s: stop it, or name another folder with --data", path, errHeld, who)
+	}
+	return &dataDir{path: abs, lock: f}, nil
+}
+
+func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
+
+func (d *dataDir) release() {
+	os.Remove(d.file("warpline.json"))
+	d.lock.Close()
+}
+
+// publish writes warpline.json whole, so that `warpline key` and others find this process.
+func (d *dataDir) publish(r running) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write warpline.json: %w", err)
+	}
+	return writeSecret(d.file("warpline.json"), append(b, '\n'))
+}
+
+func readRunning(path string) (r running, err error) {
+	b, err := os.ReadFile(filepath.Join(path, "warpline.json"))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", filepath.Join(path, "warpline.json"), err)
+	}
+	return r, nil
+}
+
+// writeSecret writes a file that only this user reads, whole or not at all.
+func writeSecret(path string, body []byte) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, body, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// freeBytes is what an ordinary user may still write to the volume of path.
+func freeBytes(path string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", path, err)
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
+}
+
+// treeBytes adds up the files below root; what vanishes meanwhile counts nothing.
+func treeBytes(root string) (total int64) {
+	_ = filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil
+		}
+		if info, err := e.Info(); err == nil {
+			total += info.Size()
+		}
+		return nil
+	})
+	return total
+}

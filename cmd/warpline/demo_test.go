@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// counts is what an independent reader finds in the captures: encoding/json and nothing of ours.
+type counts struct {
+	sessions                                                int
+	kernels, memcpys, device, host, pc, sass, events, twice int64
+	kernelNS, copyBytes, samples                            int64
+	bySession                                               map[string]int64
+}
+
+func readCaptures(t *testing.T) counts {
+	t.Helper()
+	c := counts{bySession: map[string]int64{}}
+	folders, err := filepath.Glob("../../testdata/gpuflight/*/*")
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no captures: %v", err)
+	}
+	for _, folder := range folders {
+		c.sessions++
+		seen := map[string]bool{}
+		files, err := filepath.Glob(filepath.Join(folder, "*.log.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z, err := gzip.NewReader(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(z)
+			lines.Buffer(nil, 64<<20)
+			for lines.Scan() {
+				c.line(t, filepath.Base(folder), lines.Bytes(), seen)
+			}
+			if err := lines.Err(); err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+		}
+	}
+	return c
+}
+
+func (c *counts) line(t *testing.T, session string, raw []byte, seen map[string]bool) {
+	var l struct {
+		Type    string          `json:"type"`
+		BatchID int64           `json:"batch_id"`
+		Columns []string        `json:"columns"`
+		Rows    [][]json.Number `json:"rows"`
+	}
+	if err := json.Unmarshal(raw, &l); err != nil {
+		t.Fatal(err)
+	}
+	n := int64(1)
+	if l.Columns != nil {
+		n = int64(len(l.Rows))
+	}
+	c.events += n
+	// The client writes lines about the session, and the source map, to each of its four channels: they count once by their content,
+	// the rest are duplicates.
+	switch {
+	case l.Type == "profile_sample_batch" && l.BatchID > 1_000_000, slices.Contains(toAllChannels, l.Type):
+		if seen[string(raw)] {
+			c.twice += n
+			return
+		}
+		seen[string(raw)] = true
+	}
+	at := func(row []json.Number, column string) int64 {
+		v, err := strconv.ParseInt(row[slices.Index(l.Columns, column)].String(), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, row := range l.Rows {
+		switch l.Type {
+		case "kernel_event_batch":
+			c.kernels++
+			c.bySession[session]++
+			c.kernelNS += at(row, "duration_ns")
+		case "memcpy_event_batch":
+			c.memcpys++
+			c.copyBytes += at(row, "bytes")
+		case "device_metric_batch":
+			c.device++
+		case "host_metric_batch":
+			c.host++
+		case "profile_sample_batch":
+			switch at(row, "sample_kind") {
+			case 0:
+				c.pc++
+				c.samples += at(row, "metric_value")
+			case 1:
+				c.sass++
+			}
+		}
+	}
+}
+
+var toAllChannels = []string{"job_start", "shutdown", "segment_start", "segment_end", "run_end", "capture_capabilities", "dictionary_update"}
+
+// The demo ends by itself, in time, with a report whose numbers an independent reading of the same files gives.
+func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
+	want := readCaptures(t)
+	if want.kernels == 0 || want.memcpys == 0 || want.pc == 0 || want.twice == 0 {
+		t.Fatalf("the captures hold too little to test with: %+v", want)
+	}
+	runIn(t, nil, "demo", "--wait", "90s") // the first one on a machine may fetch the engine
+	left := leftovers(t)
+	began := time.Now()
+	r := runIn(t, map[string]string{"COLUMNS": "140"}, "demo", "--wait", "90s")
+	took := time.Since(began)
+	if r.code != exitOK {
+		t.Fatalf("exit %d:\n%s", r.code, r.stderr)
+	}
+	// The aim is 15 s on two idle cores; tests of other packages may be using them.
+	if t.Logf("took %v", took); took > 45*time.Second {
+		t.Errorf("it took %v on a warm machine", took)
+	}
+	comma := humanize.Comma
+	for _, w := range []string{
+		fmt.Sprintf("What arrived  %d sessions", want.sessions),
+		"kernels " + comma(want.kernels) + " ·", "memcpys " + comma(want.memcpys) + " ·", "device_metrics " + comma(want.device) + " ·", "host_metrics " + comma(want.host) + " ·",
+		"pc_samples " + comma(want.pc) + " ·", "profile_metrics " + comma(want.sass) + " ·",
+		comma(want.kernels) + " calls of", comma(want.samples) + " PC samples", humanize.IBytes(uint64(want.copyBytes)) + " moved",
+		comma(want.events) + " events received", comma(want.twice) + " duplicates",
+		"at rest", "curl 'http://127.0.0.1:",
+	} {
+		if !strings.Contains(r.stdout, w) {
+			t.Errorf("the report lacks %q", w)
+		}
+	}
+	for id, n := range want.bySession {
+		if !regexp.MustCompile(`(?m)^  ` + id[:8] + ` .*complete .* ` + comma(n) + ` +[0-9,]+$`).MatchString(r.stdout) {
+			t.Errorf("session %s does not show %d kernels and complete", id, n)
+		}
+	}
+	if strings.Contains(r.stdout+r.stderr, "gpfl_") {
+		t.Error("a key shows")
+	}
+	if t.Failed() {
+		t.Logf("%s\n%s", r.stderr, r.stdout)
+	}
+	if now := leftovers(t); len(now) > len(left) {
+		t.Errorf("the demo left %v", now)
+	}
+}
+
+func leftovers(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(os.TempDir(), "warpline-demo-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestDemoKeepsServing(t *testing.T) {
+	dir := t.TempDir()
+	s := launch(t, "demo", "--keep", "--data", dir)
+	s.await(t, "Serving until Ctrl-C")
+	r, err := readRunning(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The proposals of the report must be SQL that works.
+	parts := strings.Split(s.out.String(), "<<'SQL'\n")
+	if len(parts) != 4 {
+		t.Fatalf("%d proposals in\n%s", len(parts)-1, s.out.String())
+	}
+	for _, p := range parts[1:] {
+		sql, _, _ := strings.Cut(p, "\n    SQL\n")
+		if got := query(t, r.ClickHouseHTTP, sql); strings.Count(got, "\n") < 3 {
+			t.Errorf("%s\ngives %s", sql, got)
+		}
+	}
+	if code := s.stop(t); code != exitOK {
+		t.Errorf("exit %d:\n%s", code, s.words.String())
+	}
+}

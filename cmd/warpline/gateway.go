@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/warpline/warpline/ingest"
+)
+
+// gatewayCmd is the door alone.
+type gatewayCmd struct {
+	apart
+	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where clients send, and where /metrics, /healthz and /readyz are."`
+	PathPrefix string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
+	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen, PEM."`
+	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
+	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
+	SpoolDir   string `placeholder:"DIR" help:"Folder for bodies that are being received; by default one below the system's temporary folder."`
+	SpoolMax   size   `default:"2GiB" help:"Most that they may take together."`
+	limitFlags
+}
+
+func (c *gatewayCmd) check(p *program) error {
+	s := p.Settings
+	if err := c.apart.check(s); err != nil {
+		return err
+	}
+	if err := checkAddr(s, "listen", c.Listen); err != nil {
+		return err
+	}
+	if c.DevKey != "" && !loopback(c.Listen) {
+		return fmt.Errorf("%s is for loopback only, and %s is %s: listen on 127.0.0.1, or make a real key with \"warpline key create\"", s.name("dev-key"), s.name("listen"), c.Listen)
+	}
+	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), c.limitFlags.check(s))
+}
+
+// Run serves until a signal, then lets requests under way finish.
+func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
+	if c.SpoolDir == "" {
+		dir, err := os.MkdirTemp("", "warpline-spool-")
+		if err != nil {
+			return fmt.Errorf("spool folder: %w: name one with --spool-dir", err)
+		}
+		defer os.RemoveAll(dir)
+		c.SpoolDir = dir
+	}
+	streams, closeNATS, err := c.open(ctx, p, "gateway")
+	if err != nil {
+		return err
+	}
+	defer closeNATS()
+	g, err := ingest.New(streams, ingest.Config{
+		Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: int64(c.SpoolMax),
+		Defaults: c.limits(), DevKey: c.DevKey, Version: version(), Logger: p.Log, Registerer: newRegistry(),
+	})
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	p.Log.Info("ready", "addr", g.Addr(), "role", "gateway")
+	return c.serve(ctx, p, "gateway", g.Run, nil)
+}

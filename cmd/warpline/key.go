@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+type keyCmd struct {
+	Create keyCreateCmd `cmd:"" help:"Make a key and print it. It is shown this once and stored only as a hash."`
+	Revoke keyRevokeCmd `cmd:"" help:"Make a key stop working, within 10 s, for good."`
+	List   keyListCmd   `cmd:"" help:"List the keys there are, without their secrets."`
+}
+
+type keyCreateCmd struct {
+	reachFlags
+	Tenant  string        `arg:"" optional:"" default:"default" help:"Tenant that the key's data belongs to."`
+	Note    string        `help:"A few words on who has it."`
+	Expires time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
+	limitFlags
+}
+
+func (c *keyCreateCmd) check(p *program) error {
+	if c.Expires < 0 {
+		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
+	}
+	return errors.Join(tenant.CheckName(c.Tenant), c.limitFlags.check(p.Settings))
+}
+
+// Run prints the secret alone on stdout, for scripts.
+func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
+	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	secret, key, err := keys.Create(ctx, c.Tenant, c.Note, c.limits(), c.Expires)
+	if err != nil {
+		return fmt.Errorf("create the key: %w", err)
+	}
+	fmt.Fprintf(p.Stderr, "key %s of tenant %s; keep it, it is shown this once\n", key.ID, c.Tenant)
+	_, err = fmt.Fprintln(p.Stdout, secret)
+	return err
+}
+
+type keyRevokeCmd struct {
+	reachFlags
+	ID string `arg:"" help:"Id of the key, as \"warpline key list\" shows it."`
+}
+
+// Run revokes the one key that has this id.
+func (c *keyRevokeCmd) Run(ctx context.Context, p *program) error {
+	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	key, err := keys.Revoke(ctx, c.ID)
+	if err != nil {
+		return fmt.Errorf("revoke: %w", err)
+	}
+	fmt.Fprintf(p.Stderr, "key %s of tenant %s is revoked; gateways refuse it within 10 s\n", key.ID, key.Tenant)
+	return nil
+}
+
+type keyListCmd struct {
+	reachFlags
+	JSON bool `help:"One JSON object a line."`
+}
+
+// Run lists the keys.
+func (c *keyListCmd) Run(ctx context.Context, p *program) error {
+	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	all, err := keys.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list keys: %w", err)
+	}
+	if c.JSON {
+		enc := json.NewEncoder(p.Stdout)
+		for _, k := range all {
+			if err := enc.Encode(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tTENANT\tSTATE\tCREATED\tEXPIRES\tNOTE")
+	for _, k := range all {
+		state, expires := "valid", "never"
+		if ok, why := k.Valid(time.Now()); !ok {
+			state = why[len("key ")+len(k.ID)+1:]
+		}
+		if !k.Expires.IsZero() {
+			expires = humanize.Time(k.Expires)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, state, k.Created.Format("2006-01-02 15:04"), expires, k.Note)
+	}
+	return w.Flush()
+}
+
+func openKeys(ctx context.Context, p *program, f reachFlags) (*ingest.Keys, func(), error) {
+	c, err := f.connect(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	kv, err := c.keys(ctx)
+	if err != nil {
+		c.close()
+		return nil, nil, err
+	}
+	return ingest.NewKeys(kv), c.close, nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// defaultData is the data folder where none is named.
+const defaultData = "./warpline-data"
+
+// reachFlags lead to a running service: its data folder on this machine, or its addresses.
+type reachFlags struct {
+	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to talk to."`
+	natsFlags
+}
+
+// connection is NATS as a command uses it for a moment.
+type connection struct {
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	close func()
+}
+
+// connect reaches NATS by --nats, by the process that runs on --data, or, when nothing runs there, by opening the folder itself.
+func (f reachFlags) connect(ctx context.Context, p *program) (*connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cfg := broker.ConnectConfig{URL: f.NATS, CredentialsFile: f.NATSCreds, Name: "warpline command", Logger: slog.New(slog.DiscardHandler)}
+	stop := func() {}
+	if f.NATS == "" {
+		r, err := readRunning(f.Data)
+		dir, heldErr := (*dataDir)(nil), error(nil)
+		if _, statErr := freeBytes(f.Data); statErr != nil && errors.Is(err, fs.ErrNotExist) {
+			return nil, unreachable(fmt.Errorf("nothing at %s: start \"warpline up --data %s\" first, or name a server with --nats", f.Data, f.Data))
+		}
+		if dir, heldErr = holdDir(f.Data); heldErr == nil { // nobody runs it: serve its NATS for this moment
+			srv, err := broker.Serve(broker.ServerConfig{Dir: dir.file("nats"), Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				dir.release()
+				return nil, err
+			}
+			cfg.Server = srv
+			stop = func() { srv.Shutdown(); srv.WaitForShutdown(); dir.release() }
+		} else if err == nil && r.NATS != "" {
+			cfg.URL = r.NATS
+		} else {
+			return nil, unreachable(fmt.Errorf("cannot tell where the warpline on %s listens: name its NATS with --nats: %w", f.Data, heldErr))
+		}
+	}
+	nc, js, err := broker.Connect(ctx, cfg)
+	if err != nil {
+		stop()
+		return nil, unreachable(err)
+	}
+	return &connection{nc, js, func() { nc.Close(); stop() }}, nil
+}
+
+// keys opens only the bucket of keys, making it where no service ever ran.
+func (c *connection) keys(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := c.js.KeyValue(ctx, stream.KeysBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, fmt.Errorf("this NATS has no keys yet: start the service once, then try again")
+	}
+	if err != nil {
+		return nil, unreachable(fmt.Errorf("keys: %w", err))
+	}
+	return kv, nil
+}
+
+// streams opens everything with the limits that are in force, which Open would otherwise set to ours.
+func (c *connection) streams(ctx context.Context) (*broker.Streams, error) {
+	l := broker.DefaultLayout()
+	for _, st := range []struct {
+		name string
+		max  *int64
+	}{{stream.IngestStream, &l.IngestMaxBytes}, {stream.RowsStream, &l.RowsMaxBytes}, {"KV_" + stream.WindowsBucket, &l.BucketMaxBytes}} {
+		s, err := c.js.Stream(ctx, st.name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, fmt.Errorf("this NATS holds no Warpline streams: start the service once, then try again")
+		}
+		if err != nil {
+			return nil, unreachable(fmt.Errorf("stream %s: %w", st.name, err))
+		}
+		*st.max, l.Replicas = s.CachedInfo().Config.MaxBytes, s.CachedInfo().Config.Replicas
+	}
+	if s, err := c.js.Stream(ctx, "KV_"+stream.LeasesBucket); err == nil && s.CachedInfo().Config.MaxAge > 0 {
+		l.LeaseTTL = s.CachedInfo().Config.MaxAge
+	}
+	return broker.Open(ctx, c.nc, c.js, l)
+}
+
+// readServer is the ClickHouse to read from: --clickhouse, or the engine of the process that runs on data.
+func readServer(f clickhouseFlags, data string) (clickhouseServer, error) {
+	if f.ClickHouse != "" {
+		return f.server(), nil
+	}
+	r, err := readRunning(data)
+	if err != nil {
+		return clickhouseServer{}, unreachable(fmt.Errorf("no warpline runs on %s: start \"warpline up --data %s\", or name a server with --clickhouse", data, data))
+	}
+	return clickhouseServer{Native: r.ClickHouse, HTTP: r.ClickHouseHTTP, User: "default", Database: f.ClickHouseDatabase}, nil
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/warpline/warpline/query/report"
+)
+
+// reportCmd prints what is known of some sessions.
+type reportCmd struct {
+	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
+	clickhouseFlags
+	Session string `placeholder:"ID" help:"Only this session, or those that begin so."`
+	Tenant  string `placeholder:"NAME" help:"Only this tenant."`
+	Top     int    `default:"10" help:"Rows of each list."`
+	JSON    bool   `help:"Print JSON for programs."`
+}
+
+func (c *reportCmd) check(p *program) error {
+	if c.Top < 1 || c.Top > 1000 {
+		return fmt.Errorf("%s: %d is outside 1 to 1000", p.Settings.name("top"), c.Top)
+	}
+	return c.clickhouseFlags.check(p.Settings)
+}
+
+// Run reads and prints.
+func (c *reportCmd) Run(ctx context.Context, p *program) error {
+	srv, err := readServer(c.clickhouseFlags, c.Data)
+	if err != nil {
+		return err
+	}
+	r, err := readReport(ctx, srv, report.Query{Database: srv.Database, Tenant: c.Tenant, Session: c.Session, Top: c.Top})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		enc := json.NewEncoder(p.Stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	return printReport(p, p.Stdout, r, srv, 0)
+}
+
+func readReport(ctx context.Context, srv clickhouseServer, q report.Query) (*report.Report, error) {
+	conn, err := srv.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return report.Read(ctx, conn, q)
+}
+
+func printReport(p *program, w io.Writer, r *report.Report, srv clickhouseServer, sent uint64) error {
+	width, colour := p.look(w)
+	scheme := "http"
+	if srv.TLS {
+		scheme = "https"
+	}
+	return r.Print(w, report.Style{Width: width, Colour: colour, HTTP: scheme + "://" + srv.HTTP, Sent: sent})
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/warpline/warpline/broker"
+)
+
+// apart is what the three roles share when they run as processes of their own.
+type apart struct {
+	natsFlags
+	layoutFlags
+	DrainTimeout time.Duration `default:"30s" help:"Longest to wait at the end for what is under way."`
+}
+
+func (a apart) check(s *settings) error {
+	if a.NATS == "" {
+		return fmt.Errorf("%s is missing: name a NATS server, as nats://127.0.0.1:4222, or run \"warpline up\", which has its own", s.name("nats"))
+	}
+	if a.DrainTimeout <= 0 {
+		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), a.DrainTimeout)
+	}
+	return a.layoutFlags.check(s)
+}
+
+// open connects to NATS, waiting for it as long as ctx lasts, and opens the streams. The caller calls close.
+func (a apart) open(ctx context.Context, p *program, name string) (s *broker.Streams, close func(), err error) {
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: a.NATS, CredentialsFile: a.NATSCreds, Name: "warpline " + name, Logger: p.Log})
+	if err != nil {
+		return nil, nil, unreachable(err)
+	}
+	if s, err = broker.Open(ctx, nc, js, a.layout()); err != nil {
+		nc.Close()
+		return nil, nil, fmt.Errorf("open the streams: %w", err)
+	}
+	return s, nc.Close, nil
+}
+
+// serve runs a role until a signal, then gives it drain to finish.
+func (a apart) serve(ctx context.Context, p *program, name string, run func(context.Context) error, drain func(context.Context) error) error {
+	failed := make(chan error, 1)
+	r := start(name, failed, run)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	began := time.Now()
+	stop, cancel := context.WithTimeout(p.Hard, a.DrainTimeout)
+	defer cancel()
+	var err error
+	if drain != nil {
+		err = drain(stop)
+	}
+	err = errors.Join(err, r.end(stop))
+	p.Log.Info("stopped", "part", name, "took", time.Since(began).Round(time.Millisecond), "err", err)
+	return err
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/warpline/warpline/cmd/warpline/replay"
+)
+
+// sendCmd sends session folders and files to a gateway.
+type sendCmd struct {
+	Path     []string      `arg:"" help:"Session folders, folders of session folders, or .log, .ndjson and .gz files."`
+	URL      string        `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The gateway, with its path prefix if it has one."`
+	Key      string        `secret:"" placeholder:"KEY" help:"Key to send with; by default the one in the key file of --data."`
+	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"Data folder of a \"warpline up\" on this machine, for its key."`
+	Host     string        `placeholder:"NAME" help:"Host name to send; by default this machine's."`
+	Attempts int           `default:"0" placeholder:"N" help:"Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address is told at once."`
+	Retry    time.Duration `default:"5s" help:"Pause before a window is sent again."`
+}
+
+func (c *sendCmd) check(p *program) error {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%s: %q: write http://host:port", p.Settings.name("url"), c.URL)
+	}
+	if c.Attempts < 0 || c.Retry <= 0 {
+		return fmt.Errorf("%s cannot be negative and %s must be above zero", p.Settings.name("attempts"), p.Settings.name("retry"))
+	}
+	return nil
+}
+
+// Run sends everything and says what was taken.
+func (c *sendCmd) Run(ctx context.Context, p *program) error {
+	var sessions []replay.Session
+	for _, name := range c.Path {
+		found, err := replay.Open(name)
+		if err != nil {
+			return usage(err)
+		}
+		sessions = append(sessions, found...)
+	}
+	if c.Key == "" {
+		if b, err := os.ReadFile(filepath.Join(c.Data, "key")); err == nil {
+			c.Key = strings.TrimSpace(string(b))
+		}
+	}
+	if c.Host == "" {
+		c.Host, _ = os.Hostname()
+	}
+	var total int64
+	for i := range sessions {
+		total += sessions[i].Bytes()
+	}
+	bar := newBar(p, total, "sending")
+	var once sync.Once
+	s := &replay.Sender{
+		URL: strings.TrimSuffix(c.URL, "/"), Key: c.Key, Host: c.Host, Retry: c.Retry, Attempts: c.Attempts,
+		HTTP:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
+		GiveUp: hopeless,
+		Sent:   func(n int64) { bar.Add64(n) },
+		Waiting: func(w replay.Window, err error) {
+			once.Do(func() { // the first one explains, the rest only wait
+				fmt.Fprintf(p.Stderr, "\n%s: %v%s\ntrying again every %s; Ctrl-C to give up\n", w.Path, err, c.advice(err), c.Retry)
+			})
+		},
+	}
+	began := time.Now()
+	r, err := s.Send(ctx, sessions)
+	bar.Finish()
+	if err != nil {
+		err = fmt.Errorf("%w%s", err, c.advice(err))
+		var status *replay.StatusError
+		if errors.As(err, &status) {
+			return refused(err)
+		}
+		return unreachable(err)
+	}
+	fmt.Fprintf(p.Stderr, "%d windows of %d sessions taken, %s in %s: %d events accepted, %d refused\n", r.Windows, len(sessions),
+		humanize.IBytes(uint64(r.Bytes)), time.Since(began).Round(time.Millisecond), r.Accepted, r.Rejected)
+	if n := r.Windows - r.Acknowledged; n > 0 {
+		fmt.Fprintf(p.Stderr, "%d of them were taken without window_acknowledged: keep the files; \"warpline reject list\" says what was refused\n", n)
+	}
+	if len(r.Skipped) > 0 {
+		return refused(fmt.Errorf("%d windows were refused for good and skipped, the first: %s", len(r.Skipped), r.Skipped[0]))
+	}
+	return nil
+}
+
+// hopeless are answers that trying again cannot mend: a wrong key and a wrong address.
+func hopeless(err error) bool {
+	var status *replay.StatusError
+	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusNotFound)
+}
+
+// advice says what to do about an answer.
+func (c *sendCmd) advice(err error) string {
+	var status *replay.StatusError
+	switch {
+	case !errors.As(err, &status):
+		return "\nis a gateway running at " + c.URL + "? name another with --url"
+	case status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden:
+		if c.Key == "" {
+			return "\nname a key with --key, or the data folder that holds one with --data"
+		}
+		return "\nthe key is not accepted: make one with \"warpline key create\""
+	case status.Status == http.StatusNotFound:
+		return "\nnothing takes events at " + c.URL + ": is a path prefix missing?"
+	case status.Status == http.StatusConflict:
+		return "\n\"warpline window accept\" lets the new bytes in"
+	}
+	return ""
+}
+
+// newBar is a progress bar on a terminal and silent elsewhere.
+func newBar(p *program, total int64, what string) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.Stderr), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true),
+		progressbar.OptionSetVisibility(isTerminal(p.Stderr)), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ran is what a command did.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// runIn runs a command in this process, as main does.
+func runIn(t *testing.T, env map[string]string, args ...string) ran {
+	t.Helper()
+	var out, words output
+	p := &program{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &words, Env: func(k string) (string, bool) { v, ok := env[k]; return v, ok }}
+	return ran{p.run(args), out.String(), words.String()}
+}
+
+func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\ndata: from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want string // a line of --print-config
+	}{
+		{"default", nil, nil, "listen: 127.0.0.1:8080  # default"},
+		{"file", nil, []string{"--config", file}, "listen: 127.0.0.1:1  # listen (" + file + " line 1)"},
+		{"file by environment", map[string]string{"WARPLINE_CONFIG": file}, nil, "listen: 127.0.0.1:1  # listen (" + file + " line 1)"},
+		{"environment over file", map[string]string{"WARPLINE_LISTEN": "127.0.0.1:2"}, []string{"--config=" + file}, "listen: 127.0.0.1:2  # WARPLINE_LISTEN"},
+		{"flag over both", map[string]string{"WARPLINE_LISTEN": "127.0.0.1:2"}, []string{"--config", file, "--listen", "127.0.0.1:3"}, "listen: 127.0.0.1:3  # --listen"},
+		{"file beside a flag", nil, []string{"--config", file, "--listen", "127.0.0.1:3"}, "data: from-file  # data (" + file + " line 2)"},
+		{"true by environment", map[string]string{"WARPLINE_CLICKHOUSE_TLS": "true"}, nil, "clickhouse-tls: true  # WARPLINE_CLICKHOUSE_TLS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := runIn(t, c.env, append([]string{"up", "--print-config"}, c.args...)...)
+			if r.code != exitOK || !strings.Contains(r.stdout, c.want+"\n") {
+				t.Errorf("exit %d, want the line %q in\n%s%s", r.code, c.want, r.stdout, r.stderr)
+			}
+		})
+	}
+}
+
+func TestGoodFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/config/*.good.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, f := range files {
+		if r := runIn(t, nil, "up", "--config", f, "--print-config"); r.code != exitOK {
+			t.Errorf("%s: exit %d: %s", f, r.code, r.stderr)
+		}
+	}
+}
+
+func TestBadFilesSayWhatAndWhere(t *testing.T) {
+	want := map[string][]string{
+		"typo":    {`line 1: "listne"`, `did you mean "listen"?`},
+		"twice":   {`line 2: "listen"`, "stands twice"},
+		"nested":  {`line 1: "limits"`, "is no setting"},
+		"map":     {`line 1: "data"`, "must be one value"},
+		"list":    {"line 1", "flag-name: value"},
+		"syntax":  {"syntax.bad.yaml", "flag-name: value"},
+		"number":  {"clickhouse-http-port (testdata/config/number.bad.yaml line 1)", `"many"`},
+		"enum":    {"durability (testdata/config/enum.bad.yaml line 1)", `"os","fsync"`},
+		"address": {"listen (testdata/config/address.bad.yaml line 1)", "host:port"},
+		"config":  {`"config"`, "as a flag"},
+	}
+	files, err := filepath.Glob("testdata/config/*.bad.yaml")
+	if err != nil || len(files) != len(want) {
+		t.Fatalf("%d files for %d expectations, %v", len(files), len(want), err)
+	}
+	for _, f := range files {
+		r := runIn(t, nil, "up", "--config", f, "--print-config")
+		if r.code != exitUsage || r.stdout != "" {
+			t.Errorf("%s: exit %d, stdout %q", f, r.code, r.stdout)
+		}
+		for _, w := range want[strings.TrimSuffix(filepath.Base(f), ".bad.yaml")] {
+			if !strings.Contains(r.stderr, w) {
+				t.Errorf("%s: %q is not in: %s", f, w, r.stderr)
+			}
+		}
+	}
+}
+
+func TestWrongSettingsAreRefusedBeforeAnythingStarts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "untouched")
+	for _, c := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{"unknown flag", nil, []string{"up", "--listne", "x"}, `did you mean "--listen"?`},
+		{"unknown command", nil, []string{"frobnicate"}, "frobnicate"},
+		{"dev key beyond loopback", nil, []string{"up", "--listen", "0.0.0.0:1", "--dev-key", "k"}, "--dev-key is for loopback only, and --listen is 0.0.0.0:1"},
+		{"dev key beyond loopback by name", nil, []string{"up", "--listen", "example.com:1", "--dev-key", "k"}, "loopback only"},
+		{"dev key beyond loopback on gRPC", nil, []string{"up", "--grpc-listen", "0.0.0.0:1", "--dev-key", "k"}, "--grpc-listen is 0.0.0.0:1"},
+		{"dev key on any host", nil, []string{"up", "--listen", ":1", "--dev-key", "k"}, "loopback only"},
+		{"dev key by environment", map[string]string{"WARPLINE_DEV_KEY": "k"}, []string{"up", "--listen", "0.0.0.0:1"}, "WARPLINE_DEV_KEY is for loopback only"},
+		{"dev key of a gateway", nil, []string{"gateway", "--nats", "nats://x", "--listen", "[::]:1", "--dev-key", "k"}, "loopback only"},
+		{"NATS without users", nil, []string{"up", "--nats-listen", "0.0.0.0:4222"}, "loopback only"},
+		{"no number by environment", map[string]string{"WARPLINE_CLICKHOUSE_TCP_PORT": "x"}, []string{"up"}, "WARPLINE_CLICKHOUSE_TCP_PORT: expected"},
+		{"port too large", nil, []string{"up", "--clickhouse-tcp-port", "65536"}, "--clickhouse-tcp-port: 65536"},
+		{"half a TLS pair", nil, []string{"up", "--tls-cert", "x"}, "go together"},
+		{"replicas without a cluster", nil, []string{"up", "--replicas", "3"}, "--nats"},
+		{"size", nil, []string{"up", "--ingest-max", "lots"}, "512MiB"},
+		{"negative limit", nil, []string{"up", "--limit-ratio=-1"}, "--limit-ratio"},
+		{"worker without NATS", nil, []string{"worker"}, "--nats is missing"},
+		{"sink without ClickHouse", nil, []string{"sink", "--nats", "nats://x"}, "--clickhouse is missing"},
+		{"tenant name", nil, []string{"key", "create", "No Good"}, "1 to 63"},
+		{"URL", nil, []string{"send", "--url", "localhost:8080", "x"}, "http://host:port"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := c.args
+			if args[0] == "up" {
+				args = append(args, "--data", dir)
+			}
+			r := runIn(t, c.env, args...)
+			if r.code != exitUsage || !strings.Contains(r.stderr, c.want) || r.stdout != "" {
+				t.Errorf("exit %d, want %q in: %s%s", r.code, c.want, r.stderr, r.stdout)
+			}
+			if _, err := os.Stat(dir); err == nil {
+				t.Error("the data folder was made before the settings were checked")
+			}
+		})
+	}
+}
+
+// What --print-config prints can be given back by --config and means the same; secrets never show.
+func TestPrintConfigReadsBackAndKeepsSecrets(t *testing.T) {
+	env := map[string]string{"WARPLINE_CLICKHOUSE_PASSWORD": "hunter2hunter2"}
+	first := runIn(t, env, "up", "--dev-key", "topsecret", "--listen", "127.0.0.1:77", "--ingest-max", "2GiB", "--chunk-age", "90s", "--print-config")
+	if first.code != exitOK || strings.Contains(first.stdout+first.stderr, "topsecret") || strings.Contains(first.stdout+first.stderr, "hunter2") {
+		t.Fatalf("exit %d, or a secret shows:\n%s%s", first.code, first.stdout, first.stderr)
+	}
+	if !strings.Contains(first.stdout, "# dev-key: ***  # --dev-key, not shown") {
+		t.Errorf("the dev key is not mentioned:\n%s", first.stdout)
+	}
+	file := filepath.Join(t.TempDir(), "printed.yaml")
+	if err := os.WriteFile(file, []byte(first.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := runIn(t, nil, "up", "--config", file, "--print-config")
+	if a, b := values(first.stdout), values(second.stdout); a != b {
+		t.Errorf("printed\n%s\nread back\n%s\n%s", a, b, second.stderr)
+	}
+	if !strings.Contains(second.stdout, "ingest-max: 2GiB") {
+		t.Errorf("the value did not survive:\n%s", second.stdout)
+	}
+}
+
+// values are the settings without where they came from.
+func values(printed string) string {
+	var b strings.Builder
+	for line := range strings.Lines(printed) {
+		if v, _, _ := strings.Cut(line, "  #"); !strings.HasPrefix(v, "#") {
+			io.WriteString(&b, strings.TrimSpace(v)+"\n")
+		}
+	}
+	return b.String()
+}
+
+func TestHelpNamesExitCodesAndEveryCommand(t *testing.T) {
+	r := runIn(t, nil, "--help")
+	if r.code != exitOK {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	for _, w := range []string{"demo", "up", "gateway", "worker", "sink", "key create", "audit", "send", "report", "bench", "Exit codes:", "130"} {
+		if !strings.Contains(r.stdout, w) {
+			t.Errorf("%q is not in --help", w)
+		}
+	}
+	for _, hidden := range []string{"nats server alone", "engine alone"} {
+		if strings.Contains(strings.ToLower(r.stdout), hidden) {
+			t.Errorf("--help shows a hidden command: %q", hidden)
+		}
+	}
+	for _, command := range []string{"up", "demo", "gateway", "worker", "sink", "nats", "engine", "send", "report", "bench"} {
+		if r := runIn(t, nil, command, "--help"); r.code != exitOK || !strings.Contains(r.stdout, "Usage: warpline "+command) {
+			t.Errorf("%s --help: exit %d: %s", command, r.code, r.stdout)
+		}
+	}
+	if r := runIn(t, nil, "version"); r.code != exitOK || !strings.Contains(r.stdout, "clickhouse") || r.stderr != "" {
+		t.Errorf("version: %+v", r)
+	}
+}
+
+func TestFlagsMayFollowArguments(t *testing.T) {
+	r := runIn(t, nil, "send", "/no/such/folder", "--url", "http://127.0.0.1:1", "--print-config")
+	if r.code != exitOK || !strings.Contains(r.stdout, "url: http://127.0.0.1:1") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// upCmd runs all roles in one process.
+type upCmd struct {
+	Data       string `default:"./warpline-data" placeholder:"DIR" help:"Folder for everything that is kept. One process at a time."`
+	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where clients send, and where /metrics, /healthz and /readyz are."`
+	GRPCListen string `name:"grpc-listen" placeholder:"HOST:PORT" help:"Reserved for Parca agents. Accepted and checked; nothing listens there in this version."`
+	PathPrefix string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
+	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen, PEM."`
+	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
+	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
+
+	ClickHouseHTTPPort int  `name:"clickhouse-http-port" default:"8123" placeholder:"N" help:"HTTP port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one."`
+	ClickHouseTCPPort  int  `name:"clickhouse-tcp-port" default:"9000" placeholder:"N" help:"Native port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one."`
+	ClickHouseMemory   size `name:"clickhouse-memory" default:"2GiB" help:"Most memory that the embedded ClickHouse may take."`
+	clickhouseFlags
+
+	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the embedded NATS listens, for \"warpline key\" and other roles; empty for nowhere."`
+	StoreMax   size   `default:"0" help:"Most that the embedded NATS may write; 0 for what the streams may take, never over 40 % of the free space."`
+	Durability string `enum:"os,fsync" default:"os" help:"What \"accepted\" means: os survives a killed process, fsync survives a power cut and is slower. On a cluster, --replicas 3 makes it survive the loss of a machine."`
+	natsFlags
+	layoutFlags
+	limitFlags
+	chunkFlags
+	insertFlags
+
+	DrainTimeout time.Duration `default:"30s" help:"Longest to wait at the end for what is still on its way to ClickHouse."`
+}
+
+func (c *upCmd) check(p *program) error {
+	s := p.Settings
+	if err := checkAddr(s, "listen", c.Listen); err != nil {
+		return err
+	}
+	if c.GRPCListen != "" {
+		if err := checkAddr(s, "grpc-listen", c.GRPCListen); err != nil {
+			return err
+		}
+	}
+	if c.NATSListen != "" {
+		if err := checkAddr(s, "nats-listen", c.NATSListen); err != nil {
+			return err
+		}
+		if !loopback(c.NATSListen) {
+			return fmt.Errorf("%s: %q: the embedded NATS has no users, so it listens on loopback only; run a NATS of your own and name it with --nats", s.name("nats-listen"), c.NATSListen)
+		}
+	}
+	for _, port := range []struct {
+		flag string
+		n    int
+	}{{"clickhouse-http-port", c.ClickHouseHTTPPort}, {"clickhouse-tcp-port", c.ClickHouseTCPPort}} {
+		if err := checkPort(s, port.flag, port.n); err != nil {
+			return err
+		}
+	}
+	if c.DevKey != "" {
+		for _, l := range []struct{ flag, addr string }{{"listen", c.Listen}, {"grpc-listen", c.GRPCListen}} {
+			if l.addr != "" && !loopback(l.addr) {
+				return fmt.Errorf("%s is for loopback only, and %s is %s: listen on 127.0.0.1, or leave the key out and make a real one with \"warpline key create\"",
+					s.name("dev-key"), s.name(l.flag), l.addr)
+			}
+		}
+	}
+	if c.NATS != "" && c.Durability == "fsync" {
+		return fmt.Errorf("%s: fsync is a setting of the embedded NATS; with %s it is the server's own: set sync_interval: always there", s.name("durability"), s.name("nats"))
+	}
+	if c.NATS == "" && c.Replicas != 1 {
+		return fmt.Errorf("%s: %d copies need a cluster of NATS servers: name it with --nats, or leave this at 1", s.name("replicas"), c.Replicas)
+	}
+	if c.DrainTimeout <= 0 {
+		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), c.DrainTimeout)
+	}
+	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), c.clickhouseFlags.check(s), c.layoutFlags.check(s), c.limitFlags.check(s), c.chunkFlags.check(s), c.insertFlags.check(s))
+}
+
+// checkTLS loads the pair once, so that a wrong file is told before anything starts.
+func checkTLS(s *settings, cert, key string) error {
+	if cert == "" && key == "" {
+		return nil
+	}
+	if cert == "" || key == "" {
+		return fmt.Errorf("%s and %s go together: give both or none", s.name("tls-cert"), s.name("tls-key"))
+	}
+	if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
+		return fmt.Errorf("%s, %s: %w", s.name("tls-cert"), s.name("tls-key"), err)
+	}
+	return nil
+}
+
+func (c *upCmd) config(p *program) stackConfig {
+	return stackConfig{
+		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
+		NATS: c.natsFlags, NATSListen: c.NATSListen, ClickHouse: c.clickhouseFlags, EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
+		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: c.layout(), StoreMax: int64(c.StoreMax),
+		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, Log: p.Log, Progress: p.Stderr,
+	}
+}
+
+// Run starts everything, waits for a signal or the end of a role, and stops everything.
+func (c *upCmd) Run(ctx context.Context, p *program) error {
+	began := time.Now()
+	boundMemory()
+	s, err := startStack(ctx, c.config(p))
+	if err != nil {
+		return err
+	}
+	keyFile, err := firstKey(ctx, s)
+	if err != nil {
+		s.stopAndTell(p, c.DrainTimeout)
+		return err
+	}
+	if c.GRPCListen != "" {
+		p.Log.Warn("--grpc-listen is reserved: nothing listens there in this version", "addr", c.GRPCListen)
+	}
+	c.banner(p.Stderr, s, keyFile, time.Since(began))
+	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSURL, "took", time.Since(began).Round(time.Millisecond))
+	watchCtx, stopWatch := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() { defer close(watched); watch(watchCtx, s, p.Log) }()
+	select {
+	case <-ctx.Done():
+	case err = <-s.Failed:
+		err = fmt.Errorf("%w: everything else is being stopped; what was accepted is stored and will be finished at the next start", err)
+	}
+	stopWatch()
+	<-watched
+	return errors.Join(err, s.stopAndTell(p, c.DrainTimeout))
+}
+
+// stopAndTell drains within limit and says how long each part took. A second signal ends the waiting.
+func (s *stack) stopAndTell(p *program, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(p.Hard, limit)
+	defer cancel()
+	began := time.Now()
+	var errs []error
+	s.stop(ctx, func(part string, took time.Duration, err error) {
+		if err != nil {
+			p.Log.Warn("stopped", "part", part, "took", took.Round(time.Millisecond), "err", err)
+			if part != "engine" { // a killed engine loses nothing
+				errs = append(errs, err)
+			}
+			return
+		}
+		p.Log.Info("stopped", "part", part, "took", took.Round(time.Millisecond))
+	})
+	p.Log.Info("stopped all", "took", time.Since(began).Round(time.Millisecond))
+	return errors.Join(errs...)
+}
+
+// defaultTenant gets a key at the first start, so that there is something to send with.
+const defaultTenant = "default"
+
+// firstKey makes the default tenant's key at the first start and returns the file that holds it.
+func firstKey(ctx context.Context, s *stack) (string, error) {
+	path := s.dir.file("key")
+	keys := ingest.NewKeys(s.Streams.Keys)
+	if kept, err := os.ReadFile(path); err == nil {
+		secret := strings.TrimSpace(string(kept))
+		// The folder of NATS may have been removed beneath it: put the same key back rather than leave a file that opens nothing.
+		if _, err := s.Streams.Keys.Get(ctx, tenant.Hash(secret)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return path, err
+		}
+		if _, err := keys.Put(ctx, secret, defaultTenant, "put back by warpline up", tenant.Limits{}, 0); err != nil {
+			return "", fmt.Errorf("put the key of %s back: %w", path, err)
+		}
+		return path, nil
+	}
+	secret, _, err := keys.Create(ctx, defaultTenant, "made at the first start", tenant.Limits{}, 0)
+	if err != nil {
+		return "", fmt.Errorf("make the first key: %w", err)
+	}
+	return path, writeSecret(path, []byte(secret+"\n"))
+}
+
+// banner says where everything is, aligned, on stderr.
+func (c *upCmd) banner(w io.Writer, s *stack, keyFile string, took time.Duration) {
+	scheme := "http"
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	rel := func(path string) string {
+		if wd, err := os.Getwd(); err == nil {
+			if r, err := filepath.Rel(wd, path); err == nil && len(r) < len(path) {
+				return r
+			}
+		}
+		return path
+	}
+	lines := [][2]string{
+		{"send to", scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "   (hostUrl of the GPU Flight agent, or warpline send)"},
+		{"ask in SQL", "http://" + s.Server.HTTP + "   native " + s.Server.Native + "   database " + s.Server.Database},
+		{"NATS", orNone(s.NATSURL)},
+		{"data", rel(s.dir.path)},
+		{"key", "in " + rel(keyFile) + "   (tenant " + defaultTenant + ")"},
+		{"accepted means", c.durability()},
+	}
+	if c.DevKey != "" {
+		lines = append(lines, [2]string{"dev key", "as given   (tenant dev, loopback only)"})
+	}
+	if c.GRPCListen != "" {
+		lines = append(lines, [2]string{"gRPC", "nothing listens on " + c.GRPCListen + " in this version"})
+	}
+	fmt.Fprintf(w, "\nwarpline %s is up after %.1f s\n", version(), took.Seconds())
+	for _, l := range lines {
+		fmt.Fprintf(w, "  %-16s%s\n", l[0], l[1])
+	}
+	fmt.Fprintf(w, "Ctrl-C finishes what is under way and stops; twice stops at once.\n\n")
+}
+
+func (c *upCmd) durability() string {
+	switch {
+	case c.NATS != "" && c.Replicas > 1:
+		return fmt.Sprintf("replicated: survives the loss of a machine (%d copies)", c.Replicas)
+	case c.NATS != "":
+		return "as the NATS at " + c.NATS + " keeps it (1 copy)"
+	case c.Durability == "fsync":
+		return "fsync: survives a power cut"
+	}
+	return "os: survives kill -9, not a power cut (--durability fsync does)"
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "in this process only"
+	}
+	return s
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/engine"
+)
+
+// watchEvery is how often a running stack is looked at.
+const watchEvery = time.Second
+
+// nearlyFull is the part of a stream's room from which on a person should know.
+const nearlyFull = 0.9
+
+// watch says what is wrong with a running stack, one line when it begins and one when it ends, until ctx ends.
+func watch(ctx context.Context, s *stack, log *slog.Logger) {
+	open := map[string]time.Time{}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := s.troubles(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		for what, why := range now {
+			if _, known := open[what]; !known {
+				open[what] = time.Now()
+				log.Warn("trouble: "+what, "why", why)
+			}
+		}
+		for what, since := range open {
+			if _, still := now[what]; !still {
+				log.Info("over: "+what, "after", time.Since(since).Round(100*time.Millisecond))
+				delete(open, what)
+			}
+		}
+	}
+}
+
+// engineWatch says once that the engine went down and once that it is back. It hears of every change, since an engine can be down
+// and up again between two looks.
+func engineWatch(log *slog.Logger) func(engine.State) {
+	var down time.Time // only the supervisor's goroutine calls
+	return func(st engine.State) {
+		switch {
+		case st.Phase == engine.Down && down.IsZero():
+			down = time.Now()
+			log.Warn("trouble: the ClickHouse engine is down and is being started again; rows wait in NATS", "why", st.Err)
+		case st.Phase == engine.Ready && !down.IsZero():
+			log.Info("over: the ClickHouse engine answers again", "after", time.Since(down).Round(100*time.Millisecond), "pid", st.Pid)
+			down = time.Time{}
+		}
+	}
+}
+
+// troubles returns what is wrong now: what, in words that stay the same while it lasts, and why.
+func (s *stack) troubles(ctx context.Context) map[string]string {
+	t := map[string]string{}
+	if err := sinkTrouble(s.Sink); err != nil {
+		t["rows do not reach ClickHouse and wait in NATS"] = err.Error()
+	}
+	if err := workerTrouble(s.Worker); err != nil {
+		t["the worker does not get on"] = err.Error()
+	}
+	if s.nc.Status() != nats.CONNECTED {
+		t["NATS is not connected; the gateway answers 503"] = s.nc.Status().String()
+		return t
+	}
+	for _, st := range []struct {
+		stream jetstream.Stream
+		then   string
+	}{{s.Streams.Ingest, "when it is full the gateway answers 503 and clients keep their data"}, {s.Streams.Rows, "when it is full the worker waits for the sink"}} {
+		if full := fill(ctx, st.stream); full >= nearlyFull {
+			t["stream "+st.stream.CachedInfo().Config.Name+" is nearly full; "+st.then] = fmt.Sprintf("%.0f %%; raise --store-max, or make room on the disk", 100*full)
+		}
+	}
+	if why := s.gatewayTrouble(ctx); why != "" {
+		t["the gateway takes nothing"] = why
+	}
+	return t
+}
+
+// fill is the used part of a stream's room, 0 when nobody can tell.
+func fill(ctx context.Context, st jetstream.Stream) float64 {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	info, err := st.Info(ctx)
+	if err != nil || info.Config.MaxBytes <= 0 {
+		return 0
+	}
+	return float64(info.State.Bytes) / float64(info.Config.MaxBytes)
+}
+
+// gatewayTrouble asks the gateway itself, in process.
+func (s *stack) gatewayTrouble(ctx context.Context) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil)
+	if err != nil {
+		return err.Error()
+	}
+	w := &reply{status: http.StatusOK}
+	s.Gateway.Handler().ServeHTTP(w, req)
+	if w.status == http.StatusOK {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(w.body.String()), "not ready: ")
+}
+
+// reply is the least http.ResponseWriter.
+type reply struct {
+	header http.Header
+	status int
+	body   strings.Builder
+}
+
+func (r *reply) Header() http.Header {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	return r.header
+}
+func (r *reply) WriteHeader(status int)      { r.status = status }
+func (r *reply) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+// workerTrouble is what keeps a worker's partitions from getting on, nil when nothing does.
+func workerTrouble(w *aggregate.Worker) error {
+	var parts []string
+	for _, p := range w.Status().Partitions {
+		if p.LastError != "" {
+			parts = append(parts, fmt.Sprintf("partition %d: %s", p.Partition, p.LastError))
+		}
+	}
+	return joined(parts)
+}
+
+// sinkTrouble is what keeps a sink's lanes from getting on, nil when nothing does.
+func sinkTrouble(k *sink.Sink) error {
+	if s := k.Status().String(); s != "" {
+		return errors.New(s)
+	}
+	return nil
+}
+
+// joined is one error of many texts: the first, and how many more.
+func joined(parts []string) error {
+	sort.Strings(parts)
+	switch len(parts) {
+	case 0:
+		return nil
+	case 1:
+		return errors.New(parts[0])
+	}
+	return fmt.Errorf("%s (and %d more)", parts[0], len(parts)-1)
+}
+
+// drainSink waits until the sink has inserted every chunk that is stored in its lanes. It gives up early when ClickHouse does not
+// answer: the chunks stay and are inserted at the next start.
+func (s *stack) drainSink(ctx context.Context) error { return drainSink(ctx, s.Streams, s.Sink) }
+
+func drainSink(ctx context.Context, streams *broker.Streams, k *sink.Sink) error {
+	want, err := lastChunks(ctx, streams)
+	if err != nil {
+		return fmt.Errorf("what waits for ClickHouse is not known and stays for the next start: %w", err)
+	}
+	for {
+		st := k.Status()
+		left := 0
+		for _, l := range st.Lanes {
+			if l.Mark < want[l.Lane] {
+				left++
+			}
+		}
+		switch {
+		case left == 0 && len(st.Lanes) > 0, len(want) == 0:
+			return nil
+		case !st.Unreachable.IsZero() && time.Since(st.Unreachable) > time.Second, !st.Blocked.IsZero():
+			return fmt.Errorf("rows wait in NATS for the next start: %s", st)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("not everything reached ClickHouse in time; the rest waits in NATS for the next start")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// lastChunks returns the last sequence of ROWS for each lane that has any.
+func lastChunks(ctx context.Context, s *broker.Streams) (map[int]uint64, error) {
+	last := map[int]uint64{}
+	for p := range s.Partitions {
+		m, err := s.Rows.GetLastMsgForSubject(ctx, stream.RowsSubject(p))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		lane := stream.Lane(p, s.Lanes)
+		last[lane] = max(last[lane], m.Sequence)
+	}
+	return last, nil
+}

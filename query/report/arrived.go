@@ -1,0 +1,76 @@
+package report
+
+import (
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+func readSessions(in *reader, r *Report) error {
+	from, args := in.from("sessions")
+	return in.each(`SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), toString(state), started_at, ended_at, kernels, samples
+		FROM `+from+` ORDER BY started_at, session_id`, args, func(rows driver.Rows) error {
+		var s Session
+		if err := rows.Scan(&s.Tenant, &s.ID, &s.Source, &s.App, &s.Host, &s.State, &s.Started, &s.Ended, &s.Kernels, &s.Samples); err != nil {
+			return err
+		}
+		r.Sessions = append(r.Sessions, s)
+		return nil
+	})
+}
+
+// counted are the tables whose rows are counted, with the expression that counts what came over the wire.
+var counted = []struct{ view, count string }{
+	{"kernels", "count()"}, {"scopes", "count()"}, {"memcpys", "count()"}, {"pc_samples", "sum(hits)"}, {"profile_metrics", "sum(hits)"},
+	{"device_metrics", "count()"}, {"host_metrics", "count()"}, {"rejects", "count()"},
+}
+
+func readCounts(in *reader, r *Report) error {
+	var parts []string
+	var all []any
+	for _, c := range counted {
+		from, args := in.from(c.view)
+		parts = append(parts, "SELECT '"+c.view+"' AS t, toUInt64("+c.count+") AS n FROM "+from)
+		all = append(all, args...)
+	}
+	got := map[string]uint64{}
+	err := in.each(strings.Join(parts, " UNION ALL "), all, func(rows driver.Rows) error {
+		var c Count
+		if err := rows.Scan(&c.Table, &c.Rows); err != nil {
+			return err
+		}
+		got[c.Table] = c.Rows
+		return nil
+	})
+	for _, c := range counted {
+		r.Rows = append(r.Rows, Count{c.view, got[c.view]})
+	}
+	return err
+}
+
+func readRejects(in *reader, r *Report) error {
+	from, args := in.from("rejects")
+	return in.each(`SELECT toString(reason) AS why, toString(type) AS what, sum(events) AS n, sum(bytes) AS size FROM `+from+
+		` GROUP BY why, what ORDER BY n DESC, size DESC, why, what`, args, func(rows driver.Rows) error {
+		var x Reject
+		if err := rows.Scan(&x.Reason, &x.Type, &x.Events, &x.Bytes); err != nil {
+			return err
+		}
+		r.Rejects = append(r.Rejects, x)
+		return nil
+	})
+}
+
+func readBooks(in *reader, r *Report) error {
+	if in.q.Session != "" {
+		return nil
+	}
+	from, args := in.from("usage")
+	return in.conn.QueryRow(in.ctx, "SELECT sum(events), sum(bytes), sum(rejected), sum(duplicates) FROM "+from, args...).
+		Scan(&r.Books.Events, &r.Books.Bytes, &r.Books.Rejected, &r.Books.Duplicates)
+}
+
+func readDisk(in *reader, r *Report) error {
+	return in.conn.QueryRow(in.ctx, "SELECT sum(rows), sum(bytes_on_disk), count() FROM system.parts WHERE active AND database = ?", in.q.Database).
+		Scan(&r.Disk.Rows, &r.Disk.Bytes, &r.Disk.Parts)
+}

@@ -1,0 +1,53 @@
+package report
+
+import "fmt"
+
+// reasonsShown is how many stall reasons stand beside a function.
+const reasonsShown = 3
+
+func (p *printer) samples(r *Report) {
+	if r.Samples == 0 {
+		return
+	}
+	p.section("Hot spots", fmt.Sprintf("%s: where warps were, and why they did not go on", plural(r.Samples, "PC sample")))
+	g := &grid{columns: []column{{head: "function", stretch: true}, {head: "samples", right: true, drop: 3}, {head: "share", right: true}, {head: "", paint: p.st.bar, drop: 2}, {head: "mostly", drop: 1}}}
+	for _, h := range r.Hot {
+		why := ""
+		for i, x := range h.Reasons {
+			if i == reasonsShown {
+				break
+			}
+			if i > 0 {
+				why += ", "
+			}
+			why += stallName(x.Name) + " " + percent(x.Samples, h.Samples)
+		}
+		name := h.Function
+		if name == "" {
+			name = "(name not known yet)"
+		}
+		g.add(name, count(h.Samples), percent(h.Samples, r.Samples), bar(h.Samples, r.Samples, p.barWidth()), why)
+	}
+	g.write(p.w, p.Width, p.st)
+	p.section("Why they waited", "")
+	for _, s := range r.Stalls {
+		fmt.Fprintf(p.w, "  %-28s %8s  %s\n", stallName(s.Reason), percent(s.Samples, r.Samples), p.st.bar(bar(s.Samples, r.Samples, p.barWidth())))
+		if s.Meaning != "" {
+			p.note(s.Meaning)
+		}
+		if s.Remedy != "" {
+			p.note("→ " + s.Remedy)
+		}
+	}
+	if len(r.Lines) > 0 {
+		p.section("Hottest lines", "")
+		g := &grid{columns: []column{{head: "line", stretch: true}, {head: "samples", right: true}, {head: "share", right: true}, {head: "", paint: p.st.bar}}}
+		for _, l := range r.Lines {
+			g.add(fmt.Sprintf("%s:%d", l.File, l.Line), count(l.Samples), percent(l.Samples, r.Samples), bar(l.Samples, r.Samples, p.barWidth()))
+		}
+		g.write(p.w, p.Width, p.st)
+	}
+}
+
+// note is dim text below what it explains.
+func (p *printer) note(t string) { p.wrapped("      ", t, p.st.dim) }

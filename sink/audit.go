@@ -1,0 +1,178 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// Report is what Audit found.
+type Report struct {
+	Lanes  []LaneReport
+	Tables []TableReport
+}
+
+// LaneReport says whether the ledger of a lane covers the ROWS stream without gap or overlap.
+type LaneReport struct {
+	Lane        int
+	Mark        uint64
+	Ranges      uint64 // in the ledger, of the present stream
+	First, Last uint64 // sequences that they cover
+	Rows        uint64
+	Problems    []string // empty when all is well
+}
+
+// TableReport compares the ledger with a table.
+type TableReport struct {
+	Table  string
+	Ledger uint64 // rows that the ledger says were inserted
+	Stored uint64 // rows that are there; 0 when not Checkable
+	// Checkable is false for tables that merge or replace rows, whose number says nothing.
+	Checkable bool
+	Problem   string // "" when all is well
+}
+
+// OK reports whether nothing is wrong.
+func (r Report) OK() bool { return len(r.Problems()) == 0 }
+
+// Problems lists what is wrong, in one line each.
+func (r Report) Problems() (all []string) {
+	for _, l := range r.Lanes {
+		for _, p := range l.Problems {
+			all = append(all, fmt.Sprintf("lane %d: %s", l.Lane, p))
+		}
+	}
+	for _, t := range r.Tables {
+		if t.Problem != "" {
+			all = append(all, fmt.Sprintf("table %s: %s", t.Table, t.Problem))
+		}
+	}
+	return all
+}
+
+// Audit proves from marks, ledger and tables that each range of each lane was inserted once. conn's database is Warpline's. It
+// reads while the sink may be inserting: a table may then be ahead of its ledger by the span in flight, so audit a quiet system, or
+// again when it says "more". Rows that expired, and ledger rows after their 90 days, make tables smaller than the ledger or the
+// other way round; a table is compared only while neither can have happened.
+func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, error) {
+	var r Report
+	info, err := s.Rows.Info(ctx)
+	if err != nil {
+		return r, fmt.Errorf("audit: state of ROWS: %w", err)
+	}
+	for n := range s.Lanes {
+		l, err := auditLane(ctx, s, conn, n, info.Created)
+		if err != nil {
+			return r, fmt.Errorf("audit lane %d: %w", n, err)
+		}
+		r.Lanes = append(r.Lanes, l)
+	}
+	if r.Tables, err = auditTables(ctx, conn); err != nil {
+		return r, fmt.Errorf("audit tables: %w", err)
+	}
+	return r, nil
+}
+
+func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, created time.Time) (LaneReport, error) {
+	l := LaneReport{Lane: n}
+	wrong := func(format string, args ...any) {
+		if len(l.Problems) < 20 {
+			l.Problems = append(l.Problems, fmt.Sprintf(format, args...))
+		}
+	}
+	var m mark
+	entry, err := s.Marks.Get(ctx, markKey(n))
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err != nil:
+		return l, fmt.Errorf("read the mark: %w", err)
+	default:
+		if err := json.Unmarshal(entry.Value(), &m); err != nil {
+			return l, fmt.Errorf("read the mark: %w", err)
+		}
+	}
+	l.Mark = m.Mark
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d) GROUP BY first, last ORDER BY last, first", n, created.Unix()))
+	if err != nil {
+		return l, fmt.Errorf("read the ledger: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var first, last, count, tables, inserted uint64
+		if err := rows.Scan(&first, &last, &count, &tables, &inserted); err != nil {
+			return l, fmt.Errorf("read the ledger: %w", err)
+		}
+		switch {
+		case l.Ranges == 0:
+			l.First = first // older ranges may have expired
+		case first <= l.Last:
+			wrong("range %d to %d overlaps the one that ends at %d", first, last, l.Last)
+		case first != l.Last+1:
+			wrong("nothing covers %d to %d", l.Last+1, first-1)
+		}
+		if count != tables {
+			wrong("range %d to %d is in the ledger twice", first, last)
+		}
+		l.Ranges++
+		l.Last = max(l.Last, last)
+		l.Rows += inserted
+	}
+	if err := rows.Err(); err != nil {
+		return l, fmt.Errorf("read the ledger: %w", err)
+	}
+	begun := m.Pending != nil && m.Pending.Last == l.Last // ledger written, mark not yet moved
+	if l.Ranges > 0 && l.Last != m.Mark && !begun {
+		wrong("the ledger ends at %d and the mark is %d", l.Last, m.Mark)
+	}
+	return l, nil
+}
+
+func auditTables(ctx context.Context, conn driver.Conn) (out []TableReport, err error) {
+	rows, err := conn.Query(ctx, "SELECT table, sum(rows), min(inserted_at) FROM ledger WHERE table != '' GROUP BY table ORDER BY table")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var since []time.Time
+	for rows.Next() {
+		var t TableReport
+		var first time.Time
+		if err := rows.Scan(&t.Table, &t.Ledger, &first); err != nil {
+			return nil, err
+		}
+		out, since = append(out, t), append(since, first)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	for i := range out {
+		t := &out[i]
+		def := table.ByName(t.Table)
+		if t.Checkable = def != nil && strings.HasPrefix(def.Engine, "MergeTree"); !t.Checkable {
+			continue
+		}
+		if err := conn.QueryRow(ctx, "SELECT count() FROM "+name(t.Table)).Scan(&t.Stored); err != nil {
+			return nil, err
+		}
+		// The shortest class there is may be a day, and a class that has expired whole is not there to be asked.
+		young := time.Since(since[i]) < 24*time.Hour
+		switch {
+		case t.Stored > t.Ledger:
+			t.Problem = fmt.Sprintf("%d rows more than the ledger knows", t.Stored-t.Ledger)
+		case t.Stored < t.Ledger && young:
+			t.Problem = fmt.Sprintf("%d rows fewer than the ledger knows", t.Ledger-t.Stored)
+		case t.Stored < t.Ledger:
+			t.Checkable = false // some may have expired
+		}
+	}
+	return out, nil
+}

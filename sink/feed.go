@@ -1,0 +1,182 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// message is one chunk as it lies in ROWS.
+type message struct {
+	seq   uint64
+	chunk stream.Chunk
+	body  []byte // compressed; empty when the chunk has none or it lies in the object store
+	size  int64  // as counted by the feed's budget
+	more  bool   // the lane has more messages in the stream than this one
+}
+
+// feed reads a lane's messages in stream order, without a gap and without a repeat, whatever happens to NATS. It owns its goroutine,
+// which run is; the lane owns ctx.
+type feed struct {
+	rows     jetstream.Stream
+	subjects []string
+	log      *slog.Logger
+	out      chan message
+	budget   *semaphore.Weighted // bytes read and not yet released
+	most     int64
+	next     uint64 // sequence to go on from
+	numbers  map[int]uint64
+	pending  atomic.Uint64 // messages in the stream behind the last one read
+	oldest   *atomic.Int64 // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
+	missing  func(n uint64)
+	retried  uint64 // sequence at which a gap in the chunk numbers made us read again
+	failed   error  // why out was closed
+}
+
+// run sends messages to out until ctx ends or one of them cannot be read by this build; it then closes out.
+func (f *feed) run(ctx context.Context) {
+	defer close(f.out)
+	pause := newPause(2 * time.Second)
+	for ctx.Err() == nil {
+		before := f.next
+		err := f.consume(ctx)
+		if f.failed != nil || ctx.Err() != nil {
+			return
+		}
+		if f.next != before {
+			pause.reset()
+		}
+		f.log.Debug("reading ROWS anew", "from", f.next, "err", err)
+		sleep(ctx, pause.next())
+	}
+}
+
+// consume reads through one consumer until it fails. The consumer is made for this and forgotten by the server half a minute
+// after nobody pulls. It needs no acknowledgement: what was read is known from the mark.
+func (f *feed) consume(ctx context.Context) error {
+	create, cancel := context.WithTimeout(ctx, natsTimeout)
+	defer cancel()
+	c, err := f.rows.CreateConsumer(create, jetstream.ConsumerConfig{
+		Description: "warpline sink", FilterSubjects: f.subjects, AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(f.next, 1),
+		InactiveThreshold: 30 * time.Second, MemoryStorage: true, Replicas: 1,
+	})
+	if err != nil {
+		return err
+	}
+	name := c.CachedInfo().Name
+	defer func() {
+		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		f.rows.DeleteConsumer(gone, name) // it expires by itself when this fails
+	}()
+	f.pending.Store(c.CachedInfo().NumPending)
+	var delivered uint64 // consumer sequence of the last message
+	idle := 0
+	for ctx.Err() == nil {
+		batch, err := c.Fetch(256, jetstream.FetchMaxBytes(pullBytes), jetstream.FetchMaxWait(time.Second))
+		if err != nil {
+			return err
+		}
+		got := 0
+		for {
+			var msg jetstream.Msg
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case msg = <-batch.Messages():
+			}
+			if msg == nil {
+				break
+			}
+			meta, err := msg.Metadata()
+			if err != nil {
+				return err
+			}
+			// The server counts what it delivers, so a message that was lost on the way shows.
+			if meta.Sequence.Consumer != delivered+1 {
+				return fmt.Errorf("delivery %d follows %d", meta.Sequence.Consumer, delivered)
+			}
+			delivered++
+			got++
+			if err := f.take(ctx, msg, meta); err != nil {
+				return err
+			}
+		}
+		if err := batch.Error(); err != nil {
+			return err
+		}
+		if got > 0 {
+			idle = 0
+			continue
+		}
+		if idle++; idle%5 != 0 {
+			continue
+		}
+		// Silence may mean that the last message was lost on the way, or that the consumer is gone.
+		ask, cancel := context.WithTimeout(ctx, natsTimeout)
+		info, err := c.Info(ask)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if info.Delivered.Consumer != delivered {
+			return fmt.Errorf("%d messages were delivered and %d came", info.Delivered.Consumer, delivered)
+		}
+		f.pending.Store(info.NumPending)
+	}
+	return ctx.Err()
+}
+
+func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	seq := meta.Sequence.Stream
+	if seq < f.next {
+		return nil
+	}
+	c, _, body, err := stream.ParseChunk(msg.Data())
+	if err == nil && stream.PartitionOfRows(msg.Subject()) != c.Partition {
+		err = fmt.Errorf("a chunk of partition %d: %w", c.Partition, stream.ErrChunk)
+	}
+	if err != nil {
+		f.failed = fmt.Errorf("ROWS message %d on %s: %w", seq, msg.Subject(), err)
+		return f.failed
+	}
+	if last, ok := f.numbers[c.Partition]; ok && c.Number != last+1 {
+		if f.retried != seq {
+			f.retried = seq
+			return fmt.Errorf("chunk %d of partition %d follows %d", c.Number, c.Partition, last)
+		}
+		f.log.Error("ROWS lacks chunks: was the stream purged or restored from a backup? `warpline audit` compares what is left", "partition", c.Partition, "after", last, "next", c.Number, "seq", seq)
+		if c.Number > last {
+			f.missing(c.Number - last - 1)
+		}
+	}
+	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0}
+	if err := f.budget.Acquire(ctx, m.size); err != nil {
+		return err
+	}
+	f.pending.Store(meta.NumPending)
+	f.oldest.CompareAndSwap(0, c.CreatedAt)
+	select {
+	case f.out <- m:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	f.numbers[c.Partition] = c.Number
+	f.next = seq + 1
+	return nil
+}
+
+// release gives the bytes of inserted messages back to the feed.
+func (f *feed) release(messages []message) {
+	for i := range messages {
+		f.budget.Release(messages[i].size)
+	}
+}

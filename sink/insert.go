@@ -1,0 +1,256 @@
+package sink
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// Reasons of warpline_sink_retries_total.
+const (
+	reasonRefused     = "refused"     // by the schema, the data or the rights: a person has to act
+	reasonUnreachable = "unreachable" // no answer at all
+	reasonTimeout     = "timeout"
+	reasonRunning     = "running"  // an insert of the same token is still running
+	reasonBusy        = "busy"     // too many parts, no memory, too many queries
+	reasonOrphan      = "orphan"   // answered OK, and the rows are not there
+	reasonNATS        = "nats"     // the chunk's body could not be read
+	reasonInternal    = "internal" // anything else that ClickHouse says
+)
+
+// refusals are the error codes that the same insert would meet again.
+var refusals = map[int32]string{
+	6: "", 8: "", 10: "", 16: "a column is missing", 20: "", 27: "", 36: "", 44: "", 47: "a column is missing", 49: "", 50: "", 53: "", 60: "a table is missing",
+	62: "", 70: "", 81: "the database is missing", 115: "the server is older than 26.3", 117: "", 164: "the user may only read",
+	192: "the user is unknown", 193: "wrong password", 194: "wrong password", 497: "the user may not insert", 516: "wrong user or password",
+}
+
+// busy are the codes of a server that has too much to do.
+var busy = map[int32]bool{159: true, 202: true, 203: true, 241: true, 252: true, 290: true, 439: true}
+
+// reasonOf sorts an error of ClickHouse or of the way to it.
+func reasonOf(err error) string {
+	var e *clickhouse.Exception
+	if errors.As(err, &e) {
+		switch _, refused := refusals[e.Code]; {
+		case refused:
+			return reasonRefused
+		case e.Code == 216:
+			return reasonRunning
+		case busy[e.Code]:
+			return reasonBusy
+		}
+		return reasonInternal
+	}
+	var op net.Error
+	switch {
+	case errors.Is(err, errStuck), errors.Is(err, errChunk):
+		return reasonRefused
+	case errors.Is(err, errOrphan):
+		return reasonOrphan
+	case errors.Is(err, errBody):
+		return reasonNATS
+	case errors.Is(err, clickhouse.ErrAcquireConnTimeout):
+		return reasonBusy // by ourselves: all connections are in use
+	case errors.As(err, &op) && op.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, errLate):
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			return reasonUnreachable
+		}
+		return reasonTimeout
+	case errors.As(err, &op), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return reasonUnreachable
+	}
+	return reasonInternal
+}
+
+// hint says what a person can do about a refusal.
+func hint(err error) string {
+	var e *clickhouse.Exception
+	if errors.As(err, &e) {
+		if h := refusals[e.Code]; h != "" {
+			return h + ": start a sink of the worker's version, which mends the schema, or grant the right"
+		}
+	}
+	return "compare the versions of worker, sink and schema (table schema_history)"
+}
+
+var (
+	errOrphan = errors.New("clickhouse answered OK and does not have the rows")
+	errStuck  = errors.New("clickhouse answers OK again and again and never has the rows: stopped sending, or they would be doubled when they show up; look for DELETE or DROP PARTITION on this table")
+	errChunk  = errors.New("a chunk that this sink cannot read")
+	errBody   = errors.New("cannot read a chunk body")
+)
+
+// maxAttempts bounds the repairs of one part. One repairs an orphan; needing several means that something else removes rows.
+const maxAttempts = 5
+
+// token names one load of one span for all time: whoever inserts it, and however often, sends these rows. 96 bits keep the odds of
+// meeting another of the 10 000 tokens that a table remembers below 1e-24.
+func token(generation string, lane int, first, last uint64, tableName, fingerprint string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "warpline 1\n%s\n%d\n%d\n%d\n%s\n%s", generation, lane, first, last, tableName, fingerprint))
+	return hex.EncodeToString(sum[:12])
+}
+
+// shipment is one insert: what goes under one token. A token's rows are fixed down to the record batches, because ClickHouse mixes the
+// number of batches that it gathered into what it remembers: the same token over fewer batches would not be recognized.
+type shipment struct {
+	token string
+	parts []*part
+}
+
+// shipments returns the inserts that bring the missing parts: all of the load under its own token while no attempt of a missing part was
+// given up (what is there already is dropped), and each repair alone.
+func (l *load) shipments(missing []*part) (out []shipment) {
+	for _, p := range missing {
+		if p.attempt == 0 && (len(out) == 0 || out[0].token != l.token) {
+			out = append([]shipment{{l.token, l.parts}}, out...)
+		} else if p.attempt > 0 {
+			out = append(out, shipment{fmt.Sprintf("%s.%d-%d.%d", l.token, p.partition.Day, p.partition.RetentionDays, p.attempt), []*part{p}})
+		}
+	}
+	return out
+}
+
+// oneBlock makes ClickHouse gather the whole stream before it writes, so that each ClickHouse partition gets one part. The token is the
+// query id as well: see the package comment.
+func oneBlock(ctx context.Context, token string) context.Context {
+	return clickhouse.Context(ctx, clickhouse.WithQueryID(token), clickhouse.WithSettings(clickhouse.Settings{
+		"async_insert": 0, "insert_deduplicate": 1, "insert_deduplication_token": token,
+		"min_insert_block_size_rows": uint64(1) << 32, "min_insert_block_size_bytes": 0, "max_insert_block_size": uint64(1) << 32,
+		"max_insert_threads": 1, "max_partitions_per_insert_block": 0, "input_format_arrow_allow_missing_columns": 0,
+	}))
+}
+
+// insert sends a shipment as one stream. An error says nothing about what is in ClickHouse.
+func (k *Sink) insert(ctx context.Context, l *load, what shipment) error {
+	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
+	defer cancel()
+	began := time.Now()
+	body := newSplice(l.schema, what.parts, began.Add(insertTimeout))
+	if err := k.http.InsertFormat(oneBlock(ctx, what.token), "ArrowStream", l.sql, body); err != nil {
+		return err // and the scratch space is left to the collector: the transport may still be reading
+	}
+	defer body.close()
+	k.met.inserts.WithLabelValues(l.name).Inc()
+	k.met.insertSeconds.Observe(time.Since(began).Seconds())
+	k.met.bytes.WithLabelValues(l.name).Add(float64(body.bytes))
+	return nil
+}
+
+// settle returns nil when all of a load is in ClickHouse once. uncertain says that somebody may have tried before. It tries until it
+// succeeds, or until asked to stop between two tries; the other errors are errFenced and errCrash.
+func (l *lane) settle(ctx context.Context, what *load, uncertain bool) error {
+	missing, pause := what.parts, newPause(2*time.Second)
+	for {
+		err := l.try(ctx, what, &missing, uncertain)
+		if err == nil {
+			l.k.health.ok(l.n)
+			return nil
+		}
+		if errors.Is(err, errFenced) || errors.Is(err, errCrash) {
+			return err
+		}
+		uncertain = true
+		reason := l.retry("insert into "+what.name, err)
+		wait := pause.next()
+		if reason == reasonRefused {
+			wait = 30 * time.Second
+			if !errors.Is(err, errStuck) && l.k.ensureOnce(ctx) == nil { // a dropped table or a missing column
+				wait = pause.next()
+			}
+		}
+		if l.stopping() || !sleep(l.ctx, wait) {
+			return fmt.Errorf("insert into %s: %w", what.name, err)
+		}
+	}
+}
+
+// retry notes an error that is about to be tried again, and returns its reason.
+func (l *lane) retry(what string, err error) string {
+	if l.stopping() && errors.Is(err, context.Canceled) {
+		return reasonTimeout
+	}
+	reason := l.k.health.failed(l.n, what, err)
+	l.k.met.retries.WithLabelValues(reason).Inc()
+	return reason
+}
+
+// try does one round: look, when uncertain; send what is missing; look again, when uncertain.
+func (l *lane) try(ctx context.Context, what *load, missing *[]*part, uncertain bool) (err error) {
+	if uncertain {
+		if *missing, err = l.look(ctx, what); err != nil || len(*missing) == 0 {
+			return err
+		}
+		if err := l.raise(ctx, what, *missing); err != nil {
+			return err
+		}
+	}
+	for _, ship := range what.shipments(*missing) {
+		if err := l.step("insert " + what.name); err != nil {
+			return err
+		}
+		if err := l.k.insert(ctx, what, ship); err != nil {
+			return err
+		}
+		for _, p := range ship.parts {
+			// The whole load says nothing of a part that is being repaired.
+			p.answered = p.answered || p.attempt == 0 || ship.token != what.token
+		}
+		if err := l.step("inserted " + what.name); err != nil {
+			return err
+		}
+	}
+	if !uncertain {
+		return nil
+	}
+	left, err := l.look(ctx, what)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("%w: %s, attempt %d", errOrphan, left[0].key, left[0].attempt)
+	}
+	return err
+}
+
+func (l *lane) look(ctx context.Context, what *load) ([]*part, error) {
+	ask, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return what.verify(ask)
+}
+
+// raise gives the next attempt's token to the parts whose present one was answered OK without leaving rows, and records that first.
+func (l *lane) raise(ctx context.Context, what *load, missing []*part) error {
+	next := l.marks.mark.clone()
+	changed := false
+	for _, p := range missing {
+		if !p.answered {
+			continue
+		}
+		if p.attempt >= maxAttempts {
+			return fmt.Errorf("%w: %s, %d attempts", errStuck, p.key, p.attempt)
+		}
+		next.Pending.Attempts[p.key] = p.attempt + 1
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	if err := l.marks.write(ctx, next); err != nil {
+		return err
+	}
+	for _, p := range missing {
+		if p.answered {
+			p.attempt, p.answered = p.attempt+1, false
+			l.k.met.repairs.WithLabelValues(what.name).Inc()
+			l.log.Warn("clickhouse remembers an insert and lost its rows; sending them again", "part", p.key, "attempt", p.attempt, "rows", p.rows)
+		}
+	}
+	return l.step("raised " + what.name)
+}

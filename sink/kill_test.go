@@ -1,0 +1,229 @@
+package sink_test
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/engine"
+)
+
+var kills = flag.Int("kills", 8, "how often TestEngineIsKilled kills the engine")
+
+// own returns a world with an engine of its own, for tests that end it. start starts it, again and again on the same ports.
+func own(t testing.TB) (w *world, start func() *engine.Engine) {
+	t.Helper()
+	port := func() int {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().(*net.TCPAddr).Port
+	}
+	cfg := engine.Config{Dir: t.TempDir(), HTTPPort: port(), TCPPort: port(), Logger: slog.New(slog.DiscardHandler)}
+	start = func() *engine.Engine {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		e, err := engine.Start(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			e.Stop(ctx)
+		})
+		return e
+	}
+	return newWorld(t, start()), start
+}
+
+// The engine is killed again and again while two sinks, one of them a zombie, insert.
+func TestEngineIsKilled(t *testing.T) {
+	w, start := own(t)
+	registry := prometheus.NewRegistry()
+	w.run(w.sink(func(c *sink.Config) { c.Registerer = registry }))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			w.publish(i%4, 400)
+			time.Sleep(4 * time.Millisecond)
+		}
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			turn, stop := context.WithTimeout(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
+			w.sink().RunUnleased(turn, true)
+			stop()
+		}
+	})
+	e := w.e
+	for i := range *kills {
+		time.Sleep(time.Duration(200+rand.IntN(1200)) * time.Millisecond)
+		if err := syscall.Kill(e.Pid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-e.Done()
+		e = start()
+		if i%10 == 9 {
+			w.settledDuring()
+			t.Logf("%d kills", i+1)
+		}
+	}
+	cancel()
+	wg.Wait()
+	w.settled(120 * time.Second)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if n := f.GetName(); n == "warpline_sink_retries_total" || n == "warpline_sink_repairs_total" {
+			for _, m := range f.Metric {
+				t.Log(n, m.Label[0].GetValue(), m.Counter.GetValue())
+			}
+		}
+	}
+	t.Logf("%d kernels", w.want.kernels)
+}
+
+// settledDuring checks, while things go on, that nothing is doubled.
+func (w *world) settledDuring() {
+	w.t.Helper()
+	c := w.conn()
+	defer c.Close()
+	g, err := w.got(context.Background(), c)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && (g.kernels > w.want.kernels || g.calls > w.want.calls || g.events > w.want.events) {
+		w.t.Fatalf("doubled:\nhave %+v\nwant %+v", g, w.want)
+	}
+}
+
+// ClickHouse is away for a while: the sink says so in one line, keeps everything, and catches up.
+func TestClickHouseAway(t *testing.T) {
+	w, start := own(t)
+	var lines strings.Builder
+	var mu sync.Mutex
+	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return lines.Write(p)
+	}), nil))
+	k := w.sink(func(c *sink.Config) { c.Logger = log })
+	w.run(k)
+	for i := range 8 {
+		w.publish(i%4, 100)
+	}
+	w.settled(30 * time.Second)
+	if err := w.e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		w.publish(i%4, 100)
+		time.Sleep(50 * time.Millisecond)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(k.Status().String(), "clickhouse unreachable since ") {
+		if time.Now().After(deadline) {
+			t.Fatalf("the sink says %q", k.Status().String())
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if s := k.Status(); s.Lanes[0].Pending == 0 || s.Lanes[0].Lag <= 0 || !strings.Contains(s.String(), "rows wait in JetStream") {
+		t.Errorf("status of an outage: %+v %q", s, s)
+	}
+	start()
+	w.settled(60 * time.Second)
+	if line := k.Status().String(); line != "" {
+		t.Errorf("after the outage the sink says %q", line)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	text := lines.String()
+	if strings.Count(text, "clickhouse is unreachable") != 1 || strings.Count(text, "clickhouse answers again") != 1 {
+		t.Errorf("the log of one outage:\n%s", text)
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// A sink that starts before ClickHouse waits for it.
+func TestSinkStartsFirst(t *testing.T) {
+	w, start := own(t)
+	if err := w.e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k := w.sink()
+	w.run(k)
+	w.publish(0, 10)
+	time.Sleep(500 * time.Millisecond)
+	if line := k.Status().String(); !strings.Contains(line, "unreachable") {
+		t.Errorf("the sink says %q", line)
+	}
+	start()
+	w.settled(60 * time.Second)
+}
+
+// NATS restarts under the sink: its consumers are gone. Leases are left out, they have tests of their own.
+func TestNATSRestarts(t *testing.T) {
+	w := shared(t)
+	dir := t.TempDir()
+	serve := func(listen string) *server.Server {
+		srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Listen: listen, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return srv
+	}
+	srv := serve("127.0.0.1:0")
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	addr := srv.Addr().String()
+	nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{URL: "nats://" + addr, Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	layout := broker.DefaultLayout()
+	layout.Partitions, layout.Lanes, layout.RowsMaxBytes, layout.IngestMaxBytes = 4, 2, 1<<30, 1<<20
+	if w.s, err = broker.Open(t.Context(), nc, js, layout); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.sink().RunUnleased(ctx, false) }()
+	defer func() { cancel(); <-done }()
+	for range 4 {
+		for i := range 20 {
+			w.publish(i%4, 100)
+		}
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		srv = serve(addr)
+		for !nc.IsConnected() {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	for i := range 8 {
+		w.publish(i%4, 100)
+	}
+	w.settled(60 * time.Second)
+}

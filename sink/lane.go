@@ -1,0 +1,377 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// lane inserts the chunks of the partitions p with p mod lanes = n, one span after the other. It is used by one goroutine, run's; the
+// fields behind atomics are read by Status and the metrics.
+type lane struct {
+	k     *Sink
+	n     int
+	log   *slog.Logger
+	marks marks
+	feed  *feed
+	ctx   context.Context // the lease's: asks the lane to stop
+
+	next    *message // read from the feed and left for the next span
+	began   time.Time
+	purged  map[int]uint64 // by partition, the sequence below which ROWS was purged
+	purgeAt time.Time
+
+	shownMark atomic.Uint64
+	oldest    atomic.Int64 // CreatedAt of the oldest chunk that is not inserted, 0 none
+	held      atomic.Int64 // messages read and not inserted
+	feedShown atomic.Pointer[feed]
+}
+
+func newLane(k *Sink, n int, log *slog.Logger) *lane {
+	return &lane{k: k, n: n, log: log, marks: marks{kv: k.s.Marks, key: markKey(n)}, purged: map[int]uint64{}, purgeAt: time.Now().Add(purgeEvery)}
+}
+
+// run takes the lane and works until ctx ends, someone else takes it (errFenced) or something fails that starting again may mend.
+func (l *lane) run(ctx context.Context) error {
+	l.ctx = ctx
+	defer l.k.health.forget(l.n)
+	work, cancel := l.graceful(ctx)
+	defer cancel()
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	if err := l.step("taken"); err != nil {
+		return err
+	}
+	read, stop := context.WithCancel(ctx)
+	l.startFeed()
+	done := make(chan struct{})
+	go func() { defer close(done); l.feed.run(read) }()
+	defer func() { stop(); <-done }()
+
+	if p := l.marks.mark.Pending; p != nil {
+		s, err := l.collect(ctx, p)
+		if err == nil {
+			l.log.Info("finishing a span that was begun before", "first", p.First, "last", p.Last, "since", p.StartedAt)
+			err = l.insertSpan(work, s, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for {
+		s, err := l.gather(ctx)
+		if err != nil {
+			return err
+		}
+		l.began = time.Now()
+		if err := l.record(work, s); err != nil {
+			return err
+		}
+		if err := l.insertSpan(work, s, false); err != nil {
+			return err
+		}
+		l.purge(work)
+	}
+}
+
+// graceful returns a context that outlives ctx by the time that a span in flight gets to finish.
+func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		l.k.mu.Lock()
+		closed := l.k.closed
+		l.k.mu.Unlock()
+		grace := leaseGrace
+		if closed() {
+			grace = closeGrace
+		}
+		time.AfterFunc(grace, cancel)
+	})
+	return work, func() { stop(); cancel() }
+}
+
+func (l *lane) stopping() bool { return l.ctx.Err() != nil }
+
+func (l *lane) step(what string) error {
+	if l.k.step == nil {
+		return nil
+	}
+	return l.k.step(l.n, what)
+}
+
+// take makes this process the lane's owner.
+func (l *lane) take(ctx context.Context) error {
+	ask, cancel := context.WithTimeout(ctx, natsTimeout)
+	info, err := l.k.s.Rows.Info(ask)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("read the state of ROWS: %w", err)
+	}
+	created, last := info.Created.Unix(), info.State.LastSeq
+	why, err := l.marks.take(ctx, l.k.id, created, last, func(ctx context.Context) (uint64, error) { return l.ledgered(ctx, created, last) })
+	if err != nil {
+		return err
+	}
+	if m := &l.marks.mark; why != "" && m.Mark > 0 {
+		l.log.Warn("the lane's mark begins anew behind the ledger's last row", "why", why, "mark", m.Mark)
+	} else if why != "" {
+		l.log.Info("the lane's mark begins at the stream's first message", "why", why)
+	}
+	l.shownMark.Store(l.marks.mark.Mark)
+	return nil
+}
+
+func (l *lane) startFeed() {
+	most := l.k.cfg.MaxRangeBytes + pullBytes
+	f := &feed{rows: l.k.s.Rows, log: l.log, out: make(chan message, 1024), budget: semaphore.NewWeighted(most), most: most,
+		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, oldest: &l.oldest, missing: func(n uint64) { l.k.met.missing.Add(float64(n)) }}
+	for p := range l.k.s.Partitions {
+		if stream.Lane(p, l.k.s.Lanes) == l.n {
+			f.subjects = append(f.subjects, stream.RowsSubject(p))
+		}
+	}
+	for p, s := range l.marks.mark.Partitions {
+		f.numbers[p] = s.Chunk
+	}
+	l.feed = f
+	l.feedShown.Store(f)
+}
+
+// waiting is how many messages of the lane are known and not inserted.
+func (l *lane) waiting() uint64 {
+	n := uint64(l.held.Load())
+	if f := l.feedShown.Load(); f != nil {
+		n += f.pending.Load() + uint64(len(f.out))
+	}
+	return n
+}
+
+// lag is the age of the oldest chunk that is not inserted.
+func (l *lane) lag() time.Duration {
+	if at := l.oldest.Load(); at > 0 {
+		return max(0, time.Since(time.Unix(0, at)))
+	}
+	return 0
+}
+
+// receive waits for one message, at most d (for ever when negative). Without an error and a message, the time is over.
+func (l *lane) receive(ctx context.Context, d time.Duration) (*message, error) {
+	if m := l.next; m != nil {
+		l.next = nil
+		return m, nil
+	}
+	select { // what is there comes before the clock
+	case m, ok := <-l.feed.out:
+		return l.received(ctx, m, ok)
+	default:
+	}
+	if d == 0 {
+		return nil, ctx.Err()
+	}
+	var over <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case m, ok := <-l.feed.out:
+		return l.received(ctx, m, ok)
+	case <-over:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *lane) received(ctx context.Context, m message, ok bool) (*message, error) {
+	if ok {
+		l.held.Add(1)
+		l.oldest.CompareAndSwap(0, m.chunk.CreatedAt)
+		return &m, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	// Nothing behind this message may be inserted before it, so the lane stands still.
+	l.retry("read a chunk", fmt.Errorf("%w: %w", errChunk, l.feed.failed))
+	sleep(ctx, 30*time.Second)
+	return nil, l.feed.failed
+}
+
+// gather waits for messages and makes a span of them. With little to do it takes what is there, one span per MinInterval; with much to
+// do it fills the span.
+func (l *lane) gather(ctx context.Context) (*span, error) {
+	const linger = 200 * time.Millisecond // for messages that the stream is known to have
+	s := &span{first: l.marks.mark.Mark + 1}
+	cfg := &l.k.cfg
+	for {
+		wait := time.Duration(0)
+		switch n := len(s.messages); {
+		case n == 0:
+			wait = time.Until(l.purgeAt)
+		case s.full(cfg):
+			return s, nil
+		case s.messages[n-1].more:
+			wait = max(linger, cfg.MinInterval-time.Since(l.began))
+		default:
+			wait = cfg.MinInterval - time.Since(l.began)
+		}
+		m, err := l.receive(ctx, max(0, wait))
+		switch {
+		case err != nil:
+			return nil, err
+		case m == nil && len(s.messages) == 0:
+			l.purge(ctx)
+		case m == nil:
+			return s, nil
+		case !s.fits(m, cfg):
+			l.next = m
+			return s, nil
+		default:
+			s.add(*m)
+		}
+	}
+}
+
+// collect rebuilds a span that was recorded before.
+func (l *lane) collect(ctx context.Context, p *pending) (*span, error) {
+	s := &span{first: p.First}
+	for s.last < p.Last {
+		m, err := l.receive(ctx, -1)
+		if err != nil {
+			return nil, err
+		}
+		if m.seq > p.Last {
+			break
+		}
+		// The limits may have been larger when the span was recorded: the feed must not wait for room that only we can give.
+		l.feed.release([]message{*m})
+		m.size = 0
+		s.add(*m)
+	}
+	if s.last != p.Last || len(s.messages) != p.Messages {
+		err := fmt.Errorf("ROWS has %d of the %d messages of the span %d to %d that was begun: it was purged or restored; delete the lane's key %s in the marks bucket to go on without them: %w",
+			len(s.messages), p.Messages, p.First, p.Last, l.marks.key, errChunk)
+		l.retry("rebuild a span", err)
+		sleep(ctx, 30*time.Second)
+		return nil, err
+	}
+	return s, nil
+}
+
+// record writes the span to the mark. From here on it will be inserted, by us or by a successor.
+func (l *lane) record(ctx context.Context, s *span) error {
+	next := l.marks.mark.clone()
+	next.Pending = &pending{First: s.first, Last: s.last, Messages: len(s.messages), StartedAt: time.Now().UTC(), Attempts: map[string]int{}}
+	if err := l.marks.write(ctx, next); err != nil {
+		return err
+	}
+	return l.step("recorded")
+}
+
+// insertSpan inserts a recorded span, writes the ledger and moves the mark.
+func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
+	if err := l.load(ctx, s); err != nil {
+		return err
+	}
+	defer s.unload()
+	p := l.marks.mark.Pending
+	for _, d := range s.tables {
+		d.token = token(l.marks.mark.Generation, l.n, p.First, p.Last, d.name, d.fingerprint)
+		d.verify = func(ctx context.Context) ([]*part, error) { return l.k.missingParts(ctx, d) }
+		for _, part := range d.parts {
+			part.attempt = p.Attempts[part.key]
+		}
+		if err := l.settle(ctx, d, uncertain); err != nil {
+			return err
+		}
+	}
+	shown := time.Now()
+	book, err := l.ledgerOf(s, l.marks.mark.Pending)
+	if err != nil {
+		return err
+	}
+	if err := l.settle(ctx, book, uncertain); err != nil {
+		return err
+	}
+	if err := l.advance(ctx, s); err != nil {
+		return err
+	}
+	l.observe(s, shown)
+	return l.clear(ctx)
+}
+
+// load decodes the span's bodies; it tries for as long as the lane is wanted, since without them nothing can go on.
+func (l *lane) load(ctx context.Context, s *span) error {
+	pause := newPause(30 * time.Second)
+	for {
+		err := s.load(ctx, l.k.s.Chunks)
+		for _, d := range s.tables {
+			if err != nil {
+				break
+			}
+			d.sql, err = insertSQL(l.k.cfg.Database, d.name, d.schema)
+		}
+		if err == nil {
+			return nil
+		}
+		// What NATS could not give now it may give later; what cannot be understood waits for another build.
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("%w: %w", errBody, err)
+		} else {
+			err = fmt.Errorf("%w: %w", errChunk, err)
+		}
+		l.retry("read a chunk", err)
+		if !sleep(l.ctx, pause.next()) {
+			return err
+		}
+	}
+}
+
+// advance moves the mark behind the span.
+func (l *lane) advance(ctx context.Context, s *span) error {
+	next := l.marks.mark.clone()
+	next.Mark, next.Pending = s.last, nil
+	for i := range s.messages {
+		c := &s.messages[i].chunk
+		next.Partitions[c.Partition] = seen{Chunk: c.Number, Snapshot: c.Snapshot.Seq}
+		if c.Object != "" {
+			next.Drop = append(next.Drop[:len(next.Drop):len(next.Drop)], c.Object)
+		}
+	}
+	if err := l.step("advance"); err != nil {
+		return err
+	}
+	if err := l.marks.write(ctx, next); err != nil {
+		return err
+	}
+	l.shownMark.Store(s.last)
+	return l.step("advanced")
+}
+
+// observe updates the metrics after a span and gives its bytes back to the feed.
+func (l *lane) observe(s *span, shown time.Time) {
+	for _, d := range s.tables {
+		l.k.met.rows.WithLabelValues(d.name).Add(float64(d.rows))
+	}
+	for i := range s.messages {
+		if at := s.messages[i].chunk.OldestReceivedAt; at > 0 {
+			l.k.met.visible.Observe(shown.Sub(time.Unix(0, at)).Seconds())
+		}
+	}
+	l.feed.release(s.messages)
+	l.held.Add(int64(-len(s.messages)))
+	l.oldest.Store(0)
+	if l.next != nil {
+		l.oldest.Store(l.next.chunk.CreatedAt)
+	}
+}

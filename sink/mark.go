@@ -1,0 +1,169 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+)
+
+var (
+	errFenced = errors.New("the lane's mark was written by another sink")
+	errCrash  = errors.New("crashed on purpose")
+)
+
+// mark is a lane's record in the marks bucket: all that a successor needs.
+type mark struct {
+	// Generation is random and part of every token. A mark that begins anew, because the stream was made anew, must not meet the
+	// tokens that the old one left in ClickHouse.
+	Generation string `json:"generation"`
+	// StreamCreated is when the ROWS stream was made, seconds since the epoch: in another stream the sequences mean other messages.
+	StreamCreated int64  `json:"stream_created"`
+	Epoch         uint64 `json:"epoch"` // raised by each owner as it begins
+	Owner         string `json:"owner"`
+	// Mark is the ROWS sequence up to which every message of the lane is in ClickHouse.
+	Mark    uint64   `json:"mark"`
+	Pending *pending `json:"pending,omitempty"`
+	// Partitions holds the newest inserted chunk of each ROWS partition.
+	Partitions map[int]seen `json:"partitions,omitempty"`
+	// Drop names chunk bodies in the object store that are inserted and may not have been deleted yet.
+	Drop []string `json:"drop,omitempty"`
+}
+
+// pending is a span that may be inserted in part.
+type pending struct {
+	First     uint64         `json:"first"` // one above the mark before it
+	Last      uint64         `json:"last"`
+	Messages  int            `json:"messages"`
+	Attempts  map[string]int `json:"attempts,omitempty"` // by part key, for those above 0
+	StartedAt time.Time      `json:"started_at"`
+}
+
+// seen is the newest chunk of a ROWS partition that is in ClickHouse.
+type seen struct {
+	Chunk    uint64 `json:"chunk"`
+	Snapshot uint64 `json:"snapshot"` // ROWS sequence that recovery of the partition needs and all after it
+}
+
+// marks reads and writes one lane's mark. Not safe for concurrent use.
+type marks struct {
+	kv       jetstream.KeyValue
+	key      string
+	revision uint64
+	mark     mark
+}
+
+func markKey(lane int) string { return "lane." + strconv.Itoa(lane) }
+
+// take makes owner the owner of the lane: it reads the mark, or makes one that starts at begin(), and raises its epoch.
+func (m *marks) take(ctx context.Context, owner string, streamCreated int64, lastSeq uint64, begin func(context.Context) (uint64, error)) (fresh string, err error) {
+	for {
+		next, revision, why, err := m.read(ctx, streamCreated, lastSeq)
+		if err != nil {
+			return "", err
+		}
+		if why != "" {
+			if next.Mark, err = begin(ctx); err != nil {
+				return "", err
+			}
+			next.Generation, next.StreamCreated = broker.NewID(), streamCreated
+		}
+		next.Epoch++
+		next.Owner = owner
+		m.revision = revision
+		err = m.write(ctx, next)
+		if errors.Is(err, errFenced) {
+			continue // someone took it in between: read again and raise theirs
+		}
+		return why, err
+	}
+}
+
+// read returns the mark as stored; why says why it must begin anew.
+func (m *marks) read(ctx context.Context, streamCreated int64, lastSeq uint64) (next mark, revision uint64, why string, err error) {
+	ask, cancel := context.WithTimeout(ctx, natsTimeout)
+	defer cancel()
+	entry, err := m.kv.Get(ask, m.key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return mark{}, 0, "there is none", nil
+	}
+	if err != nil {
+		return mark{}, 0, "", fmt.Errorf("read mark %s: %w", m.key, err)
+	}
+	if err := json.Unmarshal(entry.Value(), &next); err != nil {
+		return mark{}, 0, "", fmt.Errorf("mark %s is unreadable: %w: delete the key, the sink then begins after the last row of the ledger", m.key, err)
+	}
+	if d := next.StreamCreated - streamCreated; d > 1 || d < -1 {
+		return mark{Epoch: next.Epoch}, entry.Revision(), "it belongs to another ROWS stream", nil
+	}
+	if next.Mark > lastSeq {
+		return mark{Epoch: next.Epoch}, entry.Revision(), fmt.Sprintf("it stands at %d and the ROWS stream ends at %d: the stream lost its end", next.Mark, lastSeq), nil
+	}
+	return next, entry.Revision(), "", nil
+}
+
+// write stores next if nobody else wrote since. A time-out does not say whether it was stored, so it reads back what is there:
+// every record carries its owner's epoch, so equal bytes are our own.
+func (m *marks) write(ctx context.Context, next mark) error {
+	body, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("encode mark: %w", err)
+	}
+	pause := newPause(time.Second)
+	for {
+		try, cancel := context.WithTimeout(ctx, natsTimeout)
+		var revision uint64
+		if m.revision == 0 {
+			revision, err = m.kv.Create(try, m.key, body)
+		} else {
+			revision, err = m.kv.Update(try, m.key, body, m.revision)
+		}
+		cancel()
+		if err == nil {
+			m.revision, m.mark = revision, next
+			return nil
+		}
+		get, cancel := context.WithTimeout(ctx, natsTimeout)
+		entry, getErr := m.kv.Get(get, m.key)
+		cancel()
+		switch {
+		case getErr == nil && entry.Revision() > m.revision:
+			if !bytes.Equal(entry.Value(), body) {
+				return errFenced
+			}
+			m.revision, m.mark = entry.Revision(), next
+			return nil
+		case errors.Is(getErr, jetstream.ErrKeyNotFound) && m.revision != 0:
+			return errFenced // deleted under us
+		}
+		// Either nothing was stored, or the answer came from a replica that does not know yet: the next try tells.
+		if !sleep(ctx, pause.next()) {
+			return fmt.Errorf("write mark %s: %w", m.key, err)
+		}
+	}
+}
+
+// clone copies what next steps change.
+func (m mark) clone() mark {
+	parts := make(map[int]seen, len(m.Partitions))
+	for p, s := range m.Partitions {
+		parts[p] = s
+	}
+	m.Partitions = parts
+	if m.Pending != nil {
+		p := *m.Pending
+		p.Attempts = make(map[string]int, len(m.Pending.Attempts))
+		for k, v := range m.Pending.Attempts {
+			p.Attempts[k] = v
+		}
+		m.Pending = &p
+	}
+	return m
+}

@@ -1,0 +1,57 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// purge gives back, every few seconds, the room of messages that nobody needs again: inserted, and older than the snapshot from which
+// their partition's owner would recover. The newest message of a subject and all since its snapshot stay: they are the worker's
+// checkpoint. An old owner's purge removes no more than ours, since its mark is older. A purge that fails is done the next time.
+func (l *lane) purge(ctx context.Context) {
+	if time.Now().Before(l.purgeAt) {
+		return
+	}
+	l.purgeAt = time.Now().Add(purgeEvery)
+	for p, s := range l.marks.mark.Partitions {
+		// Purge removes what is below its sequence, so the snapshot's own chunk stays.
+		below := min(l.marks.mark.Mark+1, s.Snapshot)
+		if below <= 1 || below <= l.purged[p] {
+			continue
+		}
+		try, cancel := context.WithTimeout(ctx, natsTimeout)
+		err := l.k.s.Rows.Purge(try, jetstream.WithPurgeSubject(stream.RowsSubject(p)), jetstream.WithPurgeSequence(below))
+		cancel()
+		if err != nil {
+			l.log.Debug("purge ROWS", "partition", p, "err", err)
+			return
+		}
+		l.purged[p] = below
+		l.k.met.purges.Inc()
+	}
+}
+
+// clear deletes the chunk bodies that the mark names as inserted. They are named before they are deleted, so that a crash in between
+// leaves no body behind; the names go with the next write of the mark.
+func (l *lane) clear(ctx context.Context) error {
+	if len(l.marks.mark.Drop) == 0 {
+		return nil
+	}
+	for _, object := range l.marks.mark.Drop {
+		try, cancel := context.WithTimeout(ctx, natsTimeout)
+		err := l.k.s.Chunks.Delete(try, object)
+		cancel()
+		if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+			l.log.Debug("delete a chunk body", "object", object, "err", err)
+			return nil // after the next span
+		}
+	}
+	next := l.marks.mark.clone()
+	next.Drop = nil
+	return l.marks.write(ctx, next)
+}

@@ -1,0 +1,280 @@
+// Package sink moves chunks from the ROWS stream into ClickHouse, each exactly once.
+//
+// Start with New and Run. A lane (lane.go) owns some partitions of ROWS: it cuts their messages into spans (span.go), records
+// each span in its mark (mark.go) before the first insert, inserts one stream per table (insert.go, splice.go), checks what an
+// uncertain insert left behind (verify.go), writes the ledger and moves the mark. Audit proves the result.
+//
+// # Why nothing is lost or doubled
+//
+// A span is the set of a lane's ROWS messages with first ≤ sequence ≤ last. It is written to the mark, by compare-and-set, before
+// anything of it is inserted, and ROWS keeps those messages until the mark has passed them, so every owner of the lane, now or
+// later, builds the same inserts with the same tokens. Each insert is one block, so that it leaves at most one part in each
+// ClickHouse partition, and a part is there whole or not at all: ClickHouse refuses a request whose body was cut short.
+//
+// An insert that answered OK at the first try, in a span that this owner recorded, needs no further thought: nobody else can have
+// used its token before. Everything else is uncertain: an error, a time-out, a span found in the mark at the start. Then the sink asks,
+// for each (table, ClickHouse partition), whether the largest chunk number of each ROWS partition has arrived. The chunk numbers of a
+// ROWS partition rise and its chunks are inserted in that order, so max(chunk) answers for the whole part, also in tables that merge
+// rows, which keep the maximum. When something is missing, the same stream is sent again under the same token (ClickHouse drops the parts that it
+// has), and when that was answered OK and rows are missing still, ClickHouse has logged the token without keeping the part (it does so when it is killed in between): only then is the
+// missing part sent alone, under the token of the next attempt, which is recorded in the mark first.
+//
+// # Two sinks on one lane
+//
+// Taking a lane raises the epoch in its mark, so an earlier owner (a zombie) can record nothing any more: no new span, no new
+// attempt, no progress. What it can still do is finish or repeat an insert whose token is recorded. That is harmless:
+//
+//   - Its insert has the same token and the same rows as the new owner's. Whichever comes second is dropped by ClickHouse, per partition.
+//   - It may have logged the token but not yet shown its part when the new owner looks and finds nothing. The new owner then sends the
+//     same token, and since the token is also the query id, ClickHouse refuses it for as long as the zombie's insert is running ("query
+//     with this id is already running"). So an OK means that no insert of that token is in flight, and what is missing after it is lost.
+//   - An insert of the zombie that starts later finds its token in the log, because the new owner had an OK for the same token. It cannot
+//     come so late that the token has left the log (10 000 inserts, never less than many minutes): a body stops giving bytes when its
+//     time is over (splice.go), and the server closes a connection that has been silent for less time than that.
+//
+// The lease only decides who should run. Neither of these arguments needs it.
+package sink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// Config says where ClickHouse is and how large inserts are. HTTPAddr and NativeAddr are required; other zero values mean the defaults.
+type Config struct {
+	HTTPAddr, NativeAddr string // host:port of the two protocols
+	Database             string // default "warpline"
+	User, Password       string
+	TLS                  bool // both protocols over TLS, checked against the system's roots
+
+	// MinInterval is the least time from the begin of one span of a lane to the begin of the next while there is little to do:
+	// each insert makes a part in each table, and few large parts are cheap. Default 300 ms.
+	MinInterval time.Duration
+	// MaxRangeBytes bounds the compressed chunk bytes of one span (default 32 MiB); three times as much is the bound uncompressed.
+	MaxRangeBytes int64
+	// MaxRangeRows bounds the rows of one span. Default 1 M, which ClickHouse takes as one block.
+	MaxRangeRows int
+
+	// Fsync makes ClickHouse sync each part before it answers: durability "fsync".
+	Fsync bool
+	// Replicated and Cluster are passed on to the schema, see table.Options.
+	Replicated bool
+	Cluster    string
+
+	Logger     *slog.Logger          // default: discards
+	Registerer prometheus.Registerer // default: metrics are kept but not published
+}
+
+const (
+	insertTimeout = 2 * time.Minute  // of one insert; then it is uncertain
+	queryTimeout  = 30 * time.Second // of one verification
+	natsTimeout   = 5 * time.Second  // of one KV write or purge
+	purgeEvery    = 3 * time.Second
+	// closeGrace is how long Run goes on with the span in flight after its context ended, and leaseGrace how long a lane does
+	// whose lease was lost: the lease loop waits for it, so it must stay well below the lease's TTL.
+	closeGrace, leaseGrace = 15 * time.Second, time.Second
+	pullBytes              = 16 << 20 // of one pull: larger ones make the server's delivery collapse
+)
+
+// Sink inserts the chunks of all lanes that this process holds. Its methods may be called from any goroutine.
+type Sink struct {
+	s      *broker.Streams
+	cfg    Config
+	log    *slog.Logger
+	http   driver.Conn // inserts
+	native driver.Conn // schema and verification
+	met    *metrics
+	id     string
+	health health
+
+	mu     sync.Mutex
+	lanes  map[int]*lane // those that run now
+	rows   [2]int64      // bytes and max_bytes of ROWS, for Status
+	closed func() bool   // the context of Run has ended
+
+	// step, for tests, is called between the steps of the protocol; an error ends the lane on the spot, as a crash would.
+	step func(lane int, step string) error
+}
+
+// New prepares a sink. It talks to nobody yet. Call Run, which also closes what New opened.
+func New(s *broker.Streams, cfg Config) (*Sink, error) {
+	if cfg.HTTPAddr == "" || cfg.NativeAddr == "" {
+		return nil, errors.New("sink: ClickHouse's HTTP and native addresses are both needed: give host:port for each")
+	}
+	if cfg.Database == "" {
+		cfg.Database = table.DefaultDatabase
+	}
+	if cfg.MinInterval <= 0 {
+		cfg.MinInterval = 300 * time.Millisecond
+	}
+	if cfg.MaxRangeBytes <= 0 {
+		cfg.MaxRangeBytes = 32 << 20
+	}
+	if cfg.MaxRangeRows <= 0 {
+		cfg.MaxRangeRows = 1 << 20
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), lanes: map[int]*lane{}, closed: func() bool { return false }}
+	k.met = newMetrics(k, cfg.Registerer)
+	k.health.log = k.log
+	opts := clickhouse.Options{
+		Auth:            clickhouse.Auth{Username: cfg.User, Password: cfg.Password},
+		DialTimeout:     2 * time.Second,
+		MaxOpenConns:    s.Lanes + 4,
+		MaxIdleConns:    s.Lanes + 4,
+		ConnMaxLifetime: time.Hour,
+	}
+	if cfg.TLS {
+		opts.TLS = &tls.Config{}
+	}
+	http, native := opts, opts
+	http.Addr, http.Protocol, http.ReadTimeout = []string{cfg.HTTPAddr}, clickhouse.HTTP, insertTimeout
+	native.Addr, native.Protocol, native.ReadTimeout = []string{cfg.NativeAddr}, clickhouse.Native, queryTimeout
+	if cfg.Replicated {
+		// One connection, so that the replica that was waited for is the one that is asked next.
+		native.MaxOpenConns, native.MaxIdleConns = 1, 1
+	}
+	var err error
+	if k.http, err = clickhouse.Open(&http); err == nil {
+		k.native, err = clickhouse.Open(&native)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sink: clickhouse options: %w", err)
+	}
+	return k, nil
+}
+
+// Run makes the schema, waiting for ClickHouse as long as it takes, then holds leases and runs their lanes until ctx ends. A span in
+// flight then has 15 s to finish. What was not finished is found in the marks by the next sink. It returns nil after ctx ended.
+func (k *Sink) Run(ctx context.Context) error {
+	defer k.http.Close()
+	defer k.native.Close()
+	k.mu.Lock()
+	k.closed = func() bool { return ctx.Err() != nil }
+	k.mu.Unlock()
+	if err := k.ensure(ctx); err != nil {
+		return nil // ctx ended first
+	}
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	go k.watch(watch)
+	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.log, Run: k.runLane}
+	leases.Hold(ctx)
+	return nil
+}
+
+// ensure makes the schema; it fails only when ctx ends.
+func (k *Sink) ensure(ctx context.Context) error {
+	pause := newPause(5 * time.Second)
+	for {
+		try, cancel := context.WithTimeout(ctx, insertTimeout)
+		err := k.ensureOnce(try)
+		cancel()
+		if err == nil {
+			k.health.ok(-1)
+			return nil
+		}
+		k.health.failed(-1, "make the schema", err)
+		if !sleep(ctx, pause.next()) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (k *Sink) ensureOnce(ctx context.Context) error {
+	err := table.Ensure(ctx, k.native, table.Options{Database: k.cfg.Database, Replicated: k.cfg.Replicated, Cluster: k.cfg.Cluster})
+	if err != nil || !k.cfg.Fsync {
+		return err
+	}
+	for _, t := range table.All() {
+		if err := k.native.Exec(ctx, "ALTER TABLE "+name(k.cfg.Database)+"."+name(t.Name)+" MODIFY SETTING fsync_after_insert = 1, fsync_part_directory = 1"); err != nil {
+			return fmt.Errorf("schema: make %s durable: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// runLane runs one lane until ctx ends or another sink has taken it.
+func (k *Sink) runLane(ctx context.Context, n int) {
+	log := k.log.With("lane", n)
+	pause := newPause(5 * time.Second)
+	for ctx.Err() == nil {
+		l := newLane(k, n, log)
+		k.mu.Lock()
+		k.lanes[n] = l
+		k.mu.Unlock()
+		began := time.Now()
+		err := l.run(ctx)
+		k.mu.Lock()
+		if k.lanes[n] == l {
+			delete(k.lanes, n)
+		}
+		k.mu.Unlock()
+		switch {
+		case ctx.Err() != nil, errors.Is(err, errCrash):
+			return
+		case errors.Is(err, errFenced):
+			log.Info("another sink has taken this lane over")
+			return
+		}
+		log.Warn("lane stopped, starting it again", "err", err)
+		if time.Since(began) > time.Minute {
+			pause.reset()
+		}
+		sleep(ctx, pause.next())
+	}
+}
+
+// watch refreshes what Status says about the stream.
+func (k *Sink) watch(ctx context.Context) {
+	for {
+		ask, cancel := context.WithTimeout(ctx, natsTimeout)
+		info, err := k.s.Rows.Info(ask)
+		cancel()
+		if err == nil {
+			k.mu.Lock()
+			k.rows = [2]int64{int64(info.State.Bytes), info.Config.MaxBytes}
+			k.mu.Unlock()
+		}
+		if !sleep(ctx, 5*time.Second) {
+			return
+		}
+	}
+}
+
+// pause is a doubling wait from 100 ms to a bound.
+type pause struct{ now, most time.Duration }
+
+func newPause(most time.Duration) *pause { return &pause{now: 100 * time.Millisecond, most: most} }
+func (p *pause) reset()                  { p.now = 100 * time.Millisecond }
+func (p *pause) next() time.Duration {
+	d := p.now
+	p.now = min(2*p.now, p.most)
+	return d
+}
+
+// sleep reports whether it slept d to the end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

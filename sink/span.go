@@ -1,0 +1,240 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// span is a run of a lane's messages that is inserted as one. It grows by add and is frozen by load.
+type span struct {
+	first, last uint64
+	messages    []message
+	rows        int
+	compressed  int64
+	raw         int64
+	prints      map[string]string // fingerprint by table
+
+	tables []*load // in the order in which they came; nil before load
+}
+
+// load is the rows of one table in a span: what one insert sends.
+type load struct {
+	table       *table.Table
+	name        string
+	fingerprint string
+	schema      []byte
+	parts       []*part
+	rows        uint64
+	token       string // of attempt 0
+	sql         string
+	// verify returns the parts that are not in ClickHouse.
+	verify func(context.Context) ([]*part, error)
+}
+
+// part is the rows of a load that go to one ClickHouse partition, and so make one part there.
+type part struct {
+	key       string // in the mark's attempts: table/day/retention
+	partition table.Partition
+	pieces    []piece
+	rows      uint64
+	newest    map[int]uint64 // largest chunk number by ROWS partition: the proof of arrival
+	received  int32          // day of receipt of the oldest row, at the earliest
+	attempt   int
+	answered  bool // this process had an OK for this attempt
+}
+
+// piece is one record batch with its dictionaries. It stays packed until the moment it is sent, so that a span costs what its messages
+// cost, a fifth of its rows.
+type piece struct {
+	packed []byte
+	rows   stream.Rows
+	plain  []byte // instead of packed: data as it is sent
+}
+
+// read returns the data to send. buf is scratch, which the result may alias; it is returned grown.
+func (p *piece) read(buf []byte) (data, scratch []byte, err error) {
+	if p.packed == nil {
+		return p.plain, buf, nil
+	}
+	buf, err = p.rows.Unpack(buf, p.packed)
+	if err != nil {
+		return nil, nil, err
+	}
+	return buf[p.rows.SchemaLen:], buf, nil
+}
+
+func (s *span) full(cfg *Config) bool {
+	return s.rows >= cfg.MaxRangeRows || s.compressed >= cfg.MaxRangeBytes || s.raw >= 3*cfg.MaxRangeBytes
+}
+
+// fits reports whether m may join the span: within the limits, and of the same schema in every table.
+func (s *span) fits(m *message, cfg *Config) bool {
+	if len(s.messages) == 0 {
+		return true
+	}
+	rows, raw := weigh(&m.chunk)
+	if s.rows+rows > cfg.MaxRangeRows || s.compressed+m.size > cfg.MaxRangeBytes || s.raw+raw > 3*cfg.MaxRangeBytes {
+		return false
+	}
+	return s.samePrints(m)
+}
+
+func (s *span) samePrints(m *message) bool {
+	for i := range m.chunk.Tables {
+		r := &m.chunk.Tables[i]
+		if p, ok := s.prints[r.Table]; ok && p != r.Fingerprint {
+			return false
+		}
+	}
+	return true
+}
+
+func weigh(c *stream.Chunk) (rows int, raw int64) {
+	for i := range c.Tables {
+		rows += c.Tables[i].Rows
+		raw += int64(c.Tables[i].SchemaLen) + int64(c.Tables[i].DataLen)
+	}
+	return rows, raw
+}
+
+func (s *span) add(m message) {
+	rows, raw := weigh(&m.chunk)
+	s.rows += rows
+	s.raw += raw
+	s.compressed += m.size
+	s.last = m.seq
+	s.messages = append(s.messages, m)
+	if s.prints == nil {
+		s.prints = map[string]string{}
+	}
+	for i := range m.chunk.Tables {
+		s.prints[m.chunk.Tables[i].Table] = m.chunk.Tables[i].Fingerprint
+	}
+}
+
+// load sorts the batches of the span's messages by table and ClickHouse partition.
+func (s *span) load(ctx context.Context, objects jetstream.ObjectStore) error {
+	s.unload()
+	byName := map[string]*load{}
+	for i := range s.messages {
+		if err := s.loadMessage(ctx, &s.messages[i], objects, byName); err != nil {
+			s.unload()
+			return fmt.Errorf("ROWS message %d: %w", s.messages[i].seq, err)
+		}
+	}
+	return nil
+}
+
+func (s *span) loadMessage(ctx context.Context, m *message, objects jetstream.ObjectStore, byName map[string]*load) error {
+	c := &m.chunk
+	if len(c.Tables) == 0 {
+		return nil
+	}
+	_, raw := weigh(c)
+	if raw < 0 || raw > stream.MaxChunkBody {
+		return fmt.Errorf("body of %d bytes: %w", raw, stream.ErrChunk)
+	}
+	section := m.body
+	if c.Object != "" {
+		var err error
+		if section, err = fetch(ctx, objects, c.Object); err != nil {
+			return err
+		}
+	}
+	pieces, err := c.Split(section)
+	if err != nil {
+		return err
+	}
+	for i := range c.Tables {
+		r := &c.Tables[i]
+		if n, err := s2.DecodedLen(pieces[i]); err != nil || r.SchemaLen < 0 || r.DataLen < 0 || r.Rows < 0 || n != r.SchemaLen+r.DataLen {
+			return fmt.Errorf("table %s: lengths do not fit the body: %w", r.Table, stream.ErrChunk)
+		}
+		if r.Rows == 0 {
+			continue
+		}
+		l := byName[r.Table]
+		if l == nil {
+			t := table.ByName(r.Table)
+			if t == nil || t.Retention == table.Static {
+				return fmt.Errorf("table %q is none that this sink knows: was the chunk written by a newer worker? upgrade the sink", r.Table)
+			}
+			first, err := r.Unpack(nil, pieces[i])
+			if err != nil {
+				return err
+			}
+			l = &load{table: t, name: r.Table, fingerprint: r.Fingerprint, schema: slices.Clone(first[:r.SchemaLen])}
+			byName[r.Table] = l
+			s.tables = append(s.tables, l)
+		}
+		l.add(c, r, pieces[i])
+	}
+	return nil
+}
+
+func (l *load) add(c *stream.Chunk, r *stream.Rows, packed []byte) {
+	at := table.Partition{Day: r.Day, RetentionDays: r.RetentionDays}
+	if l.table.Retention != table.Raw {
+		at.Day = monthOf(r.Day)
+	}
+	var p *part
+	for _, have := range l.parts {
+		if have.partition == at {
+			p = have
+		}
+	}
+	received := at.Day
+	if c.OldestReceivedAt > 0 {
+		received = max(received, int32(c.OldestReceivedAt/int64(24*time.Hour)))
+	}
+	if p == nil {
+		p = &part{key: fmt.Sprintf("%s/%d/%d", l.name, at.Day, at.RetentionDays), partition: at, newest: map[int]uint64{}, received: received}
+		l.parts = append(l.parts, p)
+	}
+	p.pieces = append(p.pieces, piece{packed: packed, rows: *r})
+	p.rows += uint64(r.Rows)
+	l.rows += uint64(r.Rows)
+	p.received = min(p.received, received)
+	p.newest[c.Partition] = max(p.newest[c.Partition], c.Number)
+}
+
+// monthOf returns the first day of the month of a day.
+func monthOf(day int32) int32 {
+	t := time.Unix(int64(day)*86400, 0).UTC()
+	return int32(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC).Unix() / 86400)
+}
+
+// unload forgets what load made.
+func (s *span) unload() { s.tables = nil }
+
+// fetch reads a chunk body from the object store.
+func fetch(ctx context.Context, objects jetstream.ObjectStore, name string) ([]byte, error) {
+	get, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	r, err := objects.Get(get, name)
+	if err != nil {
+		return nil, fmt.Errorf("chunk body %s: %w", name, err)
+	}
+	defer r.Close()
+	info, err := r.Info()
+	if err != nil {
+		return nil, fmt.Errorf("chunk body %s: %w", name, err)
+	}
+	if info.Size > stream.MaxChunkBody {
+		return nil, fmt.Errorf("chunk body %s of %d bytes is over %d", name, info.Size, stream.MaxChunkBody)
+	}
+	body := make([]byte, info.Size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, fmt.Errorf("chunk body %s: %w", name, err)
+	}
+	return body, nil
+}
