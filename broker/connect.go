@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -20,6 +21,8 @@ type ConnectConfig struct {
 	URL string
 	// Server connects in process to an embedded server.
 	Server *server.Server
+	// Token is the server's, when Server wants one; in a URL it stands before the host: nats://token@host:port.
+	Token string
 	// Name shows up in the server's connection list.
 	Name string
 	// CredentialsFile is a NATS .creds file; "" for none.
@@ -58,6 +61,9 @@ func Connect(ctx context.Context, cfg ConnectConfig) (*nats.Conn, jetstream.JetS
 		opts = append(opts, nats.InProcessServer(cfg.Server))
 		url = ""
 	}
+	if cfg.Token != "" {
+		opts = append(opts, nats.Token(cfg.Token))
+	}
 	if cfg.CredentialsFile != "" {
 		opts = append(opts, nats.UserCredentials(cfg.CredentialsFile))
 	}
@@ -85,13 +91,25 @@ func dial(ctx context.Context, url string, opts []nats.Option, log *slog.Logger)
 			return nc, nil
 		}
 		if !warned {
-			log.Warn("nats not reachable yet, retrying", "url", url, "err", err)
+			log.Warn("nats not reachable yet, retrying", "url", redact(url), "err", err)
 			warned = true
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("nats at %s: %w: start it, or point --nats at one", url, err)
+			return nil, fmt.Errorf("nats at %s: %w: start it, or point --nats at one", redact(url), err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// redact hides what stands before the hosts of a server list: tokens and passwords are not for logs.
+func redact(list string) string {
+	urls := strings.Split(list, ",")
+	for i, u := range urls {
+		if at := strings.LastIndexByte(u, '@'); at >= 0 {
+			scheme, _, _ := strings.Cut(u, "://")
+			urls[i] = scheme + "://***" + u[at:]
+		}
+	}
+	return strings.Join(urls, ",")
 }

@@ -25,7 +25,9 @@ type ServerConfig struct {
 	// MaxStoreBytes is the most that JetStream may write to Dir (0: 75 % of what is free at start, the server's own rule).
 	MaxStoreBytes int64
 	// Fsync makes every acknowledgement wait for the disk: durability "fsync" instead of "os".
-	Fsync  bool
+	Fsync bool
+	// Token is what every client has to present; "" lets everyone in who can reach Listen.
+	Token  string
 	Logger *slog.Logger
 }
 
@@ -35,7 +37,7 @@ func Serve(cfg ServerConfig) (*server.Server, error) {
 	opts := &server.Options{
 		ServerName: "warpline", JetStream: true, StoreDir: cfg.Dir, NoSigs: true,
 		MaxPayload: stream.MaxPayloadBytes, MaxPending: 128 << 20, JetStreamMaxStore: cfg.MaxStoreBytes,
-		SyncAlways: cfg.Fsync, DontListen: cfg.Listen == "",
+		SyncAlways: cfg.Fsync, Authorization: cfg.Token, DontListen: cfg.Listen == "",
 		WriteDeadline: 30 * time.Second,
 	}
 	if cfg.Listen != "" {

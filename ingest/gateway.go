@@ -109,6 +109,7 @@ type Gateway struct {
 	disk     *diskGuard
 	budget   *spoolBudget
 	workers  chan *worker // bounds the uploads being cut and holds their buffers
+	quiet    quiet        // keeps refusals from flooding the log
 
 	draining atomic.Bool
 	replicas atomic.Int64
@@ -135,6 +136,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
 		return nil, errors.New("TLS needs both a certificate and a key file")
 	}
+	if err := os.MkdirAll(cfg.SpoolDir, 0o700); err != nil {
+		return nil, fmt.Errorf("spool folder: %w: make it writable or name another", err)
+	}
 	if probe, err := os.CreateTemp(cfg.SpoolDir, "warpline-spool-*"); err != nil {
 		return nil, fmt.Errorf("spool folder: %w: make it writable or name another", err)
 	} else {
@@ -146,7 +150,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: &spoolBudget{max: cfg.SpoolMaxBytes}}
+	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: &spoolBudget{max: cfg.SpoolMaxBytes},
+		quiet: quiet{interval: 10 * time.Second}}
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes}
 	if cfg.StoreDir != "" {
 		g.disk.dirs = append(g.disk.dirs, cfg.StoreDir)

@@ -94,7 +94,7 @@ func (g *Gateway) routes() http.Handler {
 	})
 }
 
-// log writes one line a request: refusals as warnings, the rest for debugging.
+// log writes one line a request for debugging; of refusals, one line a code every ten seconds as a warning.
 func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Duration, no *refusal) {
 	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "took", took, "remote", r.RemoteAddr}
 	if x.tenant != "" {
@@ -102,7 +102,12 @@ func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Durati
 			"bytes", x.bytes, "events", x.events, "rejected", x.refused)
 	}
 	if no != nil {
-		g.cfg.Logger.Warn("refused", append(args, "error", no.code, "why", no.detail, "cause", no.cause)...)
+		args = append(args, "error", no.code, "why", no.detail, "cause", no.cause)
+		if ok, held := g.quiet.say(no.code, time.Now()); ok {
+			g.cfg.Logger.Warn("refused", append(args, "refused_alike_since_last_line", held)...)
+		} else {
+			g.cfg.Logger.Debug("refused", args...)
+		}
 		return
 	}
 	g.cfg.Logger.Debug("request", args...)

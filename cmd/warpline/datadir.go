@@ -1,12 +1,14 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,11 +20,25 @@ import (
 //	lock           held for as long as the process lives
 //	key            the key of tenant "default", made at the first start (mode 0600)
 //	nats/          JetStream's files
+//	nats-token     what clients of the embedded NATS present
 //	clickhouse/    the engine's folder
 //	spool/         bodies that are being received
 type dataDir struct {
 	path string
 	lock *os.File
+}
+
+// secret returns what the named file holds, or makes it: 128 random bits that only this user may read.
+func (d *dataDir) secret(name string) (string, error) {
+	old, err := os.ReadFile(d.file(name))
+	if text := strings.TrimSpace(string(old)); err == nil && text != "" {
+		return text, nil
+	}
+	text := rand.Text()
+	if err := os.WriteFile(d.file(name), []byte(text+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	return text, nil
 }
 
 // running is what warpline.json says of the process that holds the folder.

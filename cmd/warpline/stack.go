@@ -57,8 +57,9 @@ type stack struct {
 	Gateway *ingest.Gateway
 	// Server is the ClickHouse that the sink writes to, as its writer.
 	Server clickhouseServer
-	// NATSURL is where other processes reach NATS; "" when nothing listens.
-	NATSURL string
+	// NATSURL is where other processes reach NATS, the embedded one's token included; "" when nothing listens. NATSAddr is the same for
+	// people: without the token.
+	NATSURL, NATSAddr string
 	// Failed delivers the error of a role that ended by itself.
 	Failed chan error
 
@@ -200,7 +201,7 @@ func (s *stack) startEngine(ctx context.Context) error {
 func (s *stack) startNATS(ctx context.Context) error {
 	bc := broker.ConnectConfig{URL: s.cfg.NATS.NATS, CredentialsFile: s.cfg.NATS.NATSCreds, Name: "warpline up", Logger: s.cfg.Log}
 	layout := s.cfg.Layout
-	s.NATSURL = s.cfg.NATS.NATS
+	s.NATSURL, s.NATSAddr = s.cfg.NATS.NATS, s.cfg.NATS.NATS
 	if s.NATSURL == "" {
 		var store int64
 		var err error
@@ -208,12 +209,18 @@ func (s *stack) startNATS(ctx context.Context) error {
 			return err
 		}
 		s.cfg.Layout = layout
-		if s.nats, err = broker.Serve(broker.ServerConfig{Dir: s.dir.file("nats"), Listen: s.cfg.NATSListen, MaxStoreBytes: store, Fsync: s.cfg.Fsync, Logger: s.cfg.Log}); err != nil {
+		token, err := s.dir.secret("nats-token")
+		if err != nil {
 			return err
 		}
-		bc.Server = s.nats
+		if s.nats, err = broker.Serve(broker.ServerConfig{
+			Dir: s.dir.file("nats"), Listen: s.cfg.NATSListen, MaxStoreBytes: store, Fsync: s.cfg.Fsync, Token: token, Logger: s.cfg.Log,
+		}); err != nil {
+			return err
+		}
+		bc.Server, bc.Token = s.nats, token
 		if a := s.nats.Addr(); a != nil {
-			s.NATSURL = "nats://" + a.String()
+			s.NATSURL, s.NATSAddr = "nats://"+token+"@"+a.String(), "nats://"+a.String()
 		}
 	}
 	nc, js, err := broker.Connect(ctx, bc)

@@ -59,7 +59,7 @@ func (c *upCmd) check(p *program) error {
 			return err
 		}
 		if !loopback(c.NATSListen) {
-			return fmt.Errorf("%s: %q: the embedded NATS has no users, so it listens on loopback only; run a NATS of your own and name it with --nats", s.name("nats-listen"), c.NATSListen)
+			return fmt.Errorf("%s: %q: the embedded NATS speaks no TLS, so it listens on loopback only; run a NATS of your own and name it with --nats", s.name("nats-listen"), c.NATSListen)
 		}
 	}
 	for _, port := range []struct {
@@ -130,7 +130,7 @@ func (c *upCmd) Run(ctx context.Context, p *program) error {
 		p.Log.Warn("--grpc-listen is reserved: nothing listens there in this version", "addr", c.GRPCListen)
 	}
 	c.banner(p.Stderr, s, keyFile, time.Since(began))
-	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSURL, "took", time.Since(began).Round(time.Millisecond))
+	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr, "took", time.Since(began).Round(time.Millisecond))
 	watchCtx, stopWatch := context.WithCancel(context.Background())
 	watched := make(chan struct{})
 	go func() { defer close(watched); watch(watchCtx, s, p.Log) }()
@@ -206,7 +206,7 @@ func (c *upCmd) banner(w io.Writer, s *stack, keyFile string, took time.Duration
 	lines := [][2]string{
 		{"send to", scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "   (hostUrl of the GPU Flight agent, or warpline send)"},
 		{"ask in SQL", "http://" + s.Server.HTTP + "   native " + s.Server.Native + "   database " + s.Server.Database},
-		{"NATS", orNone(s.NATSURL)},
+		{"NATS", orNone(s.NATSAddr)},
 		{"data", rel(s.dir.path)},
 		{"key", "in " + rel(keyFile) + "   (tenant " + defaultTenant + ")"},
 		{"accepted means", c.durability()},

@@ -111,7 +111,6 @@ func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 	for i := range workers {
 		c.add("worker"+strconv.Itoa(i), append(append([]string{"worker"}, base...), click...)...)
 	}
-	os.MkdirAll(filepath.Join(c.dir, "spool"), 0o700)
 	c.add("gateway", append(append([]string{"gateway"}, base...), "--listen", c.gatewayAddr, "--dev-key", devKey, "--spool-dir", filepath.Join(c.dir, "spool"))...)
 	for name := range c.roles {
 		if name != "nats" && name != "engine" {
