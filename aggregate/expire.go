@@ -9,6 +9,7 @@ import (
 // nobody has heard of for Config.Forget. now is the owner's clock in nanoseconds. What it emits is part of the open chunk like any
 // fold, so two owners that expire at different times never both count.
 func (f *folder) expire(now int64) {
+	f.releaseHeld(now)
 	for _, s := range sortedSessions(f.waitingSessions) {
 		f.expireWaiting(s, now)
 		if s.waiting.live == 0 && len(s.early) == 0 {
@@ -34,10 +35,11 @@ func (f *folder) expireIdle(now int64) {
 			delete(f.sessions, key)
 			delete(f.waitingSessions, s)
 			delete(f.closing, s)
+			delete(f.held, s)
 			f.removed = append(f.removed, key)
 			continue
 		}
-		if idle >= int64(f.cfg.DropNames) && !s.touched { // names, slots: rebuilt when the session speaks again
+		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 { // names, slots: rebuilt when the session speaks again
 			s.dicts = [numDicts]map[uint32]string{}
 			s.dictsLoaded = false
 			s.slots, s.sparse, s.scopeAcc, s.profile, s.hostAcc, s.devAcc = nil, nil, nil, nil, nil, nil

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"bytes"
 	"encoding/binary"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -32,6 +33,8 @@ type folder struct {
 	decoder  gpuflight.Decoder
 
 	touched         []*session             // in the open chunk
+	held            map[*session]struct{}  // with rollups that wait
+	hold            time.Duration          // how long they wait now
 	waitingSessions map[*session]struct{}  // with rows or details that wait
 	closing         map[*session]struct{}  // ended, to be finalized
 	usage           map[usageKey]*usageAcc // of the open chunk
@@ -63,7 +66,7 @@ func newFolder(cfg *Config, m *counters) *folder {
 	return &folder{
 		cfg: cfg, metrics: m, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
 		sessions: map[sessionKey]*session{}, out: newOutput(), chunkSerial: 1,
-		waitingSessions: map[*session]struct{}{}, closing: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
+		waitingSessions: map[*session]struct{}{}, held: map[*session]struct{}{}, hold: minHold, closing: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
 	}
 }
 

@@ -77,7 +77,7 @@ func BenchmarkFold(b *testing.B) {
 						Identity: "w", Part: i, ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}
 					f.fold(p, f.session(p), body)
 					if _, bytes := f.out.size(); bytes > cfg.ChunkBytes || i == len(parts)-1 {
-						f.flush()
+						f.flush(time.Now().UnixNano())
 						rows, enc, err := f.out.encode(tails{})
 						if err != nil {
 							b.Fatal(err)

@@ -39,9 +39,27 @@ type kernelAcc struct {
 	bucket                  int64
 	calls, total, low, high uint64
 	hist                    hist.Dense
+	// What the open chunk added, for the state change while the row is held: the durations themselves, or, once there are more than fit,
+	// only that there were more (the whole accumulator is written then).
+	fresh      [maxFresh]uint64
+	freshCount uint8
 }
 
+// maxFresh is how many durations cost less to write than a whole accumulator.
+const maxFresh = 12
+
 func (a *kernelAcc) add(ns uint64) {
+	if a.freshCount < maxFresh {
+		a.fresh[a.freshCount] = ns
+	}
+	if a.freshCount <= maxFresh {
+		a.freshCount++
+	}
+	a.count(ns)
+}
+
+// count adds a duration that the state has already.
+func (a *kernelAcc) count(ns uint64) {
 	a.calls++
 	a.total += ns
 	a.low = min(a.low, ns)
@@ -78,7 +96,7 @@ func (s *session) slot(id uint32) *kernelSlot {
 	return k
 }
 
-// acc returns the open chunk's accumulator of a kernel, scope and minute.
+// acc returns the accumulator of a kernel, scope and minute.
 func (f *folder) acc(s *session, k *kernelSlot, scope int32, bucket int64) *kernelAcc {
 	if a := k.last; a != nil && a.bucket == bucket && a.scope == scope {
 		return a
@@ -97,7 +115,7 @@ func (f *folder) acc(s *session, k *kernelSlot, scope int32, bucket int64) *kern
 		a = &kernelAcc{}
 	}
 	a.slot, a.scope, a.bucket = k, scope, bucket
-	a.calls, a.total, a.low, a.high = 0, 0, ^uint64(0), 0
+	a.calls, a.total, a.low, a.high, a.freshCount = 0, 0, ^uint64(0), 0, 0
 	k.accs = append(k.accs, a)
 	k.last = a
 	s.dirty = append(s.dirty, a)
@@ -257,15 +275,8 @@ func (f *folder) flushKernelStats(s *session) {
 		t.MaxNS.Append(b, a.high)
 		t.DurationHist.Append(b, &a.hist)
 		t.ReceivedDay.Append(b, s.receivedDay())
-		a.slot.accs, a.slot.last = a.slot.accs[:0], nil
-		a.hist.Reset()
-		a.slot = nil
-		if len(f.freeAccs) < maxFreeAccs {
-			f.freeAccs = append(f.freeAccs, a)
-		}
 	}
-	clear(s.dirty)
-	s.dirty = s.dirty[:0]
+	f.dropHeld(s)
 }
 
 // maxFreeAccs bounds the pool of accumulators kept between chunks: 8192 × about 2 KiB.

@@ -22,7 +22,7 @@ func (o *owner) publish(ctx context.Context) error {
 	if err := o.storeNames(ctx); err != nil {
 		return err
 	}
-	f.flush()
+	f.flush(time.Now().UnixNano())
 	o.number++
 	rows, body, err := f.out.encode(tails{partition: uint16(o.partition), chunk: o.number})
 	if err != nil {
@@ -49,14 +49,22 @@ func (o *owner) publish(ctx context.Context) error {
 	return nil
 }
 
-// flush turns the accumulators of the touched sessions into rows.
-func (f *folder) flush() {
+// flush turns accumulators of the touched sessions into rows, as far as they are ripe.
+func (f *folder) flush(now int64) {
+	f.hold = holdFor(len(f.touched))
 	for _, s := range f.touched {
-		f.flushKernelStats(s)
 		f.flushScopeStats(s)
 		f.flushProfile(s)
 		f.flushMetrics(s)
-		f.flushSession(s)
+		if f.ripe(s, now, f.hold) {
+			f.flushKernelStats(s)
+			f.flushSession(s)
+			s.heldSince, s.flushed = 0, true
+			delete(f.held, s)
+		} else if s.heldSince == 0 {
+			s.heldSince = now
+			f.held[s] = struct{}{}
+		}
 	}
 	_, bytes := f.out.size()
 	f.flushUsage(bytes)

@@ -87,16 +87,20 @@ type session struct {
 	earlyDirty bool
 	scopes     openScopes
 
+	// Held rollup rows (hold.go): part of the state until they are flushed.
+	dirty     []*kernelAcc // all accumulators that count something
+	delta     sessionDelta
+	heldSince int64 // owner's clock when the first of them began to wait, 0: nothing waits
+	flushed   bool  // in the open chunk: what was held is rows now
+
 	// The open chunk's.
 	touched  bool
 	slots    []*kernelSlot
 	sparse   map[uint32]*kernelSlot // kernel ids beyond denseKernels
-	dirty    []*kernelAcc
 	scopeAcc map[scopeAccKey]*scopeAcc
 	profile  map[profileKey]*profileAcc
 	hostAcc  map[int64]*hostAcc
 	devAcc   map[deviceKey]*deviceAcc
-	delta    sessionDelta
 }
 
 func newSession(key sessionKey, token string) *session {
@@ -107,7 +111,7 @@ func newSession(key sessionKey, token string) *session {
 	}
 }
 
-// sessionDelta is what the open chunk adds to the row of `sessions`.
+// sessionDelta is what has happened since the last row of `sessions`.
 type sessionDelta struct {
 	kernels, samples, events, bytes, rejects, duplicates uint64
 	firstEvent, lastEvent                                int64 // 0: none

@@ -50,7 +50,10 @@ func (f *folder) published() {
 		s.touched = false
 		s.parts.fresh, s.lines.fresh = 0, 0
 		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
-		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.scopes.dirty = false, false, false, false
+		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.scopes.dirty, s.flushed = false, false, false, false, false
+		for _, a := range s.dirty {
+			a.freshCount = 0
+		}
 	}
 	clear(f.touched)
 	f.touched = f.touched[:0]
@@ -145,9 +148,10 @@ func (s *session) append(w *writer, full bool) {
 	if full || s.scopes.dirty {
 		s.scopes.append(w)
 	}
+	s.appendHeld(w, full)
 }
 
-func (s *session) read(r *reader) {
+func (f *folder) read(s *session, r *reader) {
 	for _, v := range []*string{&s.source, &s.app, &s.host, &s.ip, &s.vendor} {
 		*v = r.str()
 	}
@@ -209,6 +213,7 @@ func (s *session) read(r *reader) {
 	if r.bool() {
 		s.scopes = readScopes(r)
 	}
+	f.readHeld(s, r)
 }
 
 func (k *kernelRow) append(w *writer) {
@@ -275,8 +280,7 @@ func readScopes(r *reader) openScopes {
 	return o
 }
 
-// applyState adds a change, or a snapshot to an empty folder. now is the owner's clock: what waited before waits on from now, since
-// clocks of two machines do not compare.
+// applyState adds a change, or a snapshot to an empty folder. Call resume after the last one.
 func (f *folder) applyState(state []byte) error {
 	if len(state) == 0 {
 		return nil
@@ -298,16 +302,31 @@ func (f *folder) applyState(state []byte) error {
 			s = newSession(key, stream.SessionToken(key.id))
 			f.sessions[key] = s
 		}
-		s.read(&r)
+		f.read(s, &r)
 	}
 	return r.err
 }
 
-// resume rebuilds what follows from the sessions after the last applyState.
-func (f *folder) resume() {
+// resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
+// compare.
+func (f *folder) resume(now int64) {
 	for _, s := range f.sessions {
+		s.lastReceivedAt = now
+		for i := range s.waiting.rows {
+			s.waiting.rows[i].heldAt = now
+		}
+		for corr, d := range s.early {
+			d.heldAt = now
+			s.early[corr] = d
+		}
+		if s.heldSince != 0 {
+			s.heldSince = now
+		}
 		if s.waiting.live > 0 || len(s.early) > 0 {
 			f.waitingSessions[s] = struct{}{}
+		}
+		if s.heldSince != 0 {
+			f.held[s] = struct{}{}
 		}
 		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.count > 0) {
 			f.closing[s] = struct{}{}

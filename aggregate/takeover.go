@@ -80,7 +80,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1
 	}
-	o.folder.resume()
+	o.folder.resume(time.Now().UnixNano())
 	o.epoch, o.position, o.lastPublished, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.Position, head.Number, last.Sequence, head.Snapshot
 	return nil
 }

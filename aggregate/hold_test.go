@@ -1,0 +1,44 @@
+package aggregate_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// Many sessions that send little: their rollup rows are held back, survive restarts in the state, and come out few and exact.
+func TestSparseSessionsShareFewRollupRows(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{Partitions: 1})
+	const sessions, rounds = 80, 10
+	var kernels, total uint64
+	for round := range rounds {
+		cfg := fast
+		cfg.SnapshotChunks = 2 + round%3
+		stop := start(t, s, cfg)
+		for i := range sessions {
+			id := fmt.Sprintf("s%d", i)
+			body := fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,%d,%d,0,32,0],[9,2,7,%d,%d,0,32,0]]}`+"\n",
+				id, round+1, 100+round, 2*round+1, 5000+i, 2*round+2)
+			publish(t, s, stream.Envelope{Session: id, Identity: fmt.Sprint("w", round)}, []byte(body))
+			kernels += 2
+			total += uint64(100+round) + uint64(5000+i)
+		}
+		waitFor(t, s, "the round's raw rows", func(sum totals) bool { return sum["kernels_data"] == kernels })
+		stop()
+	}
+	start(t, s, fast)
+	sum := waitFor(t, s, "every kernel in the rollup", func(sum totals) bool { return sum["kernel_stats_data.calls"] >= kernels && sum["sessions_data.kernels"] >= kernels })
+	for key, want := range map[string]uint64{"kernels_data": kernels, "kernel_stats_data.calls": kernels, "kernel_stats_data.total_ns": total, "sessions_data.kernels": kernels} {
+		if sum[key] != want {
+			t.Errorf("%s = %d, want %d", key, sum[key], want)
+		}
+	}
+	if rows := sum["kernel_stats_data"]; rows > kernels/2 {
+		t.Errorf("%d rollup rows for %d kernels: nothing was held", rows, kernels)
+	} else {
+		t.Logf("%d rollup rows for %d kernels", rows, kernels)
+	}
+}
