@@ -27,6 +27,15 @@ func (g *Gateway) serveComplete(ctx context.Context, w http.ResponseWriter, r *h
 			detail: fmt.Sprintf("send X-GpuFlight-Session-Id: the session that has ended, at most %d bytes without control characters", maxSessionBytes)}
 	}
 	x.session = session
+	// It costs one event: each one may make a worker keep a session.
+	m.share(int(g.replicas.Load()))
+	if no := m.admit(time.Now(), 0); no != nil {
+		return no
+	}
+	m.charge(time.Now(), 1, 0)
+	if low := g.disk.check(); low != "" {
+		return unavailable("disk_low", low, nil)
+	}
 	u := &upload{tenant: x.tenant, session: session, host: printable(r.Header.Get("X-GpuFlight-Hostname"), maxHostBytes), received: time.Now()}
 	p := g.publisher(u, completeIdentity, limits, nil)
 	e := p.envelope

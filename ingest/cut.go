@@ -205,7 +205,7 @@ func (c *cutter) rejectLine(line []byte) piece {
 }
 
 func (c *cutter) tooLong(text int64) string {
-	return fmt.Sprintf("a line of %d bytes is over max_line_bytes = %d", text, c.maxLine)
+	return fmt.Sprintf("a line of %d bytes is over limit-line = %d bytes", text, c.maxLine)
 }
 
 // finish ends the upload: with io.EOF, or with the reject of what is left and cannot be taken.

@@ -208,8 +208,8 @@ func TestRateLimits(t *testing.T) {
 		limits tenant.Limits
 		want   string
 	}{
-		{"events", tenant.Limits{EventsPerSecond: 2000, BurstSeconds: 1}, "events_per_second = 2000"},
-		{"bytes", tenant.Limits{BytesPerSecond: 200_000, BurstSeconds: 1}, "bytes_per_second = 200000"},
+		{"events", tenant.Limits{EventsPerSecond: 2000, BurstSeconds: 1}, "limit-events-per-second = 2000"},
+		{"bytes", tenant.Limits{BytesPerSecond: 200_000, BurstSeconds: 1}, "limit-bytes-per-second = 200000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r.t = t

@@ -88,7 +88,7 @@ func (m *meter) admit(now time.Time, bytes int64) *refusal {
 		limiter *rate.Limiter
 		name    string
 		rate    float64
-	}{{m.events, "events_per_second", m.limits.EventsPerSecond}, {m.bytes, "bytes_per_second", m.limits.BytesPerSecond}} {
+	}{{m.events, "limit-events-per-second", m.limits.EventsPerSecond}, {m.bytes, "limit-bytes-per-second", m.limits.BytesPerSecond}} {
 		debt := -b.limiter.TokensAt(now)
 		if debt <= 0 {
 			continue

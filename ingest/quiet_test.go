@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -20,5 +21,16 @@ func TestQuiet(t *testing.T) {
 		if ok, held := q.say(step.code, start.Add(step.at)); ok != step.ok || held != step.held {
 			t.Errorf("step %d: %v, %d held back; want %v, %d", i, ok, held, step.ok, step.held)
 		}
+	}
+}
+
+// A line says what is known and nothing about what is not.
+func TestLogLeavesEmptyFieldsOut(t *testing.T) {
+	if got := (&exchange{}).known(); len(got) != 0 {
+		t.Errorf("of nothing it knows %v", got)
+	}
+	got := fmt.Sprint((&exchange{tenant: "acme", outcome: "stored", events: 3}).known())
+	if got != "[tenant acme outcome stored events 3]" {
+		t.Errorf("it says %s", got)
 	}
 }

@@ -97,20 +97,41 @@ func (g *Gateway) routes() http.Handler {
 // log writes one line a request for debugging; of refusals, one line a code every ten seconds as a warning.
 func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Duration, no *refusal) {
 	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "took", took, "remote", r.RemoteAddr}
-	if x.tenant != "" {
-		args = append(args, "tenant", x.tenant, "session", x.session, "window", x.window, "outcome", x.outcome, "body", x.body,
-			"bytes", x.bytes, "events", x.events, "rejected", x.refused)
-	}
+	args = append(args, x.known()...)
 	if no != nil {
-		args = append(args, "error", no.code, "why", no.detail, "cause", no.cause)
+		args = append(args, "error", no.code, "why", no.detail)
+		if no.cause != nil {
+			args = append(args, "cause", no.cause)
+		}
 		if ok, held := g.quiet.say(no.code, time.Now()); ok {
-			g.cfg.Logger.Warn("refused", append(args, "refused_alike_since_last_line", held)...)
+			if held > 0 {
+				args = append(args, "refused_alike_since_last_line", held)
+			}
+			g.cfg.Logger.Warn("refused", args...)
 		} else {
 			g.cfg.Logger.Debug("refused", args...)
 		}
 		return
 	}
 	g.cfg.Logger.Debug("request", args...)
+}
+
+// known are the fields of x that hold something, as log attributes.
+func (x *exchange) known() (args []any) {
+	for _, f := range []struct{ key, value string }{{"tenant", x.tenant}, {"session", x.session}, {"window", x.window}, {"outcome", x.outcome}} {
+		if f.value != "" {
+			args = append(args, f.key, f.value)
+		}
+	}
+	for _, f := range []struct {
+		key   string
+		value uint64
+	}{{"body", uint64(x.body)}, {"bytes", uint64(x.bytes)}, {"events", x.events}, {"rejected", x.refused}} {
+		if f.value != 0 {
+			args = append(args, f.key, f.value)
+		}
+	}
+	return args
 }
 
 // recorder remembers the status.

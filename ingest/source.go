@@ -25,13 +25,13 @@ const minRatioBytes = 192 << 20
 func (l cutLimits) budget(size int64) (int64, string, string) {
 	allowed := max(minRatioBytes, int64(min(float64(size)*l.maxRatio, 1<<62)))
 	if allowed < l.maxRaw {
-		return allowed, gpuflight.ReasonRatioExceeded, fmt.Sprintf("the body expands more than max_ratio = %g fold: what follows was not decompressed", l.maxRatio)
+		return allowed, gpuflight.ReasonRatioExceeded, fmt.Sprintf("the body expands more than limit-ratio = %g fold: what follows was not decompressed", l.maxRatio)
 	}
 	return l.maxRaw, gpuflight.ReasonBodyTooLarge, l.overRaw()
 }
 
 func (l cutLimits) overRaw() string {
-	return fmt.Sprintf("the body holds more than max_raw_bytes = %d: what follows was not taken", l.maxRaw)
+	return fmt.Sprintf("the body holds more than limit-raw-body = %d bytes: what follows was not taken", l.maxRaw)
 }
 
 // source reads the lines of a spooled body. It ends with io.EOF or a *tornError. Its reads never go over the budget.

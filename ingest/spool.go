@@ -18,7 +18,7 @@ import (
 // spoolBuffer is how much of a body is held in memory; what is longer goes to a file.
 const spoolBuffer = 256 << 10
 
-// drainFactor: of a body over max_body_bytes, up to this many times the limit is read and thrown away, so that the client, which
+// drainFactor: of a body over limit-body, up to this many times the limit is read and thrown away, so that the client, which
 // reads the answer only after it has sent all, gets it.
 const drainFactor = 4
 

@@ -104,13 +104,13 @@ func (g *Gateway) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	if s.unread {
 		w.Header().Set("Connection", "close")
 	}
+	g.describe(u, r)
+	if u.window != "" && u.crc != s.crc && !s.unread { // before anything is acknowledged: a body may be lost whole
+		return unavailable("crc_mismatch", fmt.Sprintf("the body's CRC-32 is %d, X-GpuFlight-Window-CRC32 says %d: it was damaged on the way", s.crc, u.crc), nil)
+	}
 	if s.size == 0 {
 		writeJSON(w, receipt{Errors: []lineError{}, Whole: true})
 		return nil
-	}
-	g.describe(u, r)
-	if u.window != "" && u.crc != s.crc && !s.unread {
-		return unavailable("crc_mismatch", fmt.Sprintf("the body's CRC-32 is %d, X-GpuFlight-Window-CRC32 says %d: it was damaged on the way", s.crc, u.crc), nil)
 	}
 	answer, no := g.accept(ctx, m, limits, u, s, x)
 	if no != nil {
@@ -206,7 +206,7 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 	key, identity := uploadKey(u.tenant, u.session, s.sum), "sha256-"+s.sum.String()
 	want := window{id: s.sum, body: s.sum, limits: cut}
 	if u.window != "" && u.missing == "" {
-		key, identity = windowsKey(u.tenant, u.session, u.channel), u.window
+		key, identity = windowsKey(u.tenant, u.session, u.channel), ""
 		want.id, want.sequence = digestOf(u.window), u.sequence
 	}
 	short, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
@@ -229,7 +229,9 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 	if x.outcome = "new"; c.resumed {
 		x.outcome = "resumed"
 	}
-	if c.window.generation > 0 {
+	if identity == "" {
+		identity = windowIdentity(u.channel, c.window.generation, u.window)
+	} else if c.window.generation > 0 {
 		identity += "~" + strconv.FormatUint(c.window.generation, 10)
 	}
 	wk.open(s, u.gzip, c.window.limits)
@@ -248,6 +250,12 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 	m.charge(time.Now(), t.Accepted, 0)
 	g.enterBooks(u.tenant, x, t)
 	return &t.receipt, nil
+}
+
+// windowIdentity names an upload with window headers: <channel>/<conflicts accepted>/<window id>. A channel has no '/', so no client's id
+// can be taken for another channel's, for an upload known by its hash, or for a session's end.
+func windowIdentity(channel string, generation uint64, window string) string {
+	return channel + "/" + strconv.FormatUint(generation, 10) + "/" + window
 }
 
 // takeWorker waits for a turn: first among the uploads of this key, so that one sender cannot take all workers, then among all.
@@ -281,7 +289,7 @@ func (wk *worker) open(s *spool, gz bool, l cutLimits) {
 	}
 	size, cutOff := min(s.size, l.maxBody), ""
 	if s.total > size {
-		cutOff = fmt.Sprintf("the body is longer than max_body_bytes = %d: what follows was not taken", l.maxBody)
+		cutOff = fmt.Sprintf("the body is longer than limit-body = %d bytes: what follows was not taken", l.maxBody)
 	}
 	wk.source.reset(s, size, gz, l, cutOff)
 	wk.cutter.reset(&wk.source, l.maxLine, wk.buf)

@@ -109,14 +109,19 @@ func (l *lane) step(what string) error {
 
 // take makes this process the lane's owner.
 func (l *lane) take(ctx context.Context) error {
-	ask, cancel := context.WithTimeout(ctx, natsTimeout)
-	info, err := l.k.s.Rows.Info(ask)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("read the state of ROWS: %w", err)
-	}
-	created, last := info.Created.Unix(), info.State.LastSeq
-	why, err := l.marks.take(ctx, l.k.id, created, last, func(ctx context.Context) (uint64, error) { return l.ledgered(ctx, created, last) })
+	var created time.Time
+	why, err := l.marks.take(ctx, l.k.id, func(ctx context.Context) (streamState, error) {
+		ask, cancel := context.WithTimeout(ctx, natsTimeout)
+		defer cancel()
+		info, err := l.k.s.Rows.Info(ask)
+		if err != nil {
+			return streamState{}, fmt.Errorf("read the state of ROWS: %w", err)
+		}
+		created = info.Created
+		return streamState{info.Created.Unix(), info.State.LastSeq}, nil
+	}, func(ctx context.Context, now streamState) (uint64, error) {
+		return l.ledgered(ctx, now.created, now.lastSeq)
+	})
 	if err != nil {
 		return err
 	}
@@ -126,7 +131,31 @@ func (l *lane) take(ctx context.Context) error {
 		l.log.Info("the lane's mark begins at the stream's first message", "why", why)
 	}
 	l.shownMark.Store(l.marks.mark.Mark)
+	l.suspect(ctx, why != "", created)
 	return nil
+}
+
+// suspect warns when one of NATS and ClickHouse has lost what the other remembers. It only asks: an answer that does not come keeps
+// nobody from working, and the audit asks again.
+func (l *lane) suspect(ctx context.Context, anew bool, created time.Time) {
+	ask, cancel := context.WithTimeout(ctx, natsTimeout)
+	defer cancel()
+	ledger := name(l.k.cfg.Database) + ".ledger"
+	if anew {
+		older, err := olderLedger(ask, l.k.native, ledger, created.Unix())
+		if err == nil && older != "" && l.k.toldOlder.CompareAndSwap(false, true) { // it is the same for all lanes
+			l.log.Warn("NATS has lost its past: " + older)
+		}
+		return
+	}
+	var first uint64
+	sql := fmt.Sprintf("SELECT min(first) FROM %s WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d)", ledger, l.n, created.Unix())
+	if err := l.k.native.QueryRow(ask, sql).Scan(&first); err != nil {
+		return
+	}
+	if lost := lostPast(first, l.marks.mark.Mark, created); lost != "" && l.k.toldLost.CompareAndSwap(false, true) {
+		l.log.Warn("ClickHouse has lost its past: " + lost)
+	}
 }
 
 func (l *lane) startFeed() {

@@ -63,17 +63,28 @@ type marks struct {
 func markKey(lane int) string { return "lane." + strconv.Itoa(lane) }
 
 // take makes owner the owner of the lane: it reads the mark, or makes one that starts at begin(), and raises its epoch.
-func (m *marks) take(ctx context.Context, owner string, streamCreated int64, lastSeq uint64, begin func(context.Context) (uint64, error)) (fresh string, err error) {
+func (m *marks) take(ctx context.Context, owner string, state func(context.Context) (streamState, error), begin func(context.Context, streamState) (uint64, error)) (fresh string, err error) {
 	for {
-		next, revision, why, err := m.read(ctx, streamCreated, lastSeq)
+		next, revision, why, err := m.get(ctx)
 		if err != nil {
 			return "", err
 		}
+		// The stream is asked after the mark was read, each time. It only grows, so a mark that stands beyond its end then has lost
+		// it; asked before, it would only be older than a mark that another owner has moved meanwhile.
+		now, err := state(ctx)
+		if err != nil {
+			return "", err
+		}
+		if why == "" {
+			if why = next.foreign(now); why != "" {
+				next = mark{Epoch: next.Epoch}
+			}
+		}
 		if why != "" {
-			if next.Mark, err = begin(ctx); err != nil {
+			if next.Mark, err = begin(ctx, now); err != nil {
 				return "", err
 			}
-			next.Generation, next.StreamCreated = broker.NewID(), streamCreated
+			next.Generation, next.StreamCreated = broker.NewID(), now.created
 		}
 		next.Epoch++
 		next.Owner = owner
@@ -86,8 +97,14 @@ func (m *marks) take(ctx context.Context, owner string, streamCreated int64, las
 	}
 }
 
-// read returns the mark as stored; why says why it must begin anew.
-func (m *marks) read(ctx context.Context, streamCreated int64, lastSeq uint64) (next mark, revision uint64, why string, err error) {
+// streamState is what the ROWS stream says of itself.
+type streamState struct {
+	created int64 // seconds since the epoch
+	lastSeq uint64
+}
+
+// get returns the mark as stored; why says why there is none.
+func (m *marks) get(ctx context.Context) (next mark, revision uint64, why string, err error) {
 	ask, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
 	entry, err := m.kv.Get(ask, m.key)
@@ -100,13 +117,18 @@ func (m *marks) read(ctx context.Context, streamCreated int64, lastSeq uint64) (
 	if err := json.Unmarshal(entry.Value(), &next); err != nil {
 		return mark{}, 0, "", fmt.Errorf("mark %s is unreadable: %w: delete the key, the sink then begins after the last row of the ledger", m.key, err)
 	}
-	if d := next.StreamCreated - streamCreated; d > 1 || d < -1 {
-		return mark{Epoch: next.Epoch}, entry.Revision(), "it belongs to another ROWS stream", nil
-	}
-	if next.Mark > lastSeq {
-		return mark{Epoch: next.Epoch}, entry.Revision(), fmt.Sprintf("it stands at %d and the ROWS stream ends at %d: the stream lost its end", next.Mark, lastSeq), nil
-	}
 	return next, entry.Revision(), "", nil
+}
+
+// foreign says why the mark does not belong to the stream, "" when it does.
+func (m *mark) foreign(now streamState) string {
+	if d := m.StreamCreated - now.created; d > 1 || d < -1 {
+		return "it belongs to another ROWS stream"
+	}
+	if m.Mark > now.lastSeq {
+		return fmt.Sprintf("it stands at %d and the ROWS stream ends at %d: the stream lost its end", m.Mark, now.lastSeq)
+	}
+	return ""
 }
 
 // write stores next if nobody else wrote since. A time-out does not say whether it was stored, so it reads back what is there:

@@ -29,7 +29,8 @@ type Envelope struct {
 	Kind    Kind   `json:"kind"`
 	Source  string `json:"source"`            // sessions.source and usage.source: gpu-flight, parca, telemetry, …
 	Channel string `json:"channel,omitempty"` // device, scope, system, sass; "" when the client did not say
-	// Identity names what was uploaded: the window id, or "sha256-<32 hex>" of the body for uploads without one.
+	// Identity names what was uploaded: "<channel>/<conflicts accepted>/<window id>", "sha256-<32 hex>" of the body for uploads without a
+	// window, or "complete".
 	// (Identity, Part) is folded once per session, however often it is published.
 	Identity string `json:"identity"`
 	Part     int    `json:"part"`
