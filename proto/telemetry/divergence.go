@@ -1,0 +1,39 @@
+package telemetry
+
+// Divergence is a place where Warpline differs from the peer on purpose.
+type Divergence struct {
+	// Code is what a record is refused with; "" if the verdict is the same.
+	Code Code
+	// What it is about, what the peer does and what happens here.
+	What, Peer, Here string
+}
+
+// Divergences lists them all. Everything else is as the peer does it.
+func Divergences() []Divergence {
+	return []Divergence{
+		{IntegerRange, "an integer field beyond 64 bits (below -2^63 or from 2^63 on)",
+			"takes it",
+			"refuses the record, after every rule of the peer has passed: no column could hold it. Integers inside metadata may be of any size"},
+		{NonASCIIDigits, `a legacy "device" that ends in decimal digits of another script, as cuda:\u0663`,
+			"reads them as a number",
+			"refuses the record instead of guessing the device; superscripts and the like are refused by both, in the same words"},
+		{RecordTooLarge, "a record longer than Options.MaxRecordBytes",
+			"takes it",
+			"refuses the record without holding it in memory"},
+		{TooDeep, "a record nested deeper than MaxDepth",
+			"takes up to some 990 levels, then ends with RecursionError and loses the file",
+			"refuses the record; its neighbours are read. A document deeper than 2^20 levels ends"},
+		{IntegerTooLong, "an integer of more than MaxDigits digits",
+			"loses the file",
+			"refuses the record in the peer's words; its neighbours are read"},
+		{BadUTF8, "bytes that are no UTF-8 inside a record",
+			"loses the file",
+			"refuses the record in the peer's words; its neighbours are read"},
+		{"", "a file with records that are refused",
+			"loses the file and does not say which record it was",
+			"each record has its own verdict"},
+		{"", "how numbers inside metadata are spelled",
+			"prints them anew: 1E2 becomes 100.0, 1e999 Infinity, -0 0",
+			"keeps them as they were sent"},
+	}
+}

@@ -1,0 +1,69 @@
+package telemetry
+
+import (
+	"bytes"
+	"io"
+)
+
+// line gives the next line that is not empty. Each is a document of its own: one that is broken costs itself only.
+func (d *Decoder) line() (*Record, error) {
+	w := &d.w
+	for looked := 0; ; {
+		b := w.rest()
+		n := bytes.IndexByte(b[looked:], '\n')
+		switch {
+		case n >= 0:
+			n += looked
+			w.pos += n + 1
+		case w.err != nil:
+			return nil, w.err
+		case w.eof && len(b) == 0:
+			return nil, io.EOF
+		case w.eof:
+			n = len(b)
+			w.pos += n
+		case len(b) > d.most:
+			return d.longLine()
+		default:
+			looked = len(b)
+			w.more()
+			continue
+		}
+		looked = 0
+		start := skipSpace(b[:n], 0)
+		if start == n {
+			continue
+		}
+		if n > d.most {
+			return d.refused(nil, &Refusal{Code: RecordTooLarge, Message: d.tooLarge()}), nil
+		}
+		text := b[:n]
+		if r := d.v.read(text); r != nil {
+			if r.Code == EventNotObject {
+				r = d.notObject()
+			}
+			return d.refused(text, r), nil
+		}
+		return d.take(d.v.record.text), nil
+	}
+}
+
+// longLine passes a line that does not fit in memory.
+func (d *Decoder) longLine() (*Record, error) {
+	w := &d.w
+	for {
+		n := bytes.IndexByte(w.rest(), '\n')
+		if n >= 0 {
+			w.pos += n + 1
+			break
+		}
+		w.pos = w.end
+		if !w.more() {
+			break
+		}
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	return d.refused(nil, &Refusal{Code: RecordTooLarge, Message: d.tooLarge()}), nil
+}

@@ -1,0 +1,119 @@
+package telemetry
+
+import "bytes"
+
+// record is one JSON object taken apart: where the values of known keys stand. Values of a key that stands twice: the last.
+type record struct {
+	text   []byte
+	tokens [fields]token
+	seen   uint64 // a bit a field: tokens[f] is of this record
+	others bool   // it has keys that no rule knows
+	prefix bool   // among them "metadata_..."
+}
+
+// parse takes apart the object at b[0] and returns its length. Not ok means: not an object, wrong, not all there, too deep or a too
+// long integer; the skipper finds out which. b must stay as it is while r is used.
+func (r *record) parse(b []byte, scratch *[]byte) (n int, ok bool) {
+	r.seen, r.others, r.prefix = 0, false, false
+	if len(b) == 0 || b[0] != '{' {
+		return 0, false
+	}
+	i := skipSpace(b, 1)
+	if i < len(b) && b[i] == '}' {
+		r.text = b[:i+1]
+		return i + 1, true
+	}
+	next := fSchemaVersion // exporters write the keys in order
+	for {
+		if i >= len(b) || b[i] != '"' {
+			return 0, false
+		}
+		end, escaped, ok := scanString(b, i)
+		if !ok {
+			return 0, false
+		}
+		key := b[i+1 : end-1]
+		if escaped {
+			*scratch = appendDecoded((*scratch)[:0], key)
+			key = *scratch
+		}
+		f := next
+		if string(key) != names[next] {
+			f = lookup(key)
+		}
+		if next = f + 1; next >= canonicals {
+			next = fSchemaVersion
+		}
+		if i = end; i < len(b) && b[i] != ':' {
+			i = skipSpace(b, i)
+		}
+		if i >= len(b) || b[i] != ':' {
+			return 0, false
+		}
+		if i++; i < len(b) && b[i] <= ' ' {
+			i = skipSpace(b, i)
+		}
+		t, ok := scanValue(b, i)
+		if !ok {
+			return 0, false
+		}
+		if f < fields {
+			r.tokens[f] = t
+			r.seen |= 1 << f
+		} else {
+			r.others = true
+			r.prefix = r.prefix || bytes.HasPrefix(key, metadataPrefix)
+		}
+		if i = int(t.end); i < len(b) && b[i] <= ' ' {
+			i = skipSpace(b, i)
+		}
+		if i >= len(b) {
+			return 0, false
+		}
+		switch b[i] {
+		case ',':
+			if i++; i < len(b) && b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
+		case '}':
+			r.text = b[:i+1]
+			return i + 1, true
+		default:
+			return 0, false
+		}
+	}
+}
+
+var metadataPrefix = []byte("metadata_")
+
+// has tells whether the record has the key at all.
+func (r *record) has(f field) bool { return r.seen>>f&1 != 0 }
+
+// get returns the value of f, kAbsent if the key is not there.
+func (r *record) get(f field) token {
+	if r.seen>>f&1 == 0 {
+		return token{}
+	}
+	return r.tokens[f]
+}
+
+func (r *record) bytes(t token) []byte { return r.text[t.start:t.end] }
+
+// members calls f for each member of the object in b, which parse or scanValue has passed, in the order of the text. The key is as it
+// stands between its quotes.
+func members(b []byte, f func(key []byte, escaped bool, value token)) {
+	i := skipSpace(b, 1)
+	for i < len(b) && b[i] == '"' {
+		end, escaped, _ := scanString(b, i)
+		key := b[i+1 : end-1]
+		t, ok := scanValue(b, skipSpace(b, skipSpace(b, end)+1))
+		if !ok {
+			panic("BUG: telemetry: members of text that was not scanned")
+		}
+		f(key, escaped, t)
+		if i = skipSpace(b, int(t.end)); b[i] == '}' {
+			return
+		}
+		i = skipSpace(b, i+1)
+	}
+}
