@@ -24,6 +24,7 @@ import (
 type waiting struct {
 	rows  []kernelRow
 	live  int
+	head  int // every row before it is dead
 	hint  int
 	index map[uint32]int32 // built on the first miss, dropped when all rows are gone
 	dirty bool             // changed since the last published state
@@ -38,6 +39,10 @@ type earlyDetail struct {
 
 func (w *waiting) add(k kernelRow) {
 	w.dirty = true
+	if w.head > maxWaiting && w.head > len(w.rows)/2 { // rows only ever die at the front: give their room back
+		w.rows = w.rows[:copy(w.rows, w.rows[w.head:])]
+		w.head, w.hint, w.index = 0, 0, nil
+	}
 	w.rows = append(w.rows, k)
 	w.live++
 	if w.index != nil {
@@ -87,7 +92,7 @@ func (w *waiting) drop(k *kernelRow) {
 		delete(w.index, k.corr)
 	}
 	if w.live--; w.live == 0 {
-		w.rows, w.hint, w.index = w.rows[:0], 0, nil
+		w.rows, w.head, w.hint, w.index = w.rows[:0], 0, 0, nil
 	}
 }
 
@@ -102,7 +107,7 @@ func (w *waiting) each(f func(*kernelRow)) {
 		}
 	}
 	w.rows = slices.DeleteFunc(w.rows, func(k kernelRow) bool { return k.dead })
-	w.hint, w.index = 0, nil
+	w.head, w.hint, w.index = 0, 0, nil
 }
 
 // joinKernel emits a row whose detail came before it, or lets it wait.
@@ -111,8 +116,11 @@ func (f *folder) joinKernel(s *session, p *part, emit kernelEmitter, k kernelRow
 		if d, ok := s.early[k.corr]; ok {
 			delete(s.early, k.corr)
 			s.earlyDirty = true
+			if !d.written {
+				s.unwritten--
+			}
 			scope := s.configScope(d.config)
-			emit.joined(&k, d.config, scope)
+			emit.joined(&k, d.config)
 			f.acc(s, s.slot(k.kernel), scope, bucketOf(k.start)).add(uint64(k.duration))
 			return
 		}
@@ -124,20 +132,19 @@ func (f *folder) joinKernel(s *session, p *part, emit kernelEmitter, k kernelRow
 	f.waitingSessions[s] = struct{}{}
 }
 
+// first returns the oldest waiting row; there must be one. It never looks at a dead row twice.
 func (w *waiting) first() int {
-	for i := range w.rows {
-		if !w.rows[i].dead {
-			return i
-		}
+	for w.rows[w.head].dead {
+		w.head++
 	}
-	panic("BUG: aggregate: no waiting row among waiting rows")
+	return w.head
 }
 
 // giveUp sends a row on without its detail.
 func (f *folder) giveUp(s *session, k *kernelRow) {
 	if !k.emitted {
 		e := f.kernelEmitterAt(s, k.receivedAt, k.retentionDays, s.noRaw)
-		e.joined(k, 0, 0)
+		e.joined(k, 0)
 	}
 	f.acc(s, s.slot(k.kernel), 0, bucketOf(k.start)).add(uint64(k.duration))
 	s.waiting.drop(k)
@@ -173,14 +180,14 @@ func (f *folder) applyDetail(s *session, p *part, corr uint32, config launchConf
 	f.stored(s, p, 1)
 	if k := s.waiting.take(corr); k != nil {
 		if k.emitted {
-			f.lateDetail(s, corr, config.id, config.scope, k.receivedAt, k.retentionDays)
+			f.lateDetail(s, corr, config.id, k.receivedAt, k.retentionDays)
 		} else {
 			emit := &f.emitter // the same session and part as the line before, nearly always
 			if emit.s != s || emit.receivedAt != k.receivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
 				*emit = f.kernelEmitterAt(s, k.receivedAt, k.retentionDays, s.noRaw)
 				f.emitterSerial = f.outSerial
 			}
-			emit.joined(k, config.id, config.scope)
+			emit.joined(k, config.id)
 		}
 		f.acc(s, s.slot(k.kernel), config.scope, bucketOf(k.start)).add(uint64(k.duration))
 		return
@@ -189,15 +196,16 @@ func (f *folder) applyDetail(s *session, p *part, corr uint32, config launchConf
 		s.early = map[uint32]earlyDetail{}
 	}
 	if len(s.early) >= maxEarly {
-		f.dropEarly(s, p.now)
+		f.dropEarly(s)
 	}
 	s.early[corr] = earlyDetail{config: config.id, heldAt: p.now}
+	s.unwritten++
 	s.earlyDirty = true
 	f.waitingSessions[s] = struct{}{}
 }
 
 // dropEarly writes the older half of the early details to kernel_details and forgets them.
-func (f *folder) dropEarly(s *session, now int64) {
+func (f *folder) dropEarly(s *session) {
 	type entry struct {
 		corr uint32
 		at   int64
@@ -220,21 +228,21 @@ func (f *folder) writeEarly(s *session, corr uint32) {
 	if d.written {
 		return
 	}
-	f.lateDetail(s, corr, d.config, s.configScope(d.config), s.lastReceived, s.retentionDays)
+	f.lateDetail(s, corr, d.config, s.lastReceived, s.retentionDays)
 	d.written = true
+	s.unwritten--
 	s.early[corr] = d
 	s.earlyDirty = true
 }
 
 // lateDetail writes a row of kernel_details.
-func (f *folder) lateDetail(s *session, corr, config uint32, scope int32, receivedAt int64, days uint16) {
+func (f *folder) lateDetail(s *session, corr, config uint32, receivedAt int64, days uint16) {
 	t := &table.KernelDetails
 	b := f.out.batch(t.Table, rawPartition(receivedAt, days))
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
 	t.CorrID.Append(b, corr)
 	t.ConfigID.Append(b, config)
-	t.Scope.AppendString(b, s.scopeNames[scope])
 	t.ReceivedAt.Append(b, receivedAt)
 	f.out.saw(receivedAt)
 	f.touch(s)
@@ -246,6 +254,9 @@ func (f *folder) newConfig(s *session, p *part, hash xxh3.Uint128, d *gpuflight.
 		s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
 		s.freshConfigs = s.freshConfigs[:0]
 	}
+	if s.nextConfig == 0 {
+		s.nextConfig = firstID(p.env.ReceivedAt)
+	}
 	s.nextConfig++
 	c := launchConfig{id: s.nextConfig, scope: s.scope(d.ScopePath())}
 	s.configs[hash] = c
@@ -253,7 +264,7 @@ func (f *folder) newConfig(s *session, p *part, hash xxh3.Uint128, d *gpuflight.
 	s.freshConfigs = append(s.freshConfigs, hash)
 
 	t := &table.LaunchConfigs
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, factDays(p.env.RetentionDays, p.env.RollupDays)))
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
 	t.ConfigID.Append(b, c.id)

@@ -76,7 +76,8 @@ func (s *session) learn(ref nameRef, text string) {
 	s.names++
 }
 
-// nameRow writes a row of `dictionaries`. It is late when rows have used the id already: the views resolve only late names.
+// nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked
+// up for those.
 func (f *folder) nameRow(s *session, p *part, ref nameRef, text string) {
 	late := uint8(0)
 	if _, used := s.unresolved[ref]; used || s.allLate {
@@ -85,10 +86,9 @@ func (f *folder) nameRow(s *session, p *part, ref nameRef, text string) {
 			delete(s.unresolved, ref)
 			s.unresolvedDirty = true
 		}
-		f.chunkSerial++ // indexes of '' cached for this id are stale
 	}
 	t := &table.Dictionaries
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, factDays(p.env.RetentionDays, p.env.RollupDays)))
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
 	t.Dict.AppendString(b, ref.dict.String())

@@ -12,8 +12,8 @@ func (f *folder) expire(now int64) {
 	f.releaseHeld(now)
 	for _, s := range sortedSessions(f.waitingSessions) {
 		f.expireWaiting(s, now)
-		if s.waiting.live == 0 && len(s.early) == 0 {
-			delete(f.waitingSessions, s)
+		if s.waiting.live == 0 && s.unwritten == 0 {
+			delete(f.waitingSessions, s) // early details that are written wait for nothing but their kernel
 		}
 	}
 	for _, s := range sortedSessions(f.closing) {
@@ -26,23 +26,16 @@ func (f *folder) expire(now int64) {
 
 // expireIdle looks at every session; the owner calls it now and then.
 func (f *folder) expireIdle(now int64) {
-	for key, s := range f.sessions {
+	f.forgetSilent(now)
+	for _, s := range f.sessions {
 		idle := now - s.lastReceivedAt
 		if idle >= int64(f.cfg.IdleAfter) && s.scopes.count > 0 {
 			f.finalize(s)
 		}
-		if idle >= int64(f.cfg.Forget) {
-			delete(f.sessions, key)
-			delete(f.waitingSessions, s)
-			delete(f.closing, s)
-			delete(f.held, s)
-			f.removed = append(f.removed, key)
-			continue
-		}
 		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 { // names, slots: rebuilt when the session speaks again
 			s.dicts = [numDicts]map[uint32]string{}
 			s.dictsLoaded = false
-			s.slots, s.sparse, s.scopeAcc, s.profile, s.hostAcc, s.devAcc = nil, nil, nil, nil, nil, nil
+			s.slots, s.sparse, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc = nil, nil, nil, nil, nil, nil, nil
 		}
 	}
 }
@@ -56,14 +49,16 @@ func (f *folder) expireWaiting(s *session, now int64) {
 				f.giveUp(s, k)
 			case k.heldAt <= raw && !k.emitted:
 				e := f.kernelEmitterAt(s, k.receivedAt, k.retentionDays, s.noRaw)
-				e.joined(k, 0, 0)
+				e.joined(k, 0)
 				k.emitted = true
 				s.waiting.dirty = true
 				f.touch(s)
 			}
 		})
 	}
-	f.expireEarly(s, all)
+	if s.unwritten > 0 {
+		f.expireEarly(s, all)
+	}
 }
 
 // expireEarly writes details that have waited since before limit. They stay known, in case their kernel comes yet.
@@ -85,7 +80,7 @@ func (f *folder) finalize(s *session) {
 	s.waiting.each(func(k *kernelRow) { f.giveUp(s, k) })
 	f.expireEarly(s, 1<<62)
 	if len(s.early) > 0 {
-		s.early, s.earlyDirty = nil, true
+		s.early, s.unwritten, s.earlyDirty = nil, 0, true
 	}
 	if s.scopes.count > 0 {
 		f.closeScopes(s)

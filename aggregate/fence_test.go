@@ -107,7 +107,7 @@ func withoutLeases(t testing.TB, s *broker.Streams) *broker.Streams {
 	return &other
 }
 
-// Names that come after the rows that use them are marked late; rows keep the id.
+// Names that come after the rollup rows that use them are marked late; rows keep the id.
 func TestLateDictionary(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
 	stop := start(t, s, fast)
@@ -115,12 +115,16 @@ func TestLateDictionary(t *testing.T) {
 		return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,9,7,5,%d,0,32,0]]}`+"\n", i, i)
 	}
 	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, row(1))
-	waitFor(t, s, "the nameless row", func(sum totals) bool { return sum["kernels_data.kernel="] == 1 && sum["kernels_data.kernel_id"] == 9 })
+	waitFor(t, s, "the nameless row", func(sum totals) bool {
+		return sum["kernel_stats_data.kernel="] == 1 && sum["kernels_data.kernel_id"] == 9
+	})
 	stop() // "used before known" must survive
 	start(t, s, fast)
 	publish(t, s, stream.Envelope{Session: "x", Identity: "b"}, []byte(`{"version":1,"type":"dictionary_update","session_id":"x","kernel_dict":{"9":"late one","10":"early one"}}`+"\n"))
 	publish(t, s, stream.Envelope{Session: "x", Identity: "c"}, row(2))
-	sum := waitFor(t, s, "the named row", func(sum totals) bool { return sum["kernels_data.kernel=late one"] == 1 })
+	sum := waitFor(t, s, "the named row", func(sum totals) bool {
+		return sum["kernel_stats_data.kernel=late one"] == 1 && sum["kernels_data.kernel=late one"] == 2
+	})
 	if sum["dictionaries"] != 2 || sum["dictionaries.late"] != 1 {
 		t.Errorf("dictionaries = %d rows, %d late; want 2 and 1", sum["dictionaries"], sum["dictionaries.late"])
 	}

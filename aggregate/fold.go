@@ -20,6 +20,8 @@ type part struct {
 	raw      table.Partition
 	line     int // number of the line in the part, from 1
 	usage    *usageAcc
+	rejects  map[rejectKind]*rejectRun // of this part, by reason and type
+	keep     bool                      // its object is referred to by a reject and must stay
 	body     []byte
 	bodyHash uint64 // of body, 0 until it is needed
 }
@@ -32,9 +34,12 @@ type folder struct {
 	out      *output
 	decoder  gpuflight.Decoder
 
-	touched         []*session             // in the open chunk
-	held            map[*session]struct{}  // with rollups that wait
-	hold            time.Duration          // how long they wait now
+	touched         []*session            // in the open chunk
+	held            map[*session]struct{} // with rollups that wait
+	hold            time.Duration         // how long they wait now
+	heldAccs        int                   // accumulators of all sessions
+	leaving         bool                  // the owner ends: nothing is held back
+	tombstones      map[sessionKey]tombstone
 	waitingSessions map[*session]struct{}  // with rows or details that wait
 	closing         map[*session]struct{}  // ended, to be finalized
 	usage           map[usageKey]*usageAcc // of the open chunk
@@ -42,14 +47,7 @@ type folder struct {
 	removed         []sessionKey           // dropped since the last published state
 
 	freeAccs      []*kernelAcc
-	chunkSerial   uint64 // moves whenever cached dictionary indexes of the batches go stale
 	outSerial     uint64 // moves whenever the batches are reset
-	nameBatch     *table.Batch
-	scopedBatch   *table.Batch
-	scopeSession  *session
-	scopeLast     int32
-	scopeSerial   uint64
-	scopeAt       int32
 	emitter       kernelEmitter
 	emitterSerial uint64
 }
@@ -65,7 +63,7 @@ type usageAcc struct{ events, bytes, stored, rejected, duplicates uint64 }
 func newFolder(cfg *Config, m *counters) *folder {
 	return &folder{
 		cfg: cfg, metrics: m, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
-		sessions: map[sessionKey]*session{}, out: newOutput(), chunkSerial: 1,
+		sessions: map[sessionKey]*session{}, tombstones: map[sessionKey]tombstone{}, out: newOutput(),
 		waitingSessions: map[*session]struct{}{}, held: map[*session]struct{}{}, hold: minHold, closing: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
 	}
 }
@@ -76,7 +74,7 @@ func (f *folder) session(p *part) *session {
 	s := f.sessions[key]
 	if s == nil {
 		s = newSession(key, stream.SessionToken(p.env.Session))
-		s.dictsLoaded = true // nothing to load: it is new
+		f.revive(s)
 		f.sessions[key] = s
 	}
 	return s
@@ -105,12 +103,11 @@ func (f *folder) fold(p *part, s *session, body []byte) {
 		f.closing[s] = struct{}{} // again: more came after the end
 	}
 	if s.host == "" {
-		s.host = p.env.Host
+		s.host = clip(p.env.Host)
 	}
 	p.usage = f.usageOf(s, p)
 	if !s.parts.add(partHash(&p.env)) {
 		f.metrics.parts.WithLabelValues("duplicate").Inc()
-		p.usage.bytes += p.env.Bytes
 		f.received(s, p, p.env.Events)
 		f.duplicate(s, p, p.env.Events)
 		return
@@ -126,6 +123,7 @@ func (f *folder) fold(p *part, s *session, body []byte) {
 		f.rejectPart(s, p, body)
 	case stream.KindGPUFlight:
 		f.lines(s, p, body)
+		f.flushRejects(s, p)
 	default:
 		f.received(s, p, p.env.Events)
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "part of kind " + string(p.env.Kind) + ": upgrade the workers", events: p.env.Events, payload: body})
@@ -171,8 +169,11 @@ func (f *folder) line(s *session, p *part, line []byte) {
 	if n == 0 && len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
-	f.received(s, p, n)
 	l, err := f.decoder.Decode(line)
+	if err == nil && l.Batch != nil {
+		n = uint64(l.Batch.WireRows()) // CountEvents counts brackets, and a refused row may hold any number of them
+	}
+	f.received(s, p, n)
 	if err != nil {
 		f.rejectLine(s, p, l, line, n, err)
 		return

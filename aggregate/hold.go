@@ -16,7 +16,7 @@ const (
 	// minHold and maxHold bound how long rollups of sparse sessions wait. holdPerSession is what each session of the chunk adds: a
 	// partition with 640 busy sessions waits the longest.
 	minHold        = time.Second
-	maxHold        = 10 * time.Second
+	maxHold        = 4 * time.Second
 	holdPerSession = 15 * time.Millisecond
 )
 
@@ -132,13 +132,14 @@ func (f *folder) readHeld(s *session, r *reader) {
 // dropHeld forgets the session's accumulators: their rows are written.
 func (f *folder) dropHeld(s *session) {
 	for _, a := range s.dirty {
-		a.slot.accs, a.slot.last = a.slot.accs[:0], nil
+		a.slot.accs, a.slot.last, a.slot.index = a.slot.accs[:0], nil, nil
 		a.hist.Reset()
 		a.slot = nil
 		if len(f.freeAccs) < maxFreeAccs {
 			f.freeAccs = append(f.freeAccs, a)
 		}
 	}
+	f.heldAccs -= len(s.dirty)
 	clear(s.dirty)
 	s.dirty = s.dirty[:0]
 }

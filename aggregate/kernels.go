@@ -23,13 +23,14 @@ type kernelRow struct {
 // denseKernels is how many kernel ids are found by index; the client counts from 1, so larger ones are rare and go to a map.
 const denseKernels = 1 << 14
 
-// kernelSlot is what the open chunk needs of one kernel id of a session.
+// kernelSlot is what is at hand of one kernel id of a session.
 type kernelSlot struct {
-	id     uint32
-	chunk  uint64 // nameAt is valid in this chunk
-	nameAt int32  // index of the name in the chunk's batch
-	last   *kernelAcc
-	accs   []*kernelAcc
+	id       uint32
+	launch   uint32 // id of launched, 0: none yet
+	launched launchKey
+	last     *kernelAcc
+	accs     []*kernelAcc
+	index    map[accKey]*kernelAcc // of accs, once they are many
 }
 
 // kernelAcc adds up one row of kernel_stats.
@@ -101,11 +102,16 @@ func (f *folder) acc(s *session, k *kernelSlot, scope int32, bucket int64) *kern
 	if a := k.last; a != nil && a.bucket == bucket && a.scope == scope {
 		return a
 	}
-	for _, a := range k.accs {
-		if a.bucket == bucket && a.scope == scope {
-			k.last = a
-			return a
+	if len(k.accs) <= fewAccs {
+		for _, a := range k.accs {
+			if a.bucket == bucket && a.scope == scope {
+				k.last = a
+				return a
+			}
 		}
+	} else if a := k.find(accKey{bucket, scope}); a != nil {
+		k.last = a
+		return a
 	}
 	var a *kernelAcc
 	if n := len(f.freeAccs); n > 0 {
@@ -117,9 +123,33 @@ func (f *folder) acc(s *session, k *kernelSlot, scope int32, bucket int64) *kern
 	a.slot, a.scope, a.bucket = k, scope, bucket
 	a.calls, a.total, a.low, a.high, a.freshCount = 0, 0, ^uint64(0), 0, 0
 	k.accs = append(k.accs, a)
+	if k.index != nil {
+		k.index[accKey{bucket, scope}] = a
+	}
 	k.last = a
 	s.dirty = append(s.dirty, a)
+	f.heldAccs++
 	return a
+}
+
+// fewAccs is how many accumulators of a kernel are looked through one by one. A live kernel has one or two, one a scope in a busy program;
+// a file of hours in one window has one a minute.
+const fewAccs = 16
+
+type accKey struct {
+	bucket int64
+	scope  int32
+}
+
+// find looks an accumulator up by key, in an index that is made when there are more than a few.
+func (k *kernelSlot) find(key accKey) *kernelAcc {
+	if k.index == nil {
+		k.index = make(map[accKey]*kernelAcc, 2*len(k.accs))
+		for _, a := range k.accs {
+			k.index[accKey{a.bucket, a.scope}] = a
+		}
+	}
+	return k.index[key]
 }
 
 // kernels folds one kernel_event_batch.
@@ -157,8 +187,8 @@ type kernelEmitter struct {
 	s               *session
 	b               *table.Batch // nil: raw rows are off for this tenant
 	tenant, session int32
-	noScope         int32
 	receivedAt      int64
+	days            uint16
 }
 
 func (f *folder) kernelEmitter(s *session, p *part) kernelEmitter {
@@ -166,14 +196,13 @@ func (f *folder) kernelEmitter(s *session, p *part) kernelEmitter {
 }
 
 func (f *folder) kernelEmitterAt(s *session, receivedAt int64, days uint16, noRaw bool) kernelEmitter {
-	e := kernelEmitter{f: f, s: s, receivedAt: receivedAt}
+	e := kernelEmitter{f: f, s: s, receivedAt: receivedAt, days: days}
 	if noRaw {
 		return e
 	}
 	t := &table.Kernels
 	e.b = f.out.batch(t.Table, rawPartition(receivedAt, days))
 	e.tenant, e.session = t.Tenant.Index(e.b, s.key.tenant), t.SessionID.Index(e.b, s.key.id)
-	e.noScope = t.Scope.Index(e.b, "")
 	f.out.saw(receivedAt)
 	return e
 }
@@ -184,27 +213,23 @@ func (e *kernelEmitter) row(start, duration int64, row []int64, device int32) {
 		return
 	}
 	t, b := &table.Kernels, e.b
-	id := uint32(row[gpuflight.KernelID])
 	t.Tenant.Append(b, e.tenant)
 	t.SessionID.Append(b, e.session)
 	t.StartedAt.Append(b, start)
 	t.DurationNS.Append(b, uint64(duration))
-	t.Kernel.Append(b, e.f.kernelName(e.s, b, id))
-	t.KernelID.Append(b, id)
+	t.LaunchID.Append(b, e.launch(launchKey{
+		kernel: uint32(row[gpuflight.KernelID]), regs: uint32(max(row[gpuflight.KernelNumRegs], 0)), dyn: uint32(max(row[gpuflight.KernelDynShared], 0)),
+	}))
 	t.StreamID.Append(b, uint64(row[gpuflight.KernelStreamID]))
 	t.CorrID.Append(b, uint32(row[gpuflight.KernelCorrID]))
 	t.DeviceID.Append(b, device)
-	t.ConfigID.Append(b, 0)
-	t.Scope.Append(b, e.noScope)
-	t.DynSharedBytes.Append(b, uint32(max(row[gpuflight.KernelDynShared], 0)))
-	t.Registers.Append(b, uint32(max(row[gpuflight.KernelNumRegs], 0)))
 	t.ExternalKind.Append(b, uint8(row[gpuflight.KernelExternalKind]))
 	t.ExternalID.Append(b, uint64(row[gpuflight.KernelExternalID]))
 	t.ReceivedAt.Append(b, e.receivedAt)
 }
 
 // joined appends a row that waited, with the configuration of its detail (0: none came).
-func (e *kernelEmitter) joined(k *kernelRow, config uint32, scope int32) {
+func (e *kernelEmitter) joined(k *kernelRow, config uint32) {
 	if e.b == nil {
 		return
 	}
@@ -213,44 +238,13 @@ func (e *kernelEmitter) joined(k *kernelRow, config uint32, scope int32) {
 	t.SessionID.Append(b, e.session)
 	t.StartedAt.Append(b, k.start)
 	t.DurationNS.Append(b, uint64(k.duration))
-	t.Kernel.Append(b, e.f.kernelName(e.s, b, k.kernel))
-	t.KernelID.Append(b, k.kernel)
+	t.LaunchID.Append(b, e.launch(launchKey{k.kernel, config, k.regs, k.dyn}))
 	t.StreamID.Append(b, k.stream)
 	t.CorrID.Append(b, k.corr)
 	t.DeviceID.Append(b, k.device)
-	t.ConfigID.Append(b, config)
-	t.Scope.Append(b, e.f.scopeIndex(b, e.s, scope, e.noScope))
-	t.DynSharedBytes.Append(b, k.dyn)
-	t.Registers.Append(b, k.regs)
 	t.ExternalKind.Append(b, k.externalKind)
 	t.ExternalID.Append(b, k.externalID)
 	t.ReceivedAt.Append(b, e.receivedAt)
-}
-
-// kernelName returns the index of a kernel's name in the open chunk's batch. It is looked up once per kernel, session and chunk.
-func (f *folder) kernelName(s *session, b *table.Batch, id uint32) int32 {
-	k := s.slot(id)
-	if k.chunk != f.chunkSerial || f.nameBatch != b {
-		if f.nameBatch != b { // midnight, or another retention class: a chunk with two batches looks names up again
-			f.nameBatch = b
-			f.chunkSerial++
-		}
-		k.nameAt = table.Kernels.Kernel.Index(b, s.name(gpuflight.KernelDict, id))
-		k.chunk = f.chunkSerial
-	}
-	return k.nameAt
-}
-
-// scopeIndex returns the index of a scope path in the batch; neighbours nearly always share one.
-func (f *folder) scopeIndex(b *table.Batch, s *session, scope, none int32) int32 {
-	if scope == 0 {
-		return none
-	}
-	if f.scopedBatch != b || f.scopeSession != s || f.scopeLast != scope || f.scopeSerial != f.chunkSerial {
-		f.scopedBatch, f.scopeSession, f.scopeLast, f.scopeSerial = b, s, scope, f.chunkSerial
-		f.scopeAt = table.Kernels.Scope.Index(b, s.scopeNames[scope])
-	}
-	return f.scopeAt
 }
 
 // flushKernelStats writes the session's rollup rows and frees the accumulators.

@@ -15,14 +15,14 @@ func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
-	s.app, s.pid, s.vendor = job.App, clampU32(job.PID), job.Vendor()
+	s.app, s.pid, s.vendor = clip(job.App), clampU32(job.PID), clip(job.Vendor())
 	if job.Hostname != "" {
-		s.host = job.Hostname
+		s.host = clip(job.Hostname)
 	}
-	s.ip = job.IP
+	s.ip = clip(job.IP)
 	s.delta.startedAt = job.TimeNS
 	s.delta.sawEvent(job.TimeNS)
-	s.delta.runID, s.delta.kind, s.delta.engine = job.RunID, job.SessionKind, job.ProfilingEngine
+	s.delta.runID, s.delta.kind, s.delta.engine = clip(job.RunID), clip(job.SessionKind), clip(job.ProfilingEngine)
 	if job.RunID != "" {
 		s.delta.segment, s.delta.hasSegment = int32(min(job.SegmentIndex, 1<<30)), true
 	}

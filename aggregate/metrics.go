@@ -1,6 +1,8 @@
 package aggregate
 
 import (
+	"slices"
+
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -70,17 +72,20 @@ type deviceKey struct {
 	device int32
 }
 
-// deviceAcc has one gauge per rolled-up column of device_metric_batch, in the order of deviceColumns.
+// deviceAcc has one gauge per rolled-up column of device_metric_batch, in the order of deviceColumns, which is that of
+// table.DeviceGauges.
 type deviceAcc struct {
 	samples uint64
 	gauges  [len(deviceColumns)]gauge
 }
 
-var deviceColumns = [...]gpuflight.Column{
+var deviceColumns = [len(table.DeviceGauges)]gpuflight.Column{
 	gpuflight.DeviceGPUUtil, gpuflight.DeviceMemUtil, gpuflight.DeviceTempC, gpuflight.DevicePowerMW, gpuflight.DeviceUsedMiB, gpuflight.DeviceTotalMiB,
 	gpuflight.DeviceClockSM, gpuflight.DeviceFanSpeedPct, gpuflight.DeviceTempMemC, gpuflight.DeviceTempJunctionC, gpuflight.DeviceVoltageMV,
 	gpuflight.DeviceEnergyUJ, gpuflight.DeviceClockMem, gpuflight.DevicePCIeBwBps, gpuflight.DeviceECCCorrected, gpuflight.DeviceECCUncorrected,
 }
+
+var energyGauge = slices.Index(deviceColumns[:], gpuflight.DeviceEnergyUJ)
 
 // deviceMetrics folds one device_metric_batch.
 func (f *folder) deviceMetrics(s *session, p *part, line *gpuflight.Line) {
@@ -151,9 +156,7 @@ func (f *folder) flushMetrics(s *session) {
 		t.BucketS.Append(b, 60)
 		t.Hostname.AppendString(b, a.hostname)
 		t.Samples.Append(b, a.samples)
-		gaugeColumns{t.CPUPctX100Sum, t.CPUPctX100Min, t.CPUPctX100Max}.append(b, &a.cpu)
-		gaugeColumns{t.RAMUsedMiBSum, t.RAMUsedMiBMin, t.RAMUsedMiBMax}.append(b, &a.ramUsed)
-		gaugeColumns{t.RAMTotalMiBSum, t.RAMTotalMiBMin, t.RAMTotalMiBMax}.append(b, &a.total)
+		appendGauges(b, t.GaugeMaps, []gauge{a.cpu, a.ramUsed, a.total})
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
 	clear(s.hostAcc)
@@ -166,39 +169,22 @@ func (f *folder) flushMetrics(s *session) {
 		t.BucketS.Append(b, 60)
 		t.DeviceID.Append(b, key.device)
 		t.Samples.Append(b, a.samples)
-		for i := range a.gauges {
-			if deviceColumns[i] == gpuflight.DeviceEnergyUJ { // a counter: its ends are what counts
-				t.EnergyUJMin.Append(b, a.gauges[i].low)
-				t.EnergyUJMax.Append(b, a.gauges[i].high)
-				continue
-			}
-			deviceGauges[i].append(b, &a.gauges[i])
-		}
+		a.gauges[energyGauge].sum = 0 // a counter: its ends are what counts
+		appendGauges(b, t.GaugeMaps, a.gauges[:])
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
 	clear(s.devAcc)
 }
 
-// gaugeColumns are the three columns of one metric of a rollup.
-type gaugeColumns struct{ sum, low, high table.U64Col }
-
-func (c gaugeColumns) append(b *table.Batch, g *gauge) {
-	c.sum.Append(b, g.sum)
-	c.low.Append(b, g.low)
-	c.high.Append(b, g.high)
-}
-
-// deviceGauges are the columns of deviceColumns, in the same order.
-var deviceGauges = func() [len(deviceColumns)]gaugeColumns {
-	t := &table.DeviceMetrics1m
-	return [...]gaugeColumns{
-		{t.GPUUtilPctSum, t.GPUUtilPctMin, t.GPUUtilPctMax}, {t.MemUtilPctSum, t.MemUtilPctMin, t.MemUtilPctMax},
-		{t.TempCSum, t.TempCMin, t.TempCMax}, {t.PowerMWSum, t.PowerMWMin, t.PowerMWMax},
-		{t.UsedMiBSum, t.UsedMiBMin, t.UsedMiBMax}, {t.TotalMiBSum, t.TotalMiBMin, t.TotalMiBMax},
-		{t.ClockSMMHzSum, t.ClockSMMHzMin, t.ClockSMMHzMax}, {t.FanSpeedPctSum, t.FanSpeedPctMin, t.FanSpeedPctMax},
-		{t.TempMemCSum, t.TempMemCMin, t.TempMemCMax}, {t.TempJunctionCSum, t.TempJunctionCMin, t.TempJunctionCMax},
-		{t.VoltageMVSum, t.VoltageMVMin, t.VoltageMVMax}, {}, {t.ClockMemMHzSum, t.ClockMemMHzMin, t.ClockMemMHzMax},
-		{t.PCIeBWBPSSum, t.PCIeBWBPSMin, t.PCIeBWBPSMax}, {t.ECCCorrectedSum, t.ECCCorrectedMin, t.ECCCorrectedMax},
-		{t.ECCUncorrectedSum, t.ECCUncorrectedMin, t.ECCUncorrectedMax},
+// appendGauges appends a minute's gauges, of which the first has key 1.
+func appendGauges(b *table.Batch, t table.GaugeMaps, gauges []gauge) {
+	var keys [len(table.DeviceGauges)]int16
+	var sums, lows, highs [len(table.DeviceGauges)]uint64
+	for i := range gauges {
+		keys[i], sums[i], lows[i], highs[i] = int16(i+1), gauges[i].sum, gauges[i].low, gauges[i].high
 	}
-}()
+	n := len(gauges)
+	t.Sums.AppendPairs(b, keys[:n], sums[:n])
+	t.Lows.AppendPairs(b, keys[:n], lows[:n])
+	t.Highs.AppendPairs(b, keys[:n], highs[:n])
+}

@@ -12,7 +12,7 @@ import (
 // output collects the rows of the open chunk: one batch per (table, ClickHouse partition).
 type output struct {
 	batches map[batchKey]*table.Batch
-	order   []batchKey // of first use, so that a chunk's tables come in a stable order
+	order   []batchKey // facts, then the rest as first used, so that a chunk's tables come in a stable order
 	body    []byte     // scratch of encode
 	oldest  int64      // earliest gateway stamp among the rows, 0: none
 }
@@ -31,7 +31,11 @@ func (o *output) batch(t *table.Table, p table.Partition) *table.Batch {
 	if !ok {
 		b = table.NewBatch(t)
 		o.batches[key] = b
-		o.order = append(o.order, key)
+		if t.Retention == table.Fact { // first, since rows of other tables refer to them
+			o.order = slices.Insert(o.order, 0, key)
+		} else {
+			o.order = append(o.order, key)
+		}
 	}
 	return b
 }

@@ -29,13 +29,17 @@ type owner struct {
 	epoch    uint64
 	nonce    string
 	position uint64 // INGEST sequence of the last folded part
+	base     uint64 // number of the partition's first chunk
 	number   uint64 // of the last published chunk
 	lastRows uint64 // ROWS sequence of that chunk: the fence
 
 	snapshot      stream.Snapshot
 	sinceChunks   int
 	sinceBytes    int
-	oldSnapshots  []string // to delete once a chunk points to a newer one
+	stateObjects  []string // states of chunks since the snapshot that are objects
+	oldSnapshots  []string // to delete once a chunk points to a newer snapshot
+	oldStates     []string // likewise
+	foldedParts   []string // objects of parts in the open chunk, to delete once it is published
 	checkpoints   []checkpoint
 	opened        time.Time // when the open chunk got its first change; zero: it is empty
 	lastPublished uint64    // position in the last published chunk
@@ -171,6 +175,9 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 		o.folder.fold(p, s, o.body)
+		if env.Object != "" && !p.keep {
+			o.foldedParts = append(o.foldedParts, env.Object)
+		}
 	}
 	o.position = seq
 	if o.opened.IsZero() {
@@ -257,15 +264,22 @@ func (o *owner) due(now time.Time) bool {
 		return true
 	}
 	rows, bytes := o.folder.out.size()
-	return rows >= o.w.cfg.ChunkRows || bytes >= o.w.cfg.ChunkBytes
+	return rows >= o.w.cfg.ChunkRows || bytes >= o.w.cfg.ChunkBytes || o.folder.stateSize() >= maxChunkState
 }
 
-// leave publishes the open chunk and a snapshot, so that the next owner starts at once. It is bounded: what it does not finish is
+// maxChunkState is the estimated state change at which a chunk is published: with its rows it still fits a message.
+const maxChunkState = 3 << 20
+
+// leave publishes the open chunk, held rollups included, and a snapshot, so that the next owner starts at once. It is bounded: what it does not finish is
 // folded again by the successor.
 func (o *owner) leave(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)
 	defer cancel()
-	if !o.opened.IsZero() {
+	o.folder.leaving = true
+	for s := range o.folder.held {
+		o.folder.touch(s)
+	}
+	if !o.opened.IsZero() || len(o.folder.touched) > 0 {
 		if err := o.publish(last); err != nil {
 			return err
 		}

@@ -87,6 +87,10 @@ func (f *folder) flushProfile(s *session) {
 			file = source
 		}
 		metric := s.name(gpuflight.MetricDict, key.metric)
+		metricID := key.metric
+		if metric != "" {
+			metricID = 0 // the name says it all; both would take twice the room
+		}
 		scope := s.name(gpuflight.ScopeNameDict, key.scope)
 		part := f.factPartition(s)
 		switch key.kind {
@@ -103,8 +107,7 @@ func (f *folder) flushProfile(s *session) {
 			t.FunctionID.Append(b, key.function)
 			t.PCOffset.Append(b, key.pc)
 			t.StallReason.AppendString(b, metric)
-			t.MetricID.Append(b, key.metric)
-			t.ReasonKind.AppendString(b, reasonKind(metric))
+			t.MetricID.Append(b, metricID)
 			t.PeriodNS.Append(b, 0)
 			t.Scope.AppendString(b, scope)
 			t.ScopeID.Append(b, key.scope)
@@ -127,7 +130,7 @@ func (f *folder) flushProfile(s *session) {
 			t.FunctionID.Append(b, key.function)
 			t.PCOffset.Append(b, key.pc)
 			t.MetricName.AppendString(b, metric)
-			t.MetricID.Append(b, key.metric)
+			t.MetricID.Append(b, metricID)
 			t.Scope.AppendString(b, scope)
 			t.ScopeID.Append(b, key.scope)
 			t.DeviceID.Append(b, key.device)
@@ -153,12 +156,4 @@ func (f *folder) flushProfile(s *session) {
 		}
 	}
 	clear(s.profile)
-}
-
-// reasonKind is ” while the name is not known, so that the view classifies a late one.
-func reasonKind(metric string) string {
-	if metric == "" {
-		return ""
-	}
-	return gpuflight.ReasonKindOf(metric).String()
 }

@@ -29,7 +29,7 @@ func (o *owner) publish(ctx context.Context) error {
 		return err
 	}
 	c := stream.Chunk{
-		Partition: o.partition, Number: o.number, Epoch: o.epoch, Nonce: o.nonce, Position: o.position, CreatedAt: time.Now().UnixNano(),
+		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, Position: o.position, CreatedAt: time.Now().UnixNano(),
 		OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows,
 	}
 	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
@@ -40,9 +40,7 @@ func (o *owner) publish(ctx context.Context) error {
 		return err
 	}
 	o.stored(&c, len(msg))
-	if len(o.oldSnapshots) > 0 {
-		o.dropSnapshots(ctx)
-	}
+	o.dropObjects(ctx)
 	if o.sinceChunks >= o.w.cfg.SnapshotChunks || o.sinceBytes >= o.w.cfg.SnapshotBytes {
 		return o.writeSnapshot(ctx)
 	}
@@ -51,7 +49,9 @@ func (o *owner) publish(ctx context.Context) error {
 
 // flush turns accumulators of the touched sessions into rows, as far as they are ripe.
 func (f *folder) flush(now int64) {
-	f.hold = holdFor(len(f.touched))
+	if f.hold = holdFor(len(f.touched)); f.leaving {
+		f.hold = 0
+	}
 	for _, s := range f.touched {
 		f.flushScopeStats(s)
 		f.flushProfile(s)
@@ -84,7 +84,9 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	o.folder.published()
 	o.folder.out.reset()
 	o.folder.outSerial++
-	o.folder.chunkSerial++
+	if c.StateObject != "" {
+		o.stateObjects = append(o.stateObjects, c.StateObject)
+	}
 	o.opened = time.Time{}
 	o.lastPublished = c.Position
 	o.sinceChunks++
@@ -95,7 +97,7 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	o.well()
 }
 
-// message encodes the chunk; a body that does not fit a message goes to the object store.
+// message encodes the chunk; a body that does not fit a message goes to the object store, and so does a state that still does not.
 func (o *owner) message(ctx context.Context, c *stream.Chunk, state, body []byte) ([]byte, error) {
 	msg, err := stream.AppendChunk(nil, c, state, body)
 	if err != nil || len(msg) <= stream.MaxChunkMessage {
@@ -106,24 +108,40 @@ func (o *owner) message(ctx context.Context, c *stream.Chunk, state, body []byte
 	if err != nil {
 		return nil, err
 	}
+	c.Object = o.objectName(c, "rows")
+	if err := o.putObject(ctx, c.Object, packed); err != nil {
+		return nil, err
+	}
+	msg, err = stream.AppendChunk(nil, c, state, nil)
+	if err != nil || len(msg) <= stream.MaxChunkMessage {
+		return msg, err
+	}
+	c.StateObject = o.objectName(c, "state")
+	if err := o.putObject(ctx, c.StateObject, s2.Encode(nil, state)); err != nil {
+		return nil, err
+	}
+	return stream.AppendChunk(nil, c, nil, nil)
+}
+
+// objectName is new for every chunk that an owner tries to publish, so nothing that the log may point to is ever overwritten.
+func (o *owner) objectName(c *stream.Chunk, what string) string {
+	return fmt.Sprintf("p%d-%d-%d-%s-%s", o.partition, c.Epoch, c.Number, c.Nonce, what)
+}
+
+func (o *owner) putObject(ctx context.Context, name string, data []byte) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, 60*time.Second)
-		_, err := o.streams.Chunks.PutBytes(try, c.Object, packed)
+		_, err := o.streams.Chunks.PutBytes(try, name, data)
 		cancel()
 		if err == nil {
-			break
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("store chunk body: %w", err)
+			return fmt.Errorf("store %s: %w", name, err)
 		}
 		o.retry("object", err)
 		sleep(ctx, 500*time.Millisecond)
 	}
-	msg, err = stream.AppendChunk(nil, c, state, nil)
-	if err == nil && len(msg) > stream.MaxPayloadBytes-1<<10 {
-		err = fmt.Errorf("BUG: chunk state of %d bytes does not fit a message", len(msg))
-	}
-	return msg, err
 }
 
 // append publishes msg as the next message of the partition's subject, and finds out what happened when the answer is lost.
@@ -204,6 +222,11 @@ func (o *owner) storeNames(ctx context.Context) error {
 				if err == nil || errors.Is(err, jetstream.ErrKeyExists) {
 					break
 				}
+				if broker.IsFull(err) {
+					// The names are rows of `dictionaries` in this very chunk: a successor reads them there. Others must not wait.
+					o.w.metrics.retries.WithLabelValues("dictionary_full").Inc()
+					break
+				}
 				if ctx.Err() != nil {
 					return fmt.Errorf("store dictionary: %w", err)
 				}
@@ -233,18 +256,25 @@ func (o *owner) writeSnapshot(ctx context.Context) error {
 	old := o.snapshot.Object
 	o.snapshot = stream.Snapshot{Object: name, Chunk: o.number, Seq: o.lastRows}
 	o.sinceChunks, o.sinceBytes = 0, 0
-	o.oldSnapshots = append(o.oldSnapshots, old)
+	if old != "" {
+		o.oldSnapshots = append(o.oldSnapshots, old)
+	}
+	o.oldStates, o.stateObjects = append(o.oldStates, o.stateObjects...), nil
 	return nil
 }
 
-// dropSnapshots deletes snapshots that no chunk points to any more: called once a chunk with the newer one is stored.
-func (o *owner) dropSnapshots(ctx context.Context) {
-	for _, name := range o.oldSnapshots {
-		if name != "" {
+// dropObjects deletes what no chunk points to any more, once the chunk with the newer snapshot is stored, and the giant parts that are
+// folded. What cannot be deleted now is deleted by the next owner's sweep, or expires.
+func (o *owner) dropObjects(ctx context.Context) {
+	drop := func(store jetstream.ObjectStore, names *[]string) {
+		for _, name := range *names {
 			try, cancel := context.WithTimeout(ctx, 5*time.Second)
-			o.streams.State.Delete(try, name)
+			store.Delete(try, name)
 			cancel()
 		}
+		*names = (*names)[:0]
 	}
-	o.oldSnapshots = o.oldSnapshots[:0]
+	drop(o.streams.State, &o.oldSnapshots)
+	drop(o.streams.Chunks, &o.oldStates)
+	drop(o.streams.Parts, &o.foldedParts)
 }

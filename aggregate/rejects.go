@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -24,13 +25,73 @@ type rejectRow struct {
 	whole          bool   // keep every byte: a later version will read it
 }
 
+// rejectKind is what equal rejects of one part share.
+type rejectKind struct {
+	reason string
+	typ    gpuflight.Type
+}
+
+// rejectRun is rejects of one kind beyond the first few: a file of a hundred million broken lines must not become a hundred million rows.
+type rejectRun struct {
+	rows, events, bytes uint64
+	first               rejectRow // of those beyond
+}
+
+// maxRejectRows of one reason and type are written for one part; the rest share one row that counts them and says where they are.
+const maxRejectRows = 100
+
+// again counts a reject towards its run and reports whether it shares the run's row.
+func (p *part) again(r *rejectRow) bool {
+	if r.whole || p.env.Kind != stream.KindGPUFlight {
+		return false
+	}
+	if p.rejects == nil {
+		p.rejects = map[rejectKind]*rejectRun{}
+	}
+	kind := rejectKind{r.reason, r.typ}
+	run := p.rejects[kind]
+	if run == nil {
+		run = &rejectRun{}
+		p.rejects[kind] = run
+	}
+	if run.rows++; run.rows <= maxRejectRows {
+		return false
+	}
+	if run.rows == maxRejectRows+1 {
+		run.first = *r
+		run.first.payload = bytes.Clone(r.payload[:min(len(r.payload), stream.RejectBytes)])
+		run.first.ref = p.ref()
+	}
+	run.events += r.events
+	run.bytes += max(r.bytes, uint64(len(r.payload)))
+	return true
+}
+
+// flushRejects writes the shared rows of a part. Their events are counted already.
+func (f *folder) flushRejects(s *session, p *part) {
+	for kind, run := range p.rejects {
+		if run.rows <= maxRejectRows {
+			continue
+		}
+		r := run.first
+		r.typ, r.events, r.bytes = kind.typ, run.events, run.bytes
+		r.detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.env.Bytes)
+		f.writeReject(s, p, &r)
+	}
+}
+
 // reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
 func (f *folder) reject(s *session, p *part, r rejectRow) {
 	f.touch(s)
 	s.delta.rejects += r.events
 	p.usage.rejected += r.events
 	f.metrics.rejects.WithLabelValues(s.key.tenant, r.reason).Add(float64(r.events))
+	if !p.again(&r) {
+		f.writeReject(s, p, &r)
+	}
+}
 
+func (f *folder) writeReject(s *session, p *part, r *rejectRow) {
 	r.bytes = max(r.bytes, uint64(len(r.payload)))
 	if !r.whole && len(r.payload) > stream.RejectBytes {
 		r.payload = r.payload[:stream.RejectBytes]
@@ -38,6 +99,7 @@ func (f *folder) reject(s *session, p *part, r rejectRow) {
 	if uint64(len(r.payload)) < r.bytes && r.ref == "" {
 		r.ref = p.ref()
 	}
+	p.keep = p.keep || r.ref != ""
 	t := &table.Rejects
 	b := f.out.batch(t.Table, p.raw)
 	t.Tenant.AppendString(b, s.key.tenant)

@@ -143,7 +143,7 @@ const maxPathDepth = 64
 // scopePath joins the names of the open scopes above with the leaf's. A parent that is not open yet (its window comes later) or has
 // no name yet is left out: the path is for people, rollups go by the leaf.
 func (s *session) scopePath(name, depth uint32, at int64) string {
-	leaf := s.name(gpuflight.ScopeNameDict, name)
+	leaf := clip(s.name(gpuflight.ScopeNameDict, name))
 	if depth == 0 || depth >= maxPathDepth || int(depth) > len(s.scopes.byDepth) {
 		return leaf
 	}
@@ -152,7 +152,7 @@ func (s *session) scopePath(name, depth uint32, at int64) string {
 	if len(open) == 0 || open[len(open)-1].at > at {
 		return leaf
 	}
-	if up := open[len(open)-1].path; up != "" && len(up)+len(leaf) < 4096 {
+	if up := open[len(open)-1].path; up != "" && len(up)+len(leaf) < maxTextBytes {
 		return up + "|" + leaf
 	}
 	return leaf
@@ -167,7 +167,7 @@ func (f *folder) writeScope(s *session, receivedAt int64, days uint16, key scope
 		return
 	}
 	ns := uint64(end.at - begin.at)
-	f.scopeRow(s, receivedAt, days, key, begin, begin.at, end.at, ns, 1)
+	f.scopeRow(s, receivedAt, days, key, begin, begin.at, ns, 1)
 	a := f.scopeAccOf(s, key.name, bucketOf(begin.at))
 	a.calls++
 	a.total += ns
@@ -178,7 +178,7 @@ func (f *folder) writeScope(s *session, receivedAt int64, days uint16, key scope
 // unmatched emits a lone half; exactly one of begin and end is set.
 func (f *folder) unmatched(s *session, receivedAt int64, days uint16, key scopeKey, begin, end *scopeEvent) {
 	e := cmp.Or(begin, end)
-	f.scopeRow(s, receivedAt, days, key, e, e.at, e.at, 0, 0)
+	f.scopeRow(s, receivedAt, days, key, e, e.at, 0, 0)
 	a := f.scopeAccOf(s, key.name, bucketOf(e.at))
 	if begin != nil {
 		a.unmatchedBegin++
@@ -187,7 +187,7 @@ func (f *folder) unmatched(s *session, receivedAt int64, days uint16, key scopeK
 	}
 }
 
-func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, key scopeKey, e *scopeEvent, from, to int64, ns uint64, matched uint8) {
+func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, key scopeKey, e *scopeEvent, from int64, ns uint64, matched uint8) {
 	f.touch(s)
 	if s.noRaw {
 		return
@@ -207,7 +207,6 @@ func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, key scopeKe
 	t.Path.AppendString(b, path)
 	t.Depth.Append(b, e.depth)
 	t.StartedAt.Append(b, from)
-	t.EndedAt.Append(b, to)
 	t.DurationNS.Append(b, ns)
 	t.Matched.Append(b, matched)
 	t.Repeat.Append(b, e.repeat)

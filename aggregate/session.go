@@ -1,6 +1,8 @@
 package aggregate
 
 import (
+	"strings"
+
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/zeebo/xxh3"
 
@@ -59,11 +61,11 @@ type session struct {
 	pid                                         uint32
 	vendor                                      string
 	deviceIDs                                   []int32 // from job_start; more than one means kernels' device is unknown
-	completed, shutdown, finalized              bool
+	completed, shutdown                         bool
 	firstReceived, lastReceived, lastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded
 	retentionDays, rollupDays                   uint16
 	names                                       int    // dictionary entries ever accepted
-	nextConfig                                  uint32 // ids handed out so far
+	nextConfig, nextLaunch                      uint32 // last ids handed out, 0: none
 	allLate                                     bool   // unresolved overflowed
 	noRaw                                       bool   // the tenant keeps no raw rows
 
@@ -74,7 +76,8 @@ type session struct {
 	configs      map[xxh3.Uint128]launchConfig
 	configByID   map[uint32]int32 // scope of each
 	freshConfigs []xxh3.Uint128
-	scopeNames   []string // [0] is ''
+	launches     map[launchKey]uint32 // ids of those that this owner has written; not in the state
+	scopeNames   []string             // [0] is ''
 	scopeIndex   map[string]int32
 
 	dicts           [numDicts]map[uint32]string
@@ -84,6 +87,7 @@ type session struct {
 
 	waiting    waiting
 	early      map[uint32]earlyDetail // by corr id
+	unwritten  int                    // of early
 	earlyDirty bool
 	scopes     openScopes
 
@@ -137,6 +141,17 @@ func (d *sessionDelta) sawEvent(ns int64) {
 // plausibleEpoch is 2001-09-09: 10^18 ns. AMD activity records and isa_source_map carry clocks that start at boot.
 const plausibleEpoch = int64(1e18)
 
+// maxTextBytes bounds client text that is part of the state: host names, applications, scope paths.
+const maxTextBytes = 1024
+
+// clip cuts text to maxTextBytes at a rune's border and marks the cut.
+func clip(s string) string {
+	if len(s) <= maxTextBytes {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxTextBytes], "") + "…"
+}
+
 // device returns the device of kernels and copies, which carry none: the session's only one, or -1.
 func (s *session) device() int32 {
 	if len(s.deviceIDs) == 1 {
@@ -145,10 +160,22 @@ func (s *session) device() int32 {
 	return -1
 }
 
+// maxScopeNames scope paths of a session are told apart in rollups; kernels in later ones count under otherScopes.
+const (
+	maxScopeNames = 65536
+	otherScopes   = "(more scopes)"
+)
+
 // scope interns a scope path and returns its index.
 func (s *session) scope(path string) int32 {
+	path = clip(path)
 	i, ok := s.scopeIndex[path]
 	if !ok {
+		if len(s.scopeNames) == maxScopeNames {
+			path = otherScopes
+		} else if len(s.scopeNames) > maxScopeNames {
+			return maxScopeNames
+		}
 		i = int32(len(s.scopeNames))
 		s.scopeNames = append(s.scopeNames, path)
 		s.scopeIndex[path] = i

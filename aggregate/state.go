@@ -13,7 +13,7 @@ import (
 )
 
 // stateVersion is the first number of every state change and snapshot.
-const stateVersion = 1
+const stateVersion = 2
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -32,16 +32,44 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 			return cmp.Or(cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(a.key.id, b.key.id))
 		})
 	}
+	if full {
+		for key := range f.tombstones {
+			removed = append(removed, key)
+		}
+	}
 	w.n(len(removed))
 	for _, key := range removed {
+		t := f.tombstones[key]
 		w.str(key.tenant)
 		w.str(key.id)
+		w.n(t.names)
+		w.u64(uint64(t.nextConfig))
+		w.u64(uint64(t.nextLaunch))
+		w.i64(t.at)
 	}
 	w.n(len(sessions))
 	for _, s := range sessions {
 		s.append(&w, full)
 	}
 	return w.b
+}
+
+// stateSize estimates the open chunk's state change in bytes, before compression.
+func (f *folder) stateSize() int {
+	n := 16 * f.heldAccs
+	for _, s := range f.touched {
+		n += 300 + 16*(s.parts.fresh+s.lines.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
+		if s.waiting.dirty {
+			n += 60 * s.waiting.live
+		}
+		if s.earlyDirty {
+			n += 16 * len(s.early)
+		}
+		if s.scopes.dirty {
+			n += 200 * s.scopes.count
+		}
+	}
+	return n
 }
 
 // published forgets what was new: it is part of the log now.
@@ -83,6 +111,7 @@ func (s *session) append(w *writer, full bool) {
 	w.u64(uint64(s.rollupDays))
 	w.n(s.names)
 	w.u64(uint64(s.nextConfig))
+	w.u64(uint64(s.nextLaunch))
 
 	if full {
 		w.hashes(s.parts.all())
@@ -166,7 +195,7 @@ func (f *folder) read(s *session, r *reader) {
 	s.firstReceived, s.lastReceived, s.lastReceivedAt = r.i64(), r.i64(), r.i64()
 	s.retentionDays, s.rollupDays = uint16(r.u64()), uint16(r.u64())
 	s.names = int(r.u64())
-	s.nextConfig = r.u32()
+	s.nextConfig, s.nextLaunch = r.u32(), r.u32()
 	for _, set := range []*recent{&s.parts, &s.lines} {
 		for range r.n(16) {
 			set.add(r.hash())
@@ -204,10 +233,14 @@ func (f *folder) read(s *session, r *reader) {
 		s.waiting.dirty = false
 	}
 	if r.bool() {
-		s.early = map[uint32]earlyDetail{}
+		s.early, s.unwritten = map[uint32]earlyDetail{}, 0
 		for range r.n(4) {
 			corr := r.u32()
-			s.early[corr] = earlyDetail{config: r.u32(), heldAt: r.i64(), written: r.bool()}
+			d := earlyDetail{config: r.u32(), heldAt: r.i64(), written: r.bool()}
+			s.early[corr] = d
+			if !d.written {
+				s.unwritten++
+			}
 		}
 	}
 	if r.bool() {
@@ -289,8 +322,13 @@ func (f *folder) applyState(state []byte) error {
 	if v := r.u64(); v != stateVersion {
 		return fmt.Errorf("version %d: %w", v, errState)
 	}
-	for range r.n(2) {
-		delete(f.sessions, sessionKey{r.str(), r.str()})
+	for range r.n(6) {
+		key := sessionKey{r.str(), r.str()}
+		t := tombstone{int(r.u64()), r.u32(), r.u32(), r.i64()}
+		delete(f.sessions, key)
+		if t.names > 0 || t.nextConfig > 0 || t.nextLaunch > 0 {
+			f.tombstones[key] = t
+		}
 	}
 	for range r.n(2) {
 		key := sessionKey{r.str(), r.str()}
@@ -301,6 +339,7 @@ func (f *folder) applyState(state []byte) error {
 		if s == nil {
 			s = newSession(key, stream.SessionToken(key.id))
 			f.sessions[key] = s
+			delete(f.tombstones, key)
 		}
 		f.read(s, &r)
 	}
@@ -308,10 +347,10 @@ func (f *folder) applyState(state []byte) error {
 }
 
 // resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
-// compare.
-func (f *folder) resume(now int64) {
+// compare; then is the other clock at the last chunk.
+func (f *folder) resume(now, then int64) {
 	for _, s := range f.sessions {
-		s.lastReceivedAt = now
+		s.lastReceivedAt = now - max(then-s.lastReceivedAt, 0) // as silent as it was when the last chunk was made
 		for i := range s.waiting.rows {
 			s.waiting.rows[i].heldAt = now
 		}

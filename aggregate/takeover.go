@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -21,7 +23,8 @@ func (o *owner) takeOver(ctx context.Context) error {
 	last, err := o.streams.Rows.GetLastMsgForSubject(ctx, stream.RowsSubject(o.partition))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		o.epoch = 1
+		o.epoch, o.base = 1, uint64(time.Now().UnixMilli())
+		o.number = o.base - 1
 	case err != nil:
 		return err
 	default:
@@ -30,10 +33,12 @@ func (o *owner) takeOver(ctx context.Context) error {
 		}
 	}
 	o.w.metrics.takeovers.Inc()
+	old := leftovers{partition: o.partition, epoch: o.epoch, published: o.number, keep: append(slices.Clone(o.stateObjects), o.snapshot.Object)}
 	o.opened = time.Now()
 	if err := o.publish(ctx); err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
+	go old.sweep(ctx, o.streams)
 	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.sessions))
 	return nil
 }
@@ -56,7 +61,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
 		}
 	}
-	next, expect := head.Snapshot.Seq+1, head.Snapshot.Chunk+1
+	next, expect := head.Snapshot.Seq+1, max(head.Snapshot.Chunk+1, head.Base)
 	for next <= last.Sequence {
 		msg, err := o.streams.Rows.GetMsg(ctx, next, jetstream.WithGetMsgSubject(stream.RowsSubject(o.partition)))
 		if err != nil {
@@ -69,6 +74,12 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		if c.Number != expect {
 			return fmt.Errorf("chunk %d is missing from ROWS (found %d at %d): was the stream purged by hand? restore it, or remove the partition's state knowingly", expect, c.Number, msg.Sequence)
 		}
+		if c.StateObject != "" {
+			if section, err = o.streams.Chunks.GetBytes(ctx, c.StateObject); err != nil {
+				return fmt.Errorf("state of chunk %d: %w", c.Number, err)
+			}
+			o.stateObjects = append(o.stateObjects, c.StateObject)
+		}
 		state, err := stream.DecodeSection(nil, section)
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Number, err)
@@ -80,8 +91,8 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1
 	}
-	o.folder.resume(time.Now().UnixNano())
-	o.epoch, o.position, o.lastPublished, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.Position, head.Number, last.Sequence, head.Snapshot
+	o.folder.resume(time.Now().UnixNano(), head.CreatedAt)
+	o.epoch, o.position, o.lastPublished, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.Position, head.Base, head.Number, last.Sequence, head.Snapshot
 	return nil
 }
 
@@ -145,6 +156,36 @@ func (o *owner) readBlocks(ctx context.Context, s *session, learn func(nameRef, 
 			if err := decodeNames(e.Value(), learn); err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// leftovers are objects that earlier owners of a partition stored for chunks that were never published, or for snapshots that no chunk
+// points to. Names carry the epoch; an owner of an earlier epoch publishes nothing after a claim.
+type leftovers struct {
+	partition int
+	epoch     uint64 // of the owner that sweeps
+	published uint64 // the last chunk before its claim
+	keep      []string
+}
+
+// sweep deletes them. It runs beside the owner and touches nothing of its own epoch.
+func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
+	for _, store := range []jetstream.ObjectStore{s.State, s.Chunks} {
+		list, err := store.List(ctx)
+		if err != nil {
+			continue // none, or not now: the next owner sweeps again
+		}
+		for _, info := range list {
+			var p int
+			var epoch, number uint64
+			if _, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &epoch, &number); err != nil || p != l.partition || epoch >= l.epoch || slices.Contains(l.keep, info.Name) {
+				continue
+			}
+			if strings.HasSuffix(info.Name, "-rows") && number <= l.published {
+				continue // rows of a published chunk: the sink's to delete
+			}
+			store.Delete(ctx, info.Name)
 		}
 	}
 }

@@ -32,6 +32,7 @@ func (f *folder) stored(s *session, p *part, n uint64) {
 // duplicate counts n events as seen before.
 func (f *folder) duplicate(s *session, p *part, n uint64) {
 	s.delta.duplicates += n
+	s.delta.events -= min(n, s.delta.events)
 	p.usage.duplicates += n
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -320,13 +320,14 @@ func TestLargeBodies(t *testing.T) {
 	for i := range 6 {
 		c, body := w.chunk(i%4, 400)
 		c.Object = fmt.Sprintf("body-%d", i)
-		if i%2 == 0 {
-			body = s2.Encode(nil, body)
-		}
-		if _, err := w.s.Chunks.PutBytes(t.Context(), c.Object, body); err != nil {
+		packed, err := stream.PackBody(nil, &c, body)
+		if err != nil {
 			t.Fatal(err)
 		}
-		msg, err := stream.AppendChunk(nil, &c, nil, body)
+		if _, err := w.s.Chunks.PutBytes(t.Context(), c.Object, packed); err != nil {
+			t.Fatal(err)
+		}
+		msg, err := stream.AppendChunk(nil, &c, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,6 +394,98 @@ func TestLostMarkBeginsBehindTheLedger(t *testing.T) {
 }
 
 // A request that ends early, even between two record batches, leaves nothing: on this rests that a part is whole or not there.
+// What one store remembers and the other has lost is told by the audit, and in one line by the sink that starts on it.
+func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
+	old := shared(t)
+	for i := range 8 {
+		old.publish(i%4, 10)
+	}
+	stop := old.run(old.sink())
+	old.settled(20 * time.Second)
+	stop()
+	audit := func(w *world) sink.Report {
+		t.Helper()
+		c := w.conn()
+		defer c.Close()
+		r, err := sink.Audit(t.Context(), w.s, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	starts := func(w *world) (said string) {
+		t.Helper()
+		var log lines
+		stop := w.run(w.sink(func(c *sink.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+		defer stop()
+		deadline := time.Now().Add(20 * time.Second)
+		for strings.Count(log.String(), "lost its past") == 0 && time.Now().Before(deadline) {
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(200 * time.Millisecond) // the other lane
+		return log.String()
+	}
+	if r := audit(old); !r.OK() || len(r.Notes) != 0 {
+		t.Fatalf("before anything is lost: %v, %v", r.Problems(), r.Notes)
+	}
+
+	t.Run("ClickHouse", func(t *testing.T) {
+		w := &world{t: t, s: old.s, e: old.e, db: old.db + "_emptied", numbers: old.numbers, snapshot: old.snapshot, lastSeq: old.lastSeq, rng: old.rng}
+		said := starts(w)
+		if n := strings.Count(said, "ClickHouse has lost its past"); n != 1 {
+			t.Errorf("told %d times: %s", n, said)
+		}
+		for _, after := range []string{"empty", "with new rows"} {
+			r := audit(w)
+			for _, want := range []string{"the mark says that chunks 1 to", "nats/", "is taken for a duplicate"} {
+				if r.OK() || !strings.Contains(fmt.Sprint(r.Problems()), want) {
+					t.Errorf("%s: %q is not in %v", after, want, r.Problems())
+				}
+			}
+			if after != "empty" {
+				break
+			}
+			stop := w.run(w.sink())
+			seq := w.publish(0, 10)
+			for deadline := time.Now().Add(20 * time.Second); audit(w).Lanes[0].Mark < seq && time.Now().Before(deadline); {
+				time.Sleep(20 * time.Millisecond)
+			}
+			stop()
+		}
+	})
+	t.Run("NATS", func(t *testing.T) {
+		time.Sleep(1100 * time.Millisecond) // the age of a stream is kept in seconds
+		w := shared(t)
+		w.db = old.db
+		said := starts(w)
+		if n := strings.Count(said, "NATS has lost its past"); n != 1 || !strings.Contains(said, "counts again") {
+			t.Errorf("told %d times: %s", n, said)
+		}
+		r := audit(w)
+		if !r.OK() || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "older stream") {
+			t.Errorf("%v, %v", r.Problems(), r.Notes)
+		}
+	})
+}
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 func TestTornStreamInsertsNothing(t *testing.T) {
 	w := shared(t)
 	stop := w.run(w.sink())

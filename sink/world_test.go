@@ -131,8 +131,7 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 			w.want.duration += d
 			k.StartedAt.Append(b, now.UnixNano()+int64(i))
 			k.DurationNS.Append(b, d)
-			k.Kernel.AppendString(b, fmt.Sprintf("kernel-%d-%d", c.Number, id)) // the dictionary differs from chunk to chunk
-			k.KernelID.Append(b, uint32(id))
+			k.LaunchID.Append(b, uint32(id))
 			k.CorrID.Append(b, uint32(i))
 		}
 		rows := n / 2
@@ -140,10 +139,6 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 		k.SessionID.AppendN(b, k.SessionID.Index(b, session), rows)
 		k.StreamID.AppendN(b, 7, rows)
 		k.DeviceID.AppendN(b, 0, rows)
-		k.ConfigID.AppendN(b, 0, rows)
-		k.Scope.AppendN(b, k.Scope.Index(b, ""), rows)
-		k.DynSharedBytes.AppendN(b, 0, rows)
-		k.Registers.AppendN(b, 32, rows)
 		k.ExternalKind.AppendN(b, 0, rows)
 		k.ExternalID.AppendN(b, 0, rows)
 		k.ReceivedAt.AppendN(b, now.UnixNano(), rows)

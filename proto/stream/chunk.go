@@ -15,7 +15,10 @@ import (
 // changed in its state. Publishing it is the checkpoint; a chunk that was not published never happened.
 type Chunk struct {
 	Partition int    `json:"partition"`
-	Number    uint64 `json:"chunk"` // counts this partition's chunks from 1; the column "chunk" of every row
+	Number    uint64 `json:"chunk"` // counts this partition's chunks; the column "chunk" of every row
+	// Base is the number of the partition's first chunk. It is a time in milliseconds, so that a NATS that was lost and made anew counts
+	// beyond what ClickHouse still has: the sink's proof that rows arrived is that no smaller number is the largest.
+	Base uint64 `json:"base"`
 	// Epoch and Nonce tell the owner that wrote it: an owner whose publish timed out reads the last message and compares.
 	Epoch uint64 `json:"epoch"`
 	Nonce string `json:"nonce"`
@@ -29,6 +32,8 @@ type Chunk struct {
 	Tables   []Rows   `json:"tables,omitempty"`
 	// Object names the body in ChunksObjects when it is too large for the message.
 	Object string `json:"object,omitempty"`
+	// StateObject names the S2-compressed state change in ChunksObjects when even that is too large for the message.
+	StateObject string `json:"state_object,omitempty"`
 
 	StateLen int `json:"state_len"`
 	BodyLen  int `json:"body_len"`

@@ -24,8 +24,8 @@ type grid struct {
 
 func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
 
-// leastStretch is how narrow the stretching column gets before columns are left out.
-const leastStretch = 14
+// leastStretch is how narrow the stretching column gets before columns are left out, and leastEver when there is none left to leave out.
+const leastStretch, leastEver = 14, 4
 
 // write fits the grid into width cells.
 func (g *grid) write(w io.Writer, width int, st style) {
@@ -34,7 +34,7 @@ func (g *grid) write(w io.Writer, width int, st style) {
 		widths, stretch, used = g.measure()
 	}
 	if used > width {
-		widths[stretch] = max(widths[stretch]-(used-width), min(widths[stretch], leastStretch))
+		widths[stretch] = max(widths[stretch]-(used-width), min(widths[stretch], leastEver))
 	}
 	g.line(w, widths, func(i int) string { return g.columns[i].head }, func(i int, s string) string { return st.dim(s) })
 	for _, r := range g.rows {

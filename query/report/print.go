@@ -66,7 +66,11 @@ func (p *printer) section(title, more string) {
 
 func (p *printer) arrived(r *Report) {
 	if len(r.Sessions) == 0 {
-		p.section("Nothing here yet", "")
+		if r.Query.Session != "" || r.Query.Tenant != "" {
+			p.section("Nothing matches", "")
+		} else {
+			p.section("Nothing here yet", "")
+		}
 		fmt.Fprintln(p.w, "  No session matches. Send one with \"warpline send FOLDER\", or point the GPU Flight agent here.")
 		return
 	}
@@ -76,11 +80,15 @@ func (p *printer) arrived(r *Report) {
 		{head: "started (UTC)", drop: 3}, {head: "length", right: true, drop: 1}, {head: "kernels", right: true}, {head: "samples", right: true, drop: 5},
 	}}
 	for _, s := range r.Sessions {
-		length := "–"
-		if s.Ended.After(s.Started) {
-			length = duration(uint64(s.Ended.Sub(s.Started)))
+		// A session whose job_start has not come has no start, and 1970 is what the column then holds.
+		started, length := "–", "–"
+		if s.Started.Unix() > 0 {
+			started = s.Started.UTC().Format("Jan 02 15:04:05")
+			if s.Ended.After(s.Started) {
+				length = duration(uint64(s.Ended.Sub(s.Started)))
+			}
 		}
-		g.add(short(s.ID), s.App, s.Host, s.Source, s.State, s.Started.UTC().Format("Jan 02 15:04:05"), length, count(s.Kernels), count(s.Samples))
+		g.add(short(s.ID), s.App, s.Host, s.Source, s.State, started, length, count(s.Kernels), count(s.Samples))
 	}
 	g.write(p.w, p.Width, p.st)
 	var parts []string
@@ -229,19 +237,16 @@ func short(id string) string {
 
 // queries proposes SQL that answers the next questions, ready to paste.
 func (p *printer) queries(r *Report) {
-	if p.HTTP == "" {
+	if p.HTTP == "" || len(r.Sessions) == 0 {
 		return
 	}
 	db := r.Query.Database
 	p.section("Ask on", "SQL over HTTP, as user default, without a password")
-	session := ""
-	if len(r.Sessions) > 0 {
-		session = r.Sessions[0].ID
-		for _, s := range r.Sessions {
-			if s.Kernels > 0 {
-				session = s.ID
-				break
-			}
+	session := r.Sessions[0].ID
+	for _, s := range r.Sessions {
+		if s.Kernels > 0 {
+			session = s.ID
+			break
 		}
 	}
 	for _, q := range []struct{ why, sql string }{

@@ -31,8 +31,8 @@ var dataset = []string{
 		VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', 'gpu-flight', 'train.py', 'node-1', '2026-11-20 12:00:00', '2026-11-20 12:01:40', 1, 0, 6, 100, now64()),
 			('acme', '22222222-aaaa-bbbb-cccc-000000000002', 'gpu-flight', 'a-very-long-application-name-that-does-not-fit-on-narrow-terminals.py', 'node-2', '2026-11-20 13:00:00', '2026-11-20 13:00:00', 0, 0, 1, 0, now64()),
 			('other', '33333333-aaaa-bbbb-cccc-000000000003', 'gpu-flight', 'secret.py', 'node-3', '2026-11-20 12:00:00', '2026-11-20 12:00:01', 1, 0, 1, 0, now64())`,
-	`INSERT INTO kernels_data (tenant, session_id, started_at, duration_ns, kernel, kernel_id, device_id)
-		SELECT 'acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 1000 * (number + 1), 'gemm', 1, -1 FROM numbers(5)`,
+	`INSERT INTO kernels_data (tenant, session_id, started_at, duration_ns, launch_id, device_id)
+		SELECT 'acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 1000 * (number + 1), 1, -1 FROM numbers(5)`,
 	`INSERT INTO kernel_stats_data (tenant, session_id, bucket, bucket_s, kernel_id, kernel, calls, total_ns, min_ns, max_ns, duration_hist) VALUES
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 60, 1, 'gemm', 2, 30, 10, 20, ` + buckets(10, 20) + `),
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:01:00', 60, 1, 'gemm', 1, 5000000, 5000000, 5000000, ` + buckets(5_000_000) + `),
@@ -175,6 +175,46 @@ func TestOneSession(t *testing.T) {
 	var out bytes.Buffer
 	if err := r.Print(&out, report.Style{}); err != nil || !strings.Contains(out.String(), "warpline send") {
 		t.Errorf("an empty report does not say what to do next: %q, %v", out.String(), err)
+	}
+}
+
+func TestSessionWithoutAStart(t *testing.T) {
+	r := &report.Report{Sessions: []report.Session{{ID: "no-job-start", State: "open", Started: time.Unix(0, 0), Ended: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}, {ID: "zero"}}}
+	var out bytes.Buffer
+	if err := r.Print(&out, report.Style{Width: 120}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "Jan 01") || strings.Contains(out.String(), " h ") || strings.Count(out.String(), "–") != 4 {
+		t.Errorf("it shows\n%s", out.String())
+	}
+}
+
+// Where nothing matches there is nothing to ask further.
+func TestNothingMatches(t *testing.T) {
+	var out bytes.Buffer
+	r := &report.Report{Query: report.Query{Session: "nosuch"}}
+	if err := r.Print(&out, report.Style{HTTP: "http://127.0.0.1:8123"}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "Nothing matches") || strings.Contains(out.String(), "SELECT") {
+		t.Errorf("it shows\n%s", out.String())
+	}
+}
+
+// As wide as a terminal gets narrow: nothing may be wider.
+func TestFortyColumns(t *testing.T) {
+	r := &report.Report{
+		Sessions: []report.Session{{ID: "11111111-aaaa-bbbb-cccc-000000000001", App: "train.py", Host: "node-1", Source: "gpu-flight", State: "complete", Kernels: 123_456_789}},
+		Kernels:  []report.Timing{{Name: strings.Repeat("kernel", 30), Calls: 123_456, TotalNS: 1e12, P50NS: 1e6, P90NS: 1e6, P99NS: 1e7, MaxNS: 1e8}}, KernelCalls: 1, KernelNS: 1, KernelNames: 1,
+	}
+	var out bytes.Buffer
+	if err := r.Print(&out, report.Style{Width: 40}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := uniseg.StringWidth(strings.TrimRight(line, "\n")); n > 40 {
+			t.Errorf("%d cells: %s", n, line)
+		}
 	}
 }
 

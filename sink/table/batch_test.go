@@ -26,17 +26,12 @@ func fillKernels(b *table.Batch, from, n int) {
 	for i := from; i < from+n; i++ {
 		k.StartedAt.Append(b, int64(i)*1000)
 		k.DurationNS.Append(b, uint64(i)*3)
-		k.Kernel.AppendString(b, fmt.Sprintf("kernel_%d", i%7))
-		k.KernelID.Append(b, uint32(i%7))
+		k.SessionID.AppendString(b, fmt.Sprintf("session_%d", i%7))
+		k.LaunchID.Append(b, uint32(i%7))
 		k.CorrID.Append(b, uint32(i))
 	}
-	k.SessionID.Fill(b, "s1")
 	k.StreamID.Fill(b, 7)
 	k.DeviceID.Fill(b, -1)
-	k.ConfigID.Fill(b, 3)
-	k.Scope.Fill(b, "")
-	k.DynSharedBytes.Fill(b, 0)
-	k.Registers.Fill(b, 32)
 	k.ExternalKind.Fill(b, 1)
 	k.ExternalID.Fill(b, 1<<63+5)
 	k.ReceivedAt.Fill(b, received.UnixNano())
@@ -87,13 +82,13 @@ func TestEncodeSplices(t *testing.T) {
 			if !rec.Schema().Equal(table.Kernels.Schema()) {
 				t.Fatalf("schema %v", rec.Schema())
 			}
-			names := rec.Column(4).(*array.Dictionary)
+			names := rec.Column(1).(*array.Dictionary)
 			for i := range int(rec.NumRows()) {
 				if got := rec.Column(2).(*array.Timestamp).Value(i); got != arrow.Timestamp(row*1000) {
 					t.Fatalf("row %d started at %d", row, got)
 				}
-				if got := names.Dictionary().(*array.String).Value(names.GetValueIndex(i)); got != fmt.Sprintf("kernel_%d", row%7) {
-					t.Fatalf("row %d is kernel %q", row, got)
+				if got := names.Dictionary().(*array.String).Value(names.GetValueIndex(i)); got != fmt.Sprintf("session_%d", row%7) {
+					t.Fatalf("row %d is of %q", row, got)
 				}
 				row++
 			}
@@ -170,8 +165,8 @@ func TestCheckNamesTheColumn(t *testing.T) {
 	if err := b.Check(); err != nil {
 		t.Fatal(err)
 	}
-	table.Kernels.Registers.Append(b, 1)
-	if err := b.Check(); err == nil || !strings.Contains(err.Error(), "registers has 6") {
+	table.Kernels.LaunchID.Append(b, 1)
+	if err := b.Check(); err == nil || !strings.Contains(err.Error(), "launch_id has 6") {
 		t.Fatalf("Check says %v", err)
 	}
 	defer func() {
@@ -185,15 +180,15 @@ func TestCheckNamesTheColumn(t *testing.T) {
 func TestDictReplacesInvalidUTF8(t *testing.T) {
 	b := table.NewBatch(table.Kernels.Table)
 	fillKernels(b, 0, 1)
-	kernel := table.Kernels.Kernel
-	i := kernel.Index(b, "a\xffb")
-	if j := kernel.IndexBytes(b, []byte("a\xffb")); i != j {
+	name := table.Kernels.SessionID
+	i := name.Index(b, "a\xffb")
+	if j := name.IndexBytes(b, []byte("a\xffb")); i != j {
 		t.Errorf("one name has indexes %d and %d", i, j)
 	}
-	if j := kernel.Index(b, "a\xfeb"); i != j {
+	if j := name.Index(b, "a\xfeb"); i != j {
 		t.Errorf("names that became the same have indexes %d and %d", i, j)
 	}
-	if k := kernel.Index(b, "ab"); k == i {
+	if k := name.Index(b, "ab"); k == i {
 		t.Error("two names share an index")
 	}
 	_, body, err := b.Encode(nil)
@@ -202,7 +197,7 @@ func TestDictReplacesInvalidUTF8(t *testing.T) {
 	}
 	r := splice(t, body)
 	r.Next()
-	if got := r.Record().Column(4).(*array.Dictionary).Dictionary().(*array.String).Value(int(i)); got != "a\uFFFDb" {
+	if got := r.Record().Column(1).(*array.Dictionary).Dictionary().(*array.String).Value(int(i)); got != "a\uFFFDb" {
 		t.Errorf("the name became %q", got)
 	}
 }

@@ -8,13 +8,11 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// benchSource makes kernel rows as the project's bench data is described: 500 names of 70 to 90 characters drawn by
-// Zipf(1.1), log-normal durations (sigma 0.5 around a median of the kernel's own between 2 us and 2 ms), exponential gaps,
+// benchSource makes kernel rows as the project's bench data is described: 500 kernels drawn by Zipf(1.1), log-normal durations (sigma 0.5 around a median of the kernel's own between 2 us and 2 ms), exponential gaps,
 // 4 streams, rising corr ids, 8 sessions.
 type benchSource struct {
 	r       *rand.Rand
 	zipf    *rand.Zipf
-	names   []string
 	medians []float64
 	now     int64
 	corr    [benchSessions]uint32
@@ -41,12 +39,7 @@ type benchRow struct {
 func newBenchSource(seed uint64) *benchSource {
 	s := &benchSource{r: rand.New(rand.NewPCG(seed, 7))}
 	s.zipf = rand.NewZipf(s.r, 1.1, 1, benchNames-1)
-	for i := range benchNames {
-		name := fmt.Sprintf("void at::native::vectorized_elementwise_kernel<%d, op_%03d, std::array<char*, %d>>", s.r.IntN(16), i, s.r.IntN(9))
-		for len(name) < 70+i%21 {
-			name += string(rune('a' + s.r.IntN(26)))
-		}
-		s.names = append(s.names, name)
+	for range benchNames {
 		s.medians = append(s.medians, 2000*math.Pow(1000, s.r.Float64()))
 	}
 	for i := range s.at {
@@ -77,10 +70,6 @@ func benchKernels(b *table.Batch, s *benchSource, n int) {
 // appendBenchRows does what a worker does: per row it appends numbers and cached dictionary indexes.
 func appendBenchRows(b *table.Batch, s *benchSource, rows []benchRow) {
 	k := table.Kernels
-	var names [benchNames]int32
-	for i, name := range s.names {
-		names[i] = k.Kernel.Index(b, name)
-	}
 	var sessions [benchSessions]int32
 	for i := range sessions {
 		sessions[i] = k.SessionID.Index(b, fmt.Sprintf("951721dc-a1ba-4ac7-9902-35c7e36d0e7%d", i))
@@ -90,17 +79,12 @@ func appendBenchRows(b *table.Batch, s *benchSource, rows []benchRow) {
 		k.SessionID.Append(b, sessions[r.session])
 		k.StartedAt.Append(b, r.started)
 		k.DurationNS.Append(b, r.duration)
-		k.Kernel.Append(b, names[r.kernel])
-		k.KernelID.Append(b, r.kernel+1)
+		k.LaunchID.Append(b, r.kernel+1)
 		k.StreamID.Append(b, r.stream)
 		k.CorrID.Append(b, r.corr)
 	}
 	k.Tenant.AppendN(b, k.Tenant.Index(b, "bench"), len(rows))
 	k.DeviceID.Fill(b, -1)
-	k.ConfigID.Fill(b, 0)
-	k.Scope.Fill(b, "")
-	k.DynSharedBytes.Fill(b, 0)
-	k.Registers.Fill(b, 0)
 	k.ExternalKind.Fill(b, 0)
 	k.ExternalID.Fill(b, 0)
 	k.ReceivedAt.Fill(b, received.UnixNano())

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,8 @@ type Options struct {
 	Database   string // "" means DefaultDatabase
 	Replicated bool   // Replicated… engines, for servers with a Keeper
 	Cluster    string // name of the cluster that DDL runs on; "" means this server only
+
+	lacks []string // table settings that the server does not know, see probe
 }
 
 func (o Options) database() string {
@@ -71,11 +74,21 @@ func (t *Table) DDL(o Options) string {
 	if ttl := t.ttl(); ttl != "" {
 		fmt.Fprintf(&s, "TTL %s\n", ttl)
 	}
-	fmt.Fprintf(&s, "SETTINGS %s\n", strings.Join(t.settings(), ", "))
+	fmt.Fprintf(&s, "SETTINGS %s\n", strings.Join(t.settings(o), ", "))
 	return s.String()
 }
 
-func (t *Table) settings() []string {
+// lean are settings by which parts carry less about themselves. Rows of one session are few in most tables, and then what ClickHouse
+// keeps beside the data weighs more than the data: statistics that no query here needs, and the ways of keeping defaults and lengths
+// of strings, column by column. Servers older than 25.11 do not know all of these; they are wishes, not needs.
+var lean = [][2]string{
+	{"auto_statistics_types", "''"},
+	{"ratio_of_defaults_for_sparse_serialization", "1"},
+	{"serialization_info_version", "'basic'"},
+	{"string_serialization_version", "'single_stream'"},
+}
+
+func (t *Table) settings(o Options) []string {
 	s := []string{
 		fmt.Sprint("non_replicated_deduplication_window = ", dedupWindow),
 		fmt.Sprint("replicated_deduplication_window = ", dedupWindow),
@@ -83,6 +96,11 @@ func (t *Table) settings() []string {
 	}
 	if t.Retention == Raw {
 		s = append(s, "ttl_only_drop_parts = 1")
+	}
+	for _, l := range lean {
+		if !slices.Contains(o.lacks, l[0]) {
+			s = append(s, l[0]+" = "+l[1])
+		}
 	}
 	return s
 }

@@ -18,8 +18,8 @@ var Dictionaries = func() dictionariesTable {
 		Head:     t.head(),
 		Dict:     t.dict("dict", note("kernel_dict, scope_name_dict, function_dict, metric_dict, source_file_dict, func_symbol_dict")),
 		ID:       t.u32("id"),
-		Value:    t.str("value"),
-		Late:     t.u8("late", note("1 when rows with this id may have been written without the name")),
+		Value:    t.str("value", codec("ZSTD(9)")),
+		Late:     t.u8("late", note("1 when rollup rows with this id may have been written without the name")),
 		FactTail: t.factTail(),
 	}
 }()

@@ -3,42 +3,59 @@ package table
 type kernelsTable struct {
 	*Table
 	Head
-	StartedAt      TimeCol
-	DurationNS     U64Col
-	Kernel         DictCol
-	KernelID       U32Col
-	StreamID       U64Col
-	CorrID         U32Col
-	DeviceID       I32Col
-	ConfigID       U32Col
-	Scope          DictCol
-	DynSharedBytes U32Col
-	Registers      U32Col
-	ExternalKind   U8Col
-	ExternalID     U64Col
+	StartedAt    TimeCol
+	DurationNS   U64Col
+	LaunchID     U32Col
+	StreamID     U64Col
+	CorrID       U32Col
+	DeviceID     I32Col
+	ExternalKind U8Col
+	ExternalID   U64Col
 	RawTail
 }
 
-// Kernels holds one row for each kernel that ran.
+// Kernels holds one row for each kernel that ran. What launches have in common is in [Launches].
 var Kernels = func() kernelsTable {
 	t := define("kernels_data", Raw, "tenant, session_id, started_at")
 	return kernelsTable{
+		Table:        t,
+		Head:         t.head(),
+		StartedAt:    t.time("started_at", codec(spread)),
+		DurationNS:   t.u64("duration_ns"),
+		LaunchID:     t.u32("launch_id", note("id in launches: name, configuration, registers, shared memory")),
+		StreamID:     t.u64("stream_id", codec("ZSTD(3)")),
+		CorrID:       t.u32("corr_id", codec("DoubleDelta, ZSTD(1)")),
+		DeviceID:     t.i32("device_id", note("-1 unknown")),
+		ExternalKind: t.u8("external_kind"),
+		ExternalID:   t.u64("external_id"),
+		RawTail:      t.rawTail(),
+	}
+}()
+
+type launchesTable struct {
+	*Table
+	Head
+	LaunchID       U32Col
+	KernelID       U32Col
+	ConfigID       U32Col
+	Registers      U32Col
+	DynSharedBytes U32Col
+	FactTail
+}
+
+// Launches holds what a session's kernels are launched with, each distinct combination once: a kernel's row then needs one id in
+// place of five columns, four of which follow from the others nearly always.
+var Launches = func() launchesTable {
+	t := define("launches", Fact, "tenant, session_id, launch_id")
+	return launchesTable{
 		Table:          t,
 		Head:           t.head(),
-		StartedAt:      t.time("started_at"),
-		DurationNS:     t.u64("duration_ns"),
-		Kernel:         t.dict("kernel", note("name, '' while it is not known")),
+		LaunchID:       t.u32("launch_id", codec(rising)),
 		KernelID:       t.u32("kernel_id", note("id in kernel_dict")),
-		StreamID:       t.u64("stream_id", codec("ZSTD(3)")),
-		CorrID:         t.u32("corr_id", codec(rising)),
-		DeviceID:       t.i32("device_id", note("-1 unknown")),
 		ConfigID:       t.u32("config_id", note("id in launch_configs, 0 while it is not known")),
-		Scope:          t.dict("scope", note("path of the scope it ran in, '' none")),
-		DynSharedBytes: t.u32("dyn_shared_bytes"),
 		Registers:      t.u32("registers", note("per thread")),
-		ExternalKind:   t.u8("external_kind"),
-		ExternalID:     t.u64("external_id"),
-		RawTail:        t.rawTail(),
+		DynSharedBytes: t.u32("dyn_shared_bytes"),
+		FactTail:       t.factTail(),
 	}
 }()
 
@@ -103,7 +120,6 @@ type kernelDetailsTable struct {
 	Head
 	CorrID   U32Col
 	ConfigID U32Col
-	Scope    DictCol
 	RawTail
 }
 
@@ -115,7 +131,6 @@ var KernelDetails = func() kernelDetailsTable {
 		Head:     t.head(),
 		CorrID:   t.u32("corr_id", codec(rising)),
 		ConfigID: t.u32("config_id"),
-		Scope:    t.dict("scope"),
 		RawTail:  t.rawTail(),
 	}
 }()

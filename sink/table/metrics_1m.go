@@ -1,42 +1,57 @@
 package table
 
+import "slices"
+
+// HostGauges and DeviceGauges are what the minute tables add up, in the units of the wire so that sums are exact. The first has key 1
+// in the maps, and so on: to add one, append it. A column for each sum, minimum and maximum would cost more than what is in it: a
+// small part spends some 150 bytes on every column that it has.
+var (
+	HostGauges   = [...]string{"cpu_pct_x100", "ram_used_mib", "ram_total_mib"}
+	DeviceGauges = [...]string{
+		"gpu_util_pct", "mem_util_pct", "temp_c", "power_mw", "used_mib", "total_mib", "clock_sm_mhz", "fan_speed_pct", "temp_mem_c",
+		"temp_junction_c", "voltage_mv", "energy_uj", "clock_mem_mhz", "pcie_bw_bps", "ecc_corrected", "ecc_uncorrected",
+	}
+)
+
+// gaugeKey returns the key of a gauge of either table.
+func gaugeKey(name string) int {
+	for _, list := range [][]string{HostGauges[:], DeviceGauges[:]} {
+		if i := slices.Index(list, name); i >= 0 {
+			return i + 1
+		}
+	}
+	panic("BUG: table: no gauge " + name)
+}
+
+// GaugeMaps are a minute's sums, smallest and largest values by gauge.
+type GaugeMaps struct{ Sums, Lows, Highs HistCol }
+
+func (t *Table) gaugeMaps() GaugeMaps {
+	const c = "T64, ZSTD(3)"
+	return GaugeMaps{t.hist("sums", agg("sumMap"), codec(c)), t.hist("lows", agg("minMap"), codec(c)), t.hist("highs", agg("maxMap"), codec(c))}
+}
+
 type hostMetrics1mTable struct {
 	*Table
 	Head
 	BucketHead
-	Hostname       DictCol
-	Samples        U64Col
-	CPUPctX100Sum  U64Col
-	CPUPctX100Min  U64Col
-	CPUPctX100Max  U64Col
-	RAMUsedMiBSum  U64Col
-	RAMUsedMiBMin  U64Col
-	RAMUsedMiBMax  U64Col
-	RAMTotalMiBSum U64Col
-	RAMTotalMiBMin U64Col
-	RAMTotalMiBMax U64Col
+	Hostname DictCol
+	Samples  U64Col
+	GaugeMaps
 	FactTail
 }
 
-// HostMetrics1m adds up HostMetrics by minute, in the units of the wire, so that sums are exact.
+// HostMetrics1m adds up HostMetrics by minute.
 var HostMetrics1m = func() hostMetrics1mTable {
 	t := aggregate("host_metrics_1m_data", "tenant, session_id", true)
 	return hostMetrics1mTable{
-		Table:          t,
-		Head:           t.head(),
-		BucketHead:     t.bucketHead(),
-		Hostname:       t.dict("hostname", most),
-		Samples:        t.u64("samples", sum),
-		CPUPctX100Sum:  t.u64("cpu_pct_x100_sum", sum),
-		CPUPctX100Min:  t.u64("cpu_pct_x100_min", least),
-		CPUPctX100Max:  t.u64("cpu_pct_x100_max", most),
-		RAMUsedMiBSum:  t.u64("ram_used_mib_sum", sum),
-		RAMUsedMiBMin:  t.u64("ram_used_mib_min", least),
-		RAMUsedMiBMax:  t.u64("ram_used_mib_max", most),
-		RAMTotalMiBSum: t.u64("ram_total_mib_sum", sum),
-		RAMTotalMiBMin: t.u64("ram_total_mib_min", least),
-		RAMTotalMiBMax: t.u64("ram_total_mib_max", most),
-		FactTail:       t.factTail(),
+		Table:      t,
+		Head:       t.head(),
+		BucketHead: t.bucketHead(),
+		Hostname:   t.dict("hostname", most),
+		Samples:    t.u64("samples", sum),
+		GaugeMaps:  t.gaugeMaps(),
+		FactTail:   t.factTail(),
 	}
 }()
 
@@ -44,114 +59,22 @@ type deviceMetrics1mTable struct {
 	*Table
 	Head
 	BucketHead
-	DeviceID          I32Col
-	Samples           U64Col
-	GPUUtilPctSum     U64Col
-	GPUUtilPctMin     U64Col
-	GPUUtilPctMax     U64Col
-	MemUtilPctSum     U64Col
-	MemUtilPctMin     U64Col
-	MemUtilPctMax     U64Col
-	TempCSum          U64Col
-	TempCMin          U64Col
-	TempCMax          U64Col
-	PowerMWSum        U64Col
-	PowerMWMin        U64Col
-	PowerMWMax        U64Col
-	UsedMiBSum        U64Col
-	UsedMiBMin        U64Col
-	UsedMiBMax        U64Col
-	TotalMiBSum       U64Col
-	TotalMiBMin       U64Col
-	TotalMiBMax       U64Col
-	ClockSMMHzSum     U64Col
-	ClockSMMHzMin     U64Col
-	ClockSMMHzMax     U64Col
-	FanSpeedPctSum    U64Col
-	FanSpeedPctMin    U64Col
-	FanSpeedPctMax    U64Col
-	TempMemCSum       U64Col
-	TempMemCMin       U64Col
-	TempMemCMax       U64Col
-	TempJunctionCSum  U64Col
-	TempJunctionCMin  U64Col
-	TempJunctionCMax  U64Col
-	VoltageMVSum      U64Col
-	VoltageMVMin      U64Col
-	VoltageMVMax      U64Col
-	EnergyUJMin       U64Col
-	EnergyUJMax       U64Col
-	ClockMemMHzSum    U64Col
-	ClockMemMHzMin    U64Col
-	ClockMemMHzMax    U64Col
-	PCIeBWBPSSum      U64Col
-	PCIeBWBPSMin      U64Col
-	PCIeBWBPSMax      U64Col
-	ECCCorrectedSum   U64Col
-	ECCCorrectedMin   U64Col
-	ECCCorrectedMax   U64Col
-	ECCUncorrectedSum U64Col
-	ECCUncorrectedMin U64Col
-	ECCUncorrectedMax U64Col
+	DeviceID I32Col
+	Samples  U64Col
+	GaugeMaps
 	FactTail
 }
 
-// DeviceMetrics1m adds up DeviceMetrics by minute, in the units of the wire, so that sums are exact.
+// DeviceMetrics1m adds up DeviceMetrics by minute.
 var DeviceMetrics1m = func() deviceMetrics1mTable {
 	t := aggregate("device_metrics_1m_data", "tenant, session_id, device_id", true)
 	return deviceMetrics1mTable{
-		Table:             t,
-		Head:              t.head(),
-		BucketHead:        t.bucketHead(),
-		DeviceID:          t.i32("device_id"),
-		Samples:           t.u64("samples", sum),
-		GPUUtilPctSum:     t.u64("gpu_util_pct_sum", sum),
-		GPUUtilPctMin:     t.u64("gpu_util_pct_min", least),
-		GPUUtilPctMax:     t.u64("gpu_util_pct_max", most),
-		MemUtilPctSum:     t.u64("mem_util_pct_sum", sum),
-		MemUtilPctMin:     t.u64("mem_util_pct_min", least),
-		MemUtilPctMax:     t.u64("mem_util_pct_max", most),
-		TempCSum:          t.u64("temp_c_sum", sum),
-		TempCMin:          t.u64("temp_c_min", least),
-		TempCMax:          t.u64("temp_c_max", most),
-		PowerMWSum:        t.u64("power_mw_sum", sum),
-		PowerMWMin:        t.u64("power_mw_min", least),
-		PowerMWMax:        t.u64("power_mw_max", most),
-		UsedMiBSum:        t.u64("used_mib_sum", sum),
-		UsedMiBMin:        t.u64("used_mib_min", least),
-		UsedMiBMax:        t.u64("used_mib_max", most),
-		TotalMiBSum:       t.u64("total_mib_sum", sum),
-		TotalMiBMin:       t.u64("total_mib_min", least),
-		TotalMiBMax:       t.u64("total_mib_max", most),
-		ClockSMMHzSum:     t.u64("clock_sm_mhz_sum", sum),
-		ClockSMMHzMin:     t.u64("clock_sm_mhz_min", least),
-		ClockSMMHzMax:     t.u64("clock_sm_mhz_max", most),
-		FanSpeedPctSum:    t.u64("fan_speed_pct_sum", sum),
-		FanSpeedPctMin:    t.u64("fan_speed_pct_min", least),
-		FanSpeedPctMax:    t.u64("fan_speed_pct_max", most),
-		TempMemCSum:       t.u64("temp_mem_c_sum", sum),
-		TempMemCMin:       t.u64("temp_mem_c_min", least),
-		TempMemCMax:       t.u64("temp_mem_c_max", most),
-		TempJunctionCSum:  t.u64("temp_junction_c_sum", sum),
-		TempJunctionCMin:  t.u64("temp_junction_c_min", least),
-		TempJunctionCMax:  t.u64("temp_junction_c_max", most),
-		VoltageMVSum:      t.u64("voltage_mv_sum", sum),
-		VoltageMVMin:      t.u64("voltage_mv_min", least),
-		VoltageMVMax:      t.u64("voltage_mv_max", most),
-		EnergyUJMin:       t.u64("energy_uj_min", least),
-		EnergyUJMax:       t.u64("energy_uj_max", most),
-		ClockMemMHzSum:    t.u64("clock_mem_mhz_sum", sum),
-		ClockMemMHzMin:    t.u64("clock_mem_mhz_min", least),
-		ClockMemMHzMax:    t.u64("clock_mem_mhz_max", most),
-		PCIeBWBPSSum:      t.u64("pcie_bw_bps_sum", sum),
-		PCIeBWBPSMin:      t.u64("pcie_bw_bps_min", least),
-		PCIeBWBPSMax:      t.u64("pcie_bw_bps_max", most),
-		ECCCorrectedSum:   t.u64("ecc_corrected_sum", sum),
-		ECCCorrectedMin:   t.u64("ecc_corrected_min", least),
-		ECCCorrectedMax:   t.u64("ecc_corrected_max", most),
-		ECCUncorrectedSum: t.u64("ecc_uncorrected_sum", sum),
-		ECCUncorrectedMin: t.u64("ecc_uncorrected_min", least),
-		ECCUncorrectedMax: t.u64("ecc_uncorrected_max", most),
-		FactTail:          t.factTail(),
+		Table:      t,
+		Head:       t.head(),
+		BucketHead: t.bucketHead(),
+		DeviceID:   t.i32("device_id"),
+		Samples:    t.u64("samples", sum),
+		GaugeMaps:  t.gaugeMaps(),
+		FactTail:   t.factTail(),
 	}
 }()

@@ -30,6 +30,10 @@ func SchemaFingerprint(o Options) string {
 // it is safe to run again, by several processes at once, and after it was killed anywhere. conn is used by one goroutine
 // and stays open.
 func Ensure(ctx context.Context, conn driver.Conn, o Options) error {
+	var err error
+	if o.lacks, err = probe(ctx, conn); err != nil {
+		return err
+	}
 	db := ident(o.database())
 	run := func(what, sql string) error {
 		if err := conn.Exec(ctx, sql); err != nil {
@@ -55,6 +59,20 @@ func Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 		return err
 	}
 	return record(ctx, conn, o)
+}
+
+// probe returns which of the lean settings the server does not know.
+func probe(ctx context.Context, conn driver.Conn) (lacks []string, err error) {
+	have, err := pairs(ctx, conn, "SELECT name, '' FROM system.merge_tree_settings")
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range lean {
+		if !have[[2]string{l[0], ""}] {
+			lacks = append(lacks, l[0])
+		}
+	}
+	return lacks, nil
 }
 
 // addColumns adds to each table the columns that it does not have yet, each after the one that precedes it here. Old rows

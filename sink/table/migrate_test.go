@@ -102,7 +102,7 @@ func TestEnsureUpgrades(t *testing.T) {
 	s.exec("CREATE DATABASE {db}")
 	var old []string
 	for line := range strings.Lines(table.Kernels.DDL(s.opts)) {
-		if !strings.Contains(line, "`registers`") {
+		if !strings.Contains(line, "`stream_id`") {
 			old = append(old, line)
 		}
 	}
@@ -116,7 +116,7 @@ func TestEnsureUpgrades(t *testing.T) {
 	b := table.NewBatch(table.Kernels.Table)
 	fillKernels(b, 0, 10)
 	s.insert(b)
-	s.want("SELECT session_id, count(), sum(registers) FROM {db}.kernels GROUP BY session_id ORDER BY 1", "old\t1\t0\ns1\t10\t320")
+	s.want("SELECT session_id = 'old', count(), sum(stream_id) FROM {db}.kernels GROUP BY 1 ORDER BY 1", "0\t10\t70\n1\t1\t0")
 }
 
 func namesOf(t *table.Table) string {

@@ -11,7 +11,6 @@ type pCSamplesTable struct {
 	PCOffset    U64Col
 	StallReason DictCol
 	MetricID    U32Col
-	ReasonKind  DictCol
 	PeriodNS    U64Col
 	Scope       DictCol
 	ScopeID     U32Col
@@ -31,25 +30,24 @@ var PCSamples = func() pCSamplesTable {
 	return pCSamplesTable{
 		Table:       t,
 		Head:        t.head(),
-		BucketHead:  t.bucketHead(),
+		BucketHead:  t.bucketHead(codec("GCD, ZSTD(1)")),
 		Cubin:       t.dict("cubin"),
 		BuildID:     t.dict("build_id"),
 		Function:    t.dict("function", note("without its @file, '' while it is not known")),
-		FunctionID:  t.u32("function_id", note("id in function_dict")),
-		PCOffset:    t.u64("pc_offset"),
+		FunctionID:  t.u32("function_id", codec(rising), note("id in function_dict")),
+		PCOffset:    t.u64("pc_offset", codec(rising)),
 		StallReason: t.dict("stall_reason", note("full wire name")),
-		MetricID:    t.u32("metric_id", note("id in metric_dict")),
-		ReasonKind:  t.dict("reason_kind", most),
+		MetricID:    t.u32("metric_id", note("id in metric_dict while the name is not known, else 0")),
 		PeriodNS:    t.u64("period_ns", most),
 		Scope:       t.dict("scope"),
 		ScopeID:     t.u32("scope_id"),
 		DeviceID:    t.i32("device_id", note("-1 unknown")),
 		File:        t.dict("file", most),
-		FileID:      t.u32("file_id", most),
-		Line:        t.u32("line", most),
+		FileID:      t.u32("file_id", most, codec(rising)),
+		Line:        t.u32("line", most, codec(regular)),
 		Samples:     t.u64("samples", sum),
 		GPUNS:       t.u64("gpu_ns", sum),
-		Hits:        t.u64("hits", sum, note("wire rows added")),
+		Hits:        t.u64("hits", sum, codec("ZSTD(3)"), note("wire rows added")),
 		FactTail:    t.factTail(),
 	}
 }()
@@ -82,18 +80,18 @@ var ProfileMetrics = func() profileMetricsTable {
 		Head:        t.head(),
 		BucketHead:  t.bucketHead(),
 		Function:    t.dict("function"),
-		FunctionID:  t.u32("function_id", note("id in function_dict")),
-		PCOffset:    t.u64("pc_offset"),
+		FunctionID:  t.u32("function_id", codec(rising), note("id in function_dict")),
+		PCOffset:    t.u64("pc_offset", codec(rising)),
 		MetricName:  t.dict("metric_name"),
-		MetricID:    t.u32("metric_id", note("id in metric_dict")),
+		MetricID:    t.u32("metric_id", note("id in metric_dict while the name is not known, else 0")),
 		Scope:       t.dict("scope"),
 		ScopeID:     t.u32("scope_id"),
 		DeviceID:    t.i32("device_id", note("-1 unknown")),
 		File:        t.dict("file", most),
-		FileID:      t.u32("file_id", most),
-		Line:        t.u32("line", most),
+		FileID:      t.u32("file_id", most, codec(rising)),
+		Line:        t.u32("line", most, codec(regular)),
 		MetricValue: t.u64("metric_value", sum),
-		Hits:        t.u64("hits", sum, note("wire rows added")),
+		Hits:        t.u64("hits", sum, codec("ZSTD(3)"), note("wire rows added")),
 		FactTail:    t.factTail(),
 	}
 }()
@@ -118,12 +116,12 @@ var SourceMap = func() sourceMapTable {
 		Table:      t,
 		Head:       t.head(),
 		Function:   t.dict("function"),
-		FunctionID: t.u32("function_id", note("id in function_dict")),
-		PCOffset:   t.u64("pc_offset"),
+		FunctionID: t.u32("function_id", codec(rising), note("id in function_dict")),
+		PCOffset:   t.u64("pc_offset", codec(rising)),
 		File:       t.dict("file"),
 		FileID:     t.u32("file_id", note("id in source_file_dict")),
 		Line:       t.u32("line"),
-		Hits:       t.u64("hits", sum),
+		Hits:       t.u64("hits", sum, codec("ZSTD(3)")),
 		FactTail:   t.factTail(),
 	}
 }()

@@ -12,7 +12,7 @@ import (
 
 // declared is every table variable, so that tests can fill their columns without naming them.
 var declared = []any{
-	table.Kernels, table.LaunchConfigs, table.KernelDetails, table.KernelStats, table.Scopes, table.ScopeStats, table.PCSamples,
+	table.Kernels, table.Launches, table.LaunchConfigs, table.KernelDetails, table.KernelStats, table.Scopes, table.ScopeStats, table.PCSamples,
 	table.ProfileMetrics, table.SourceMap, table.Memcpys, table.HostMetrics, table.DeviceMetrics, table.HostMetrics1m,
 	table.DeviceMetrics1m, table.Sessions, table.Devices, table.Dictionaries, table.Usage, table.Rejects, table.Ledger,
 }

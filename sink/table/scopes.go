@@ -9,7 +9,6 @@ type scopesTable struct {
 	Path       DictCol
 	Depth      U32Col
 	StartedAt  TimeCol
-	EndedAt    TimeCol
 	DurationNS U64Col
 	Matched    U8Col
 	Repeat     U32Col
@@ -28,9 +27,8 @@ var Scopes = func() scopesTable {
 		NameID:     t.u32("name_id", note("id in scope_name_dict")),
 		Path:       t.dict("path", note("names from the outermost scope on")),
 		Depth:      t.u32("depth"),
-		StartedAt:  t.time("started_at"),
-		EndedAt:    t.time("ended_at"),
-		DurationNS: t.u64("duration_ns"),
+		StartedAt:  t.time("started_at", codec(spread)),
+		DurationNS: t.u64("duration_ns", codec("ZSTD(3)"), note("ended_at less started_at")),
 		Matched:    t.u8("matched", note("1 when both ends were seen")),
 		Repeat:     t.u32("repeat"),
 		Warmup:     t.u32("warmup"),
@@ -61,7 +59,7 @@ var ScopeStats = func() scopeStatsTable {
 		Table:          t,
 		Head:           t.head(),
 		BucketHead:     t.bucketHead(),
-		NameID:         t.u32("name_id"),
+		NameID:         t.u32("name_id", codec(rising)),
 		Scope:          t.dict("scope", most),
 		Calls:          t.u64("calls", sum),
 		TotalNS:        t.u64("total_ns", sum),

@@ -37,6 +37,8 @@ func Views(o Options) []View {
 		"fileof":     fileOfSQL,
 		"reasonkind": reasonKindSQL,
 		"reasons":    reasonsSQL,
+		"scopepath":  scopePathSQL,
+		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))
 	out := make([]View, len(views))
@@ -84,6 +86,11 @@ func (v View) mark() string { return fmt.Sprintf("warpline %016x", xxh3.HashStri
 // all names they are few.
 func lateSQL(o Options, dict string) string {
 	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()), quote(dict))
+}
+
+// scopePathSQL is the path of the scope that a kernel ran in, ” when it ran in none.
+func scopePathSQL(userScope string) string {
+	return fmt.Sprintf("if(%[1]s = 'global', '', %[1]s)", userScope)
 }
 
 // functionSQL takes the function out of a dictionary's name@file.

@@ -19,7 +19,6 @@ func TestPCSampleViews(t *testing.T) {
 		p.FunctionID.Append(b, []uint32{1, 2, 2, 9}[i])
 		p.StallReason.AppendString(b, []string{long, "", long, ""}[i])
 		p.MetricID.Append(b, []uint32{1, 2, 1, 9}[i])
-		p.ReasonKind.AppendString(b, "stall")
 		p.Scope.AppendString(b, "")
 		p.ScopeID.Append(b, []uint32{0, 5, 5, 0}[i])
 		p.File.AppendString(b, []string{"a.cu", "", "", ""}[i])

@@ -16,23 +16,22 @@ func TestMinuteViews(t *testing.T) {
 			session(h.Head, b)
 			h.Bucket.Append(b, at)
 			h.Samples.Append(b, 2)
-			h.CPUPctX100Sum.Append(b, 2000+i*4000)
-			h.CPUPctX100Min.Append(b, 500+i)
-			h.CPUPctX100Max.Append(b, 1500+i*2000)
-			h.RAMUsedMiBSum.Append(b, 4)
-			h.RAMUsedMiBMin.Append(b, 1)
-			h.RAMUsedMiBMax.Append(b, 3)
+			h.Sums.AppendPairs(b, []int16{1, 2, 3}, []uint64{2000 + i*4000, 4, 0})
+			h.Lows.AppendPairs(b, []int16{1, 2, 3}, []uint64{500 + i, i, 0}) // a minimum of 0 counts
+			h.Highs.AppendPairs(b, []int16{1, 2, 3}, []uint64{1500 + i*2000, 3, 0})
 		})
 		seed(s, d, 1, func(b *table.Batch, _ int) {
 			session(d.Head, b)
 			d.Bucket.Append(b, at)
 			d.Samples.Append(b, 1)
-			d.PowerMWSum.Append(b, 250_500)
-			d.PowerMWMin.Append(b, 250_500)
-			d.PowerMWMax.Append(b, 250_500)
+			for _, c := range []table.HistCol{d.Sums, d.Lows, d.Highs} {
+				c.AppendPairs(b, []int16{4}, []uint64{250_500})
+			}
 		})
 	}
-	s.want("SELECT samples, cpu_pct, cpu_pct_min, cpu_pct_max, ram_used_bytes, ram_used_bytes_min, ram_used_bytes_max FROM {db}.host_metrics_1m", "4\t20\t5\t35\t2097152\t1048576\t3145728")
+	s.want("SELECT samples, cpu_pct, cpu_pct_min, cpu_pct_max, ram_used_bytes, ram_used_bytes_min, ram_used_bytes_max FROM {db}.host_metrics_1m", "4\t20\t5\t35\t2097152\t0\t3145728")
+	s.exec("OPTIMIZE TABLE {db}.host_metrics_1m_data FINAL")
+	s.want("SELECT samples, cpu_pct, cpu_pct_min, ram_used_bytes_min, ram_used_bytes_max FROM {db}.host_metrics_1m", "4\t20\t5\t0\t3145728")
 	s.want("SELECT samples, power_w, power_w_min, power_w_max FROM {db}.device_metrics_1m", "2\t250.5\t250.5\t250.5")
 }
 

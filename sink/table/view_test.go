@@ -86,52 +86,60 @@ func TestViewsKeepTheContract(t *testing.T) {
 
 func TestKernelsView(t *testing.T) {
 	s := newStore(t, true)
-	k, c, d := table.Kernels, table.LaunchConfigs, table.KernelDetails
+	k, l, c, d := table.Kernels, table.Launches, table.LaunchConfigs, table.KernelDetails
 	seed(s, k, 4, func(b *table.Batch, i int) {
 		session(k.Head, b)
 		k.CorrID.Append(b, uint32(i))
-		k.Kernel.AppendString(b, []string{"early", "", "", "early"}[i])
-		k.KernelID.Append(b, []uint32{1, 2, 3, 1}[i])
-		k.ConfigID.Append(b, []uint32{1, 0, 2, 0}[i])
-		k.Scope.AppendString(b, []string{"train", "", "", ""}[i])
+		k.LaunchID.Append(b, uint32(70+i))
 		k.DeviceID.Append(b, -1)
+	})
+	seed(s, l, 5, func(b *table.Batch, i int) { // the last is another session's
+		l.Tenant.AppendString(b, "acme")
+		l.SessionID.AppendString(b, []string{"s", "s", "s", "s", "other"}[i])
+		l.LaunchID.Append(b, []uint32{70, 71, 72, 73, 71}[i])
+		l.KernelID.Append(b, []uint32{1, 2, 3, 1, 9}[i])
+		l.ConfigID.Append(b, []uint32{1, 0, 2, 0, 1}[i])
+		l.Registers.Append(b, uint32(32+i))
+		l.DynSharedBytes.Append(b, uint32(i))
 	})
 	seed(s, c, 2, func(b *table.Batch, i int) {
 		session(c.Head, b)
 		c.ConfigID.Append(b, uint32(i+1))
 		c.Grid.AppendString(b, fmt.Sprintf("(%d,1,1)", i+1))
 		c.Block.AppendString(b, "(256,1,1)")
+		c.UserScope.Append(b, []string{"train|step", "global"}[i])
 	})
 	// Details come late for row 1, and those of another session must not be taken for row 3.
 	seed(s, d, 2, func(b *table.Batch, i int) {
 		d.Tenant.AppendString(b, "acme")
 		d.SessionID.AppendString(b, []string{"s", "other"}[i])
 		d.CorrID.Append(b, []uint32{1, 3}[i])
-		d.ConfigID.Append(b, 2)
-		d.Scope.AppendString(b, "late scope")
+		d.ConfigID.Append(b, 1)
 	})
-	s.name("kernel_dict", 2, "late", 1)
-	s.name("kernel_dict", 1, "never shown", 1)
+	s.name("kernel_dict", 1, "early", 0)
 	s.name("scope_name_dict", 3, "no kernel", 1)
-	s.want("SELECT corr_id, kernel, kernel_id, config_id, grid, scope, device_id FROM {db}.kernels WHERE tenant = 'acme' ORDER BY corr_id", strings.Join([]string{
-		"0\tearly\t1\t1\t(1,1,1)\ttrain\t-1",
-		"1\tlate\t2\t2\t(2,1,1)\tlate scope\t-1",
-		"2\t\t3\t2\t(2,1,1)\t\t-1",
-		"3\tearly\t1\t0\t\t\t-1",
+	const q = "SELECT corr_id, kernel, kernel_id, config_id, grid, scope, device_id, registers, dyn_shared_bytes FROM {db}.kernels WHERE tenant = 'acme' ORDER BY corr_id"
+	s.want(q+" LIMIT 1, 1", "1\t\t2\t1\t(1,1,1)\ttrain|step\t-1\t33\t1")
+	s.name("kernel_dict", 2, "late", 1)
+	s.want(q, strings.Join([]string{
+		"0\tearly\t1\t1\t(1,1,1)\ttrain|step\t-1\t32\t0",
+		"1\tlate\t2\t1\t(1,1,1)\ttrain|step\t-1\t33\t1",
+		"2\t\t3\t2\t(2,1,1)\t\t-1\t34\t2",
+		"3\tearly\t1\t0\t\t\t-1\t35\t3",
 	}, "\n"))
-	s.want("SELECT session_id, corr_id, grid, scope FROM {db}.kernel_details ORDER BY corr_id", "s\t1\t(2,1,1)\tlate scope\nother\t3\t\tlate scope")
+	s.want("SELECT session_id, corr_id, grid, scope FROM {db}.kernel_details ORDER BY corr_id", "s\t1\t(1,1,1)\ttrain|step\nother\t3\t\t")
 }
 
 // A question about one session reads that session alone, on the right sides of the joins too.
 func TestKernelsViewReadsOneSession(t *testing.T) {
 	s := newStore(t, true)
 	const sessions, rows = 20, 200_000 // more than a granule a session
-	for name, columns := range map[string]string{"kernels_data": "corr_id, received_at", "launch_configs": "config_id, received_day", "kernel_details_data": "corr_id, received_at", "dictionaries": "id, received_day"} {
+	for name, columns := range map[string]string{"kernels_data": "corr_id, received_at", "launches": "launch_id, received_day", "launch_configs": "config_id, received_day", "kernel_details_data": "corr_id, received_at", "dictionaries": "id, received_day"} {
 		s.exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), number, now(), 30 FROM numbers(%d)", name, columns, sessions, rows))
 	}
 	read := strings.Fields(s.query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}.kernels WHERE tenant = 'acme' AND session_id = '7')) ORDER BY table"))
-	if len(read) != 8 {
-		t.Fatalf("the view reads %v, want four tables", read)
+	if len(read) != 10 {
+		t.Fatalf("the view reads %v, want five tables", read)
 	}
 	for i := 0; i < len(read); i += 2 {
 		if n, err := strconv.Atoi(read[i+1]); err != nil || n > rows/4 {

@@ -3,7 +3,7 @@ SELECT
     d.session_id AS session_id,
     d.corr_id AS corr_id,
     d.config_id AS config_id,
-    d.scope AS scope,
+    {{scopepath "c.user_scope"}} AS scope,
     c.grid AS grid,
     c.block AS block,
     d.received_at AS received_at

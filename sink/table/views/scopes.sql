@@ -6,7 +6,7 @@ SELECT
     if(s.path = '', name, s.path) AS path,
     s.depth AS depth,
     s.started_at AS started_at,
-    s.ended_at AS ended_at,
+    addNanoseconds(s.started_at, s.duration_ns) AS ended_at,
     s.duration_ns AS duration_ns,
     s.matched AS matched,
     s.name_id AS name_id,

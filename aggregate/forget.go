@@ -1,0 +1,83 @@
+package aggregate
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A session that has been silent for long is forgotten: its state goes, and what remains is a tombstone, so that it goes on where it
+// was, names and ids included, should it speak again.
+
+// tombstone is what is kept of a forgotten session.
+type tombstone struct {
+	names                  int // dictionary entries it had; they are loaded again
+	nextConfig, nextLaunch uint32
+	at                     int64 // when it was forgotten, owner's clock
+}
+
+const (
+	// maxSessions of a partition are kept in memory, some 2 KiB each when they do little; beyond it the longest silent are forgotten
+	// before their time. What that costs is the memory of resends older than the gateway's record.
+	maxSessions = 32768
+	// maxTombstones, some 100 B each; the oldest go first. A session that outlives its tombstone has new ids and late names.
+	maxTombstones = 1 << 17
+)
+
+// forget drops a session's state.
+func (f *folder) forget(s *session, now int64) {
+	delete(f.sessions, s.key)
+	delete(f.waitingSessions, s)
+	delete(f.closing, s)
+	delete(f.held, s)
+	f.heldAccs -= len(s.dirty)
+	if s.names > 0 || s.nextConfig > 0 || s.nextLaunch > 0 {
+		f.tombstones[s.key] = tombstone{s.names, s.nextConfig, s.nextLaunch, now}
+	}
+	f.removed = append(f.removed, s.key)
+}
+
+// revive gives a new session what its tombstone kept.
+func (f *folder) revive(s *session) {
+	t, ok := f.tombstones[s.key]
+	if !ok {
+		s.dictsLoaded = true // nothing to load: it is new
+		return
+	}
+	delete(f.tombstones, s.key)
+	s.names, s.nextConfig, s.nextLaunch = t.names, t.nextConfig, t.nextLaunch
+}
+
+// forgetSilent forgets sessions silent for Config.Forget, and the longest silent ones of too many.
+func (f *folder) forgetSilent(now int64) {
+	var silent []*session
+	for _, s := range f.sessions {
+		if s.touched || s.heldSince != 0 || s.waiting.live > 0 {
+			continue // it has something to say yet
+		}
+		if now-s.lastReceivedAt >= int64(f.cfg.Forget) {
+			f.forget(s, now)
+		} else if len(f.sessions) > maxSessions {
+			silent = append(silent, s)
+		}
+	}
+	if over := len(f.sessions) - maxSessions; over > 0 {
+		slices.SortFunc(silent, func(a, b *session) int { return cmp.Compare(a.lastReceivedAt, b.lastReceivedAt) })
+		for _, s := range silent[:min(over, len(silent))] {
+			if s.unwritten > 0 || s.scopes.count > 0 {
+				f.finalize(s) // its last rows go out with the next chunk, and it the next time
+			} else {
+				f.forget(s, now)
+			}
+		}
+	}
+	if over := len(f.tombstones) - maxTombstones; over > 0 {
+		keys := make([]sessionKey, 0, len(f.tombstones))
+		for k := range f.tombstones {
+			keys = append(keys, k)
+		}
+		slices.SortFunc(keys, func(a, b sessionKey) int { return cmp.Compare(f.tombstones[a].at, f.tombstones[b].at) })
+		for _, k := range keys[:over] {
+			delete(f.tombstones, k)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package aggregate
+
+import "github.com/warpline/warpline/sink/table"
+
+// launchKey is what kernels of one launch have in common; config is 0 while the kernel_detail is not known.
+type launchKey struct{ kernel, config, regs, dyn uint32 }
+
+// maxLaunches launches of a session are told apart; beyond it they are forgotten and written again under new ids.
+const maxLaunches = 65536
+
+// launch returns the id under which the launch is in `launches`, and writes it there when this owner has not done so. What was written
+// is no part of the state: an owner that does not know of a launch writes it once more, under an id of its own.
+func (e *kernelEmitter) launch(k launchKey) uint32 {
+	slot := e.s.slot(k.kernel)
+	if slot.launch != 0 && slot.launched == k { // a kernel is nearly always launched as it was the last time
+		return slot.launch
+	}
+	s := e.s
+	id, ok := s.launches[k]
+	if !ok {
+		if s.launches == nil || len(s.launches) >= maxLaunches {
+			s.launches = map[launchKey]uint32{}
+		}
+		if s.nextLaunch == 0 {
+			s.nextLaunch = firstID(e.receivedAt)
+		}
+		s.nextLaunch++
+		id = s.nextLaunch
+		s.launches[k] = id
+		t := &table.Launches
+		b := e.f.out.batch(t.Table, factPartition(e.receivedAt, factDays(e.days, s.rollupDays)))
+		t.Tenant.AppendString(b, s.key.tenant)
+		t.SessionID.AppendString(b, s.key.id)
+		t.LaunchID.Append(b, id)
+		t.KernelID.Append(b, k.kernel)
+		t.ConfigID.Append(b, k.config)
+		t.Registers.Append(b, k.regs)
+		t.DynSharedBytes.Append(b, k.dyn)
+		t.ReceivedDay.Append(b, dayOf(e.receivedAt))
+	}
+	slot.launch, slot.launched = id, k
+	return id
+}
+
+// firstID is where a session's own ids begin: seconds since 2020 in steps of 18 hours. A session whose state was dropped after a day of
+// silence then does not hand out again what rows of before use. Rows compress best when ids differ in few low bits, hence the steps.
+func firstID(receivedAt int64) uint32 {
+	const y2020 = 1_577_836_800
+	return clampU32(receivedAt/1e9-y2020) &^ 0xffff
+}
+
+// factDays is the retention class of facts that raw rows need to be understood. They were written with the first such row and must
+// outlive the last one, of a session that goes on for as long as raw rows are kept.
+func factDays(rawDays, rollupDays uint16) uint16 {
+	return uint16(min(max(int(rollupDays), 2*int(rawDays)), 1<<16-1))
+}
