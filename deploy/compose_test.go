@@ -220,6 +220,7 @@ var program = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/warpline")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
 		return string(out), err
 	}
 	return path, nil
@@ -346,6 +347,15 @@ func TestAddressesLeadToServices(t *testing.T) {
 	for _, f := range prometheus.RuleFiles {
 		if _, err := os.Stat(filepath.Join("prometheus", f)); err != nil {
 			t.Errorf("prometheus.yml: %v", err)
+		}
+	}
+}
+
+// A worker without a ClickHouse does not know the names that have left NATS after 7 days.
+func TestWorkersReadOldNames(t *testing.T) {
+	for name, s := range load(t).Services {
+		if len(s.Command) > 0 && s.Command[0] == "worker" && !slices.Contains(s.Command, "--clickhouse") {
+			t.Errorf("%s has no --clickhouse: %v", name, s.Command)
 		}
 	}
 }

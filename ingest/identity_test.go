@@ -14,7 +14,7 @@ import (
 // known by its hash, not an accepted conflict.
 func TestIdentitiesNeverMeet(t *testing.T) {
 	r := start(t, broker.Layout{Partitions: 1}, nil)
-	body := func(text string) []byte { 
+	body := func(text string) []byte {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		fmt.Fprintf(z, `{"type":"x","session_id":"s","n":%q}`+"\n", text)

@@ -19,6 +19,8 @@ import (
 type Report struct {
 	Lanes  []LaneReport
 	Tables []TableReport
+	// Notes say what lies outside the proof and is no error of the present streams: an older stream that is gone.
+	Notes []string `json:",omitempty"`
 }
 
 // LaneReport says whether the ledger of a lane covers the ROWS stream without gap or overlap.
@@ -79,7 +81,46 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, er
 	if r.Tables, err = auditTables(ctx, conn); err != nil {
 		return r, fmt.Errorf("audit tables: %w", err)
 	}
+	older, err := olderLedger(ctx, conn, "ledger", info.Created.Unix())
+	if err != nil {
+		return r, fmt.Errorf("audit the ledger's age: %w", err)
+	}
+	if older != "" {
+		r.Notes = append(r.Notes, older)
+	}
 	return r, nil
+}
+
+// ledgerDays is how long the ledger keeps its rows.
+const ledgerDays = 90
+
+// lostPast says what it means that the ledger of a lane begins at sequence first (0: it is empty) while its mark stands at mark: "" when
+// nothing is missing. The ranges of a lane follow each other from sequence 1 of its stream on, so a ledger that begins later, before
+// anything in it can have expired, is not the one in which the lane's past was written.
+func lostPast(first, mark uint64, created time.Time) string {
+	if mark == 0 || first == 1 || time.Since(created) > (ledgerDays-1)*24*time.Hour {
+		return ""
+	}
+	what := fmt.Sprintf("the ledger begins at %d", first)
+	if first == 0 {
+		first, what = mark+1, "the ledger is empty"
+	}
+	return fmt.Sprintf("%s, and the mark says that chunks 1 to %d were inserted: this ClickHouse was emptied or replaced while NATS was kept, and what those chunks held is not in it. "+
+		"Put a backup of both back, or begin anew: stop, remove the data of NATS too (nats/), start and send again; with NATS as it is, what is sent again is taken for a duplicate",
+		what, first-1)
+}
+
+// olderLedger says that a ledger has rows from before the ROWS stream was made, "" when it has none. ledger is the table's name as SQL.
+func olderLedger(ctx context.Context, conn driver.Conn, ledger string, created int64) (string, error) {
+	var n uint64
+	var last time.Time
+	sql := fmt.Sprintf("SELECT count(), max(inserted_at) FROM %s WHERE inserted_at < fromUnixTimestamp(%d)", ledger, created)
+	if err := conn.QueryRow(ctx, sql).Scan(&n, &last); err != nil || n == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("ClickHouse has rows of an older stream, inserted until %s; the present one was made at %s: the data of NATS (nats/) was lost or replaced. "+
+		"What that stream had accepted and not inserted is gone, and what is sent again from before counts again; to begin anew, remove the data of ClickHouse too",
+		last.UTC().Format("2006-01-02 15:04:05"), time.Unix(created, 0).UTC().Format("2006-01-02 15:04:05")), nil
 }
 
 func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, created time.Time) (LaneReport, error) {
@@ -113,7 +154,7 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		}
 		switch {
 		case l.Ranges == 0:
-			l.First = first // older ranges may have expired
+			l.First = first // see lostPast; later, older ranges may have expired
 		case first <= l.Last:
 			wrong("range %d to %d overlaps the one that ends at %d", first, last, l.Last)
 		case first != l.Last+1:
@@ -128,6 +169,13 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 	}
 	if err := rows.Err(); err != nil {
 		return l, fmt.Errorf("read the ledger: %w", err)
+	}
+	first := l.First
+	if l.Ranges == 0 {
+		first = 0
+	}
+	if lost := lostPast(first, m.Mark, created); lost != "" {
+		wrong("%s", lost)
 	}
 	begun := m.Pending != nil && m.Pending.Last == l.Last // ledger written, mark not yet moved
 	if l.Ranges > 0 && l.Last != m.Mark && !begun {

@@ -42,6 +42,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -103,6 +104,9 @@ type Sink struct {
 	lanes  map[int]*lane // those that run now
 	rows   [2]int64      // bytes and max_bytes of ROWS, for Status
 	closed func() bool   // the context of Run has ended
+
+	// toldOlder and toldLost keep the lanes from saying the same of the whole service, see lane.suspect.
+	toldOlder, toldLost atomic.Bool
 
 	// step, for tests, is called between the steps of the protocol; an error ends the lane on the spot, as a crash would.
 	step func(lane int, step string) error
@@ -172,7 +176,7 @@ func (k *Sink) Run(ctx context.Context) error {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	go k.watch(watch)
-	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.log, Run: k.runLane}
+	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane} // which says the role itself
 	leases.Hold(ctx)
 	return nil
 }
@@ -187,6 +191,9 @@ func (k *Sink) ensure(ctx context.Context) error {
 		if err == nil {
 			k.health.ok(-1)
 			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err() // asked to stop: not ClickHouse's fault
 		}
 		k.health.failed(-1, "make the schema", err)
 		if !sleep(ctx, pause.next()) {

@@ -46,11 +46,18 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 	if err := c.print(p, r); err != nil {
 		return err
 	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(p.Stderr, "note: "+n)
+	}
 	if r.OK() {
-		fmt.Fprintln(p.Stderr, "every range of every lane was inserted once, and the tables hold what the ledger says")
+		since := ""
+		if len(r.Notes) > 0 {
+			since = "since the present streams were made, "
+		}
+		fmt.Fprintln(p.Stderr, since+"every range of every lane was inserted once, and the tables hold what the ledger says")
 		return nil
 	}
-	return withCode(fmt.Errorf("the books do not balance: %s: when the service is busy, try again once it is quiet", strings.Join(r.Problems(), "; ")), exitUnbalanced)
+	return withCode(fmt.Errorf("the books do not balance (when the service is busy, try again once it is quiet):\n  %s", strings.Join(r.Problems(), "\n  ")), exitUnbalanced)
 }
 
 func (c *auditCmd) print(p *program, r sink.Report) error {
@@ -59,11 +66,11 @@ func (c *auditCmd) print(p *program, r sink.Report) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(r)
 	}
-	good := func(problems ...string) string {
+	good := func(problems ...string) string { // the words themselves are on stderr
 		if len(problems) == 0 || problems[0] == "" {
 			return "ok"
 		}
-		return strings.Join(problems, "; ")
+		return "WRONG"
 	}
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "LANE\tMARK\tRANGES\tROWS\t")

@@ -67,7 +67,7 @@ func holdDir(path string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w: name a folder that you may write with --data", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lock(f); err != nil {
 		f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("data folder %s: lock: %w", path, err)
@@ -78,7 +78,38 @@ func holdDir(path string) (*dataDir, error) {
 		}
 		return nil, fmt.Errorf("data folder %s: %w%s: stop it, or name another folder with --data", path, errHeld, who)
 	}
+	// Whoever wrote it is gone, killed: commands must not go where it says.
+	if err := os.Remove(filepath.Join(abs, "warpline.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.Close()
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
 	return &dataDir{path: abs, lock: f}, nil
+}
+
+// lock takes the lock of a data folder. It tries a few times, since isHeld takes it for a moment too.
+func lock(f *os.File) (err error) {
+	for range 10 {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil || !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return err
+}
+
+// isHeld reports whether a process holds the folder.
+func isHeld(path string) bool {
+	f, err := os.Open(filepath.Join(path, "lock"))
+	if err != nil {
+		return false
+	}
+	defer f.Close() // lets go
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// errBetween is what commands say of a folder that is held and whose warpline.json is not there (yet, or any more).
+func errBetween(path string) error {
+	return fmt.Errorf("the warpline on %s is starting or stopping: try again in a few seconds", path)
 }
 
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }

@@ -45,7 +45,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	dir := c.Data
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "warpline-demo-"); err != nil {
-			return err
+			return fmt.Errorf("folder of the demo: %w: name one that you may write with --data, or a folder for temporary files with TMPDIR", err)
 		}
 		defer os.RemoveAll(dir)
 	}
@@ -153,6 +153,9 @@ func (c *demoCmd) send(ctx context.Context, p *program, s *stack, secret string,
 	}
 	wg.Wait()
 	bar.Finish()
+	if ctx.Err() != nil {
+		return sum, ctx.Err()
+	}
 	agent.HTTP.CloseIdleConnections()
 	if len(sum.Skipped) > 0 {
 		errs = append(errs, errors.New("the gateway refused "+strings.Join(sum.Skipped, "; ")))

@@ -124,17 +124,31 @@ func (s clickhouseServer) sinkConfig() sink.Config {
 	return sink.Config{HTTPAddr: s.HTTP, NativeAddr: s.Native, Database: s.Database, User: s.User, Password: s.Password, TLS: s.TLS}
 }
 
-// limitFlags are what a key may do where it has no limits of its own. Zero means the built-in default.
+// limitFlags are what a key may do where it has no limits of its own. Their defaults are those of tenant.DefaultLimits (a test compares),
+// which a zero means too.
 type limitFlags struct {
-	EventsPerSecond float64 `name:"limit-events-per-second" help:"Events a second of one key."`
-	BytesPerSecond  size    `name:"limit-bytes-per-second" help:"Bytes a second of one key, as received."`
-	BurstSeconds    float64 `name:"limit-burst-seconds" help:"How many seconds' worth may come at once."`
-	MaxBody         size    `name:"limit-body" help:"Largest body as received."`
-	MaxRaw          size    `name:"limit-raw-body" help:"Largest body after decompression."`
-	MaxRatio        float64 `name:"limit-ratio" help:"Largest decompression ratio."`
-	MaxLine         size    `name:"limit-line" help:"Longest line."`
-	RetentionDays   uint16  `name:"retention-days" help:"Days that raw rows are kept."`
-	RollupDays      uint16  `name:"rollup-days" help:"Days that rollups are kept."`
+	EventsPerSecond float64 `name:"limit-events-per-second" default:"5000000" help:"Events a second of one key."`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one key, as received."`
+	BurstSeconds    float64 `name:"limit-burst-seconds" default:"2" help:"How many seconds' worth may come at once."`
+	MaxBody         size    `name:"limit-body" default:"256MiB" help:"Largest body as received."`
+	MaxRaw          size    `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
+	MaxRatio        float64 `name:"limit-ratio" default:"400" help:"Largest decompression ratio, looked at beyond 192 MiB."`
+	MaxLine         size    `name:"limit-line" default:"32MiB" help:"Longest line."`
+	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
+	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
+}
+
+// keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
+type keyLimitFlags struct {
+	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"Events a second of this key; by default the service's limit, as with all below."`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
+	BurstSeconds    float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
+	MaxBody         size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
+	MaxRaw          size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
+	MaxRatio        float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
+	MaxLine         size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
+	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
 }
 
 func (f limitFlags) limits() tenant.Limits {
@@ -161,7 +175,7 @@ func (f limitFlags) check(s *settings) error {
 
 // chunkFlags bound how long rows stay in the worker.
 type chunkFlags struct {
-	ChunkAge time.Duration `default:"0s" help:"Oldest that rows get in the worker before they are passed on; 0 for the built-in default."`
+	ChunkAge time.Duration `default:"400ms" help:"Oldest that rows get in the worker before they are passed on."`
 }
 
 func (f chunkFlags) check(s *settings) error {
@@ -173,7 +187,7 @@ func (f chunkFlags) check(s *settings) error {
 
 // insertFlags trade latency against the number of inserts, each of which makes a part in every table.
 type insertFlags struct {
-	SinkInterval time.Duration `default:"0s" help:"Shortest time between two inserts of a lane; 0 for the built-in default."`
+	SinkInterval time.Duration `default:"300ms" help:"Shortest time between two inserts of a lane."`
 }
 
 func (f insertFlags) check(s *settings) error {

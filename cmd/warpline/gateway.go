@@ -41,7 +41,7 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 	if c.SpoolDir == "" {
 		dir, err := os.MkdirTemp("", "warpline-spool-")
 		if err != nil {
-			return fmt.Errorf("spool folder: %w: name one with --spool-dir", err)
+			return fmt.Errorf("spool folder: %w: name one with --spool-dir, or a folder for temporary files with TMPDIR", err)
 		}
 		defer os.RemoveAll(dir)
 		c.SpoolDir = dir
@@ -57,6 +57,10 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
+	}
+	if err := awaitGateway(ctx, g, nil, p.Log); err != nil {
+		g.Close()
+		return err
 	}
 	p.Log.Info("ready", "addr", g.Addr(), "role", "gateway")
 	return c.serve(ctx, p, "gateway", g.Run, nil)

@@ -25,14 +25,14 @@ type keyCreateCmd struct {
 	Tenant  string        `arg:"" optional:"" default:"default" help:"Tenant that the key's data belongs to."`
 	Note    string        `help:"A few words on who has it."`
 	Expires time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
-	limitFlags
+	keyLimitFlags
 }
 
 func (c *keyCreateCmd) check(p *program) error {
 	if c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
 	}
-	return errors.Join(tenant.CheckName(c.Tenant), c.limitFlags.check(p.Settings))
+	return errors.Join(tenant.CheckName(c.Tenant), limitFlags(c.keyLimitFlags).check(p.Settings))
 }
 
 // Run prints the secret alone on stdout, for scripts.
@@ -42,7 +42,7 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer done()
-	secret, key, err := keys.Create(ctx, c.Tenant, c.Note, c.limits(), c.Expires)
+	secret, key, err := keys.Create(ctx, c.Tenant, c.Note, limitFlags(c.keyLimitFlags).limits(), c.Expires)
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
 	}
@@ -100,8 +100,11 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 	fmt.Fprintln(w, "ID\tTENANT\tSTATE\tCREATED\tEXPIRES\tNOTE")
 	for _, k := range all {
 		state, expires := "valid", "never"
-		if ok, why := k.Valid(time.Now()); !ok {
-			state = why[len("key ")+len(k.ID)+1:]
+		if ok, _ := k.Valid(time.Now()); !ok {
+			state = "expired"
+			if !k.Revoked.IsZero() {
+				state = "revoked"
+			}
 		}
 		if !k.Expires.IsZero() {
 			expires = humanize.Time(k.Expires)

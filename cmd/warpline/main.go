@@ -39,7 +39,7 @@ const exitCodes = `Every flag can be set by a file (--config, keys are flag name
 
 Data goes to stdout, words go to stderr.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 3 something is not reachable; 4 refused by the other side (key, quota, conflict); 5 the books do not balance; 130 stopped at once by a second signal.`
+Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 3 something is not reachable; 4 refused by the other side (key, quota, conflict); 5 the books do not balance; 130 interrupted before it was done, or stopped at once by a second signal. A service that a signal ends in order is done: 0.`
 
 type commands struct {
 	Config      string           `help:"Read settings from this YAML file." placeholder:"FILE"`
@@ -48,10 +48,11 @@ type commands struct {
 	LogLevel    slog.Level       `help:"Least severe log lines to show: debug, info, warn or error." default:"info"`
 	Version     kong.VersionFlag `help:"Print the version and exit."`
 
-	Demo   demoCmd   `cmd:"" group:"start" help:"Show it all: start everything, replay a real session, print a report, leave nothing behind."`
-	Up     upCmd     `cmd:"" group:"start" help:"Run all roles in one process, with its own NATS and ClickHouse."`
-	Send   sendCmd   `cmd:"" group:"use" help:"Send GPU Flight session folders or files as the agent does."`
-	Report reportCmd `cmd:"" group:"use" help:"Print what arrived, the hottest kernels, scopes, stalls and copies."`
+	Demo      demoCmd      `cmd:"" group:"start" help:"Show it all: start everything, replay a real session, print a report, leave nothing behind."`
+	Up        upCmd        `cmd:"" group:"start" help:"Run all roles in one process, with its own NATS and ClickHouse."`
+	Send      sendCmd      `cmd:"" group:"use" help:"Send GPU Flight session folders or files as the agent does."`
+	Report    reportCmd    `cmd:"" group:"use" help:"Print what arrived, the hottest kernels, scopes, stalls and copies."`
+	Telemetry telemetryCmd `cmd:"" group:"use" help:"Check GPU memory telemetry files without a server."`
 
 	Key    keyCmd    `cmd:"" group:"care" help:"Make, revoke and list the keys that clients send with."`
 	Reject rejectCmd `cmd:"" group:"care" help:"Look at what was refused, and why."`
@@ -152,8 +153,8 @@ func (p *program) run(args []string) (code int) {
 	defer stop()
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	err = kctx.Run(p)
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = fmt.Errorf("interrupted: %w", err)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil { // whatever it was doing says nothing
+		err = withCode(errors.New("interrupted"), exitStopped)
 	}
 	return p.fail(err)
 }

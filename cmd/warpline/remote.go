@@ -53,6 +53,10 @@ func (f reachFlags) connect(ctx context.Context, p *program) (*connection, error
 			stop = func() { srv.Shutdown(); srv.WaitForShutdown(); dir.release() }
 		} else if err == nil && r.NATS != "" {
 			cfg.URL = r.NATS
+		} else if errors.Is(err, fs.ErrNotExist) && errors.Is(heldErr, errHeld) {
+			return nil, unreachable(errBetween(f.Data))
+		} else if !errors.Is(heldErr, errHeld) {
+			return nil, heldErr
 		} else {
 			return nil, unreachable(fmt.Errorf("cannot tell where the warpline on %s listens: name its NATS with --nats: %w", f.Data, heldErr))
 		}
@@ -104,8 +108,12 @@ func readServer(f clickhouseFlags, data string) (clickhouseServer, error) {
 	if f.ClickHouse != "" {
 		return f.server(), nil
 	}
+	held := isHeld(data)
 	r, err := readRunning(data)
-	if err != nil {
+	if held && errors.Is(err, fs.ErrNotExist) {
+		return clickhouseServer{}, unreachable(errBetween(data))
+	}
+	if err != nil || !held {
 		return clickhouseServer{}, unreachable(fmt.Errorf("no warpline runs on %s: start \"warpline up --data %s\", or name a server with --clickhouse", data, data))
 	}
 	return clickhouseServer{Native: r.ClickHouse, HTTP: r.ClickHouseHTTP, User: "default", Database: f.ClickHouseDatabase}, nil

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/warpline/warpline/query/report"
 )
@@ -36,12 +38,34 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	nothing := c.nothing(r)
 	if c.JSON {
 		enc := json.NewEncoder(p.Stdout)
 		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		return errors.Join(enc.Encode(r), nothing)
+	}
+	if nothing != nil {
+		return nothing
 	}
 	return printReport(p, p.Stdout, r, srv, 0)
+}
+
+// nothing is an error when the command named something and nothing is like it.
+func (c *reportCmd) nothing(r *report.Report) error {
+	if c.Session == "" && c.Tenant == "" || len(r.Sessions)+len(r.Rejects) > 0 || r.Books.Events > 0 {
+		return nil
+	}
+	var named []string
+	if c.Session != "" {
+		named = append(named, fmt.Sprintf("no session begins with %q", c.Session))
+	}
+	if c.Tenant != "" {
+		named = append(named, fmt.Sprintf("tenant %q", c.Tenant))
+	}
+	if c.Session == "" {
+		return fmt.Errorf("nothing is here of %s: \"warpline report\" without it shows what there is", named[0])
+	}
+	return fmt.Errorf("%s: \"warpline report\" without it lists those there are", strings.Join(named, " of "))
 }
 
 func readReport(ctx context.Context, srv clickhouseServer, q report.Query) (*report.Report, error) {

@@ -29,11 +29,20 @@ func (a apart) check(s *settings) error {
 // open connects to NATS, waiting for it as long as ctx lasts, and opens the streams. The caller calls close.
 func (a apart) open(ctx context.Context, p *program, name string) (s *broker.Streams, close func(), err error) {
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: a.NATS, CredentialsFile: a.NATSCreds, Name: "warpline " + name, Logger: p.Log})
+	if ctx.Err() != nil {
+		if err == nil {
+			nc.Close()
+		}
+		return nil, nil, ctx.Err() // interrupted while it waited for NATS
+	}
 	if err != nil {
 		return nil, nil, unreachable(err)
 	}
 	if s, err = broker.Open(ctx, nc, js, a.layout()); err != nil {
 		nc.Close()
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
 		return nil, nil, fmt.Errorf("open the streams: %w", err)
 	}
 	return s, nc.Close, nil
@@ -55,7 +64,10 @@ func (a apart) serve(ctx context.Context, p *program, name string, run func(cont
 	if drain != nil {
 		err = drain(stop)
 	}
-	err = errors.Join(err, r.end(stop))
-	p.Log.Info("stopped", "part", name, "took", time.Since(began).Round(time.Millisecond), "err", err)
-	return err
+	if err = errors.Join(err, r.end(stop)); err != nil {
+		p.Log.Warn("stopped", "part", name, "took", time.Since(began).Round(time.Millisecond), "err", err)
+		return err
+	}
+	p.Log.Info("stopped", "part", name, "took", time.Since(began).Round(time.Millisecond))
+	return nil
 }

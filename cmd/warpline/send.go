@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -78,6 +80,10 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	began := time.Now()
 	r, err := s.Send(ctx, sessions)
 	bar.Finish()
+	if ctx.Err() != nil && err != nil {
+		fmt.Fprintf(p.Stderr, "%s were taken; sending the same again is harmless\n", plural(r.Windows, "window"))
+		return ctx.Err()
+	}
 	if err != nil {
 		err = fmt.Errorf("%w%s", err, c.advice(err))
 		var status *replay.StatusError
@@ -86,8 +92,9 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 		}
 		return unreachable(err)
 	}
-	fmt.Fprintf(p.Stderr, "%d windows of %d sessions taken, %s in %s: %d events accepted, %d refused\n", r.Windows, len(sessions),
-		humanize.IBytes(uint64(r.Bytes)), time.Since(began).Round(time.Millisecond), r.Accepted, r.Rejected)
+	// Whether they were there before is known later, by the worker.
+	fmt.Fprintf(p.Stderr, "%s of %s taken, %s in %s: %s, %d refused; what had been sent before counts once\n", plural(r.Windows, "window"), plural(int64(len(sessions)), "session"),
+		humanize.IBytes(uint64(r.Bytes)), time.Since(began).Round(time.Millisecond), plural(r.Accepted+r.Rejected, "event"), r.Rejected)
 	if n := r.Windows - r.Acknowledged; n > 0 {
 		fmt.Fprintf(p.Stderr, "%d of them were taken without window_acknowledged: keep the files; \"warpline reject list\" says what was refused\n", n)
 	}
@@ -100,13 +107,40 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 // hopeless are answers that trying again cannot mend: a wrong key and a wrong address.
 func hopeless(err error) bool {
 	var status *replay.StatusError
-	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusNotFound)
+	return distrust(err) || errors.As(err, &status) && (plainToTLS(status) || status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusNotFound)
+}
+
+// distrust reports whether a TLS certificate was not accepted.
+func distrust(err error) bool {
+	var tlsErr *tls.CertificateVerificationError
+	return errors.As(err, &tlsErr)
+}
+
+// plainToTLS reports whether the answer is that of a TLS server to somebody who did not speak TLS.
+func plainToTLS(s *replay.StatusError) bool {
+	return s.Status == http.StatusBadRequest && strings.Contains(s.Body, "HTTP request to an HTTPS server")
+}
+
+// plural is "1 window" or "2 windows".
+func plural(n int64, one string) string {
+	if n != 1 {
+		one += "s"
+	}
+	return fmt.Sprintf("%d %s", n, one)
 }
 
 // advice says what to do about an answer.
 func (c *sendCmd) advice(err error) string {
 	var status *replay.StatusError
 	switch {
+	case distrust(err):
+		return "\nthe certificate of " + c.URL + " is not trusted here: name the authority that signed it, or the certificate itself, as SSL_CERT_FILE=ca.pem"
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return "\nthe gateway speaks no TLS: write http:// in --url"
+	case errors.As(err, &status) && plainToTLS(status):
+		return "\nthe gateway speaks TLS: write https:// in --url"
+	case strings.HasPrefix(c.URL, "http:") && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)):
+		return "\nit hung up: if the gateway speaks TLS, write https:// in --url"
 	case !errors.As(err, &status):
 		return "\nis a gateway running at " + c.URL + "? name another with --url"
 	case status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden:

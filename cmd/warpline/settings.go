@@ -191,6 +191,10 @@ func plain(v reflect.Value) any {
 		return x.String()
 	case []string:
 		return strings.Join(x, ",")
+	case float64:
+		if n := int64(x); float64(n) == x && n < 1<<53 { // as a float, YAML would print 5e+06
+			return n
+		}
 	}
 	return v.Interface()
 }

@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 // ran is what a command did.
@@ -192,6 +196,52 @@ func TestHelpNamesExitCodesAndEveryCommand(t *testing.T) {
 	}
 	if r := runIn(t, nil, "version"); r.code != exitOK || !strings.Contains(r.stdout, "clickhouse") || r.stderr != "" {
 		t.Errorf("version: %+v", r)
+	}
+}
+
+// --help and --print-config show the limits in force, and a key made without any leaves them to the service.
+func TestLimitsInForce(t *testing.T) {
+	var up struct {
+		limitFlags
+	}
+	var key struct {
+		keyLimitFlags
+	}
+	for _, into := range []any{&up, &key} {
+		k, err := kong.New(into)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Parse(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := up.limits(); got != tenant.DefaultLimits() {
+		t.Errorf("the flags say %+v, the service %+v", got, tenant.DefaultLimits())
+	}
+	if got := limitFlags(key.keyLimitFlags).limits(); got != (tenant.Limits{}) {
+		t.Errorf("a key without limits has %+v", got)
+	}
+	r := runIn(t, nil, "gateway", "--nats", "nats://x", "--print-config")
+	for _, line := range []string{"limit-events-per-second: 5000000  # default", "limit-body: 256MiB  # default", "retention-days: 7  # default"} {
+		if !strings.Contains(r.stdout, line+"\n") {
+			t.Errorf("%q is not in\n%s", line, r.stdout)
+		}
+	}
+	for _, command := range [][]string{{"up"}, {"gateway"}, {"key", "create"}} {
+		r := runIn(t, nil, append(command, "--help")...)
+		if strings.Contains(r.stdout, "FLOAT") || strings.Contains(r.stdout, "UINT") {
+			t.Errorf("%v --help shows Go's types:\n%s", command, r.stdout)
+		}
+	}
+}
+
+func TestNarrowTerminals(t *testing.T) {
+	for columns, want := range map[string]int{"20": 40, "40": 40, "73": 73, "wide": 100, "0": 100} {
+		p := &program{Env: func(k string) (string, bool) { return columns, k == "COLUMNS" }}
+		if got, _ := p.look(io.Discard); got != want {
+			t.Errorf("COLUMNS=%s: %d, want %d", columns, got, want)
+		}
 	}
 }
 

@@ -75,16 +75,17 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 	s = &stack{cfg: cfg, Failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err() // what a start says that was interrupted half-way misleads
+			}
 			quick, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			s.stop(quick, func(string, time.Duration, error) {})
 			s = nil
 		}
 	}()
-	if s.dir, err = holdDir(cfg.Dir); errors.Is(err, errHeld) {
+	if s.dir, err = holdDir(cfg.Dir); err != nil {
 		return s, err
-	} else if err != nil {
-		return s, usage(err)
 	}
 	if err = os.MkdirAll(s.dir.file("spool"), 0o700); err != nil {
 		return s, fmt.Errorf("spool folder: %w", err)
@@ -103,7 +104,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 	cfg.Step("roles")
 	reg := newRegistry()
 	sc := s.Server.sinkConfig()
-	sc.MinInterval, sc.Fsync, sc.Logger, sc.Registerer = cfg.SinkInterval, cfg.Fsync, cfg.Log.With("part", "sink"), reg
+	sc.MinInterval, sc.Fsync, sc.Logger, sc.Registerer = cfg.SinkInterval, cfg.Fsync, cfg.Log, reg // it says its role itself
 	if s.Sink, err = sink.New(s.Streams, sc); err != nil {
 		return s, fmt.Errorf("sink: %w", err)
 	}
@@ -112,18 +113,21 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 		return s, err
 	}
 	names := &nameReader{server: s.Server}
-	s.Worker = aggregate.New(s.Streams, aggregate.Config{ChunkAge: cfg.ChunkAge, LoadNames: names.load, Logger: cfg.Log.With("part", "worker"), Registerer: reg})
+	s.Worker = aggregate.New(s.Streams, aggregate.Config{ChunkAge: cfg.ChunkAge, LoadNames: names.load, Logger: cfg.Log.With("role", "worker"), Registerer: reg})
 	s.workerRole = start("worker", s.Failed, func(ctx context.Context) error {
 		defer names.close()
 		return s.Worker.Run(ctx)
 	})
 	if s.Gateway, err = ingest.New(s.Streams, ingest.Config{
 		Listen: cfg.Listen, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, SpoolDir: s.dir.file("spool"),
-		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: version(), StoreDir: s.dir.path, MinFreeDiskBytes: minFreeDisk, Logger: cfg.Log.With("part", "gateway"), Registerer: reg,
+		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: version(), StoreDir: s.dir.path, MinFreeDiskBytes: minFreeDisk, Logger: cfg.Log.With("role", "gateway"), Registerer: reg,
 	}); err != nil {
 		return s, fmt.Errorf("gateway: %w", err)
 	}
 	s.gatewayRole = start("gateway", s.Failed, s.Gateway.Run)
+	if err = awaitGateway(ctx, s.Gateway, s.Failed, cfg.Log); err != nil {
+		return s, err
+	}
 	return s, s.dir.publish(running{
 		PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), Gateway: s.Gateway.Addr(), NATS: s.NATSURL,
 		ClickHouse: s.Server.Native, ClickHouseHTTP: s.Server.HTTP,
@@ -155,7 +159,33 @@ func (s *stack) awaitSchema(ctx context.Context) error {
 	}
 }
 
-// minFreeDisk is what stays free on the data folder's volume: beneath it the gateway answers 507 or 503, because a volume that is
+// gatewayWithin is how long a start waits for the gateway. One that cannot take uploads for a lasting reason, such as a full disk, still
+// has to be there to say so.
+const gatewayWithin = 10 * time.Second
+
+// awaitGateway waits until uploads are taken: the keys are loaded and JetStream answers. failed may be nil.
+func awaitGateway(ctx context.Context, g *ingest.Gateway, failed <-chan error, log *slog.Logger) error {
+	late := time.NewTimer(gatewayWithin)
+	defer late.Stop()
+	for {
+		why := gatewayTrouble(ctx, g)
+		if why == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-failed:
+			return err
+		case <-late.C:
+			log.Warn("the gateway takes nothing yet; starting without waiting for it", "why", why)
+			return nil
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// minFreeDisk is what stays free on the data folder's volume: beneath it the gateway answers 503 disk_low, because a volume that is
 // really full makes JetStream refuse everything until a restart.
 const minFreeDisk = 512 << 20
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -195,20 +194,12 @@ func (c *upCmd) banner(w io.Writer, s *stack, keyFile string, took time.Duration
 	if c.TLSCert != "" {
 		scheme = "https"
 	}
-	rel := func(path string) string {
-		if wd, err := os.Getwd(); err == nil {
-			if r, err := filepath.Rel(wd, path); err == nil && len(r) < len(path) {
-				return r
-			}
-		}
-		return path
-	}
 	lines := [][2]string{
 		{"send to", scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "   (hostUrl of the GPU Flight agent, or warpline send)"},
 		{"ask in SQL", "http://" + s.Server.HTTP + "   native " + s.Server.Native + "   database " + s.Server.Database},
 		{"NATS", orNone(s.NATSAddr)},
-		{"data", rel(s.dir.path)},
-		{"key", "in " + rel(keyFile) + "   (tenant " + defaultTenant + ")"},
+		{"data", s.dir.path},
+		{"key", "in " + keyFile + "   (tenant " + defaultTenant + ")"},
 		{"accepted means", c.durability()},
 	}
 	if c.DevKey != "" {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -148,6 +149,10 @@ func TestUp(t *testing.T) {
 			t.Errorf("the banner lacks %q:\n%s", w, said)
 		}
 	}
+	// And that uploads are taken at once: no try is repeated.
+	if sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--url", "http://"+r.Gateway, "--key", "dev-key-of-the-test", "--attempts", "1"); sent.code != exitOK {
+		t.Errorf("right after ready: %+v", sent)
+	}
 	if strings.Contains(said, strings.TrimSpace(string(secret))) || strings.Contains(said, "dev-key-of-the-test") {
 		t.Error("a key shows in the output")
 	}
@@ -184,6 +189,9 @@ func TestUp(t *testing.T) {
 			t.Fatalf("%+v", sent)
 		}
 		list := runIn(t, nil, "key", "list", "--data", dir)
+		if !strings.Contains(sent.stderr, "of 1 session taken") || strings.Contains(sent.stderr, "accepted") {
+			t.Errorf("it says %s", sent.stderr)
+		}
 		if !strings.Contains(list.stdout, "from the test") || strings.Contains(list.stdout, key) {
 			t.Errorf("%+v", list)
 		}
@@ -201,6 +209,9 @@ func TestUp(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
+		if list := runIn(t, nil, "key", "list", "--data", dir); !regexp.MustCompile(`acme +revoked +`).MatchString(list.stdout) {
+			t.Errorf("%s", list.stdout)
+		}
 		eventually(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels WHERE tenant = 'acme'", "220")
 	})
 	t.Run("dev key", func(t *testing.T) {
@@ -211,11 +222,15 @@ func TestUp(t *testing.T) {
 		eventually(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels WHERE tenant = 'dev'", "300")
 	})
 	t.Run("report", func(t *testing.T) {
+		eventually(t, r.ClickHouseHTTP, "SELECT sum(kernels) FROM warpline.sessions WHERE tenant = 'acme'", "220") // its table may come after that of the kernels
 		got := runIn(t, nil, "report", "--data", dir, "--tenant", "acme")
 		if got.code != exitOK || !strings.Contains(got.stdout, "kernels 220") || strings.ContainsRune(got.stdout, '\x1b') {
 			t.Errorf("%+v", got)
 		}
 		if got := runIn(t, nil, "report", "--data", dir, "--tenant", "acme", "--json"); !strings.Contains(got.stdout, `"kernel_calls": 220`) {
+			t.Errorf("%+v", got)
+		}
+		if got := runIn(t, nil, "report", "--data", dir, "--session", "nosuch"); got.code != exitFailed || got.stdout != "" || !strings.Contains(got.stderr, `no session begins with "nosuch"`) {
 			t.Errorf("%+v", got)
 		}
 		if got := runIn(t, nil, "reject", "list", "--data", dir, "--tenant", "acme", "--json"); !strings.Contains(got.stdout, `"reason":"not_yet"`) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/engine"
@@ -64,12 +65,25 @@ func engineWatch(log *slog.Logger) func(engine.State) {
 		switch {
 		case st.Phase == engine.Down && down.IsZero():
 			down = time.Now()
-			log.Warn("trouble: the ClickHouse engine is down and is being started again; rows wait in NATS", "why", st.Err)
+			log.Warn("trouble: the ClickHouse engine is down and is being started again; rows wait in NATS", "why", firstLine(st.Err))
 		case st.Phase == engine.Ready && !down.IsZero():
 			log.Info("over: the ClickHouse engine answers again", "after", time.Since(down).Round(100*time.Millisecond), "pid", st.Pid)
 			down = time.Time{}
 		}
 	}
+}
+
+// firstLine is the beginning of an error that quotes a log.
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	line, _, _ = strings.Cut(line, " | ")
+	if r := []rune(line); len(r) > 300 {
+		line = string(r[:300]) + "…"
+	}
+	return line
 }
 
 // troubles returns what is wrong now: what, in words that stay the same while it lasts, and why.
@@ -93,7 +107,7 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 			t["stream "+st.stream.CachedInfo().Config.Name+" is nearly full; "+st.then] = fmt.Sprintf("%.0f %%; raise --store-max, or make room on the disk", 100*full)
 		}
 	}
-	if why := s.gatewayTrouble(ctx); why != "" {
+	if why := gatewayTrouble(ctx, s.Gateway); why != "" {
 		t["the gateway takes nothing"] = why
 	}
 	return t
@@ -111,13 +125,13 @@ func fill(ctx context.Context, st jetstream.Stream) float64 {
 }
 
 // gatewayTrouble asks the gateway itself, in process.
-func (s *stack) gatewayTrouble(ctx context.Context) string {
+func gatewayTrouble(ctx context.Context, g *ingest.Gateway) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil)
 	if err != nil {
 		return err.Error()
 	}
 	w := &reply{status: http.StatusOK}
-	s.Gateway.Handler().ServeHTTP(w, req)
+	g.Handler().ServeHTTP(w, req)
 	if w.status == http.StatusOK {
 		return ""
 	}

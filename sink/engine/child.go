@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,9 @@ import (
 
 // childEnv names the configuration file that turns a process into an engine child.
 const childEnv = "WARPLINE_ENGINE_CHILD"
+
+// exitNoLibrary is the child's exit code when the library cannot be used, which its parent has remedies for.
+const exitNoLibrary = 3
 
 // leaveWithin bounds an orderly end, which takes milliseconds unless a client keeps a connection
 // open: ClickHouse then waits five seconds for it. Past the bound the process just exits, which
@@ -65,6 +69,7 @@ func RunChild(configPath string) int {
 			terminal.Close() // else the library would now wait for someone to type
 		}
 		time.Sleep(leaveWithin)
+		cfg.clean()
 		os.Exit(0)
 	}()
 	err = runLibrary(cfg.Library, engineArguments(cfg, hold.Fd(), terminal != nil))
@@ -72,13 +77,31 @@ func RunChild(configPath string) int {
 	runtime.KeepAlive(terminal)
 	switch {
 	case leaving.Load():
+		cfg.clean()
 		return 0
+	case errors.Is(err, errNoLibrary):
+		fmt.Fprintln(os.Stderr, "engine child:", err)
+		return exitNoLibrary
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "engine child:", err)
 	default:
 		fmt.Fprintln(os.Stderr, "engine child: the engine ended by itself")
 	}
 	return 1
+}
+
+// clean removes the folder of an engine that was told to. The library's threads may still be writing when an end took too long, so
+// that a folder which is not empty the first time is tried again.
+func (cfg childConfig) clean() {
+	if cfg.Remove == "" {
+		return
+	}
+	for range 10 {
+		if os.RemoveAll(cfg.Remove) == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // engineArguments are clickhouse-local's. Its session always is user `default`, whose profile is

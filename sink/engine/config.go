@@ -46,6 +46,8 @@ type Config struct {
 	// MemoryLimitBytes bounds what ClickHouse allocates for all queries and merges together;
 	// 0 means 2 GiB.
 	MemoryLimitBytes int64
+	// Temporary has the child remove Dir when it ends, also when it ends because its parent died: for engines of tests.
+	Temporary bool
 	// Progress receives what Locate says when it has to fetch; nil means nothing is said.
 	Progress io.Writer
 	// Logger receives the events of a supervised engine; nil means slog.Default.
@@ -58,7 +60,8 @@ type childConfig struct {
 	ConfigXML  string `json:"config_xml"`
 	Data       string `json:"data"`
 	Script     string `json:"script"`
-	Standalone bool   `json:"standalone"` // no parent holds stdin: only signals end it
+	Standalone bool   `json:"standalone"`       // no parent holds stdin: only signals end it
+	Remove     string `json:"remove,omitempty"` // folder to remove at the end
 }
 
 // Prepare fills in what cfg leaves open (library, ports, password), writes the engine's
@@ -85,7 +88,7 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 		cfg.ListenHost = "127.0.0.1"
 	}
 	if ip := net.ParseIP(cfg.ListenHost); ip == nil || !ip.IsLoopback() {
-		return cfg, fmt.Errorf("engine: listen host %q is no loopback address, and user default has no password; use 127.0.0.1, or a server with --clickhouse", cfg.ListenHost)
+		return cfg, fmt.Errorf("engine: listen host %q is no loopback address, and user default has no password; use 127.0.0.1, %s", cfg.ListenHost, elsewhere)
 	}
 	if cfg.MemoryLimitBytes == 0 {
 		cfg.MemoryLimitBytes = defaultMemoryLimit
@@ -196,10 +199,14 @@ func (cfg Config) write(standalone bool) (string, error) {
 		"Log": at("logs", "engine.log"), "Users": at("config", "users.xml"),
 		"Writer": Writer, "PasswordSHA256": hex.EncodeToString(sum[:]),
 	}
-	child, err := json.MarshalIndent(childConfig{
+	conf := childConfig{
 		Library: cfg.Library, ConfigXML: at("config", "config.xml"), Data: at("data"),
 		Script: at("config", "listen.sql"), Standalone: standalone,
-	}, "", "  ")
+	}
+	if cfg.Temporary {
+		conf.Remove = cfg.Dir
+	}
+	child, err := json.MarshalIndent(conf, "", "  ")
 	if err != nil {
 		return "", fmt.Errorf("engine: %w", err)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -19,16 +20,19 @@ type localResult struct {
 	errorMessage *byte
 }
 
+// errNoLibrary says that the file cannot be used as the library.
+var errNoLibrary = errors.New("no library")
+
 // runLibrary opens the library and runs clickhouse-local with args in it until it ends. A library
 // of another kind, or one that is damaged, ends in an error here and not in a crash.
 func runLibrary(path string, args []string) error {
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return fmt.Errorf("open the ClickHouse library: %w", err)
+		return fmt.Errorf("%w: open the ClickHouse library: %w", errNoLibrary, err)
 	}
 	symbol, err := purego.Dlsym(handle, "query_stable_v2")
 	if err != nil {
-		return fmt.Errorf("%s is no libchdb of the expected kind: %w", path, err)
+		return fmt.Errorf("%w: %s is no libchdb of the expected kind: %w", errNoLibrary, path, err)
 	}
 	var query func(argc int32, argv **byte) *localResult
 	purego.RegisterFunc(&query, symbol)

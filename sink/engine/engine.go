@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -54,10 +55,26 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 		stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = e.Stop(stop) // the start's own error is the one to tell
-		return nil, fmt.Errorf("engine: %w; the log is %s", err, e.logPath("engine.log"))
+		return nil, e.startError(ctx, err)
 	}
 	cfg.Logger.Debug("engine answers", "pid", e.pid, "http", e.HTTPAddr(), "tcp", e.TCPAddr(), "after", time.Since(began))
 	return e, nil
+}
+
+// startError words why a start failed.
+func (e *Engine) startError(ctx context.Context, err error) error {
+	var exit *exec.ExitError
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("engine: %w", context.Cause(ctx)) // the last answer of an engine that was not waited for says nothing
+	case errors.As(err, &exit) && exit.ExitCode() == exitNoLibrary:
+		what := "remove it to have it fetched again, or point " + LibraryEnv + " at a libchdb.so of version " + Version
+		if os.Getenv(LibraryEnv) != "" {
+			what = fmt.Sprintf("point %s at a libchdb.so of version %s, or unset it to have one fetched", LibraryEnv, Version)
+		}
+		return fmt.Errorf("%w: %s cannot be used (%s); %s, %s", ErrLibrary, e.cfg.Library, strings.TrimPrefix(e.tail(), "engine child: no library: "), what, elsewhere)
+	}
+	return fmt.Errorf("engine: %w; the log is %s", err, e.logPath("engine.log"))
 }
 
 // run starts the child and waits for it. It owns an OS thread for all that time, since the
@@ -82,7 +99,10 @@ func (e *Engine) run(configPath string, started chan<- error) {
 	e.pid = cmd.Process.Pid
 	started <- nil
 	if err := cmd.Wait(); err != nil {
-		e.err = fmt.Errorf("engine: child %d: %w: %s", e.pid, err, e.tail())
+		e.err = fmt.Errorf("child %d: %w", e.pid, err)
+		if said := e.tail(); said != "" {
+			e.err = fmt.Errorf("%w: %s", e.err, said)
+		}
 	}
 	close(e.done)
 }
@@ -164,18 +184,24 @@ func (e *Engine) Stop(ctx context.Context) error {
 
 func (e *Engine) logPath(name string) string { return filepath.Join(e.cfg.Dir, "logs", name) }
 
-// tail is the end of what the child printed, for error texts.
+// tail is what the child last printed that explains anything, for error texts; "" for nothing.
 func (e *Engine) tail() string {
 	f, err := os.Open(e.logPath("child.log"))
 	if err != nil {
 		return err.Error()
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > 8192 {
-		_, _ = f.Seek(-8192, io.SeekEnd)
+	const most = 32 << 10 // a crash prints its stack twice
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		_, _ = f.Seek(-most, io.SeekEnd)
 	}
-	b, _ := io.ReadAll(io.LimitReader(f, 8192))
-	if s := lastLines(string(b), 6); s != "" {
+	b, _ := io.ReadAll(io.LimitReader(f, most))
+	return gist(string(b))
+}
+
+// said is tail for texts that must say something.
+func (e *Engine) said() string {
+	if s := e.tail(); s != "" {
 		return s
 	}
 	return "it printed nothing"

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	if dir == "" {
 		os.Exit(m.Run())
 	}
-	e, err := engine.Start(context.Background(), engine.Config{Dir: dir})
+	e, err := engine.Start(context.Background(), engine.Config{Dir: dir, Temporary: os.Getenv(parentEnv+"_TEMPORARY") != ""})
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
@@ -246,6 +247,47 @@ func TestParentDeathEndsTheChild(t *testing.T) {
 	_ = parent.Wait() // killed, as asked
 	eventually(t, 15*time.Second, "the child leaves after its parent", func() bool { return processIsGone(child) })
 	t.Logf("the child left %v after its parent", time.Since(began))
+}
+
+// A shared engine of tests leaves nothing behind, however its parent ends.
+func TestTemporaryEngineRemovesItsFolder(t *testing.T) {
+	for _, how := range []string{"stopped", "parent killed"} {
+		dir := filepath.Join(t.TempDir(), "engine")
+		if how == "stopped" {
+			e, err := engine.Start(t.Context(), engine.Config{Dir: dir, Temporary: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			parent := exec.Command(self)
+			parent.Env = append(os.Environ(), parentEnv+"="+dir, parentEnv+"_TEMPORARY=1")
+			out, err := parent.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := parent.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "data", "status")); err != nil {
+				t.Fatal(err)
+			}
+			if err := parent.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = parent.Wait() // killed, as asked
+		}
+		eventually(t, 15*time.Second, how+": the folder is gone", func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) })
+	}
 }
 
 func TestSigtermEndsTheChildInOrder(t *testing.T) {

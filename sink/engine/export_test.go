@@ -2,6 +2,9 @@ package engine
 
 import "runtime"
 
+// Gist is what an error text quotes of a child's log.
+var Gist = gist
+
 // SetRelease makes Locate fetch another release until the returned function is called.
 func SetRelease(spec, integrity string, packed, unpacked int64) (restore func()) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH

@@ -21,6 +21,9 @@ const libraryName = "libchdb.so"
 // "the engine would not start".
 var ErrLibrary = errors.New("the ClickHouse library is not available")
 
+// elsewhere is the way out that needs no library, in words that are right for every command.
+const elsewhere = `or run "warpline up --clickhouse HOST:PORT" with a server of yours`
+
 // Locate returns the path of libchdb. It takes, in this order, the file named by WARPLINE_LIBCHDB,
 // the copy in the user's cache folder, or a fresh copy that it fetches with the npm client, checks
 // against the digest pinned in this package and puts into the cache.
@@ -31,25 +34,25 @@ var ErrLibrary = errors.New("the ClickHouse library is not available")
 func Locate(ctx context.Context, progress io.Writer) (string, error) {
 	if path := os.Getenv(LibraryEnv); path != "" {
 		if err := regularFile(path); err != nil {
-			return "", fmt.Errorf("%w: %s: %w; point %s at a libchdb.so of version %s, or unset it to have one fetched, or use --clickhouse with a server",
+			return "", fmt.Errorf("%w: %s: %w; point %s at a libchdb.so of version %s, or unset it to have one fetched, "+elsewhere,
 				ErrLibrary, LibraryEnv, err, LibraryEnv, Version)
 		}
 		return filepath.Abs(path)
 	}
 	rel, err := platformRelease()
 	if err != nil {
-		return "", fmt.Errorf("%w: %w; set %s to a libchdb built for this machine, or use --clickhouse with a server", ErrLibrary, err, LibraryEnv)
+		return "", fmt.Errorf("%w: %w; set %s to a libchdb built for this machine, "+elsewhere, ErrLibrary, err, LibraryEnv)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("%w: no cache folder for this user: %w; set %s to a libchdb, or use --clickhouse with a server", ErrLibrary, err, LibraryEnv)
+		return "", fmt.Errorf("%w: no cache folder for this user: %w; set %s to a libchdb, "+elsewhere, ErrLibrary, err, LibraryEnv)
 	}
 	if progress == nil {
 		progress = io.Discard
 	}
 	path, err := cached(ctx, filepath.Join(cache, "warpline", "libchdb", Version), rel, progress)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w; install npm and check the network, or set %s to a libchdb that is already there, or use --clickhouse with a server",
+		return "", fmt.Errorf("%w: %w; install npm and check the network, or set %s to a libchdb that is already there, "+elsewhere,
 			ErrLibrary, err, LibraryEnv)
 	}
 	return path, nil

@@ -174,7 +174,15 @@ func TestLocateByEnvironment(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err := engine.Start(ctx, engine.Config{Dir: t.TempDir()})
-	if err == nil || !strings.Contains(err.Error(), "open the ClickHouse library") {
-		t.Errorf("no library: %v", err)
+	if err == nil {
+		t.Fatal("a text file is taken for the library")
+	}
+	for _, says := range []string{"open the ClickHouse library", missing, "point " + engine.LibraryEnv, "unset it", "warpline up --clickhouse"} {
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("the error does not say %q: %v", says, err)
+		}
+	}
+	if !errors.Is(err, engine.ErrLibrary) || strings.Contains(err.Error(), "engine: ") || strings.Contains(err.Error(), "engine child") {
+		t.Errorf("the error is %v", err)
 	}
 }

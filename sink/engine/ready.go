@@ -44,9 +44,9 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 			if e.err != nil {
 				return e.err
 			}
-			return fmt.Errorf("the child ended before it answered: %s", e.tail())
+			return fmt.Errorf("the child ended before it answered: %s", e.said())
 		case <-ctx.Done():
-			return fmt.Errorf("%w (last answer: %v; %s)", context.Cause(ctx), last, e.tail())
+			return fmt.Errorf("%w (last answer: %v; %s)", context.Cause(ctx), last, e.said())
 		case <-time.After(pollEvery):
 		}
 	}

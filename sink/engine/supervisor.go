@@ -131,7 +131,7 @@ func (s *Supervisor) loop(run context.Context, e *Engine) {
 		}
 		err := e.Err()
 		if err == nil {
-			err = fmt.Errorf("engine: child %d ended unasked: %s", e.Pid(), e.tail())
+			err = fmt.Errorf("engine: child %d ended unasked: %s", e.Pid(), e.said())
 		}
 		e = s.restart(run, pause, err)
 	}

@@ -15,7 +15,7 @@ import (
 // A test that cannot have the library fails and says what to do about it.
 func Start(t testing.TB) *engine.Engine {
 	t.Helper()
-	e := start(t, t.TempDir())
+	e := start(t, t.TempDir(), false)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -30,9 +30,9 @@ var (
 )
 
 // Shared is one engine for all tests of a test binary, started by the first that asks. Tests that
-// share it use databases of their own. It ends with the process, whose death closes its stdin; its
-// folder stays in the system's temporary folder, named warpline-engine-*, and the next Shared
-// removes those whose engine is gone.
+// share it use databases of their own. It ends with the process, whose death closes its stdin, and
+// removes its folder as it ends. What a killed engine left (warpline-engine-* in the system's
+// temporary folder) the next Shared removes.
 func Shared(t testing.TB) *engine.Engine {
 	t.Helper()
 	sharedOnce.Do(func() {
@@ -41,7 +41,7 @@ func Shared(t testing.TB) *engine.Engine {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sharedEngine = start(t, dir)
+		sharedEngine = start(t, dir, true)
 	})
 	if sharedEngine == nil {
 		t.Fatal("the shared ClickHouse engine did not start; the first test that asked for it says why")
@@ -49,11 +49,11 @@ func Shared(t testing.TB) *engine.Engine {
 	return sharedEngine
 }
 
-func start(t testing.TB, dir string) *engine.Engine {
+func start(t testing.TB, dir string, temporary bool) *engine.Engine {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // the first start ever fetches the library
 	defer cancel()
-	e, err := engine.Start(ctx, engine.Config{Dir: dir, Progress: os.Stderr})
+	e, err := engine.Start(ctx, engine.Config{Dir: dir, Temporary: temporary, Progress: os.Stderr})
 	if err != nil {
 		t.Fatalf("no ClickHouse engine for this test: %v", err)
 	}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// Each way of not getting through is told apart, at once.
+func TestSendSaysWhatIsWrongWithTheAddress(t *testing.T) {
+	const anyExit = -1
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	for name, c := range map[string]struct {
+		url, want string
+		code      int
+	}{
+		"certificate of their own": {secure.URL, "SSL_CERT_FILE", exitUnreachable},
+		"TLS and http://":          {strings.Replace(secure.URL, "https", "http", 1), "write https://", anyExit}, // it answers or hangs up, as the body goes
+		"no TLS and https://":      {strings.Replace(plain.URL, "http", "https", 1), "write http://", exitUnreachable},
+		"wrong path":               {plain.URL, "path prefix", exitRefused},
+		"nobody there":             {"http://127.0.0.1:1", "is a gateway running", exitUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "--url", c.url, "--key", "k", "--attempts", "1")
+			if c.code != anyExit && got.code != c.code || got.code == exitOK || !strings.Contains(got.stderr, c.want) {
+				t.Errorf("%+v, want exit %d and %q", got, c.code, c.want)
+			}
+			if c.want != "is a gateway running" && strings.Contains(got.stderr, "is a gateway running") {
+				t.Errorf("it asks whether a gateway runs: %s", got.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	// chatter is what clickhouse-local prints while all is well, and the stack traces and addresses that say nothing to an operator.
+	chatter = regexp.MustCompile(`^(Logging |.*ClickHouse local version|Query id: |Ok\.$|\d+ rows? in set|\d+\. )|<(Warning|Information|Debug|Trace)> |<Fatal> \w+: (\d+\. |#|Address: |Stack trace: |Sent by |\(version )`)
+	// stamp stands before each line of ClickHouse's own log, and shown is the rest of a line behind its message.
+	stamp = regexp.MustCompile(`^\d{4}\.\d\d\.\d\d \S+ \[ \d+ \] \{[^}]*\} `)
+	shown = regexp.MustCompile(`,? Stack trace \(when copying.*`)
+)
+
+// gistLines is how many lines of a log an error text gets.
+const gistLines = 3
+
+// gist is what a child's log says of its end, in one line: the last lines that mean something, without traces.
+func gist(log string) string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if line = strings.TrimSpace(line); line == "" || chatter.MatchString(line) {
+			continue
+		}
+		line = shown.ReplaceAllString(stamp.ReplaceAllString(line, ""), "")
+		if len(lines) == 0 || lines[len(lines)-1] != line { // ClickHouse says it to its log and to the console
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-gistLines):], " | ")
+}
