@@ -1,0 +1,69 @@
+package aggregate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// stateOf folds a few parts and returns the change and the snapshot that they make.
+func stateOf(tb testing.TB) (change, snapshot []byte) {
+	cfg := Config{}.withDefaults()
+	f := newFolder(&cfg, newCounters(nil))
+	parts, _ := kernelParts(300, 100, true)
+	parts = append(parts, []byte(`{"type":"job_start","session_id":"s","pid":1,"app":"a","ts_ns":1795175929972803352,"devices":[{"id":0,"vendor":"NVIDIA"}]}
+{"version":3,"type":"scope_event_batch","session_id":"s","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[5,2,2,0,1],[9,7,2,1,1]]}
+{"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":9999,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,7777,7,5,999999,0,32,1]]}
+`))
+	for i, body := range parts {
+		p := &part{seq: uint64(i + 1), now: time.Now().UnixNano(), env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
+			ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}
+		f.fold(p, f.session(p), body)
+	}
+	return f.appendState(nil, false), f.appendState(nil, true)
+}
+
+// A successor that reads a state writes the same state: nothing that decides later rows is lost on the way.
+func TestStateSurvivesAHandOver(t *testing.T) {
+	_, snapshot := stateOf(t)
+	cfg := Config{}.withDefaults()
+	f := newFolder(&cfg, newCounters(nil))
+	if err := f.applyState(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	again := f.appendState(nil, true)
+	g := newFolder(&cfg, newCounters(nil))
+	if err := g.applyState(again); err != nil {
+		t.Fatal(err)
+	}
+	a, b := f.sessions[sessionKey{"t", "s"}], g.sessions[sessionKey{"t", "s"}]
+	if a == nil || b == nil {
+		t.Fatal("the session is gone")
+	}
+	if len(again) != len(snapshot) || a.waiting.live != 1 || a.scopes.count != 3 || a.details.GetCardinality() != 300 || len(a.configs) != 40 || len(a.dirty) == 0 {
+		t.Errorf("snapshot of %d bytes came back as %d: %d waiting, %d scopes, %d details, %d configs, %d held", len(snapshot), len(again), a.waiting.live, a.scopes.count, a.details.GetCardinality(), len(a.configs), len(a.dirty))
+	}
+	if a.waiting.live != b.waiting.live || a.scopes.count != b.scopes.count || !a.details.Equals(b.details) || len(a.dirty) != len(b.dirty) || a.vendor != "NVIDIA" || b.vendor != a.vendor {
+		t.Error("the second hand-over lost what the first had")
+	}
+}
+
+// Damaged state is an error, and never costs more memory than it has bytes.
+func FuzzApplyState(f *testing.F) {
+	change, snapshot := stateOf(f)
+	f.Add(change)
+	f.Add(snapshot)
+	f.Fuzz(func(t *testing.T, state []byte) {
+		cfg := Config{}.withDefaults()
+		newFolder(&cfg, newCounters(nil)).applyState(state)
+	})
+}
+
+func FuzzDecodeNames(f *testing.F) {
+	b := nameBlock{entries: []nameEntry{{nameRef{0, 1}, "one"}, {nameRef{3, 7}, "seven"}}}
+	for _, v := range b.encode() {
+		f.Add(v)
+	}
+	f.Fuzz(func(t *testing.T, value []byte) { decodeNames(value, func(nameRef, string) {}) })
+}
