@@ -95,6 +95,9 @@ func TestKill9(t *testing.T) {
 	want := l.stop()
 	t.Logf("%d kills (%d of the engine) in %v, %d windows acknowledged", len(order), *engineKills, time.Since(began).Round(time.Second), l.posted.Load())
 	check(t, c, "dev", want, 90*time.Second)
+	if d := compareGroups(c, "dev", l.oracle.groups); d != "" {
+		t.Errorf("kernel_stats:\n%s", d)
+	}
 }
 
 // load posts windows of four sessions, three channels each, as agents do, until stop; some windows are sent again though they were

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -17,10 +19,13 @@ type oracle struct {
 	seen  map[string]bool              // lines that are written to all channels
 	dicts map[string]map[string]string // session/dict → id → text
 	later []func()                     // what needs dictionaries
+
+	scopes map[string]string   // session/corr id → user_scope, of details
+	groups map[string][]uint64 // session|minute|kernel|scope → durations, the rows of kernel_stats
 }
 
 func newOracle(t testing.TB) *oracle {
-	return &oracle{t: t, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
+	return &oracle{t: t, scopes: map[string]string{}, groups: map[string][]uint64{}, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
 }
 
 func (o *oracle) add(key string, n uint64) { o.sum[key] += n }
@@ -69,6 +74,11 @@ func (o *oracle) read(raw []byte) {
 		case "kernel_detail":
 			o.add("details", 1)
 			o.add("details by grid|"+m["grid"].(string), 1)
+			scope := m["user_scope"].(string)
+			if scope == "global" {
+				scope = ""
+			}
+			o.scopes[session+"/"+m["corr_id"].(json.Number).String()] = scope
 		case "kernel_event_batch", "memcpy_event_batch", "scope_event_batch", "profile_sample_batch", "host_metric_batch", "device_metric_batch":
 			o.batch(typ, session, m)
 		default:
@@ -106,10 +116,15 @@ func (o *oracle) batch(typ, session string, m map[string]any) {
 			o.add("kernels registers", get("num_regs"))
 			kernel := id("kernel_id")
 			ns := get("duration_ns")
+			base, _ := m["base_time_ns"].(json.Number).Int64()
+			dt, _ := row[column["dt_ns"]].(json.Number).Int64()
+			minute, corr := (base+dt)/60e9, session+"/"+id("corr_id")
 			o.later = append(o.later, func() {
 				name := o.text(session, "kernel_dict", kernel)
 				o.add("kernel calls|"+name, 1)
 				o.add("kernel ns|"+name, ns)
+				group := fmt.Sprintf("%s|%d|%s|%s", session, minute, name, o.scopes[corr])
+				o.groups[group] = append(o.groups[group], ns)
 			})
 		case "memcpy_event_batch":
 			kind := map[string]string{"1": "HtoD", "2": "DtoH", "8": "DtoD"}[id("copy_kind")]
@@ -244,5 +259,42 @@ func compare(want, got map[string]uint64, only func(string) bool) string {
 		}
 	}
 	sort.Strings(out)
+	return strings.Join(out, "\n")
+}
+
+// compareGroups demands that kernel_stats has exactly the groups of the oracle: calls, sums, least and largest exact, percentiles
+// (nearest rank) within 1 %.
+func compareGroups(c *cluster, tenant string, groups map[string][]uint64) string {
+	rows, err := c.tryRows(`SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', kernel, '|', scope), toUInt64(calls), toUInt64(total_ns), toUInt64(min_ns), toUInt64(max_ns), toUInt64(p50_ns), toUInt64(p90_ns), toUInt64(p99_ns) FROM kernel_stats WHERE tenant = ?`, tenant)
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for key, ns := range groups {
+		slices.Sort(ns)
+		total := uint64(0)
+		for _, v := range ns {
+			total += v
+		}
+		row := rows[key]
+		if len(row) == 0 {
+			out = append(out, "  no row for "+key)
+			continue
+		}
+		if want := []uint64{uint64(len(ns)), total, ns[0], ns[len(ns)-1]}; !slices.Equal(row[:4], want) {
+			out = append(out, fmt.Sprintf("  %s: calls, total, min, max %v, want %v", key, row[:4], want))
+		}
+		for i, q := range []float64{0.5, 0.9, 0.99} {
+			exact := ns[int(math.Ceil(q*float64(len(ns))))-1]
+			if got := float64(row[4+i]); math.Abs(got-float64(exact)) > 0.01*float64(exact)+0.5 {
+				out = append(out, fmt.Sprintf("  %s: p%g is %g, exactly %d", key, q*100, got, exact))
+			}
+		}
+	}
+	for key := range rows {
+		if groups[key] == nil {
+			out = append(out, "  a row too many: "+key)
+		}
+	}
 	return strings.Join(out, "\n")
 }

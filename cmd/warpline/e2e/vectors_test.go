@@ -78,6 +78,9 @@ func TestEveryRowOnce(t *testing.T) {
 		tenant := fmt.Sprintf("t%d", i)
 		t.Run(order.name, func(t *testing.T) {
 			check(t, c, tenant, want, 40*time.Second)
+			if d := compareGroups(c, tenant, o.groups); d != "" {
+				t.Errorf("kernel_stats:\n%s", d)
+			}
 			scopes := c.rows("SELECT '', toUInt64(sum(calls)), sum(unmatched_begin), sum(unmatched_end) FROM scope_stats WHERE tenant = ?", tenant)[""]
 			if got := scopes[0] + scopes[1]; got != want["scope begins"] {
 				t.Errorf("scopes: %d pairs + %d lone begins, want %d begins", scopes[0], scopes[1], want["scope begins"])
