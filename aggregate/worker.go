@@ -34,7 +34,8 @@ type Config struct {
 	SnapshotBytes  int
 
 	// RawWait is how long a kernel row waits for its kernel_detail before it goes out without (2 s); DetailWait is the same for its
-	// rollup, and how long an ended session stays open for stragglers (15 s).
+	// rollup, and how long an ended session stays open for stragglers (10 s: an agent that ships a window every 5 s splits some batches
+	// from their details).
 	RawWait, DetailWait time.Duration
 	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min); Forget drops its
 	// state (24 h: after that, what is sent again is caught only by the gateway's record of windows).
@@ -60,7 +61,7 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.ChunkAge, 400*time.Millisecond)
 	set(&c.RawWait, 2*time.Second)
-	set(&c.DetailWait, 15*time.Second)
+	set(&c.DetailWait, 10*time.Second)
 	set(&c.IdleAfter, 10*time.Minute)
 	set(&c.DropNames, 10*time.Minute)
 	set(&c.Forget, 24*time.Hour)

@@ -171,14 +171,14 @@ var _ arrow.Record
 // waitIdle waits until the worker has folded everything published so far and nothing changes any more.
 func waitFor(t testing.TB, s *broker.Streams, what string, ok func(totals) bool) totals {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(90 * time.Second)
 	for {
 		sum := readRows(t, s)
 		if ok(sum) {
 			return sum
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s; have %v", what, sum)
+			t.Fatalf("%s: not in time; have %v", what, sum)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -110,7 +110,7 @@ func TestKeys(t *testing.T) {
 	if err := w.deliver(ctx, c.gatewayAddr, blue, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "both tenants' rows", func() (bool, string) {
+	eventually(t, 60*time.Second, "both tenants' rows", func() (bool, string) {
 		got, err := c.tryRows("SELECT tenant, count(), sum(duration_ns) FROM kernels GROUP BY tenant")
 		ok := err == nil && len(got["red"]) == 2 && len(got["blue"]) == 2 && got["red"][1] == 1 && got["blue"][1] == 1000
 		return ok, fmt.Sprint(got, err)
@@ -180,7 +180,7 @@ func TestHalfPublishedWindow(t *testing.T) {
 	if err := w.deliver(ctx, c.gatewayAddr, devKey, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "every row once", func() (bool, string) {
+	eventually(t, 90*time.Second, "every row once", func() (bool, string) {
 		got, err := c.tryRows("SELECT '', count(), uniqExact(corr_id), (SELECT toUInt64(sum(calls)) FROM kernel_stats) FROM kernels")
 		ok := err == nil && len(got[""]) == 3 && got[""][0] == lines*perLine && got[""][1] == lines*perLine && got[""][2] == lines*perLine
 		return ok, fmt.Sprint(got, err)

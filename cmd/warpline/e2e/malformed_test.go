@@ -111,7 +111,7 @@ func TestMalformedUploads(t *testing.T) {
 			if resp.StatusCode != tc.status || answer.Acknowledged != tc.acknowledged {
 				t.Errorf("answer %d %s; want %d, acknowledged %v", resp.StatusCode, raw, tc.status, tc.acknowledged)
 			}
-			eventually(t, 20*time.Second, "rows and rejects", func() (bool, string) {
+			eventually(t, 60*time.Second, "rows and rejects", func() (bool, string) {
 				kernels, err := c.tryRows("SELECT '', count() FROM kernels WHERE session_id = ?", session)
 				rejects, err2 := c.tryRows("SELECT reason, sum(events), toUInt64(min(length(payload) > 0)) FROM rejects WHERE session_id = ? GROUP BY reason", session)
 				if err != nil || err2 != nil {

@@ -77,7 +77,7 @@ func TestEveryRowOnce(t *testing.T) {
 	for i, order := range orders {
 		tenant := fmt.Sprintf("t%d", i)
 		t.Run(order.name, func(t *testing.T) {
-			check(t, c, tenant, want, 40*time.Second)
+			check(t, c, tenant, want, 90*time.Second)
 			if d := compareGroups(c, tenant, o.groups); d != "" {
 				t.Errorf("kernel_stats:\n%s", d)
 			}
