@@ -160,6 +160,10 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	}
 	p := &part{seq: seq, now: time.Now().UnixNano()}
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
+	if err == nil && env.Object != "" && o.seen(&env) {
+		// Sent again while the first was folded, which deleted the object: there is nothing to read, and nothing is needed.
+		env.Object, compressed = "", nil
+	}
 	if err == nil {
 		p.env = env
 		o.body, err = o.bodyOf(ctx, &env, compressed)
@@ -184,6 +188,12 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		o.opened = time.Now()
 	}
 	return nil
+}
+
+// seen reports whether the part was folded before.
+func (o *owner) seen(e *stream.Envelope) bool {
+	s := o.folder.sessions[sessionKey{e.Tenant, e.Session}]
+	return s != nil && s.parts.has(partHash(e))
 }
 
 // bodyOf returns the decompressed body, from the message or from the object store. Only a body that is gone for good is an error

@@ -34,6 +34,12 @@ func (r *recent) add(h xxh3.Uint128) bool {
 	return true
 }
 
+// has reports whether h is remembered.
+func (r *recent) has(h xxh3.Uint128) bool {
+	_, ok := r.set[h]
+	return ok
+}
+
 // all returns every remembered hash, oldest first; the slice is valid until the next add.
 func (r *recent) all() []xxh3.Uint128 { return r.order[r.head:] }
 

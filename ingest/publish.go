@@ -118,7 +118,7 @@ func (p *publisher) giant(ctx context.Context, c *cutter, part int) (name string
 		_, err = p.objects.Put(ctx, jetstream.ObjectMeta{Name: name}, c)
 		var torn *tornError
 		if err != nil && !errors.Is(err, errGiantTooLong) && !errors.As(err, &torn) {
-			return "", piece{}, fmt.Errorf("store a line of over %d bytes: %w", stream.PartBytes, err)
+			return "", piece{}, fmt.Errorf("%w: over %d bytes: %w", errParts, stream.PartBytes, err)
 		}
 	} else if err != nil {
 		return "", piece{}, fmt.Errorf("object store: %w", err)
@@ -127,9 +127,21 @@ func (p *publisher) giant(ctx context.Context, c *cutter, part int) (name string
 	return name, got, err
 }
 
+// errWindows and errParts mark errors of the two stores beside the stream, each with a limit and a remedy of its own.
+var (
+	errWindows = errors.New("record of accepted uploads")
+	errParts   = errors.New("store of giant lines")
+)
+
+func atWindows(err error) error { return fmt.Errorf("%w: %w", errWindows, err) }
+
 // failure names the reason a publish failed, for metrics and for the words of the answer.
 func failure(err error) (reason, words string) {
 	switch {
+	case broker.IsFull(err) && errors.Is(err, errWindows):
+		return "windows_full", "the record of accepted uploads (bucket " + stream.WindowsBucket + ") is full until its oldest entries are 7 days old: ask the operator to raise --bucket-max"
+	case broker.IsFull(err) && errors.Is(err, errParts):
+		return "parts_full", "the store of lines over 1 MiB (" + stream.PartsObjects + ") is full: the workers are slower than the senders, or the operator has to raise --bucket-max"
 	case broker.IsFull(err):
 		return "full", "the ingest stream is full: the pipeline behind it is slower than the senders, or the sink cannot reach ClickHouse"
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):

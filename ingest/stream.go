@@ -220,7 +220,7 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 			detail: fmt.Sprintf("window %s of session %s was accepted with other bytes; this channel waits until that is decided: if the new bytes are right, an operator runs `warpline window accept %s %s %s`",
 				u.window, u.session, u.tenant, u.session, u.window)}
 	case err != nil:
-		return nil, g.failed("recognising the upload", err)
+		return nil, g.failed("recognising the upload", atWindows(err))
 	case c.window.state == windowDone:
 		x.outcome = "repeat"
 		g.metrics.windows.WithLabelValues(u.tenant, "repeat").Inc()
@@ -245,7 +245,7 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 	short, cancel = context.WithTimeout(ctx, g.cfg.PublishTimeout)
 	defer cancel()
 	if err := c.settle(short, g.streams.Windows, t.Accepted, t.Rejected, t.Whole); err != nil {
-		return nil, g.failed("recording the upload", err)
+		return nil, g.failed("recording the upload", atWindows(err))
 	}
 	m.charge(time.Now(), t.Accepted, 0)
 	g.enterBooks(u.tenant, x, t)
