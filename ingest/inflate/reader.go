@@ -131,7 +131,8 @@ func (z *Reader) header() (int, error) {
 		return 0, ErrHeader
 	}
 	h := z.in[z.ip:]
-	if h[0] != 0x1f || h[1] != 0x8b || h[2] != 8 || h[3]&0xe0 != 0 {
+	// Reserved flags are ignored, as by the standard library: the checksum at the end tells whether the bytes are right.
+	if h[0] != 0x1f || h[1] != 0x8b || h[2] != 8 {
 		return 0, ErrHeader
 	}
 	flags, n := h[3], 10
