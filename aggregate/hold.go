@@ -14,7 +14,7 @@ const (
 	// denseCalls: when an accumulator counts this many calls on average, its row is worth writing.
 	denseCalls = 8
 	// minHold and maxHold bound how long rollups of sparse sessions wait. holdPerSession is what each session of the chunk adds: a
-	// partition with 640 busy sessions waits the longest.
+	// partition with some 270 busy sessions waits the longest.
 	minHold        = time.Second
 	maxHold        = 4 * time.Second
 	holdPerSession = 15 * time.Millisecond

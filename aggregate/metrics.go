@@ -31,6 +31,7 @@ func (f *folder) hostMetrics(s *session, p *part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.HostMetrics
 	b := f.out.batch(t.Table, p.raw)
+	tenant, session, hostname := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id), t.Hostname.Index(b, s.host)
 	if s.hostAcc == nil {
 		s.hostAcc = map[int64]*hostAcc{}
 	}
@@ -44,13 +45,13 @@ func (f *folder) hostMetrics(s *session, p *part, line *gpuflight.Line) {
 		s.delta.sawEvent(at)
 		cpu, used, total := uint64(row[gpuflight.HostCPUPctX100]), uint64(row[gpuflight.HostRAMUsedMiB]), uint64(row[gpuflight.HostRAMTotalMiB])
 		if !s.noRaw {
-			t.Tenant.AppendString(b, s.key.tenant)
-			t.SessionID.AppendString(b, s.key.id)
+			t.Tenant.Append(b, tenant)
+			t.SessionID.Append(b, session)
 			t.At.Append(b, at)
 			t.CPUPct.Append(b, float32(cpu)/100)
 			t.RAMUsedBytes.Append(b, used*mib)
 			t.RAMTotalBytes.Append(b, total*mib)
-			t.Hostname.AppendString(b, s.host)
+			t.Hostname.Append(b, hostname)
 			t.ReceivedAt.Append(b, p.env.ReceivedAt)
 		}
 		a := s.hostAcc[bucketOf(at)]
@@ -92,6 +93,7 @@ func (f *folder) deviceMetrics(s *session, p *part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.DeviceMetrics
 	b := f.out.batch(t.Table, p.raw)
+	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
 	if s.devAcc == nil {
 		s.devAcc = map[deviceKey]*deviceAcc{}
 	}
@@ -105,8 +107,8 @@ func (f *folder) deviceMetrics(s *session, p *part, line *gpuflight.Line) {
 		s.delta.sawEvent(at)
 		device := int32(row[gpuflight.DeviceID])
 		if !s.noRaw {
-			t.Tenant.AppendString(b, s.key.tenant)
-			t.SessionID.AppendString(b, s.key.id)
+			t.Tenant.Append(b, tenant)
+			t.SessionID.Append(b, session)
 			t.At.Append(b, at)
 			t.DeviceID.Append(b, device)
 			t.GPUUtilPct.Append(b, float32(row[gpuflight.DeviceGPUUtil]))

@@ -103,7 +103,6 @@ func (o *owner) message(ctx context.Context, c *stream.Chunk, state, body []byte
 	if err != nil || len(msg) <= stream.MaxChunkMessage {
 		return msg, err
 	}
-	c.Object = fmt.Sprintf("p%d-%d-%d-%s", o.partition, c.Epoch, c.Number, c.Nonce)
 	packed, err := stream.PackBody(nil, c, body)
 	if err != nil {
 		return nil, err

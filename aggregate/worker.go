@@ -46,7 +46,7 @@ type Config struct {
 	// LoadNames reads a session's dictionary from ClickHouse once its blocks have expired from NATS; nil: such names stay unknown.
 	LoadNames func(ctx context.Context, tenant, session string, name func(dict string, id uint32, value string)) error
 
-	// Greedy takes every partition whoever else is alive. For tests of the fence.
+	// Greedy takes every free partition, however many workers are alive. For tests of the fence.
 	Greedy bool
 }
 

@@ -25,7 +25,7 @@ type Leases struct {
 	Logger *slog.Logger
 	// Run does the work of one thing until ctx ends. When it returns, the lease is given up (and taken again later, by anyone).
 	Run func(ctx context.Context, i int)
-	// Greedy takes everything regardless of who else is alive and renews nothing: for tests of the fence only.
+	// Greedy takes every free lease, however many others are alive: for tests of the fence only.
 	Greedy bool
 
 	id string
