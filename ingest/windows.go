@@ -140,9 +140,11 @@ func parseRecord(src []byte) (*record, error) {
 	r := &record{contiguous: d.uvarint()}
 	sets := make([]cutLimits, 0, d.count(4))
 	for range cap(sets) {
-		sets = append(sets, cutLimits{
-			maxBody: d.size(), maxRaw: d.size(), maxLine: d.size(), maxRatio: math.Float64frombits(d.uvarint()),
-		})
+		set := cutLimits{maxBody: d.size(), maxRaw: d.size(), maxLine: d.size(), maxRatio: math.Float64frombits(d.uvarint())}
+		if math.IsNaN(set.maxRatio) {
+			return nil, errRecord // equal to nothing, itself included: no set could be found again
+		}
+		sets = append(sets, set)
 	}
 	n := d.count(2*len(digest{}) + 6)
 	r.windows = make([]window, 0, n+1)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -51,6 +52,9 @@ func TestRecordForgetsTheOldest(t *testing.T) {
 func FuzzParseRecord(f *testing.F) {
 	f.Add(appendRecord(nil, sampleRecord(0)))
 	f.Add(appendRecord(nil, sampleRecord(3)))
+	nan := sampleRecord(3)
+	nan.windows[1].limits.maxRatio = math.NaN()
+	f.Add(appendRecord(nil, nan))
 	f.Add([]byte{1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parseRecord(data)
