@@ -55,7 +55,7 @@ type Config struct {
 	// DrainDelay is how long the gateway goes on accepting after it has said that it is not ready (default 0); DrainTimeout is
 	// how long running requests may then take to finish (default 30 s).
 	DrainDelay, DrainTimeout time.Duration
-	// MaxRequests bounds the uploads handled at once (default 256); one key may have a quarter.
+	// MaxRequests bounds the uploads handled at once (default 256); one key may have a quarter. More wait for a while.
 	MaxRequests int
 	// MinFreeDiskBytes is what must be free on the volumes of SpoolDir and StoreDir for uploads to be taken; 0 checks nothing.
 	MinFreeDiskBytes int64
@@ -108,8 +108,9 @@ type Gateway struct {
 	metrics  *metrics
 	disk     *diskGuard
 	budget   *spoolBudget
-	workers  chan *worker // bounds the uploads being cut and holds their buffers
-	quiet    quiet        // keeps refusals from flooding the log
+	seats    chan struct{} // bounds the uploads being handled
+	workers  chan *worker  // bounds the uploads being cut and holds their buffers
+	quiet    quiet         // keeps refusals from flooding the log
 
 	draining atomic.Bool
 	replicas atomic.Int64
@@ -161,11 +162,12 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	for range cap(g.workers) {
 		g.workers <- &worker{}
 	}
+	g.seats = make(chan struct{}, cfg.MaxRequests)
 	g.replicas.Store(1)
-	g.keys = &keyring{kv: s.Keys, conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, meters: map[string]*meter{}}
+	g.keys = &keyring{kv: s.Keys, conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, seats: seatsOf(cfg.MaxRequests), meters: map[string]*meter{}}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
-		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults)
+		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, g.keys.seats)
 	}
 	g.handler = g.routes()
 	if cfg.Listen != "" {

@@ -470,6 +470,21 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// More uploads of one key than there are seats wait for their turn: a fleet that starts all at once is not sent away.
+func TestUploadsWaitForASeat(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.MaxRequests = 8 }) // two seats a key, 34 uploads at most
+	text := ndjson("s", 10)
+	var wg sync.WaitGroup
+	for i := range 30 {
+		wg.Go(func() {
+			if a := r.post(fmt.Sprintf("s%d", i), bytes.ReplaceAll(text, []byte(`"s"`), fmt.Appendf(nil, `"s%d"`, i))); a.status != 200 {
+				t.Errorf("upload %d: %d %s", i, a.status, a.raw)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // A window of 128 MiB raw costs a few MiB of heap.
 func TestMemoryPerRequest(t *testing.T) {
 	if testing.Short() {

@@ -22,6 +22,7 @@ type keyring struct {
 	conn     *nats.Conn
 	log      *slog.Logger
 	defaults tenant.Limits
+	seats    int // uploads of one key that are handled at once
 	loaded   atomic.Bool
 
 	mu     sync.RWMutex
@@ -99,7 +100,7 @@ func (k *keyring) put(hash string, key tenant.Key) {
 		m.update(key, key.Limits.Or(k.defaults))
 		return
 	}
-	k.meters[hash] = newMeter(key, key.Limits.Or(k.defaults))
+	k.meters[hash] = newMeter(key, key.Limits.Or(k.defaults), k.seats)
 }
 
 func (k *keyring) remove(hash string) {

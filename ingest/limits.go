@@ -17,7 +17,8 @@ import (
 // meter is one key: what it may send and what it has sent. It is safe for concurrent use.
 type meter struct {
 	spooled  atomic.Int64  // bytes reserved for spooling, see spoolBudget
-	requests atomic.Int64  // being handled
+	requests atomic.Int64  // being handled or waiting for a seat
+	seats    chan struct{} // bounds how many are handled at once
 	turns    chan struct{} // bounds how many uploads are cut at once
 
 	mu       sync.Mutex
@@ -31,9 +32,9 @@ type meter struct {
 // cutsPerKey is how many uploads of one key are cut at a time: a client has four channels.
 const cutsPerKey = 4
 
-func newMeter(key tenant.Key, limits tenant.Limits) *meter {
+func newMeter(key tenant.Key, limits tenant.Limits, seats int) *meter {
 	return &meter{
-		turns: make(chan struct{}, cutsPerKey), replicas: 1, key: key, limits: limits,
+		seats: make(chan struct{}, seats), turns: make(chan struct{}, cutsPerKey), replicas: 1, key: key, limits: limits,
 		events: rate.NewLimiter(rate.Limit(limits.EventsPerSecond), burstOf(limits.EventsPerSecond, limits.BurstSeconds)),
 		bytes:  rate.NewLimiter(rate.Limit(limits.BytesPerSecond), burstOf(limits.BytesPerSecond, limits.BurstSeconds)),
 	}

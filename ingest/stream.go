@@ -120,34 +120,6 @@ func (g *Gateway) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	return nil
 }
 
-// enter authenticates and counts a request in; leave must follow when it succeeds.
-func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
-	m, no := g.keys.authenticate(r)
-	if no != nil {
-		return nil, no
-	}
-	key, _ := m.current()
-	x.tenant = key.Tenant
-	own := m.requests.Add(1)
-	all := g.active.Add(1)
-	g.metrics.active.Set(float64(all))
-	switch share := int64(max(1, g.cfg.MaxRequests/4)); {
-	case own > share:
-		no = unavailable("too_many_requests", fmt.Sprintf("more than %d uploads of this key at once (a quarter of max_requests = %d)", share, g.cfg.MaxRequests), nil)
-	case all > int64(g.cfg.MaxRequests):
-		no = unavailable("too_many_requests", fmt.Sprintf("more than max_requests = %d uploads at once", g.cfg.MaxRequests), nil)
-	default:
-		return m, nil
-	}
-	g.leave(m)
-	return nil, no
-}
-
-func (g *Gateway) leave(m *meter) {
-	m.requests.Add(-1)
-	g.metrics.active.Set(float64(g.active.Add(-1)))
-}
-
 // asRefusal returns err as the refusal it is, or as a 503.
 func asRefusal(err error) *refusal {
 	var no *refusal
