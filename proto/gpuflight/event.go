@@ -15,6 +15,8 @@ type EventDecoder struct {
 	Unknown int
 
 	scratch []byte // texts that cannot alias the line
+	top     members
+	fail    *LineError // the first fault that is not syntax
 
 	memset    Memset
 	marker    Marker
@@ -77,15 +79,11 @@ func decodeEvent[T any](d *EventDecoder, line []byte, fields []field[T], v *T) e
 	if cap(d.scratch) > keepScratch {
 		d.scratch = nil
 	}
-	var fail *LineError
-	m := walkObject(line, 0)
-	if !decodeFields(d, &m, "", fields, v, &fail) {
-		return badJSON(line, m.i)
+	d.top, d.fail = walkObject(line, 0), nil // not on the stack: functions in tables would let them escape
+	if !decodeFields(d, &d.top, "", fields, v, &d.fail) || skipSpace(line, d.top.i) != len(line) {
+		return badJSON(line, d.top.i)
 	}
-	if skipSpace(line, m.i) != len(line) {
-		return badJSON(line, m.i)
-	}
-	return orNil(fail)
+	return orNil(d.fail)
 }
 
 // decodeFields reads the object that m begins at; within names it when it is no line of its own. false means bad syntax.
