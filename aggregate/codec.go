@@ -37,8 +37,9 @@ func (w *writer) hashes(hs []xxh3.Uint128) {
 var errState = errors.New("partition state is damaged or of another version")
 
 type reader struct {
-	b   []byte
-	err error
+	b       []byte
+	err     error
+	version uint64 // of the state that is read
 }
 
 func (r *reader) fail() { r.b, r.err = nil, errState }

@@ -33,7 +33,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		takeovers:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_takeovers_total", Help: "Partitions taken over."}),
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
-		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Batch columns ignored because this version does not know them."}),
+		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
 			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),

@@ -150,7 +150,7 @@ func TestRejectsLeaveNeighboursAlone(t *testing.T) {
 		"unknown column":        {batch(all+`,"new"`, "[0,1,1,5,1,0,0,0,77]"), 1, nil},
 		"reordered columns":     {batch(`"kernel_id","dt_ns","duration_ns","stream_id","corr_id","dyn_shared","num_regs","has_details"`, "[1,0,5,1,1,0,0,0]"), 1, nil},
 		"unknown type":          {`{"type":"from_the_future","session_id":"x"}`, 0, map[string]uint64{"unknown_type": 1}},
-		"not yet":               {`{"type":"memset_event","session_id":"x"}`, 0, map[string]uint64{"not_yet": 1}},
+		"missing field":         {`{"type":"memset_event","session_id":"x"}`, 0, map[string]uint64{"missing_field": 1}},
 		"another session":       {`{"type":"kernel_event_batch","session_id":"y","base_time_ns":1,"columns":[` + all + `],"rows":[[0,1,1,5,1,0,0,0]]}`, 0, map[string]uint64{"session_mismatch": 1}},
 		"no session":            {`{"type":"shutdown"}`, 0, map[string]uint64{"session_missing": 1}},
 		"torn line":             {batch(all, "[0,1,1,5,1,0,0,0]")[:150], 0, map[string]uint64{"bad_json": 1}},

@@ -24,6 +24,8 @@ type part struct {
 	keep     bool                      // its object is referred to by a reject and must stay
 	body     []byte
 	bodyHash uint64 // of body, 0 until it is needed
+
+	bodyAsked, bodySeen bool // see seenBody
 }
 
 // folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
@@ -50,6 +52,9 @@ type folder struct {
 	outSerial     uint64 // moves whenever the batches are reset
 	emitter       kernelEmitter
 	emitterSerial uint64
+
+	events                                      gpuflight.EventDecoder
+	memsetHead, markerHead, graphHead, perfHead rowHead
 }
 
 type usageKey struct {
@@ -195,7 +200,12 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.slowDetail(s, p, &d)
 		return
 	}
-	if !s.lines.add(lineHash(l.Type, p, line)) {
+	if l.Type.IsBatch() || allChannels(l.Type) {
+		if !s.lines.add(lineHash(l.Type, p, line)) {
+			f.duplicate(s, p, n)
+			return
+		}
+	} else if f.seenBody(s, p) {
 		f.duplicate(s, p, n)
 		return
 	}
@@ -212,6 +222,12 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.batch(s, p, l, n, f.hostMetrics)
 	case gpuflight.DeviceMetricBatch:
 		f.batch(s, p, l, n, f.deviceMetrics)
+	case gpuflight.SynchronizationEventBatch:
+		f.batch(s, p, l, n, f.syncs)
+	case gpuflight.MemoryAllocEventBatch:
+		f.batch(s, p, l, n, f.allocations)
+	case gpuflight.PMSampleBatch:
+		f.batch(s, p, l, n, f.pmSamples)
 	case gpuflight.DictionaryUpdate:
 		f.dictionary(s, p, l)
 	case gpuflight.JobStart:
@@ -221,6 +237,9 @@ func (f *folder) line(s *session, p *part, line []byte) {
 	case gpuflight.TypeUnknown:
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "type " + quote(l.TypeName) + " is not known to this version", events: n, payload: line, whole: true})
 	default:
+		if f.single(s, p, l) {
+			return
+		}
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonNotYet, detail: "kept whole until a version that stores " + l.Type.String(), typ: l.Type, events: n, payload: line, whole: true})
 	}
 }
@@ -259,7 +278,7 @@ func (f *folder) batch(s *session, p *part, l *gpuflight.Line, n uint64, fold fu
 		f.reject(s, p, rejectRow{reason: bad.Reason, detail: bad.Detail, typ: l.Type, events: uint64(bad.Count), payload: l.Raw[bad.Start:bad.End]})
 	}
 	if l.Batch.UnknownColumns > 0 {
-		f.metrics.unknownColumns.Add(float64(l.Batch.UnknownColumns))
+		f.extras(s, p, l, gpuflight.ExtraColumns(l), l.Batch.UnknownColumns)
 	}
 	fold(s, p, l)
 	// CountEvents may differ from the rows by what a refused row opened in brackets: rejects are counted in rows, the rest is stored.

@@ -11,10 +11,11 @@ import (
 func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 	job, err := gpuflight.DecodeJobStart(l)
 	if err != nil {
-		f.rejectLine(s, p, l, l.Raw, 1, err)
+		f.refuse(s, p, l, err)
 		return
 	}
 	f.stored(s, p, 1)
+	f.jobFacts(s, p, l, &job)
 	s.app, s.pid, s.vendor = clip(job.App), clampU32(job.PID), clip(job.Vendor())
 	if job.Hostname != "" {
 		s.host = clip(job.Hostname)
@@ -50,9 +51,8 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 	s.deviceIDs = append(s.deviceIDs, int32(id))
 	t := &table.Devices
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	architecture, sms := "", uint64(0)
-	if static != nil {
-		architecture, sms = static.Architecture, static.MultiProcessorCount
+	if static == nil {
+		static = &gpuflight.StaticDevice{}
 	}
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
@@ -60,9 +60,15 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 	t.UUID.AppendString(b, d.UUID)
 	t.Name.AppendString(b, d.Name)
 	t.Vendor.AppendString(b, d.Vendor)
-	t.Architecture.AppendString(b, architecture)
-	t.SMCount.Append(b, uint32(min(sms, 1<<32-1)))
+	t.Architecture.AppendString(b, static.Architecture)
+	t.SMCount.Append(b, uint32(min(static.MultiProcessorCount, 1<<32-1)))
 	t.TotalBytes.Append(b, d.TotalMiB*mib)
+	t.ComputeMajor.Append(b, clampU32(static.ComputeMajor))
+	t.ComputeMinor.Append(b, clampU32(static.ComputeMinor))
+	t.L2CacheSizeBytes.Append(b, static.L2CacheSizeBytes)
+	t.SharedMemPerBlockBytes.Append(b, static.SharedMemPerBlockBytes)
+	t.RegsPerBlock.Append(b, uint32(min(static.RegsPerBlock, 1<<32-1)))
+	t.WarpSize.Append(b, uint32(min(static.WarpSize, 1<<32-1)))
 	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
 }
 
@@ -70,7 +76,7 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 func (f *folder) jobEnd(s *session, p *part, l *gpuflight.Line) {
 	end, err := gpuflight.DecodeShutdown(l)
 	if err != nil {
-		f.rejectLine(s, p, l, l.Raw, 1, err)
+		f.refuse(s, p, l, err)
 		return
 	}
 	f.stored(s, p, 1)

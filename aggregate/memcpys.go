@@ -12,6 +12,8 @@ func (f *folder) memcpys(s *session, p *part, line *gpuflight.Line) {
 	b := f.out.batch(t.Table, p.raw)
 	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
 	kind, kindAt := uint32(1<<32-1), int32(0)
+	var key copyKey
+	var acc *copyAcc
 	for r := range batch.Rows() {
 		row := batch.Row(r)
 		at, ok := batch.Time(r)
@@ -20,6 +22,11 @@ func (f *folder) memcpys(s *session, p *part, line *gpuflight.Line) {
 			continue
 		}
 		s.delta.sawEvent(at)
+		if k := (copyKey{bucketOf(at), uint32(row[gpuflight.MemcpyCopyKind])}); acc == nil || k != key {
+			key, acc = k, s.minutes.copyOf(k)
+		}
+		acc.add(uint64(row[gpuflight.MemcpyBytes]), uint64(row[gpuflight.MemcpyDurationNS]))
+		s.minutes.dirty = true
 		if s.noRaw {
 			continue
 		}

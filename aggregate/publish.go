@@ -58,12 +58,16 @@ func (f *folder) flush(now int64) {
 		f.flushMetrics(s)
 		if f.ripe(s, now, f.hold) {
 			f.flushKernelStats(s)
+			f.flushMinutes(s)
 			f.flushSession(s)
 			s.heldSince, s.flushed = 0, true
 			delete(f.held, s)
 		} else if s.heldSince == 0 {
 			s.heldSince = now
 			f.held[s] = struct{}{}
+		}
+		if s.minutes.count() > maxMinutes {
+			f.flushMinutes(s)
 		}
 	}
 	_, bytes := f.out.size()

@@ -94,6 +94,7 @@ type session struct {
 	// Held rollup rows (hold.go): part of the state until they are flushed.
 	dirty     []*kernelAcc // all accumulators that count something
 	delta     sessionDelta
+	minutes   minutes
 	heldSince int64 // owner's clock when the first of them began to wait, 0: nothing waits
 	flushed   bool  // in the open chunk: what was held is rows now
 

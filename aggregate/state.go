@@ -12,8 +12,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// stateVersion is the first number of every state change and snapshot.
-const stateVersion = 2
+// stateVersion is the first number of every state change and snapshot. States of version 2 are still read: they end sooner.
+const stateVersion = 3
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -58,7 +58,7 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 func (f *folder) stateSize() int {
 	n := 16 * f.heldAccs
 	for _, s := range f.touched {
-		n += 300 + 16*(s.parts.fresh+s.lines.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
+		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
 		if s.waiting.dirty {
 			n += 60 * s.waiting.live
 		}
@@ -79,6 +79,7 @@ func (f *folder) published() {
 		s.parts.fresh, s.lines.fresh = 0, 0
 		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
 		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.scopes.dirty, s.flushed = false, false, false, false, false
+		s.minutes.dirty = false
 		for _, a := range s.dirty {
 			a.freshCount = 0
 		}
@@ -178,6 +179,7 @@ func (s *session) append(w *writer, full bool) {
 		s.scopes.append(w)
 	}
 	s.appendHeld(w, full)
+	s.minutes.append(w, full)
 }
 
 func (f *folder) read(s *session, r *reader) {
@@ -247,6 +249,9 @@ func (f *folder) read(s *session, r *reader) {
 		s.scopes = readScopes(r)
 	}
 	f.readHeld(s, r)
+	if r.version >= 3 {
+		s.minutes.read(r)
+	}
 }
 
 func (k *kernelRow) append(w *writer) {
@@ -319,8 +324,8 @@ func (f *folder) applyState(state []byte) error {
 		return nil
 	}
 	r := reader{b: state}
-	if v := r.u64(); v != stateVersion {
-		return fmt.Errorf("version %d: %w", v, errState)
+	if r.version = r.u64(); r.version != stateVersion && r.version != 2 {
+		return fmt.Errorf("version %d: %w", r.version, errState)
 	}
 	for range r.n(6) {
 		key := sessionKey{r.str(), r.str()}

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ func stateOf(tb testing.TB) (change, snapshot []byte) {
 	parts = append(parts, []byte(`{"type":"job_start","session_id":"s","pid":1,"app":"a","ts_ns":1795175929972803352,"devices":[{"id":0,"vendor":"NVIDIA"}]}
 {"version":3,"type":"scope_event_batch","session_id":"s","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[5,2,2,0,1],[9,7,2,1,1]]}
 {"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":9999,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,7777,7,5,999999,0,32,1]]}
-`))
+`), activityPart(1), activityPart(4))
 	for i, body := range parts {
 		p := &part{seq: uint64(i + 1), now: time.Now().UnixNano(), env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
 			ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}
@@ -52,6 +53,9 @@ func TestStateSurvivesAHandOver(t *testing.T) {
 // Damaged state is an error, and never costs more memory than it has bytes.
 func FuzzApplyState(f *testing.F) {
 	change, snapshot := stateOf(f)
+	if old, err := os.ReadFile("testdata/state_v2.bin"); err == nil {
+		f.Add(old)
+	}
 	f.Add(change)
 	f.Add(snapshot)
 	f.Fuzz(func(t *testing.T, state []byte) {

@@ -144,13 +144,15 @@ func addRows(t testing.TB, sum totals, facts *facts, r stream.Rows, piece []byte
 					sum[name] += uint64(c.Value(row))
 				case *array.Int32:
 					sum[name] += uint64(c.Value(row))
+				case *array.Int64:
+					sum[name] += uint64(c.Value(row))
 				case *array.Timestamp:
 					sum[name] += uint64(c.Value(row))
 				case *array.Dictionary:
 					sum[name+"="+c.Dictionary().ValueStr(c.GetValueIndex(row))]++
 				case *array.String:
 					sum[name+"="+c.Value(row)]++
-				case *array.Float32, *array.Map, *array.Date32, *array.Uint16, *array.Binary:
+				case *array.Float32, *array.Float64, *array.Map, *array.Date32, *array.Uint16, *array.Binary:
 				default:
 					t.Fatalf("%s: column of type %s", name, col.DataType())
 				}
@@ -244,7 +246,7 @@ func (t totals) settled() totals {
 		col, _, _ = strings.Cut(col, "=")
 		switch {
 		case strings.HasSuffix(tab, "_stats_data") || strings.HasSuffix(tab, "_1m_data") || tab == "sessions_data" || tab == "usage_data" || tab == "pc_samples_data" || tab == "profile_metrics_data" || tab == "source_map_data" || tab == "launches":
-			if col == "calls" || col == "total_ns" || col == "samples" || col == "hits" || col == "metric_value" || col == "kernels" || strings.HasSuffix(col, "_sum") || col == "unmatched_begin" || col == "unmatched_end" {
+			if col == "calls" || col == "total_ns" || col == "samples" || col == "hits" || col == "metric_value" || col == "kernels" || strings.HasSuffix(col, "_sum") || col == "bytes" && tab == "memcpy_stats_data" || col == "unmatched_begin" || col == "unmatched_end" {
 				out[k] = v
 			}
 		case col == "rows_partition" || col == "chunk" || col == "received_at" || col == "config_id" || col == "launch_id" || col == "path" || col == "tenant" || col == "late" || tab == "rejects_data" && (col == "at" || col == "payload_ref"):

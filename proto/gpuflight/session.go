@@ -70,6 +70,12 @@ type Device struct {
 	ClkMemMHz  uint64 `json:"clk_mem_mhz"`
 	UtilGPUPct uint64 `json:"util_gpu_pct"`
 	UtilMemPct uint64 `json:"util_mem_pct"`
+	// 0 or 1
+	ThrottlePower   uint64 `json:"throttle_pwr"`
+	ThrottleThermal uint64 `json:"throttle_therm"`
+	// bytes a second
+	PCIeRxBps uint64 `json:"pcie_rx_bw_bps"`
+	PCIeTxBps uint64 `json:"pcie_tx_bw_bps"`
 }
 
 // StaticDevice is what does not change about a GPU.

@@ -15,6 +15,9 @@ var declared = []any{
 	table.Kernels, table.Launches, table.LaunchConfigs, table.KernelDetails, table.KernelStats, table.Scopes, table.ScopeStats, table.PCSamples,
 	table.ProfileMetrics, table.SourceMap, table.Memcpys, table.HostMetrics, table.DeviceMetrics, table.HostMetrics1m,
 	table.DeviceMetrics1m, table.Sessions, table.Devices, table.Dictionaries, table.Usage, table.Rejects, table.Ledger,
+	table.Memsets, table.Syncs, table.SyncStats, table.Allocations, table.MemcpyStats, table.Markers, table.Graphs, table.GraphNodes, table.PerfMetrics,
+	table.PMSamples, table.PMStats, table.PMConfigs, table.SassConfigs, table.ExecutionSignatures, table.DeepWindowRules, table.CounterQuality,
+	table.SystemEvents, table.DeviceSnapshots, table.JobStarts, table.ExtraFields,
 }
 
 func tableOf(v any) *table.Table {
@@ -44,6 +47,10 @@ func fillRest(b *table.Batch, v any, rows int, received time.Time, retention uin
 			case table.I32Col:
 				c.AppendN(b, 1, rows-len(*c.Slice(b)))
 			case table.F32Col:
+				c.AppendN(b, 1.5, rows-len(*c.Slice(b)))
+			case table.I64Col:
+				c.AppendN(b, 1, rows-len(*c.Slice(b)))
+			case table.F64Col:
 				c.AppendN(b, 1.5, rows-len(*c.Slice(b)))
 			case table.TimeCol:
 				c.AppendN(b, received.UnixNano(), rows-len(*c.Slice(b)))

@@ -74,6 +74,13 @@ type devicesTable struct {
 	Architecture DictCol
 	SMCount      U32Col
 	TotalBytes   U64Col
+	// Static facts, 0 where the client does not send them.
+	ComputeMajor           U32Col
+	ComputeMinor           U32Col
+	L2CacheSizeBytes       U64Col
+	SharedMemPerBlockBytes U64Col
+	RegsPerBlock           U32Col
+	WarpSize               U32Col
 	FactTail
 }
 
@@ -91,6 +98,14 @@ var Devices = func() devicesTable {
 		Architecture: t.dict("architecture"),
 		SMCount:      t.u32("sm_count"),
 		TotalBytes:   t.u64("total_bytes"),
-		FactTail:     t.factTail(),
+
+		ComputeMajor:           t.u32("compute_major"),
+		ComputeMinor:           t.u32("compute_minor"),
+		L2CacheSizeBytes:       t.u64("l2_cache_size_bytes"),
+		SharedMemPerBlockBytes: t.u64("shared_mem_per_block_bytes"),
+		RegsPerBlock:           t.u32("regs_per_block"),
+		WarpSize:               t.u32("warp_size"),
+
+		FactTail: t.factTail(),
 	}
 }()

@@ -19,6 +19,8 @@ var viewFiles embed.FS
 var views = []string{
 	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
+	"memsets", "syncs", "sync_stats", "allocations", "memcpy_stats", "markers", "graphs", "graph_nodes", "perf_metrics", "pm_samples", "pm_stats", "pm_configs",
+	"sass_configs", "execution_signatures", "deep_window_rules", "counter_quality", "system_events", "device_snapshots", "job_starts", "extra_fields",
 }
 
 // View is one view over the tables.
@@ -38,6 +40,11 @@ func Views(o Options) []View {
 		"reasonkind": reasonKindSQL,
 		"reasons":    reasonsSQL,
 		"scopepath":  scopePathSQL,
+		"names":      func(dict string) string { return namesSQL(o, dict) },
+		"vendors":    func() string { return vendorsSQL(o) },
+		"copykind":   copyKindSQL,
+		"synctype":   syncTypeSQL,
+		"sumparts":   sumPartsSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))

@@ -72,6 +72,17 @@ func TestViewsKeepTheContract(t *testing.T) {
 		"device_metrics":  "tenant session_id at device_id gpu_util_pct mem_util_pct temp_c power_w used_bytes total_bytes clock_sm_mhz",
 		"usage":           "tenant day source events bytes stored_bytes",
 		"rejects":         "tenant at source reason detail payload_ref",
+		"memsets":         "tenant session_id started_at ended_at duration_ns bytes name device_id stream_id corr_id",
+		"syncs":           "tenant session_id started_at duration_ns sync_type stream_id event_id context_id corr_id stack_trace",
+		"sync_stats":      "tenant session_id bucket sync_type stack_trace calls total_ns max_ns",
+		"allocations":     "tenant session_id started_at duration_ns memory_op memory_kind address bytes device_id stream_id corr_id",
+		"memcpy_stats":    "tenant session_id bucket copy_kind calls bytes total_ns min_ns max_ns",
+		"markers":         "tenant session_id started_at ended_at duration_ns name domain marker_id",
+		"graphs":          "tenant session_id started_at ended_at duration_ns graph_id device_id stream_id corr_id graph_exec_key",
+		"graph_nodes":     "tenant session_id graph_exec_key node_index node_type dependency_count",
+		"pm_samples":      "tenant session_id at device_id metric_name value scope",
+		"pm_stats":        "tenant session_id bucket device_id metric_name scope samples sum_value mean_value min_value max_value",
+		"extra_fields":    "tenant session_id at type batch_id field rows values",
 		"ledger":          "lane first last table rows token attempt inserted_at",
 	} {
 		got := strings.Fields(s.query("SELECT name FROM system.columns WHERE database = '{db}' AND table = '" + name + "' ORDER BY position"))

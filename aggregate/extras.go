@@ -1,0 +1,32 @@
+package aggregate
+
+import (
+	"strings"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// extras keeps what a line has beyond what this version knows, and counts it: unknown is how much there is, extras as much of it as is
+// kept.
+func (f *folder) extras(s *session, p *part, l *gpuflight.Line, extras []gpuflight.Extra, unknown int) {
+	f.metrics.unknownColumns.Add(float64(unknown))
+	if s.noRaw || len(extras) == 0 {
+		return
+	}
+	t := &table.ExtraFields
+	b := f.out.batch(t.Table, p.raw)
+	for i := range extras {
+		e := &extras[i]
+		t.Tenant.AppendString(b, s.key.tenant)
+		t.SessionID.AppendString(b, s.key.id)
+		t.At.Append(b, max(l.BaseTimeNS, 0))
+		t.Type.AppendString(b, l.Type.String())
+		t.BatchID.Append(b, l.BatchID)
+		t.Field.AppendString(b, clip(string(e.Name)))
+		t.Rows.Append(b, uint64(e.Rows))
+		t.Values.Append(b, strings.ToValidUTF8(string(e.Value), "\uFFFD"))
+		t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	}
+	f.out.saw(p.env.ReceivedAt)
+}

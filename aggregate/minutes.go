@@ -1,0 +1,284 @@
+package aggregate
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+// minutes are the rollups that need no histogram: copies, waits and hardware counters by minute. Like those of kernels they are held while
+// the session's rows are sparse (hold.go), and until then are part of the published state. They are few, so they are written whole.
+type minutes struct {
+	copies map[copyKey]*copyAcc
+	syncs  map[syncKey]*syncAcc
+	pm     map[pmKey]*pmAcc
+	dirty  bool
+}
+
+// maxMinutes accumulators of a session are held back; when there are more they go out with the chunk.
+const maxMinutes = 512
+
+type copyKey struct {
+	bucket int64
+	kind   uint32
+}
+
+type copyAcc struct{ calls, bytes, total, low, high uint64 }
+
+type syncKey struct {
+	bucket   int64
+	function uint32
+	kind     uint8
+}
+
+type syncAcc struct{ calls, total, high uint64 }
+
+type pmKey struct {
+	bucket                int64
+	device, metric, scope uint32
+}
+
+// pmAcc adds up values exactly, whatever their order: see table.PMStats.
+type pmAcc struct {
+	samples   uint64
+	low, high float64
+	parts     []sumPart // by rising key
+}
+
+type sumPart struct {
+	key    int16
+	digits uint64
+}
+
+func (m *minutes) count() int { return len(m.copies) + len(m.syncs) + len(m.pm) }
+
+func (m *minutes) copyOf(key copyKey) *copyAcc {
+	a := m.copies[key]
+	if a == nil {
+		if m.copies == nil {
+			m.copies = map[copyKey]*copyAcc{}
+		}
+		a = &copyAcc{low: math.MaxUint64}
+		m.copies[key] = a
+	}
+	return a
+}
+
+func (m *minutes) syncOf(key syncKey) *syncAcc {
+	a := m.syncs[key]
+	if a == nil {
+		if m.syncs == nil {
+			m.syncs = map[syncKey]*syncAcc{}
+		}
+		a = &syncAcc{}
+		m.syncs[key] = a
+	}
+	return a
+}
+
+func (m *minutes) pmOf(key pmKey) *pmAcc {
+	a := m.pm[key]
+	if a == nil {
+		if m.pm == nil {
+			m.pm = map[pmKey]*pmAcc{}
+		}
+		a = &pmAcc{low: math.Inf(1), high: math.Inf(-1)}
+		m.pm[key] = a
+	}
+	return a
+}
+
+func (a *copyAcc) add(bytes, ns uint64) {
+	a.calls++
+	a.bytes += bytes
+	a.total += ns
+	a.low, a.high = min(a.low, ns), max(a.high, ns)
+}
+
+func (a *syncAcc) add(ns uint64) {
+	a.calls++
+	a.total += ns
+	a.high = max(a.high, ns)
+}
+
+func (a *pmAcc) add(v float64) {
+	if v == 0 {
+		v = 0 // not -0: which of two equal minima came first must not show
+	}
+	a.samples++
+	a.low, a.high = min(a.low, v), max(a.high, v)
+	if key, digits := decimal(v); digits != 0 {
+		a.addPart(key, digits)
+	}
+}
+
+func (a *pmAcc) addPart(key int16, digits uint64) {
+	i := 0
+	for i < len(a.parts) && a.parts[i].key < key {
+		i++
+	}
+	if i == len(a.parts) || a.parts[i].key != key {
+		a.parts = slices.Insert(a.parts, i, sumPart{key: key})
+	}
+	a.parts[i].digits += digits
+}
+
+// significant digits are what sums of samples keep of a value; the client writes six.
+const significant = 9
+
+// decimal parts a value into at most nine digits and a power of ten, which is the key, plus table.NegativePart below zero.
+func decimal(v float64) (key int16, digits uint64) {
+	negative := v < 0
+	if negative {
+		v = -v
+	}
+	if v < 1e9 && v == math.Trunc(v) {
+		digits = uint64(v)
+	} else {
+		var buf [32]byte
+		text := strconv.AppendFloat(buf[:0], v, 'e', significant-1, 64) // d.dddddddde±dd
+		for i, c := range text {
+			if c == 'e' {
+				power, _ := strconv.Atoi(string(text[i+1:]))
+				key = int16(power - (significant - 1))
+				break
+			}
+			if c != '.' {
+				digits = digits*10 + uint64(c-'0')
+			}
+		}
+	}
+	if negative {
+		key += table.NegativePart
+	}
+	return key, digits
+}
+
+// append writes what is held, when it has changed or a snapshot needs it.
+func (m *minutes) append(w *writer, full bool) {
+	w.bool(full || m.dirty)
+	if !full && !m.dirty {
+		return
+	}
+	w.n(len(m.copies))
+	for k, a := range m.copies {
+		w.i64(k.bucket)
+		for _, v := range []uint64{uint64(k.kind), a.calls, a.bytes, a.total, a.low, a.high} {
+			w.u64(v)
+		}
+	}
+	w.n(len(m.syncs))
+	for k, a := range m.syncs {
+		w.i64(k.bucket)
+		for _, v := range []uint64{uint64(k.function), uint64(k.kind), a.calls, a.total, a.high} {
+			w.u64(v)
+		}
+	}
+	w.n(len(m.pm))
+	for k, a := range m.pm {
+		w.i64(k.bucket)
+		for _, v := range []uint64{uint64(k.device), uint64(k.metric), uint64(k.scope), a.samples, math.Float64bits(a.low), math.Float64bits(a.high)} {
+			w.u64(v)
+		}
+		w.n(len(a.parts))
+		for _, p := range a.parts {
+			w.i64(int64(p.key))
+			w.u64(p.digits)
+		}
+	}
+}
+
+// read takes the place of what was held.
+func (m *minutes) read(r *reader) {
+	if !r.bool() {
+		return
+	}
+	*m = minutes{}
+	for range r.n(7) {
+		k := copyKey{r.i64(), r.u32()}
+		*m.copyOf(k) = copyAcc{r.u64(), r.u64(), r.u64(), r.u64(), r.u64()}
+	}
+	for range r.n(6) {
+		k := syncKey{r.i64(), r.u32(), uint8(r.u64())}
+		*m.syncOf(k) = syncAcc{r.u64(), r.u64(), r.u64()}
+	}
+	for range r.n(8) {
+		a := m.pmOf(pmKey{r.i64(), r.u32(), r.u32(), r.u32()})
+		*a = pmAcc{samples: r.u64(), low: math.Float64frombits(r.u64()), high: math.Float64frombits(r.u64())}
+		for range r.n(2) {
+			a.addPart(int16(r.i64()), r.u64())
+		}
+	}
+}
+
+// flushMinutes writes the session's rows of copies, waits and counters.
+func (f *folder) flushMinutes(s *session) {
+	m := &s.minutes
+	if m.count() == 0 {
+		return
+	}
+	part, day := f.factPartition(s), s.receivedDay()
+	if len(m.copies) > 0 {
+		t := &table.MemcpyStats
+		b := f.out.batch(t.Table, part)
+		tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+		for k, a := range m.copies {
+			t.Tenant.Append(b, tenant)
+			t.SessionID.Append(b, session)
+			t.Bucket.Append(b, k.bucket)
+			t.BucketS.Append(b, 60)
+			t.CopyKindID.Append(b, k.kind)
+			t.Calls.Append(b, a.calls)
+			t.Bytes.Append(b, a.bytes)
+			t.TotalNS.Append(b, a.total)
+			t.MinNS.Append(b, a.low)
+			t.MaxNS.Append(b, a.high)
+			t.ReceivedDay.Append(b, day)
+		}
+	}
+	if len(m.syncs) > 0 {
+		t := &table.SyncStats
+		b := f.out.batch(t.Table, part)
+		tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+		for k, a := range m.syncs {
+			t.Tenant.Append(b, tenant)
+			t.SessionID.Append(b, session)
+			t.Bucket.Append(b, k.bucket)
+			t.BucketS.Append(b, 60)
+			t.FunctionID.Append(b, k.function)
+			t.SyncTypeID.Append(b, k.kind)
+			t.Calls.Append(b, a.calls)
+			t.TotalNS.Append(b, a.total)
+			t.MaxNS.Append(b, a.high)
+			t.ReceivedDay.Append(b, day)
+		}
+	}
+	if len(m.pm) > 0 {
+		t := &table.PMStats
+		b := f.out.batch(t.Table, part)
+		tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+		var keys []int16
+		var digits []uint64
+		for k, a := range m.pm {
+			keys, digits = keys[:0], digits[:0]
+			for _, p := range a.parts {
+				keys, digits = append(keys, p.key), append(digits, p.digits)
+			}
+			t.Tenant.Append(b, tenant)
+			t.SessionID.Append(b, session)
+			t.Bucket.Append(b, k.bucket)
+			t.BucketS.Append(b, 60)
+			t.DeviceID.Append(b, int32(k.device))
+			t.MetricID.Append(b, k.metric)
+			t.ScopeNameID.Append(b, k.scope)
+			t.Samples.Append(b, a.samples)
+			t.SumParts.AppendPairs(b, keys, digits)
+			t.MinValue.Append(b, a.low)
+			t.MaxValue.Append(b, a.high)
+			t.ReceivedDay.Append(b, day)
+		}
+	}
+	*m = minutes{dirty: true}
+}

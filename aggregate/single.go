@@ -1,0 +1,134 @@
+package aggregate
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// seenBody reports whether the bytes of the whole part were folded before, as a part of another upload. Lines that are no batch and are
+// not written to all channels may rightly be written twice (graph nodes are, at each segment), so they were seen before only when they
+// stand at the same place of the same bytes: one hash a part says so for all of them, where a hash a line would push out those of batches.
+func (f *folder) seenBody(s *session, p *part) bool {
+	if !p.bodyAsked {
+		h := xxh3.Hash128(p.body)
+		h.Hi = ^h.Hi // a part may be one line, and lines are hashed too
+		p.bodyAsked, p.bodySeen = true, !s.lines.add(h)
+	}
+	return p.bodySeen
+}
+
+// refuse stores a line that was new, but does not hold what its type needs.
+func (f *folder) refuse(s *session, p *part, l *gpuflight.Line, err error) {
+	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), typ: l.Type, events: 1, payload: l.Raw}
+	var bad *gpuflight.LineError
+	if errors.As(err, &bad) {
+		r.reason, r.detail = bad.Reason, bad.Detail
+	}
+	f.reject(s, p, r)
+}
+
+// single folds a line that is one event of its own. It reports false for a type that is none of those.
+func (f *folder) single(s *session, p *part, l *gpuflight.Line) bool {
+	var err error
+	switch l.Type {
+	case gpuflight.MemsetEvent:
+		err = f.memset(s, p, l)
+	case gpuflight.NvtxMarkerEvent:
+		err = f.marker(s, p, l)
+	case gpuflight.GraphLaunchEvent:
+		err = f.graphLaunch(s, p, l)
+	case gpuflight.GraphNodeDefinition:
+		err = f.graphNode(s, p, l)
+	case gpuflight.PerfMetricEvent, gpuflight.KernelPerfMetricEvent:
+		err = f.perf(s, p, l)
+	case gpuflight.PMSamplingConfig:
+		err = f.pmConfig(s, p, l)
+	case gpuflight.SassConfig:
+		err = f.sassConfig(s, p, l)
+	case gpuflight.ExecutionSignature:
+		err = f.signature(s, p, l)
+	case gpuflight.DeepWindowRuleSummary:
+		err = f.ruleSummary(s, p, l)
+	case gpuflight.CounterDataQualitySummary:
+		err = f.counterQuality(s, p, l)
+	case gpuflight.SystemStart, gpuflight.SystemStop:
+		err = f.system(s, p, l)
+	default:
+		return false
+	}
+	if err != nil {
+		f.refuse(s, p, l, err)
+		return true
+	}
+	if f.events.Unknown > 0 {
+		f.extras(s, p, l, f.events.Extras, f.events.Unknown)
+	}
+	f.stored(s, p, 1)
+	return true
+}
+
+// rowHead remembers what the last row of a table shared with the one before: its batch, and the indexes of texts that seldom change.
+// A table whose rows come one a line then costs no look-up a row.
+type rowHead struct {
+	s               *session
+	b               *table.Batch // nil: nothing is remembered
+	part            table.Partition
+	serial          uint64
+	tenant, session int32
+	texts           [4]lastText
+}
+
+// lastText is the text that the last row had, and its index.
+type lastText struct {
+	text []byte
+	idx  int32
+	ok   bool
+}
+
+// rawHead returns the batch of a Raw table for a row of this part, with tenant and session appended. nil: the tenant keeps no raw rows.
+func (f *folder) rawHead(h *rowHead, s *session, p *part, t *table.Table, head table.Head) *table.Batch {
+	if s.noRaw {
+		return nil
+	}
+	if h.b == nil || h.s != s || h.part != p.raw || h.serial != f.outSerial {
+		b := f.out.batch(t, p.raw)
+		*h = rowHead{s: s, b: b, part: p.raw, serial: f.outSerial, tenant: head.Tenant.Index(b, s.key.tenant), session: head.SessionID.Index(b, s.key.id), texts: h.texts}
+		for i := range h.texts {
+			h.texts[i].ok = false
+		}
+	}
+	head.Tenant.Append(h.b, h.tenant)
+	head.SessionID.Append(h.b, h.session)
+	f.out.saw(p.env.ReceivedAt)
+	return h.b
+}
+
+// append adds text to a column, of which the n-th lastText is kept.
+func (h *rowHead) append(n int, c table.DictCol, text []byte) {
+	last := &h.texts[n]
+	if !last.ok || !bytes.Equal(last.text, text) {
+		last.text, last.idx, last.ok = append(last.text[:0], text...), c.IndexBytes(h.b, text), true
+	}
+	c.Append(h.b, last.idx)
+}
+
+// scopePath is the path of a user scope, empty for "global".
+func scopePath(userScope []byte) []byte {
+	if string(userScope) == "global" {
+		return nil
+	}
+	return userScope
+}
+
+// factBatch returns the batch of a Fact table for a row of this part, with tenant and session appended.
+func (f *folder) factBatch(s *session, p *part, t *table.Table, head table.Head) *table.Batch {
+	b := f.out.batch(t, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	head.Tenant.AppendString(b, s.key.tenant)
+	head.SessionID.AppendString(b, s.key.id)
+	return b
+}

@@ -1,0 +1,102 @@
+package gpuflight
+
+// ExtraColumns returns the columns of a decoded batch that this package does not know, maxExtras at most, with the cells of the accepted
+// rows. It walks the line again and allocates: call it only when Batch.UnknownColumns says that there is something to find.
+func ExtraColumns(line *Line) []Extra {
+	if line.Batch == nil || line.Batch.UnknownColumns == 0 {
+		return nil
+	}
+	columnsAt, rowsAt := -1, -1
+	for m := walkObject(line.Raw, 0); m.next(); {
+		switch {
+		case columnsAt < 0 && string(m.key) == "columns":
+			columnsAt = m.i
+		case rowsAt < 0 && string(m.key) == "rows":
+			rowsAt = m.i
+		}
+		if !m.skip() {
+			return nil
+		}
+	}
+	if columnsAt < 0 || rowsAt < 0 {
+		return nil
+	}
+	b := line.Raw
+	var at [maxColumns]int // wire column → its place in extras, from 1
+	var extras []Extra
+	elements(b, columnsAt, func(n, start, end int) bool {
+		if b[start] != '"' {
+			return false
+		}
+		name := cleanText(b[start+1:end-1], false, nil)
+		if ColumnOf(line.Type, string(name)) < 0 && len(extras) < maxExtras {
+			extras = append(extras, Extra{Name: name, Value: []byte{'['}})
+			at[n] = len(extras)
+		}
+		return true
+	})
+	bad := line.Batch.BadRows
+	elements(b, rowsAt, func(n, start, _ int) bool {
+		for len(bad) > 0 && n >= bad[0].Row+bad[0].Count {
+			bad = bad[1:]
+		}
+		if len(bad) > 0 && n >= bad[0].Row {
+			return true
+		}
+		elements(b, start, func(cell, from, to int) bool {
+			if i := at[cell]; i > 0 {
+				e := &extras[i-1]
+				if e.Rows++; e.Rows > 1 {
+					e.Value = append(e.Value, ',')
+				}
+				e.Value = append(e.Value, b[from:to]...)
+			}
+			return true
+		})
+		return true
+	})
+	for i := range extras {
+		extras[i].Value = append(extras[i].Value, ']')
+	}
+	return extras
+}
+
+// elements calls f for each element of the array that opens at b[i], until f returns false or the array ends.
+func elements(b []byte, i int, f func(n, start, end int) bool) {
+	i = skipSpace(b, i+1)
+	for n := 0; i < len(b) && b[i] != ']'; n++ {
+		end, ok := skipValue(b, i)
+		if !ok || !f(n, i, end) {
+			return
+		}
+		if i = skipSpace(b, end); i < len(b) && b[i] == ',' {
+			i = skipSpace(b, i+1)
+		}
+	}
+}
+
+// jobKeys are the keys of a job_start line. The two vendors' lists repeat parts of gpu_static_devices.
+var jobKeys = map[string]bool{
+	"version": true, "type": true, "pid": true, "app": true, "session_id": true, "log_path": true, "ts_ns": true, "hostname": true, "ip_addr": true,
+	"host": true, "devices": true, "gpu_static_devices": true, "cuda_static_devices": true, "rocm_static_devices": true, "session_kind": true,
+	"profiling_engine": true, "analysis_id": true, "pass_index": true, "pass_count": true, "run_id": true, "segment_index": true,
+	"roll_chain_id": true, "part_index": true, "previous_run_id": true,
+}
+
+// ExtraJobKeys returns the keys of a job_start line that Job does not have, maxExtras at most, and how many there are. They alias the line.
+func ExtraJobKeys(line *Line) (extras []Extra, unknown int) {
+	m := walkObject(line.Raw, 0)
+	for m.next() {
+		key, start := m.key, m.i
+		if !m.skip() {
+			break
+		}
+		if jobKeys[string(key)] {
+			continue
+		}
+		if unknown++; len(extras) < maxExtras {
+			extras = append(extras, Extra{Name: key, Value: line.Raw[start:m.i], Rows: 1})
+		}
+	}
+	return extras, unknown
+}

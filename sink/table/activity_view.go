@@ -1,0 +1,47 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+)
+
+// namesSQL is the right side of a join that finds all names of a dictionary, for rows that carry the id alone.
+func namesSQL(o Options, dict string) string {
+	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE dict = %s)", ident(o.database()), quote(dict))
+}
+
+// vendorsSQL is the right side of a join that finds the vendor of each session.
+func vendorsSQL(o Options) string {
+	return fmt.Sprintf("(SELECT tenant, session_id, CAST(max(vendor), 'String') AS vendor FROM %s.sessions_data GROUP BY tenant, session_id)", ident(o.database()))
+}
+
+// copyKindSQL is gpuflight.CopyKind as an expression over a vendor and a code. It is ” for a code whose meaning depends on a vendor that is not
+// known.
+func copyKindSQL(vendor, code string) string {
+	table := func(vendor string, last uint32) string {
+		return codesSQL(code, "kind_", 1, last, func(c uint32) string { return gpuflight.CopyKind(vendor, c) })
+	}
+	return fmt.Sprintf("multiIf(lower(%[1]s) = 'amd', %[2]s, lower(%[1]s) = 'nvidia', %[3]s, %[1]s = '' AND %[4]s > 2, '', %[5]s)",
+		vendor, table("AMD", 4), table("NVIDIA", 10), code, table("", 2))
+}
+
+// syncTypeSQL is gpuflight.SyncTypeName as an expression over a code.
+func syncTypeSQL(code string) string {
+	return codesSQL(code, "type_", 0, 4, func(c uint32) string { return gpuflight.SyncTypeName(uint8(c)) })
+}
+
+// codesSQL turns the codes first to last into their names, and others into prefix and code.
+func codesSQL(code, prefix string, first, last uint32, name func(uint32) string) string {
+	var from, to []string
+	for c := first; c <= last; c++ {
+		from, to = append(from, fmt.Sprint(c)), append(to, quote(name(c)))
+	}
+	return fmt.Sprintf("transform(%[1]s, [%[2]s], [%[3]s], concat(%[4]s, toString(%[1]s)))", code, strings.Join(from, ", "), strings.Join(to, ", "), quote(prefix))
+}
+
+// sumPartsSQL adds up what SumParts of PMStats holds. Dividing by a power of ten is exact where multiplying by its inverse is not.
+func sumPartsSQL(parts string) string {
+	return fmt.Sprintf("arraySum((k, v) -> if(k >= 1000, -1, 1) * if((if(k >= 1000, k - %[2]d, k) AS p) < 0, v / exp10(-p), v * exp10(p)), mapKeys(%[1]s), mapValues(%[1]s))", parts, NegativePart)
+}

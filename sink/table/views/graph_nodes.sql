@@ -1,0 +1,3 @@
+SELECT
+    tenant, session_id, graph_exec_key, node_index, node_type, dependency_count
+FROM {{db}}.graph_nodes_data FINAL

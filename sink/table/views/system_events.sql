@@ -1,0 +1,3 @@
+SELECT
+    tenant, session_id, at, name, kind, pid, app, cpu_pct, ram_used_bytes, ram_total_bytes
+FROM {{db}}.system_events_data
