@@ -50,6 +50,7 @@ type folder struct {
 	outSerial     uint64 // moves whenever the batches are reset
 	emitter       kernelEmitter
 	emitterSerial uint64
+	older         olderScratch
 }
 
 type usageKey struct {
@@ -214,10 +215,13 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.batch(s, p, l, n, f.deviceMetrics)
 	case gpuflight.DictionaryUpdate:
 		f.dictionary(s, p, l)
-	case gpuflight.JobStart:
+	case gpuflight.JobStart, gpuflight.Init:
 		f.jobStart(s, p, l)
 	case gpuflight.Shutdown:
 		f.jobEnd(s, p, l)
+	case gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.ProfileSample, gpuflight.SystemSample,
+		gpuflight.SynchronizationEvent, gpuflight.MemoryAllocEvent:
+		f.olderLine(s, p, l)
 	case gpuflight.TypeUnknown:
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "type " + quote(l.TypeName) + " is not known to this version", events: n, payload: line, whole: true})
 	default:

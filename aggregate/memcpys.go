@@ -19,6 +19,7 @@ func (f *folder) memcpys(s *session, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
+		at = f.activityTime(s, p, at)
 		s.delta.sawEvent(at)
 		if s.noRaw {
 			continue

@@ -12,8 +12,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// stateVersion is the first number of every state change and snapshot.
-const stateVersion = 2
+// stateVersion is the first number of every state change and snapshot. Version 2, which has no clocks, is read too.
+const stateVersion = 3
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -178,9 +178,10 @@ func (s *session) append(w *writer, full bool) {
 		s.scopes.append(w)
 	}
 	s.appendHeld(w, full)
+	s.appendClock(w)
 }
 
-func (f *folder) read(s *session, r *reader) {
+func (f *folder) read(s *session, r *reader, version uint64) {
 	for _, v := range []*string{&s.source, &s.app, &s.host, &s.ip, &s.vendor} {
 		*v = r.str()
 	}
@@ -247,6 +248,9 @@ func (f *folder) read(s *session, r *reader) {
 		s.scopes = readScopes(r)
 	}
 	f.readHeld(s, r)
+	if version >= 3 {
+		s.readClock(r)
+	}
 }
 
 func (k *kernelRow) append(w *writer) {
@@ -319,8 +323,9 @@ func (f *folder) applyState(state []byte) error {
 		return nil
 	}
 	r := reader{b: state}
-	if v := r.u64(); v != stateVersion {
-		return fmt.Errorf("version %d: %w", v, errState)
+	version := r.u64()
+	if version < 2 || version > stateVersion {
+		return fmt.Errorf("version %d: %w", version, errState)
 	}
 	for range r.n(6) {
 		key := sessionKey{r.str(), r.str()}
@@ -341,7 +346,7 @@ func (f *folder) applyState(state []byte) error {
 			f.sessions[key] = s
 			delete(f.tombstones, key)
 		}
-		f.read(s, &r)
+		f.read(s, &r, version)
 	}
 	return r.err
 }

@@ -38,6 +38,7 @@ func Views(o Options) []View {
 		"reasonkind": reasonKindSQL,
 		"reasons":    reasonsSQL,
 		"scopepath":  scopePathSQL,
+		"copykind":   copyKindSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))

@@ -1,2 +1,15 @@
-SELECT tenant, session_id, started_at, duration_ns, bytes, copy_kind, stream_id, corr_id, copy_kind_id, received_at, retention_days
-FROM {{db}}.memcpys_data
+SELECT
+    m.tenant AS tenant,
+    m.session_id AS session_id,
+    m.started_at AS started_at,
+    m.duration_ns AS duration_ns,
+    m.bytes AS bytes,
+    if(m.copy_kind = '', {{copykind "v.vendor" "m.copy_kind_id"}}, toString(m.copy_kind)) AS copy_kind,
+    m.stream_id AS stream_id,
+    m.corr_id AS corr_id,
+    m.copy_kind_id AS copy_kind_id,
+    m.received_at AS received_at,
+    m.retention_days AS retention_days
+FROM {{db}}.memcpys_data AS m
+ANY LEFT JOIN (SELECT tenant, session_id, toString(max(vendor)) AS vendor FROM {{db}}.sessions_data GROUP BY tenant, session_id) AS v
+    ON m.tenant = v.tenant AND m.session_id = v.session_id AND m.copy_kind = ''
