@@ -3,6 +3,8 @@ package ingest_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -92,6 +94,9 @@ func TestLegacyMode(t *testing.T) {
 				t.Fatalf("published %d: %+v", len(all), all)
 			}
 			m := all[0]
+			if sum := sha256.Sum256([]byte(c.stored)); c.accepted > 0 && m.Identity != "line-"+hex.EncodeToString(sum[:16]) { // wire format: resends rest on it
+				t.Errorf("identity %s", m.Identity)
+			}
 			if c.rejected > 0 {
 				if m.Kind != stream.KindReject || m.Reject.Reason != c.stored || m.Reject.Detail == "" || len(m.body) == 0 {
 					t.Fatalf("published %+v %+v with %d bytes", m.Envelope, m.Reject, len(m.body))
@@ -163,7 +168,11 @@ func (r *rig) publishedObject() string {
 
 // Only what the client can mend, or has to wait for, is refused.
 func TestLegacyRefusals(t *testing.T) {
-	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.PathPrefix = "/p"; c.Defaults.EventsPerSecond = 1; c.Defaults.BurstSeconds = 1 })
+	r := start(t, broker.Layout{}, func(c *ingest.Config) {
+		c.PathPrefix = "/p"
+		c.Defaults.EventsPerSecond = 1
+		c.Defaults.BurstSeconds = 1
+	})
 	post := func(path string, headers ...string) answer {
 		return r.do(http.MethodPost, path, strings.NewReader(wrap(`{"type":"x","session_id":"s"}`)), headers...)
 	}
