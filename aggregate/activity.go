@@ -11,13 +11,14 @@ func (f *folder) memset(s *session, p *part, l *gpuflight.Line) error {
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.StartNS)
+	start := f.activityTime(s, p, e.StartNS)
+	s.delta.sawEvent(start)
 	t, h := &table.Memsets, &f.memsetHead
 	b := f.rawHead(h, s, p, t.Table, t.Head)
 	if b == nil {
 		return nil
 	}
-	t.StartedAt.Append(b, e.StartNS)
+	t.StartedAt.Append(b, start)
 	t.DurationNS.Append(b, uint64(e.EndNS-e.StartNS))
 	t.Bytes.Append(b, e.Bytes)
 	h.append(0, t.Name, e.Name)
@@ -76,6 +77,7 @@ func (f *folder) syncs(s *session, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
+		at = f.activityTime(s, p, at)
 		s.delta.sawEvent(at)
 		duration, code := uint64(row[gpuflight.SyncDurationNS]), uint8(row[gpuflight.SyncType])
 		if k := (syncKey{bucketOf(at), uint32(row[gpuflight.SyncFunctionID]), code}); acc == nil || k != key {
@@ -120,6 +122,7 @@ func (f *folder) allocations(s *session, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
+		at = f.activityTime(s, p, at)
 		s.delta.sawEvent(at)
 		if s.noRaw {
 			continue

@@ -26,31 +26,14 @@ type nameEntry struct {
 
 // dictionary folds one dictionary_update line.
 func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
-	var block *nameBlock
-	if n := len(f.names); n > 0 && f.names[n-1].session == s && f.names[n-1].seq == p.seq {
-		block = &f.names[n-1]
-	}
 	over := 0
 	skipped, err := gpuflight.DecodeDictionary(l, func(dict gpuflight.Dict, id uint32, value []byte) {
 		if _, known := s.dicts[dict][id]; known {
 			return // sent again: ids are stable within a session
 		}
-		if s.names >= maxNames {
+		if !f.addName(s, p, nameRef{dict, id}, cutName(string(value))) {
 			over++
-			return
 		}
-		text := string(value)
-		if len(text) > maxNameBytes {
-			text = strings.ToValidUTF8(text[:maxNameBytes], "") + "…"
-		}
-		if block == nil {
-			f.names = append(f.names, nameBlock{session: s, seq: p.seq})
-			block = &f.names[len(f.names)-1]
-		}
-		ref := nameRef{dict, id}
-		block.entries = append(block.entries, nameEntry{ref, text})
-		s.learn(ref, text)
-		f.nameRow(s, p, ref, text)
 	})
 	if err != nil { // cannot be: Decode has accepted the line
 		f.rejectLine(s, p, l, l.Raw, 1, err)
@@ -65,6 +48,31 @@ func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+}
+
+// cutName cuts a name that is too long to be kept.
+func cutName(text string) string {
+	if len(text) > maxNameBytes {
+		return strings.ToValidUTF8(text[:maxNameBytes], "") + "…"
+	}
+	return text
+}
+
+// addName takes in a name that the session has not had; false means that the session has as many as it may.
+func (f *folder) addName(s *session, p *part, ref nameRef, text string) bool {
+	if s.names >= maxNames {
+		return false
+	}
+	n := len(f.names)
+	if n == 0 || f.names[n-1].session != s || f.names[n-1].seq != p.seq {
+		f.names = append(f.names, nameBlock{session: s, seq: p.seq})
+		n++
+	}
+	block := &f.names[n-1]
+	block.entries = append(block.entries, nameEntry{ref, text})
+	s.learn(ref, text)
+	f.nameRow(s, p, ref, text)
+	return true
 }
 
 // learn remembers a name.

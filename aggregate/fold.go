@@ -55,6 +55,7 @@ type folder struct {
 
 	events                                      gpuflight.EventDecoder
 	memsetHead, markerHead, graphHead, perfHead rowHead
+	older                                       olderScratch
 }
 
 type usageKey struct {
@@ -230,10 +231,13 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.batch(s, p, l, n, f.pmSamples)
 	case gpuflight.DictionaryUpdate:
 		f.dictionary(s, p, l)
-	case gpuflight.JobStart:
+	case gpuflight.JobStart, gpuflight.Init:
 		f.jobStart(s, p, l)
 	case gpuflight.Shutdown:
 		f.jobEnd(s, p, l)
+	case gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.ProfileSample, gpuflight.SystemSample,
+		gpuflight.SynchronizationEvent, gpuflight.MemoryAllocEvent:
+		f.olderLine(s, p, l)
 	case gpuflight.TypeUnknown:
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "type " + quote(l.TypeName) + " is not known to this version", events: n, payload: line, whole: true})
 	default:

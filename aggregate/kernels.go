@@ -164,6 +164,7 @@ func (f *folder) kernels(s *session, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
+		start = f.activityTime(s, p, start)
 		s.delta.kernels++
 		s.delta.sawEvent(start)
 		duration := row[gpuflight.KernelDurationNS]

@@ -11,7 +11,7 @@ import (
 func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 	job, err := gpuflight.DecodeJobStart(l)
 	if err != nil {
-		f.refuse(s, p, l, err)
+		f.refuseLine(s, p, l.Type, l.Raw, 1, err)
 		return
 	}
 	f.stored(s, p, 1)
@@ -21,6 +21,7 @@ func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 		s.host = clip(job.Hostname)
 	}
 	s.ip = clip(job.IP)
+	s.clock.sampleMS = max(s.clock.sampleMS, clampU32(job.SystemRateMS))
 	s.delta.startedAt = job.TimeNS
 	s.delta.sawEvent(job.TimeNS)
 	s.delta.runID, s.delta.kind, s.delta.engine = clip(job.RunID), clip(job.SessionKind), clip(job.ProfilingEngine)
@@ -76,7 +77,7 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 func (f *folder) jobEnd(s *session, p *part, l *gpuflight.Line) {
 	end, err := gpuflight.DecodeShutdown(l)
 	if err != nil {
-		f.refuse(s, p, l, err)
+		f.refuseLine(s, p, l.Type, l.Raw, 1, err)
 		return
 	}
 	f.stored(s, p, 1)
@@ -126,6 +127,8 @@ func (f *folder) flushSession(s *session) {
 	t.SessionKind.AppendString(b, d.kind)
 	t.ProfilingEngine.AppendString(b, d.engine)
 	t.Vendor.AppendString(b, s.vendor)
+	t.ClockOffsetNS.Append(b, uint64(s.clock.offset))
+	t.SystemRateMS.Append(b, s.clock.sampleMS)
 	t.Devices.Append(b, uint32(len(s.deviceIDs)))
 	t.Kernels.Append(b, d.kernels)
 	t.Samples.Append(b, d.samples)

@@ -21,6 +21,7 @@ func (f *folder) memcpys(s *session, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
+		at = f.activityTime(s, p, at)
 		s.delta.sawEvent(at)
 		if k := (copyKey{bucketOf(at), uint32(row[gpuflight.MemcpyCopyKind])}); acc == nil || k != key {
 			key, acc = k, s.minutes.copyOf(k)

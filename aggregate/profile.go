@@ -58,6 +58,9 @@ func (f *folder) profileBatch(s *session, p *part, line *gpuflight.Line) {
 		}
 		value := uint64(row[gpuflight.ProfileMetricValue])
 		if key.kind == sampleKindPC {
+			if key.metric == 0 {
+				key.metric = f.legacyStall(s, p, uint32(row[gpuflight.ProfileStallReason]))
+			}
 			s.delta.samples += value
 		}
 		a := s.profile[key]

@@ -154,6 +154,11 @@ func (f *folder) rejectLine(s *session, p *part, l *gpuflight.Line, line []byte,
 		f.duplicate(s, p, n)
 		return
 	}
+	f.refuseLine(s, p, t, line, n, err)
+}
+
+// refuseLine stores a line that is known to be new and does not decode.
+func (f *folder) refuseLine(s *session, p *part, t gpuflight.Type, line []byte, n uint64, err error) {
 	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: n, payload: line}
 	var bad *gpuflight.LineError
 	if errors.As(err, &bad) {

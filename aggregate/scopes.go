@@ -201,7 +201,7 @@ func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, key scopeKe
 	}
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
-	t.InstanceID.Append(b, key.instance)
+	t.InstanceID.Append(b, key.wire())
 	t.Name.AppendString(b, name)
 	t.NameID.Append(b, key.name)
 	t.Path.AppendString(b, path)

@@ -68,6 +68,7 @@ type session struct {
 	nextConfig, nextLaunch                      uint32 // last ids handed out, 0: none
 	allLate                                     bool   // unresolved overflowed
 	noRaw                                       bool   // the tenant keeps no raw rows
+	clock                                       clock
 
 	parts, lines recent
 	details      *roaring.Bitmap // corr ids whose kernel_detail was folded

@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"bytes"
-	"errors"
 
 	"github.com/zeebo/xxh3"
 
@@ -20,16 +19,6 @@ func (f *folder) seenBody(s *session, p *part) bool {
 		p.bodyAsked, p.bodySeen = true, !s.lines.add(h)
 	}
 	return p.bodySeen
-}
-
-// refuse stores a line that was new, but does not hold what its type needs.
-func (f *folder) refuse(s *session, p *part, l *gpuflight.Line, err error) {
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), typ: l.Type, events: 1, payload: l.Raw}
-	var bad *gpuflight.LineError
-	if errors.As(err, &bad) {
-		r.reason, r.detail = bad.Reason, bad.Detail
-	}
-	f.reject(s, p, r)
 }
 
 // single folds a line that is one event of its own. It reports false for a type that is none of those.
@@ -62,7 +51,7 @@ func (f *folder) single(s *session, p *part, l *gpuflight.Line) bool {
 		return false
 	}
 	if err != nil {
-		f.refuse(s, p, l, err)
+		f.refuseLine(s, p, l.Type, l.Raw, 1, err)
 		return true
 	}
 	if f.events.Unknown > 0 {

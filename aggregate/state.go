@@ -180,6 +180,7 @@ func (s *session) append(w *writer, full bool) {
 	}
 	s.appendHeld(w, full)
 	s.minutes.append(w, full)
+	s.appendClock(w)
 }
 
 func (f *folder) read(s *session, r *reader) {
@@ -251,6 +252,7 @@ func (f *folder) read(s *session, r *reader) {
 	f.readHeld(s, r)
 	if r.version >= 3 {
 		s.minutes.read(r)
+		s.readClock(r)
 	}
 }
 

@@ -128,6 +128,7 @@ type worker struct {
 	cutter cutter
 	buf    []byte // stream.PartBytes, nil until first used
 	out    []byte
+	line   lineReader
 }
 
 // New opens the gateway on s: it listens at once, so that Addr is known, and serves in Run. It fails on a bad address, certificate or

@@ -17,6 +17,7 @@ const (
 	routeStream   = "/api/v1/events/stream"
 	routeComplete = "/api/v1/events/session-complete"
 	routeVersion  = "/api/v1/info/version"
+	routeLine     = "/api/v1/events/{type}"
 )
 
 // exchange is one request while it is handled: what the log line and the metrics will say of it.
@@ -46,13 +47,14 @@ func (g *Gateway) routes() http.Handler {
 		routeComplete: {http.MethodPost, g.serveComplete},
 		routeVersion:  {http.MethodGet, g.serveVersion},
 	}
+	line := route{http.MethodPost, g.serveLine}
 	plain := map[string]route{
 		"/metrics": {http.MethodGet, g.serveMetrics},
 		"/healthz": {http.MethodGet, g.serveHealth},
 		"/readyz":  {http.MethodGet, g.serveReady},
 	}
 	exist := []string{
-		"POST " + g.cfg.PathPrefix + routeStream, "POST " + g.cfg.PathPrefix + routeComplete, "GET " + g.cfg.PathPrefix + routeVersion,
+		"POST " + g.cfg.PathPrefix + routeStream, "POST " + g.cfg.PathPrefix + routeComplete, "POST " + g.cfg.PathPrefix + routeLine, "GET " + g.cfg.PathPrefix + routeVersion,
 		"GET /metrics", "GET /healthz", "GET /readyz",
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,6 +64,9 @@ func (g *Gateway) routes() http.Handler {
 		path, prefixed := strings.CutPrefix(r.URL.Path, g.cfg.PathPrefix)
 		name := path
 		to, ok := api[path]
+		if event, found := strings.CutPrefix(path, strings.TrimSuffix(routeLine, "{type}")); prefixed && !ok && found && event != "" && !strings.Contains(event, "/") {
+			name, to, ok = routeLine, line, true
+		}
 		if !prefixed || !ok {
 			if name = r.URL.Path; prefixed && plain[path].handle != nil {
 				name = path

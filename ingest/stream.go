@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type upload struct {
 	tenant   string
 	session  string
 	missing  string // why there is no session: everything is a reject
+	reason   string // of that reject, "" for session_missing
 	host     string
 	channel  string
 	window   string // window id, "" without window headers
@@ -289,6 +291,11 @@ func (g *Gateway) findSession(u *upload, s *spool, wk *worker, l cutLimits) {
 			break
 		}
 	}
+	u.checkSession()
+}
+
+// checkSession says what is missing when the session id cannot be used.
+func (u *upload) checkSession() {
 	switch {
 	case u.session == "":
 		u.missing = "neither X-GpuFlight-Session-Id nor the first line has a session id"
@@ -359,7 +366,7 @@ func (g *Gateway) publish(ctx context.Context, p *publisher, wk *worker, u *uplo
 
 // publishRefused publishes one reject that stands for the whole upload.
 func (g *Gateway) publishRefused(ctx context.Context, p *publisher, wk *worker, u *upload, t *tally) error {
-	all := piece{kind: pieceReject, line: 1, reason: gpuflight.ReasonSessionMissing, detail: u.missing, whole: true}
+	all := piece{kind: pieceReject, line: 1, reason: cmp.Or(u.reason, gpuflight.ReasonSessionMissing), detail: u.missing, whole: true}
 	head := make([]byte, 0, stream.RejectBytes)
 	for {
 		got, err := wk.cutter.next()
@@ -369,6 +376,9 @@ func (g *Gateway) publishRefused(ctx context.Context, p *publisher, wk *worker, 
 		if err == nil && got.kind == pieceGiant {
 			got, err = wk.cutter.endGiant()
 			all.whole = false
+			if got.body == nil {
+				got.body = wk.buf[:stream.RejectBytes] // where the cutter leaves the beginning
+			}
 		}
 		if err != nil {
 			return err

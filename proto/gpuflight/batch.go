@@ -78,6 +78,22 @@ func (b *Batch) Time(r int) (ns int64, ok bool) {
 	return AddTime(b.baseTimeNS, b.vals[r*b.stride+b.timeCol])
 }
 
+// Begin makes b a batch of type t that no line carried, without rows, whose times count from baseTimeNS. All columns count as present.
+// It keeps b's memory. Together with Add it lets single lines take the way of batches.
+func (b *Batch) Begin(t Type, baseTimeNS int64) {
+	*b = Batch{Type: t, BadRows: b.BadRows[:0], vals: b.vals[:0], stride: len(schemas[t]), baseTimeNS: baseTimeNS, present: 1<<len(schemas[t]) - 1}
+	b.timeCol = int(ColumnOf(t, "dt_ns"))
+}
+
+// Add appends a row of zeros and returns its cells, indexed by the Column constants and valid until the next Add. Nothing
+// checks what is put there.
+func (b *Batch) Add() []int64 {
+	n := len(b.vals)
+	b.vals = append(b.vals, make([]int64, b.stride)...)
+	b.rows++
+	return b.vals[n:]
+}
+
 // AddTime adds a signed offset to a time. ok is false when the sum is below zero or overflows.
 func AddTime(base, offset int64) (ns int64, ok bool) {
 	ns = base + offset

@@ -59,6 +59,8 @@ func ReasonKindOf(name string) ReasonKind {
 	}
 	rest, ok := strings.CutPrefix(name, "smsp__pcsamp_warps_issue_stalled_")
 	switch {
+	case !ok && isLegacyStall(name):
+		return StallReason
 	case !ok || rest == "":
 		return UnresolvedReason
 	case strings.HasSuffix(rest, "_not_issued"):

@@ -41,6 +41,9 @@ type Job struct {
 	Devices       []Device       `json:"devices"`
 	StaticDevices []StaticDevice `json:"gpu_static_devices"`
 
+	// SystemRateMS is how often the sampler of an older client took a sample; 0 in lines of today's.
+	SystemRateMS int64 `json:"system_rate_ms"`
+
 	// Partial tells that a field was of the wrong JSON kind and read as zero, or that devices were left out.
 	Partial bool `json:"-"`
 }
@@ -138,6 +141,9 @@ func DecodeJobStart(line *Line) (Job, error) {
 		j.StaticDevices = j.StaticDevices[:min(len(j.StaticDevices), maxDevices)]
 	}
 	j.Partial = partial
+	if line.Type == Init {
+		j.readOlder(line.Raw)
+	}
 	return j, nil
 }
 

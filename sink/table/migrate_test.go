@@ -69,7 +69,7 @@ func TestEnsureConcurrently(t *testing.T) {
 	if got := strings.Count(s.shape(), "\n") + 1; got != want {
 		t.Errorf("%d tables and views, want %d", got, want)
 	}
-	s.want("SELECT count() FROM {db}.stall_reasons", "40")
+	s.want("SELECT count() FROM {db}.stall_reasons", "52")
 	s.want("SELECT count() FROM {db}.schema_history", "1")
 }
 

@@ -21,6 +21,8 @@ type sessionsTable struct {
 	SessionKind     DictCol
 	ProfilingEngine DictCol
 	Vendor          DictCol
+	ClockOffsetNS   U64Col
+	SystemRateMS    U32Col
 	Devices         U32Col
 	Kernels         U64Col
 	Samples         U64Col
@@ -54,6 +56,8 @@ var Sessions = func() sessionsTable {
 		SessionKind:     t.dict("session_kind", most),
 		ProfilingEngine: t.dict("profiling_engine", most),
 		Vendor:          t.dict("vendor", most),
+		ClockOffsetNS:   t.u64("clock_offset_ns", most, note("added to activity times that count from a clock of the device, 0: none were")),
+		SystemRateMS:    t.u32("system_rate_ms", most, note("the sampler's interval where the client says it, else 0")),
 		Devices:         t.u32("devices", most),
 		Kernels:         t.u64("kernels", sum),
 		Samples:         t.u64("samples", sum),

@@ -37,6 +37,8 @@ func ReasonKind(name string) string {
 		return ReasonSampleCount
 	case name == samplesDropped:
 		return ReasonDataDropped
+	case isLegacyReason(name):
+		return ReasonStall
 	case !strings.HasPrefix(name, stallPrefix):
 		return ReasonUnresolved
 	case strings.HasSuffix(name, notIssued):
@@ -49,11 +51,12 @@ func ReasonKind(name string) string {
 func reasonKindSQL(name string) string {
 	return "multiIf(" + name + " = " + quote(sampleCount) + ", " + quote(ReasonSampleCount) + ", " +
 		name + " = " + quote(samplesDropped) + ", " + quote(ReasonDataDropped) + ", " +
+		legacyReasonSQL(name) + ", " + quote(ReasonStall) + ", " +
 		"NOT startsWith(" + name + ", " + quote(stallPrefix) + "), " + quote(ReasonUnresolved) + ", " +
 		"endsWith(" + name + ", " + quote(notIssued) + "), " + quote(ReasonStallNotIssued) + ", " + quote(ReasonStall) + ")"
 }
 
-// StallReasons returns all that have an explanation: 19 causes, their not-issued variants and 2 pseudo reasons.
+// StallReasons returns all that have an explanation: 19 causes, their not-issued variants, 12 causes of the old interface and 2 pseudo reasons.
 func StallReasons() []StallReason {
 	base := []StallReason{
 		{"barrier", "", "sync", "The warp has reached a block-wide barrier and waits for the slower warps of its block.", "Even out the work between barriers, or use smaller blocks.", ""},
@@ -84,7 +87,7 @@ func StallReasons() []StallReason {
 		r.Meaning += " Counted only while the scheduler issued nothing at all, that is when it cost time."
 		all = append(all, r)
 	}
-	return append(all,
+	return append(append(all, legacyReasons...),
 		StallReason{sampleCount, ReasonSampleCount, "", "The number of samples taken at this place, whatever the reason. A cross-check for the sum of the stalls.", "", stallDoc},
 		StallReason{samplesDropped, ReasonDataDropped, "", "Samples that the hardware lost.", "Sample less often, or fetch the samples more often.", stallDoc})
 }

@@ -28,6 +28,8 @@ SELECT
     max(s.devices) AS devices,
     sum(s.events) AS events,
     sum(s.bytes) AS bytes,
-    sum(s.rejects) AS rejects
+    sum(s.rejects) AS rejects,
+    max(s.clock_offset_ns) AS clock_offset_ns,
+    max(s.system_rate_ms) AS system_rate_ms
 FROM {{db}}.sessions_data AS s
 GROUP BY s.tenant, s.session_id

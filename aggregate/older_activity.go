@@ -1,0 +1,102 @@
+package aggregate
+
+import (
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// olderConfigHead keeps the hashes of configurations that came with their kernel apart from those of kernel_details.
+const olderConfigHead = "kernel_event\x00"
+
+// kernelEvent folds a kernel_event, which is its row and its detail at once.
+func (f *folder) kernelEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+	id, ok := f.intern(s, p, gpuflight.KernelDict, o.Name)
+	if !ok {
+		f.noName(s, p, l)
+		return
+	}
+	var config launchConfig
+	if o.HasConfig() {
+		f.older.config = o.AppendConfig(append(f.older.config[:0], olderConfigHead...))
+		hash := xxh3.Hash128(f.older.config)
+		var known bool
+		if config, known = s.configs[hash]; !known {
+			d := o.Detail()
+			config = f.newConfig(s, p, hash, &d)
+		}
+	}
+	start := f.activityTime(s, p, o.AtNS)
+	s.delta.kernels++
+	s.delta.sawEvent(start)
+	k := kernelRow{
+		start: start, duration: o.DurationNS, stream: o.StreamID, kernel: id, corr: o.CorrID, dyn: clampU32(o.DynSharedBytes), regs: clampU32(o.NumRegs),
+		device: o.DeviceID,
+	}
+	if k.device < 0 {
+		k.device = s.device()
+	}
+	emit := &f.emitter // the same session and part as the line before, nearly always
+	if emit.s != s || emit.receivedAt != p.env.ReceivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
+		*emit = f.kernelEmitter(s, p)
+		f.emitterSerial = f.outSerial
+	}
+	emit.joined(&k, config.id)
+	f.acc(s, s.slot(id), config.scope, bucketOf(start)).add(uint64(o.DurationNS))
+	f.stored(s, p, 1)
+}
+
+// memcpyEvent folds a memcpy_event. Its kind is a word, which no vendor is needed to understand, or the code that batches have.
+func (f *folder) memcpyEvent(s *session, p *part, o *gpuflight.Older) {
+	at := f.activityTime(s, p, o.AtNS)
+	s.delta.sawEvent(at)
+	f.stored(s, p, 1)
+	if s.noRaw {
+		return
+	}
+	kind := ""
+	if len(o.CopyKind) > 0 {
+		kind, _ = gpuflight.CopyKindText(o.CopyKind)
+	} else if s.vendor != "" || o.CopyKindID <= 2 {
+		kind = gpuflight.CopyKind(s.vendor, o.CopyKindID)
+	}
+	t := &table.Memcpys
+	b := f.out.batch(t.Table, p.raw)
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.StartedAt.Append(b, at)
+	t.DurationNS.Append(b, uint64(o.DurationNS))
+	t.Bytes.Append(b, o.Bytes)
+	t.CopyKind.AppendString(b, clip(kind))
+	t.CopyKindID.Append(b, o.CopyKindID)
+	t.StreamID.Append(b, o.StreamID)
+	t.CorrID.Append(b, o.CorrID)
+	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	f.out.saw(p.env.ReceivedAt)
+}
+
+// syncEvent folds a synchronization_event as a row of today's batch.
+func (f *folder) syncEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+	stack, ok := f.intern(s, p, gpuflight.FunctionDict, o.StackTrace)
+	if !ok {
+		f.noName(s, p, l)
+		return
+	}
+	line, batch := f.asBatch(l, gpuflight.SynchronizationEventBatch, o.AtNS)
+	row := batch.Add()
+	row[gpuflight.SyncDurationNS], row[gpuflight.SyncType], row[gpuflight.SyncStreamID] = o.DurationNS, int64(o.SyncType), int64(o.StreamID)
+	row[gpuflight.SyncEventID], row[gpuflight.SyncContextID] = int64(o.EventID), int64(o.ContextID)
+	row[gpuflight.SyncCorrID], row[gpuflight.SyncFunctionID] = int64(o.CorrID), int64(stack)
+	f.batch(s, p, line, 1, f.syncs)
+}
+
+// allocEvent folds a memory_alloc_event as a row of today's batch.
+func (f *folder) allocEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+	line, batch := f.asBatch(l, gpuflight.MemoryAllocEventBatch, o.AtNS)
+	row := batch.Add()
+	row[gpuflight.AllocDurationNS], row[gpuflight.AllocMemoryOp], row[gpuflight.AllocMemoryKind] = o.DurationNS, int64(o.MemoryOp), int64(o.MemoryKind)
+	row[gpuflight.AllocAddress], row[gpuflight.AllocBytes] = int64(o.Address), int64(o.Bytes)
+	row[gpuflight.AllocDeviceID], row[gpuflight.AllocStreamID], row[gpuflight.AllocCorrID] = int64(max(o.DeviceID, 0)), int64(o.StreamID), int64(o.CorrID)
+	f.batch(s, p, line, 1, f.allocations)
+}

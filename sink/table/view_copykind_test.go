@@ -1,0 +1,43 @@
+package table_test
+
+import (
+	"testing"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// Trap: what a copy's code means depends on the vendor, which may be known only after the copies were written.
+func TestAMDCopyKindsOfALateVendor(t *testing.T) {
+	s := newStore(t, true)
+	se, m := table.Sessions, table.Memcpys
+	for _, c := range []struct{ id, vendor, want string }{
+		{"amd", "AMD", "HtoD DtoD HtoH kind_8"}, {"nvidia", "NVIDIA", "HtoD HtoA AtoH DtoD"}, {"unknown", "", "HtoD   "},
+	} {
+		for _, vendor := range []string{"", c.vendor} { // a session's first row does not know it
+			seed(s, se, 1, func(b *table.Batch, _ int) {
+				se.Tenant.AppendString(b, "acme")
+				se.SessionID.AppendString(b, c.id)
+				se.Vendor.AppendString(b, vendor)
+			})
+		}
+		seed(s, m, 4, func(b *table.Batch, i int) {
+			m.Tenant.AppendString(b, "acme")
+			m.SessionID.AppendString(b, c.id)
+			m.CopyKind.AppendString(b, []string{"HtoD", "", "", ""}[i])
+			m.CopyKindID.Append(b, []uint32{1, 3, 4, 8}[i])
+			m.Bytes.Append(b, uint64(i))
+		})
+		s.want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM (SELECT copy_kind FROM {db}.memcpys WHERE session_id = '"+c.id+"' ORDER BY bytes)", c.want)
+	}
+}
+
+// Worker and views agree about what the stall reasons of the old interface are.
+func TestLegacyReasonKinds(t *testing.T) {
+	for code := range uint32(14) {
+		name := gpuflight.LegacyStall(code)
+		if got, want := table.ReasonKind(name), gpuflight.ReasonKindOf(name).String(); got != want {
+			t.Errorf("%s is %s in the views, %s in the worker", name, got, want)
+		}
+	}
+}
