@@ -13,7 +13,7 @@ import (
 )
 
 // stateVersion is the first number of every state change and snapshot.
-const stateVersion = 2
+const stateVersion = 3
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -65,9 +65,7 @@ func (f *folder) stateSize() int {
 		if s.earlyDirty {
 			n += 16 * len(s.early)
 		}
-		if s.scopes.dirty {
-			n += 200 * s.scopes.count
-		}
+		n += s.scopes.stateSize()
 	}
 	return n
 }
@@ -78,7 +76,8 @@ func (f *folder) published() {
 		s.touched = false
 		s.parts.fresh, s.lines.fresh = 0, 0
 		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
-		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.scopes.dirty, s.flushed = false, false, false, false, false
+		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.flushed = false, false, false, false
+		s.scopes.published()
 		for _, a := range s.dirty {
 			a.freshCount = 0
 		}
@@ -173,14 +172,12 @@ func (s *session) append(w *writer, full bool) {
 			w.bool(d.written)
 		}
 	}
-	w.bool(full || s.scopes.dirty)
-	if full || s.scopes.dirty {
-		s.scopes.append(w)
-	}
+	w.bool(false) // version 2 had its open scopes here
 	s.appendHeld(w, full)
+	s.scopes.append(w, full)
 }
 
-func (f *folder) read(s *session, r *reader) {
+func (f *folder) read(s *session, r *reader, version uint64) {
 	for _, v := range []*string{&s.source, &s.app, &s.host, &s.ip, &s.vendor} {
 		*v = r.str()
 	}
@@ -244,9 +241,12 @@ func (f *folder) read(s *session, r *reader) {
 		}
 	}
 	if r.bool() {
-		s.scopes = readScopes(r)
+		s.scopes.readVersion2(r)
 	}
 	f.readHeld(s, r)
+	if version >= 3 {
+		s.scopes.read(r)
+	}
 }
 
 func (k *kernelRow) append(w *writer) {
@@ -273,54 +273,15 @@ func readKernelRow(r *reader) kernelRow {
 	}
 }
 
-func (o *openScopes) append(w *writer) {
-	for _, m := range []map[scopeKey][]scopeEvent{o.begins, o.ends} {
-		w.n(len(m))
-		for _, key := range sortedScopes(m) {
-			w.u64(key.instance)
-			w.u64(uint64(key.name))
-			w.n(len(m[key]))
-			for _, e := range m[key] {
-				w.i64(e.at)
-				w.u64(uint64(e.depth))
-				w.u64(uint64(e.repeat))
-				w.u64(uint64(e.warmup))
-				w.str(e.path)
-			}
-		}
-	}
-	w.n(len(o.byDepth))
-	for _, key := range o.byDepth {
-		w.u64(key.instance)
-		w.u64(uint64(key.name))
-	}
-}
-
-func readScopes(r *reader) openScopes {
-	o := openScopes{begins: map[scopeKey][]scopeEvent{}, ends: map[scopeKey][]scopeEvent{}}
-	for _, m := range []map[scopeKey][]scopeEvent{o.begins, o.ends} {
-		for range r.n(3) {
-			key := scopeKey{r.u64(), r.u32()}
-			for range r.n(5) {
-				m[key] = append(m[key], scopeEvent{at: r.i64(), depth: r.u32(), repeat: r.u32(), warmup: r.u32(), path: r.str()})
-				o.count++
-			}
-		}
-	}
-	for range r.n(2) {
-		o.byDepth = append(o.byDepth, scopeKey{r.u64(), r.u32()})
-	}
-	return o
-}
-
 // applyState adds a change, or a snapshot to an empty folder. Call resume after the last one.
 func (f *folder) applyState(state []byte) error {
 	if len(state) == 0 {
 		return nil
 	}
 	r := reader{b: state}
-	if v := r.u64(); v != stateVersion {
-		return fmt.Errorf("version %d: %w", v, errState)
+	version := r.u64()
+	if version < 2 || version > stateVersion {
+		return fmt.Errorf("version %d: %w", version, errState)
 	}
 	for range r.n(6) {
 		key := sessionKey{r.str(), r.str()}
@@ -341,7 +302,7 @@ func (f *folder) applyState(state []byte) error {
 			f.sessions[key] = s
 			delete(f.tombstones, key)
 		}
-		f.read(s, &r)
+		f.read(s, &r, version)
 	}
 	return r.err
 }
@@ -364,10 +325,11 @@ func (f *folder) resume(now, then int64) {
 		if s.waiting.live > 0 || len(s.early) > 0 {
 			f.waitingSessions[s] = struct{}{}
 		}
+		f.resumeScopes(s, now)
 		if s.heldSince != 0 {
 			f.held[s] = struct{}{}
 		}
-		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.count > 0) {
+		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.pending()) {
 			f.closing[s] = struct{}{}
 		}
 	}
