@@ -1,0 +1,672 @@
+package aggregate
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"github.com/warpline/warpline/proto/hist"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
+)
+
+const scopeEpoch = int64(1795175929972803352)
+
+// scopeEvent is one row of a scope_event_batch.
+type scopeEvent struct {
+	at       int64
+	instance uint64
+	name     uint32
+	kind     int
+	depth    int
+	origin   int64
+}
+
+func scopeLine(batch int, events []scopeEvent) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"version":3,"type":"scope_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth","repeat","warmup","original_start_ns"],"rows":[`, batch, scopeEpoch)
+	for i, e := range events {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		origin := e.origin
+		if origin > 0 {
+			origin += scopeEpoch
+		}
+		fmt.Fprintf(&b, "[%d,%d,%d,%d,%d,3,1,%d]", e.at, e.instance, e.name, e.kind, e.depth, origin)
+	}
+	return b.String() + "]}\n"
+}
+
+// scopeNames is a dictionary of n names.
+func scopeNames(n int) string {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintf(&b, `{"version":1,"type":"dictionary_update","session_id":"s","scope_name_dict":{"%d":"n%d"}}`+"\n", i, i)
+	}
+	return b.String()
+}
+
+// bench of folds without NATS: parts go in, rows come out.
+type scopeBench struct {
+	t     testing.TB
+	cfg   Config
+	f     *folder
+	now   int64
+	parts int
+	stats map[string]*scopeSums // by name|minute
+	raw   []scopeRaw
+}
+
+type scopeSums struct {
+	calls, total, low, high, begins, ends, child uint64
+	hist                                         map[int16]uint64
+}
+
+func (s *scopeSums) String() string {
+	return fmt.Sprintf("calls %d total %d min %d max %d begins %d ends %d child %d hist %v", s.calls, s.total, s.low, s.high, s.begins, s.ends, s.child, s.hist)
+}
+
+type scopeRaw struct {
+	name, path              string
+	instance, duration      uint64
+	start                   int64
+	matched, continued, cut uint8
+	depth, repeat, warmup   uint32
+}
+
+func newScopeBench(t testing.TB) *scopeBench {
+	b := &scopeBench{t: t, cfg: Config{}.withDefaults(), now: 1_800_000_000_000_000_000, stats: map[string]*scopeSums{}}
+	b.f = newFolder(&b.cfg, newCounters(nil))
+	return b
+}
+
+func (b *scopeBench) session() *session { return b.f.sessions[sessionKey{"t", "s"}] }
+
+func (b *scopeBench) fold(body string) { b.foldAs(body, fmt.Sprint("w", b.parts)) }
+
+func (b *scopeBench) foldAs(body, identity string) {
+	b.parts++
+	p := &part{seq: uint64(b.parts), now: b.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: identity,
+		ReceivedAt: b.now, RetentionDays: 7, RollupDays: 395}}
+	b.f.fold(p, b.f.session(p), []byte(body))
+}
+
+// publish closes the chunk and takes its rows.
+func (b *scopeBench) publish() (change []byte) {
+	b.f.flush(b.now)
+	rows, body, err := b.f.out.encode(tails{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	at := 0
+	for _, r := range rows {
+		piece := body[at : at+r.SchemaLen+r.DataLen]
+		at += r.SchemaLen + r.DataLen
+		if r.Table == table.Scopes.Table.Name || r.Table == table.ScopeStats.Table.Name {
+			b.take(r.Table, append(slices.Clone(piece), table.EOS()...))
+		}
+	}
+	change = b.f.appendState(nil, false)
+	b.f.published()
+	b.f.out.reset()
+	b.f.outSerial++
+	return change
+}
+
+// pass lets time go by.
+func (b *scopeBench) pass(d time.Duration) {
+	for end := b.now + int64(d); b.now < end; {
+		b.now += int64(50 * time.Millisecond)
+		b.f.expire(b.now)
+	}
+}
+
+// takeOver goes on in a new owner with the state that the chunks left.
+func (b *scopeBench) takeOver(states ...[]byte) {
+	old := b.session()
+	f := newFolder(&b.cfg, newCounters(nil))
+	for _, s := range states {
+		if err := f.applyState(s); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	f.resume(b.now, b.now)
+	b.f = f
+	if s := b.session(); s != nil && old != nil {
+		s.dicts, s.dictsLoaded = old.dicts, true
+	}
+}
+
+func (b *scopeBench) take(name string, piece []byte) {
+	reader, err := ipc.NewReader(bytes.NewReader(piece))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer reader.Release()
+	for reader.Next() {
+		rec := reader.Record()
+		col := func(n string) arrow.Array { return rec.Column(rec.Schema().FieldIndices(n)[0]) }
+		u64 := func(n string, i int) uint64 { return col(n).(*array.Uint64).Value(i) }
+		u32 := func(n string, i int) uint32 { return col(n).(*array.Uint32).Value(i) }
+		u8 := func(n string, i int) uint8 { return col(n).(*array.Uint8).Value(i) }
+		at := func(n string, i int) int64 { return int64(col(n).(*array.Timestamp).Value(i)) }
+		text := func(n string, i int) string {
+			d := col(n).(*array.Dictionary)
+			return d.Dictionary().ValueStr(d.GetValueIndex(i))
+		}
+		for i := range int(rec.NumRows()) {
+			if name == table.Scopes.Table.Name {
+				b.raw = append(b.raw, scopeRaw{
+					name: text("name", i), path: text("path", i), instance: u64("instance_id", i), duration: u64("duration_ns", i), start: at("started_at", i) - scopeEpoch,
+					matched: u8("matched", i), continued: u8("continued", i), cut: u8("cut", i), depth: u32("depth", i), repeat: u32("repeat", i), warmup: u32("warmup", i),
+				})
+				continue
+			}
+			key := fmt.Sprintf("%s|%d", text("scope", i), (at("bucket", i)-bucketOf(scopeEpoch))/bucketNS)
+			s := b.stats[key]
+			if s == nil {
+				s = &scopeSums{low: ^uint64(0), hist: map[int16]uint64{}}
+				b.stats[key] = s
+			}
+			s.calls += u64("calls", i)
+			s.total += u64("total_ns", i)
+			s.low, s.high = min(s.low, u64("min_ns", i)), max(s.high, u64("max_ns", i))
+			s.begins += u64("unmatched_begin", i)
+			s.ends += u64("unmatched_end", i)
+			s.child += u64("child_ns", i)
+			m := col("duration_hist").(*array.Map)
+			from, to := m.ValueOffsets(i)
+			for k := from; k < to; k++ {
+				s.hist[m.Keys().(*array.Int16).Value(int(k))] += m.Items().(*array.Uint64).Value(int(k))
+			}
+		}
+	}
+	if reader.Err() != nil {
+		b.t.Fatal(reader.Err())
+	}
+}
+
+func (b *scopeBench) rollup() string {
+	var out []string
+	for k, s := range b.stats {
+		out = append(out, k+": "+s.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+func (b *scopeBench) rows() string {
+	var out []string
+	for _, r := range b.raw {
+		out = append(out, fmt.Sprintf("%+v", r))
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// program runs threads that enter and leave scopes, and knows what the rollup and the paths must be. With one thread that is the truth;
+// with several the parent of a scope is what the rule says, looked for the slow way.
+func program(r *rand.Rand, threads, scopes, names int) (events []scopeEvent, want map[string]*scopeSums, paths map[uint64]string) {
+	type scope struct {
+		begin, end int64
+		instance   uint64
+		name       uint32
+		depth      int
+		parent     *scope
+	}
+	var all []*scope
+	type thread struct {
+		stack []*scope
+		now   int64
+	}
+	ts := make([]thread, threads)
+	instance := uint64(0)
+	for len(all) < scopes || slices.ContainsFunc(ts, func(t thread) bool { return len(t.stack) > 0 }) {
+		i := r.IntN(threads)
+		t := &ts[i]
+		t.now += 1 + int64(r.ExpFloat64()*float64(20*time.Millisecond))
+		if len(all) < scopes && (len(t.stack) == 0 || r.IntN(5) < 3 && len(t.stack) < 7) {
+			instance++
+			s := &scope{begin: t.now, instance: instance, name: uint32(1 + r.IntN(names)), depth: len(t.stack)}
+			if len(t.stack) > 0 {
+				s.parent = t.stack[len(t.stack)-1]
+			}
+			t.stack = append(t.stack, s)
+			all = append(all, s)
+		} else if n := len(t.stack); n > 0 {
+			t.stack[n-1].end = t.now
+			t.stack = t.stack[:n-1]
+		}
+	}
+	want, paths = map[string]*scopeSums{}, map[uint64]string{}
+	sums := func(s *scope) *scopeSums {
+		key := fmt.Sprintf("n%d|%d", s.name, (bucketOf(scopeEpoch+s.begin)-bucketOf(scopeEpoch))/bucketNS)
+		if want[key] == nil {
+			want[key] = &scopeSums{low: ^uint64(0), hist: map[int16]uint64{}}
+		}
+		return want[key]
+	}
+	parent := func(depth int, begin, end int64) (p *scope) {
+		for _, c := range all {
+			if c.depth == depth-1 && c.begin <= begin && c.end >= end && (p == nil || cmp.Or(cmp.Compare(c.begin, p.begin), cmp.Compare(c.instance, p.instance)) > 0) {
+				p = c
+			}
+		}
+		return p
+	}
+	for _, s := range all {
+		p := parent(s.depth, s.begin, s.end)
+		if threads == 1 && p != s.parent {
+			panic("the rule is wrong")
+		}
+		ns := uint64(s.end - s.begin)
+		a := sums(s)
+		a.calls++
+		a.total += ns
+		a.low, a.high = min(a.low, ns), max(a.high, ns)
+		a.hist[hist.Index(ns)]++
+		if p != nil {
+			sums(p).child += ns
+		}
+		path := fmt.Sprint("n", s.name)
+		for q := s.parent; q != nil; q = q.parent {
+			path = fmt.Sprint("n", q.name, "|", path)
+		}
+		paths[s.instance] = path
+		events = append(events, scopeEvent{s.begin, s.instance, s.name, scopeBegin, s.depth, s.begin}, scopeEvent{s.end, s.instance, s.name, scopeEnd, s.depth, s.begin})
+	}
+	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
+	return events, want, paths
+}
+
+// split cuts events into batches of random sizes.
+func split(r *rand.Rand, events []scopeEvent, largest int) (lines []string) {
+	for len(events) > 0 {
+		n := min(1+r.IntN(largest), len(events))
+		lines = append(lines, scopeLine(len(lines)+1, events[:n]))
+		events = events[n:]
+	}
+	return lines
+}
+
+func rollupOf(m map[string]*scopeSums) string { return (&scopeBench{stats: m}).rollup() }
+
+// The rollup of scopes, self time included, is what the program did, whatever the order of rows and windows, however they are split, when
+// windows come twice, whoever takes over meanwhile.
+func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		threads := 1 + int(seed%4)
+		events, want, paths := program(r, threads, 400, 12)
+		for _, how := range []string{"in order", "rows shuffled", "windows reversed", "windows shuffled", "twice", "taken over"} {
+			b := newScopeBench(t)
+			b.fold(scopeNames(12))
+			in := slices.Clone(events)
+			if how == "rows shuffled" {
+				r.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+			}
+			lines := split(r, in, 60)
+			switch how {
+			case "windows reversed":
+				slices.Reverse(lines)
+			case "windows shuffled", "taken over":
+				r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+			case "twice":
+				lines = append(lines, lines...)
+			}
+			states := [][]byte{b.f.appendState(nil, true)}
+			b.f.published()
+			for i, line := range lines {
+				b.fold(line)
+				if r.IntN(3) == 0 {
+					b.pass(time.Duration(r.IntN(100)) * time.Millisecond)
+				}
+				if r.IntN(4) == 0 || how == "taken over" && i == len(lines)-1 {
+					states = append(states, b.publish())
+				}
+				if how == "taken over" && i%11 == 10 {
+					states = append(states, b.publish())
+					b.takeOver(states...)
+					if i%2 == 0 {
+						states = [][]byte{b.f.appendState(nil, true)}
+					}
+				}
+			}
+			if seed%2 == 0 { // time alone brings the rest, or the session's end
+				b.pass(time.Duration(2.6 * float64(b.cfg.DetailWait)))
+				if s := b.session(); s.scopes.pending() || len(s.scopes.kept.queue) != int(s.scopes.kept.head-s.scopes.kept.base) {
+					t.Fatalf("seed %d, %s: scopes are kept for ever", seed, how)
+				}
+				for d := range b.session().scopes.levels {
+					if l := &b.session().scopes.levels[d]; len(l.open)+len(l.blocks) > 0 {
+						t.Fatalf("seed %d, %s: level %d is not empty", seed, how, d)
+					}
+				}
+			} else {
+				b.f.finalize(b.session())
+			}
+			b.publish()
+			if got := b.rollup(); got != rollupOf(want) {
+				t.Fatalf("seed %d, %s, %d threads: got\n%s\nwant\n%s", seed, how, threads, got, rollupOf(want))
+			}
+			if len(b.raw) != 400 {
+				t.Errorf("seed %d, %s: %d rows", seed, how, len(b.raw))
+			}
+			for _, row := range b.raw {
+				if row.matched != 1 || row.repeat != 3 || row.warmup != 1 {
+					t.Fatalf("seed %d, %s: %+v", seed, how, row)
+				}
+				if threads == 1 && (how == "in order" || how == "twice") && row.path != paths[row.instance] {
+					t.Fatalf("seed %d, %s: scope %d has path %s, want %s", seed, how, row.instance, row.path, paths[row.instance])
+				}
+			}
+		}
+	}
+}
+
+// User scopes and injected ones count separately, so one id is used twice within a session: also with one name.
+func TestTrapScopeInstancesCollide(t *testing.T) {
+	events := []scopeEvent{
+		{0, 1, 1, scopeBegin, 0, 0}, {10, 1, 2, scopeBegin, 1, 10}, {20, 1, 2, scopeEnd, 1, 10}, {100, 1, 1, scopeEnd, 0, 100}, // another name: the process scope, whose end says its own time
+		{200, 5, 3, scopeBegin, 0, 200}, {210, 5, 3, scopeBegin, 1, 210}, {250, 5, 3, scopeEnd, 1, 210}, {290, 5, 3, scopeEnd, 0, 200}, // nested
+		{300, 6, 3, scopeBegin, 0, 300}, {310, 6, 3, scopeBegin, 0, 310}, {350, 6, 3, scopeEnd, 0, 300}, {399, 6, 3, scopeEnd, 0, 310}, // overlapping
+	}
+	want := []string{"n1 0 100", "n2 10 10", "n3 200 90", "n3 210 40", "n3 300 50", "n3 310 89"}
+	r := rand.New(rand.NewPCG(3, 3))
+	for range 200 {
+		b := newScopeBench(t)
+		b.fold(scopeNames(3))
+		for i, e := range events {
+			b.fold(scopeLine(i+1, []scopeEvent{e}))
+		}
+		b.f.finalize(b.session())
+		b.publish()
+		var got []string
+		for _, row := range b.raw {
+			if row.matched == 1 {
+				got = append(got, fmt.Sprintf("%s %d %d", row.name, row.start, row.duration))
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v, in the order %v", got, want, events)
+		}
+		r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+	}
+}
+
+// Ends that do not say when their scope began, of keys that collide, still pair by time when they come in order.
+func TestScopesOfOldClientsPairByTime(t *testing.T) {
+	b := newScopeBench(t)
+	b.fold(scopeNames(1))
+	b.fold(scopeLine(1, []scopeEvent{{10, 1, 1, scopeBegin, 0, 0}, {20, 1, 1, scopeBegin, 1, 0}, {30, 1, 1, scopeEnd, 1, 0}, {40, 1, 1, scopeEnd, 0, 0}, {50, 1, 1, scopeBegin, 0, 0}}))
+	b.fold(scopeLine(2, []scopeEvent{{45, 1, 1, scopeEnd, 0, 0}})) // before the begin that waits: no pair
+	b.f.finalize(b.session())
+	b.publish()
+	if got, want := b.rollup(), "n1|0: calls 2 total 40 min 10 max 30 begins 1 ends 1 child 10"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A scope that a segment cuts is one row in each segment, which say so.
+func TestScopesContinueOverSegments(t *testing.T) {
+	b := newScopeBench(t)
+	b.fold(scopeNames(2))
+	b.fold(scopeLine(1, []scopeEvent{{100, 1, 1, scopeContinuationOpen, 0, 5}, {100, 2, 2, scopeContinuationOpen, 1, 100}, {150, 2, 2, scopeEnd, 1, 6}, {200, 1, 1, scopeContinuationClose, 0, 5}, {160, 3, 2, scopeBegin, 1, 160}}))
+	b.f.finalize(b.session())
+	b.publish()
+	for i, want := range []string{"n2 n1|n2 50 1 1 0", "n1 n1 100 1 1 1", "n2 n1|n2 0 0 0 0"} {
+		row := b.raw[i]
+		if got := fmt.Sprint(row.name, " ", row.path, " ", row.duration, " ", row.matched, " ", row.continued, " ", row.cut); got != want {
+			t.Errorf("row %d: %s, want %s", i, got, want)
+		}
+	}
+	if got := b.stats["n1|0"]; got.child != 50 || got.calls != 1 {
+		t.Errorf("n1: %v", got)
+	}
+	if got := b.stats["n2|0"]; got.begins != 1 || got.calls != 1 {
+		t.Errorf("n2: %v", got)
+	}
+}
+
+// What children took is no part of the rollup while their parent is open, and never when its end is lost.
+func TestChildrenOfOpenScopes(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		b := newScopeBench(t)
+		b.fold(scopeNames(2))
+		b.fold(scopeLine(1, []scopeEvent{{10, 1, 1, scopeBegin, 0, 10}, {20, 2, 2, scopeBegin, 1, 20}, {50, 2, 2, scopeEnd, 1, 20}}))
+		b.pass(30 * time.Second)
+		states := [][]byte{b.publish()}
+		if b.stats["n1|0"] != nil {
+			t.Fatalf("the open scope has a row: %v", b.stats["n1|0"])
+		}
+		b.takeOver(states...)
+		if ends {
+			b.fold(scopeLine(2, []scopeEvent{{100, 1, 1, scopeEnd, 0, 10}}))
+		} else {
+			b.f.finalize(b.session())
+		}
+		b.publish()
+		if got := b.stats["n1|0"]; ends && (got.child != 30 || got.total != 90) || !ends && (got.child != 0 || got.begins != 1) {
+			t.Errorf("ended %v: %v", ends, got)
+		}
+	}
+}
+
+// Whatever a session does, what is kept of it is bounded, and each half is counted once.
+func TestScopesAreBounded(t *testing.T) {
+	b := newScopeBench(t)
+	b.fold(scopeNames(3))
+	const n = 3 * maxKept
+	var events []scopeEvent
+	events = append(events, scopeEvent{0, 1, 1, scopeBegin, 0, 0})
+	for i := range int64(n) {
+		events = append(events, scopeEvent{1 + i*10, uint64(i) + 2, 2, scopeBegin, 1, 0}, scopeEvent{6 + i*10, uint64(i) + 2, 2, scopeEnd, 1, 0})
+	}
+	events = append(events, scopeEvent{n * 10, 1, 1, scopeEnd, 0, 0})
+	for i, line := range split(rand.New(rand.NewPCG(1, 1)), events, 4000) {
+		b.fold(line)
+		o := &b.session().scopes
+		if kept := o.kept.tail() - o.kept.head; kept > maxKept || o.kept.tail()-o.kept.counted > maxKept/2 || len(o.kept.queue) > 3*maxKept {
+			t.Fatalf("after %d batches %d scopes are kept, %d of them uncounted, in a queue of %d", i, kept, o.kept.tail()-o.kept.counted, len(o.kept.queue))
+		}
+	}
+	b.f.finalize(b.session())
+	b.publish()
+	if got := b.stats["n1|0"]; got == nil || got.child != 5*n {
+		t.Errorf("children of the outer scope took %v, want %d", got, 5*n)
+	}
+	// One key open too often, then too many keys.
+	events = events[:0]
+	for i := range int64(maxSameKey + 10) {
+		events = append(events, scopeEvent{i, 7, 3, scopeBegin, 0, i})
+	}
+	for i := range int64(maxOpenScopes) {
+		events = append(events, scopeEvent{i, uint64(i) + 100, 3, scopeBegin, 0, i})
+	}
+	before := b.session().delta.rejects
+	b.fold(scopeLine(9999, events))
+	if got := b.session().delta.rejects - before; got != 10+maxSameKey {
+		t.Errorf("%d begins are rejected, want %d", got, 10+maxSameKey)
+	}
+	b.f.finalize(b.session())
+	b.publish()
+	if got := b.stats["n3|0"]; got.begins != maxOpenScopes {
+		t.Errorf("%d lone begins, want %d", got.begins, maxOpenScopes)
+	}
+	if o := &b.session().scopes; o.pending() || len(o.halves.all) > 0 || len(o.levels) > 0 {
+		t.Error("the end leaves something behind")
+	}
+}
+
+// A session that is forgotten before it is idle has its lone ends counted first.
+func TestForgottenScopesAreCounted(t *testing.T) {
+	b := newScopeBench(t)
+	b.cfg.Forget = time.Second
+	b.fold(scopeNames(1) + scopeLine(1, []scopeEvent{{10, 1, 1, scopeBegin, 0, 10}, {20, 2, 1, scopeEnd, 1, 20}}))
+	b.publish()
+	for range 4 {
+		b.pass(10 * time.Second) // what is held goes out
+		b.publish()
+		b.f.expireIdle(b.now)
+	}
+	if b.session() != nil {
+		t.Error("the session is not forgotten")
+	}
+	if got := b.stats["n1|0"]; got == nil || got.begins != 1 || got.ends != 1 {
+		t.Errorf("counted %v, want a begin and an end", got)
+	}
+}
+
+// A successor that reads a state, by snapshot or by change, has the same scopes: it writes the same state and the same rows.
+func TestScopeStateSurvivesAHandOver(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 1))
+	events, _, _ := program(r, 3, 600, 9)
+	events = append(events, scopeEvent{77, 900, 3, scopeContinuationOpen, 2, 7}, scopeEvent{99, 901, 3, scopeContinuationClose, 1, 3}, scopeEvent{1e9, 902, 3, scopeBegin, 70, 5})
+	r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+	b := newScopeBench(t)
+	b.cfg.DetailWait = time.Second
+	b.fold(scopeNames(9))
+	var changes [][]byte
+	for _, line := range split(r, events, 50) {
+		b.fold(line)
+		b.pass(200 * time.Millisecond)
+		changes = append(changes, b.publish())
+	}
+	if o := &b.session().scopes; o.halves.count < 3 || o.kept.head == 0 || o.kept.counted == o.kept.head || o.kept.counted == o.kept.tail() {
+		t.Fatalf("the test shows too little: %d wait, places %d %d %d", o.halves.count, o.kept.head, o.kept.counted, o.kept.tail())
+	}
+	snapshot := b.f.appendState(nil, true)
+	var want string
+	for name, states := range map[string][][]byte{"as it is": nil, "snapshot": {snapshot}, "changes": changes} {
+		c := &scopeBench{t: t, cfg: b.cfg, f: b.f, now: b.now, stats: map[string]*scopeSums{}}
+		if states == nil {
+			c.takeOver(snapshot) // b stays as it is
+			c.takeOver(c.f.appendState(nil, true))
+		} else {
+			c.takeOver(states...)
+		}
+		if o, p := &c.session().scopes, &b.session().scopes; o.halves.count != p.halves.count || o.kept.tail() != p.kept.tail() || o.kept.counted > p.kept.counted {
+			t.Errorf("%s: %d wait, places %d %d %d; want %d, %d %d %d", name, o.halves.count, o.kept.head, o.kept.counted, o.kept.tail(), p.halves.count, p.kept.head, p.kept.counted, p.kept.tail())
+		}
+		c.f.finalize(c.session())
+		c.publish()
+		if got := c.rollup() + c.rows(); want == "" {
+			want = got
+		} else if got != want {
+			t.Errorf("%s: other rows\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+// The scopes that a state of version 2 left open end in this version.
+func TestScopesOfAnOlderStateGoOn(t *testing.T) {
+	b := newScopeBench(t)
+	b.fold(scopeNames(2))
+	b.publish()
+	state := b.f.appendState(nil, true)
+	// The same session as version 2 wrote it: its flag is the byte before the held rollups, which an empty section of this version ends.
+	var held writer
+	b.session().appendHeld(&held, true)
+	var scopes writer
+	b.session().scopes.append(&scopes, true)
+	at := len(state) - len(scopes.b) - len(held.b) - 1
+	if state[at] != 0 {
+		t.Fatal("the flag is not where it was")
+	}
+	var old writer
+	old.u64(2)
+	old.b = append(old.b, state[1:at]...)
+	old.bool(true)
+	half := func(instance uint64, name uint32, at int64, depth uint64) {
+		old.u64(instance)
+		old.u64(uint64(name))
+		old.n(1)
+		old.i64(scopeEpoch + at)
+		old.u64(depth)
+		old.u64(3)
+		old.u64(1)
+		old.str("a|path")
+	}
+	old.n(1)
+	half(1, 1, 10, 0)
+	old.n(1)
+	half(2, 2, 60, 1)
+	old.n(2)
+	for range 2 {
+		old.u64(1)
+		old.u64(1)
+	}
+	old.b = append(old.b, held.b...)
+	b.takeOver(old.b)
+	b.fold(scopeLine(1, []scopeEvent{{40, 2, 2, scopeBegin, 1, 40}, {100, 1, 1, scopeEnd, 0, 10}}))
+	b.f.finalize(b.session())
+	b.publish()
+	if got := b.rollup(); !strings.Contains(got, "n1|0: calls 1 total 90 min 90 max 90 begins 0 ends 0 child 20") || !strings.Contains(got, "n2|0: calls 1 total 20") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// The parent that the levels find is the one that a search through all scopes finds, while scopes come and go in any order.
+func TestEnclosingEqualsASlowSearch(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 60 {
+		var l scopeLevel
+		all := map[scopeSpan]int{}
+		slots := int32(0)
+		for step := range 3000 {
+			s := scopeSpan{begin: r.Int64N(2000), key: scopeKey{uint64(r.IntN(4)), uint32(r.IntN(3))}, half: -1}
+			s.end = s.begin + int64(r.ExpFloat64()*[]float64{3, 300}[r.IntN(2)])
+			switch {
+			case step%5 == 4 && len(all) > 0:
+				gone := slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b scopeSpan) int {
+					return cmp.Or(cmp.Compare(uint64(a.begin*7919)%613, uint64(b.begin*7919)%613), a.compare(&b), cmp.Compare(a.half, b.half))
+				})
+				if all[gone]--; all[gone] == 0 {
+					delete(all, gone)
+				}
+				if gone.end == stillOpen {
+					l.remove(gone)
+				} else {
+					l.forget(gone)
+				}
+			case r.IntN(20) == 0:
+				slots++
+				s.end, s.half = stillOpen, slots
+				l.insert(s)
+				all[s]++
+			default:
+				l.close(s)
+				all[s]++
+			}
+			if step%40 != 0 {
+				continue
+			}
+			begin := r.Int64N(2200) - 50
+			end := begin + r.Int64N(300)
+			var want scopeSpan
+			found := false
+			for c := range all {
+				if c.begin <= begin && c.end >= end && (!found || want.compare(&c) < 0 || want.compare(&c) == 0 && c.half > want.half) {
+					want, found = c, true
+				}
+			}
+			got, ok := l.enclosing(begin, end)
+			if ok != found || ok && (got.begin != want.begin || got.key != want.key) {
+				t.Fatalf("step %d: around %d to %d is %+v (%v), want %+v (%v)", step, begin, end, got, ok, want, found)
+			}
+		}
+	}
+}
