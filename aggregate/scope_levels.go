@@ -23,7 +23,13 @@ type scopeSpan struct {
 const stillOpen = math.MaxInt64
 
 func (a *scopeSpan) compare(b *scopeSpan) int {
-	return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.key.instance, b.key.instance), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.end, b.end))
+	if a.begin != b.begin { // nearly always
+		if a.begin < b.begin {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.key.instance, b.key.instance), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.end, b.end))
 }
 
 // scopeLevel holds the scopes of one depth that may be parents, by their begin: the open ones, and those that ended a short while ago.

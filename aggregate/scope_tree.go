@@ -16,7 +16,7 @@ type openScopes struct {
 	halves scopeHalves
 	levels []scopeLevel // by depth
 	kept   keptScopes
-	paths  scopePaths
+	paths  *scopePaths // nil until a row is written
 	listed bool // in folder.scoped
 	dirty  bool // halves changed since the last published state
 }
@@ -197,6 +197,7 @@ func (f *folder) expireScopes(now int64) {
 type scopePaths struct {
 	index map[pathEdge]int32
 	texts []string
+	names [maxPathDepth + 1]uint32 // scratch of scopePath
 }
 
 // pathEdge is a step down from a path, by its place in texts plus one (0: the top), to a name in it.
@@ -208,12 +209,15 @@ type pathEdge struct {
 // maxPaths texts are kept; beyond it all are built anew.
 const maxPaths = 4096
 
-// path joins the names of the scopes around with the scope's own, outermost first. It is what is known when the row is written, at the
+// scopePath joins the names of the scopes around with the scope's own, outermost first. It is what is known when the row is written, at the
 // scope's end: a parent whose window has not come yet is missing together with those above it, and with several threads that are as deep
 // as each other the one that began last is named. Rollups go by the leaf.
 func (s *session) scopePath(name, depth uint32, begin, end int64) string {
-	var names [maxPathDepth + 1]uint32
-	n := 0
+	if s.scopes.paths == nil {
+		s.scopes.paths = &scopePaths{}
+	}
+	paths := s.scopes.paths
+	names, n := &paths.names, 0
 	names[n] = name
 	if depth < maxPathDepth {
 		for n++; depth > 0; depth-- {
@@ -231,9 +235,8 @@ func (s *session) scopePath(name, depth uint32, begin, end int64) string {
 	} else {
 		n = 1
 	}
-	paths := &s.scopes.paths
 	if paths.index == nil || len(paths.texts) > maxPaths {
-		*paths = scopePaths{index: map[pathEdge]int32{}}
+		paths.index, paths.texts = map[pathEdge]int32{}, nil
 	}
 	up, text, known := int32(0), "", true
 	for n--; n >= 0; n-- {
