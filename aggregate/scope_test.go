@@ -3,9 +3,14 @@ package aggregate
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -61,11 +66,12 @@ func scopeNames(n int) string {
 // bench of folds without NATS: parts go in, rows come out.
 type scopeBench struct {
 	t     testing.TB
+	id    string
 	cfg   Config
 	f     *folder
 	now   int64
 	parts int
-	stats map[string]*scopeSums // by name|minute
+	stats map[string]*scopeSums // by n<name id>|minute
 	raw   []scopeRaw
 }
 
@@ -87,18 +93,18 @@ type scopeRaw struct {
 }
 
 func newScopeBench(t testing.TB) *scopeBench {
-	b := &scopeBench{t: t, cfg: Config{}.withDefaults(), now: 1_800_000_000_000_000_000, stats: map[string]*scopeSums{}}
+	b := &scopeBench{t: t, id: "s", cfg: Config{}.withDefaults(), now: 1_800_000_000_000_000_000, stats: map[string]*scopeSums{}}
 	b.f = newFolder(&b.cfg, newCounters(nil))
 	return b
 }
 
-func (b *scopeBench) session() *session { return b.f.sessions[sessionKey{"t", "s"}] }
+func (b *scopeBench) session() *session { return b.f.sessions[sessionKey{"t", b.id}] }
 
 func (b *scopeBench) fold(body string) { b.foldAs(body, fmt.Sprint("w", b.parts)) }
 
 func (b *scopeBench) foldAs(body, identity string) {
 	b.parts++
-	p := &part{seq: uint64(b.parts), now: b.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: identity,
+	p := &part{seq: uint64(b.parts), now: b.now, env: stream.Envelope{Tenant: "t", Session: b.id, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: identity,
 		ReceivedAt: b.now, RetentionDays: 7, RollupDays: 395}}
 	b.f.fold(p, b.f.session(p), []byte(body))
 }
@@ -174,7 +180,7 @@ func (b *scopeBench) take(name string, piece []byte) {
 				})
 				continue
 			}
-			key := fmt.Sprintf("%s|%d", text("scope", i), (at("bucket", i)-bucketOf(scopeEpoch))/bucketNS)
+			key := fmt.Sprintf("n%d|%d", u32("name_id", i), (at("bucket", i)-bucketOf(scopeEpoch))/bucketNS)
 			s := b.stats[key]
 			if s == nil {
 				s = &scopeSums{low: ^uint64(0), hist: map[int16]uint64{}}
@@ -216,30 +222,67 @@ func (b *scopeBench) rows() string {
 	return strings.Join(out, "\n")
 }
 
-// program runs threads that enter and leave scopes, and knows what the rollup and the paths must be. With one thread that is the truth;
-// with several the parent of a scope is what the rule says, looked for the slow way.
-func program(r *rand.Rand, threads, scopes, names int) (events []scopeEvent, want map[string]*scopeSums, paths map[uint64]string) {
-	type scope struct {
-		begin, end int64
-		instance   uint64
-		name       uint32
-		depth      int
-		parent     *scope
+// oracleScope is a scope that was entered and left.
+type oracleScope struct {
+	begin, end int64
+	instance   uint64
+	name       string
+	id         uint32
+	depth      int
+	parent     *oracleScope // as the program knows it, nil: in none, or not known
+}
+
+// oracle says what the rollup must be, looking for parents the slow way.
+func oracle(all []*oracleScope) map[string]*scopeSums {
+	want := map[string]*scopeSums{}
+	sums := func(s *oracleScope) *scopeSums {
+		key := fmt.Sprintf("%s|%d", s.name, (bucketOf(scopeEpoch+s.begin)-bucketOf(scopeEpoch))/bucketNS)
+		if want[key] == nil {
+			want[key] = &scopeSums{low: ^uint64(0), hist: map[int16]uint64{}}
+		}
+		return want[key]
 	}
-	var all []*scope
+	for _, s := range all {
+		ns := uint64(s.end - s.begin)
+		a := sums(s)
+		a.calls++
+		a.total += ns
+		a.low, a.high = min(a.low, ns), max(a.high, ns)
+		a.hist[hist.Index(ns)]++
+		if p := enclosingScope(all, s); p != nil {
+			sums(p).child += ns
+		}
+	}
+	return want
+}
+
+func enclosingScope(all []*oracleScope, s *oracleScope) (p *oracleScope) {
+	for _, c := range all {
+		if c.depth == s.depth-1 && c.begin <= s.begin && c.end >= s.end &&
+			(p == nil || cmp.Or(cmp.Compare(c.begin, p.begin), cmp.Compare(c.instance, p.instance), cmp.Compare(c.id, p.id)) > 0) {
+			p = c
+		}
+	}
+	return p
+}
+
+// program runs threads that enter and leave scopes, and knows what the rollup and the paths must be. With one thread that is the truth;
+// with several the parent of a scope is what the rule says.
+func program(r *rand.Rand, threads, scopes, names int) (events []scopeEvent, want map[string]*scopeSums, paths map[uint64]string) {
+	var all []*oracleScope
 	type thread struct {
-		stack []*scope
+		stack []*oracleScope
 		now   int64
 	}
 	ts := make([]thread, threads)
 	instance := uint64(0)
 	for len(all) < scopes || slices.ContainsFunc(ts, func(t thread) bool { return len(t.stack) > 0 }) {
-		i := r.IntN(threads)
-		t := &ts[i]
-		t.now += 1 + int64(r.ExpFloat64()*float64(20*time.Millisecond))
+		t := &ts[r.IntN(threads)]
+		t.now += 1 + int64(r.ExpFloat64()*float64(200*time.Millisecond))
 		if len(all) < scopes && (len(t.stack) == 0 || r.IntN(5) < 3 && len(t.stack) < 7) {
 			instance++
-			s := &scope{begin: t.now, instance: instance, name: uint32(1 + r.IntN(names)), depth: len(t.stack)}
+			id := uint32(1 + r.IntN(names))
+			s := &oracleScope{begin: t.now, instance: instance, name: fmt.Sprint("n", id), id: id, depth: len(t.stack)}
 			if len(t.stack) > 0 {
 				s.parent = t.stack[len(t.stack)-1]
 			}
@@ -250,45 +293,20 @@ func program(r *rand.Rand, threads, scopes, names int) (events []scopeEvent, wan
 			t.stack = t.stack[:n-1]
 		}
 	}
-	want, paths = map[string]*scopeSums{}, map[uint64]string{}
-	sums := func(s *scope) *scopeSums {
-		key := fmt.Sprintf("n%d|%d", s.name, (bucketOf(scopeEpoch+s.begin)-bucketOf(scopeEpoch))/bucketNS)
-		if want[key] == nil {
-			want[key] = &scopeSums{low: ^uint64(0), hist: map[int16]uint64{}}
-		}
-		return want[key]
-	}
-	parent := func(depth int, begin, end int64) (p *scope) {
-		for _, c := range all {
-			if c.depth == depth-1 && c.begin <= begin && c.end >= end && (p == nil || cmp.Or(cmp.Compare(c.begin, p.begin), cmp.Compare(c.instance, p.instance)) > 0) {
-				p = c
-			}
-		}
-		return p
-	}
+	paths = map[uint64]string{}
 	for _, s := range all {
-		p := parent(s.depth, s.begin, s.end)
-		if threads == 1 && p != s.parent {
+		if threads == 1 && enclosingScope(all, s) != s.parent {
 			panic("the rule is wrong")
 		}
-		ns := uint64(s.end - s.begin)
-		a := sums(s)
-		a.calls++
-		a.total += ns
-		a.low, a.high = min(a.low, ns), max(a.high, ns)
-		a.hist[hist.Index(ns)]++
-		if p != nil {
-			sums(p).child += ns
-		}
-		path := fmt.Sprint("n", s.name)
+		path := s.name
 		for q := s.parent; q != nil; q = q.parent {
-			path = fmt.Sprint("n", q.name, "|", path)
+			path = q.name + "|" + path
 		}
 		paths[s.instance] = path
-		events = append(events, scopeEvent{s.begin, s.instance, s.name, scopeBegin, s.depth, s.begin}, scopeEvent{s.end, s.instance, s.name, scopeEnd, s.depth, s.begin})
+		events = append(events, scopeEvent{s.begin, s.instance, s.id, scopeBegin, s.depth, s.begin}, scopeEvent{s.end, s.instance, s.id, scopeEnd, s.depth, s.begin})
 	}
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
-	return events, want, paths
+	return events, oracle(all), paths
 }
 
 // split cuts events into batches of random sizes.
@@ -365,7 +383,7 @@ func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
 				t.Errorf("seed %d, %s: %d rows", seed, how, len(b.raw))
 			}
 			for _, row := range b.raw {
-				if row.matched != 1 || row.repeat != 3 || row.warmup != 1 {
+				if row.matched != 1 || !strings.HasSuffix(row.path, row.name) || row.name == "" || row.repeat != 3 || row.warmup != 1 {
 					t.Fatalf("seed %d, %s: %+v", seed, how, row)
 				}
 				if threads == 1 && (how == "in order" || how == "twice") && row.path != paths[row.instance] {
@@ -551,7 +569,7 @@ func TestScopeStateSurvivesAHandOver(t *testing.T) {
 	snapshot := b.f.appendState(nil, true)
 	var want string
 	for name, states := range map[string][][]byte{"as it is": nil, "snapshot": {snapshot}, "changes": changes} {
-		c := &scopeBench{t: t, cfg: b.cfg, f: b.f, now: b.now, stats: map[string]*scopeSums{}}
+		c := &scopeBench{t: t, id: "s", cfg: b.cfg, f: b.f, now: b.now, stats: map[string]*scopeSums{}}
 		if states == nil {
 			c.takeOver(snapshot) // b stays as it is
 			c.takeOver(c.f.appendState(nil, true))
@@ -668,5 +686,95 @@ func TestEnclosingEqualsASlowSearch(t *testing.T) {
 				t.Fatalf("step %d: around %d to %d is %+v (%v), want %+v (%v)", step, begin, end, got, ok, want, found)
 			}
 		}
+	}
+}
+
+// The sums of every scope in the vectors, self time included, are those taken straight from the files, windows in any order and twice.
+func TestScopesOfTheVectors(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "testdata", "gpuflight", "*", "*", "scope.*.log.gz"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no windows", err)
+	}
+	sessions := map[string][]string{}
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		id := filepath.Base(filepath.Dir(file))
+		sessions[id] = append(sessions[id], string(body))
+	}
+	r := rand.New(rand.NewPCG(9, 9))
+	children := uint64(0)
+	for id, windows := range sessions {
+		open := map[scopeKey][]*oracleScope{}
+		var all []*oracleScope
+		for _, window := range windows {
+			for line := range strings.Lines(window) {
+				var l struct {
+					Type string
+					Base int64     `json:"base_time_ns"`
+					Rows [][]int64 `json:"rows"`
+				}
+				if !strings.Contains(line, `"scope_event_batch"`) {
+					continue
+				}
+				if err := json.Unmarshal([]byte(line), &l); err != nil {
+					t.Fatal(err)
+				}
+				for _, row := range l.Rows {
+					key := scopeKey{uint64(row[1]), uint32(row[2])}
+					at := l.Base + row[0] - scopeEpoch
+					if row[3]%2 == 0 {
+						s := &oracleScope{begin: at, instance: key.instance, id: key.name, name: fmt.Sprint("n", key.name), depth: int(row[4])}
+						open[key] = append(open[key], s)
+						continue
+					}
+					i := len(open[key]) - 1
+					if i < 0 {
+						t.Fatalf("%s: an end without a begin: %v", id, row)
+					}
+					open[key][i].end = at
+					all = append(all, open[key][i])
+					open[key] = open[key][:i]
+				}
+			}
+		}
+		want := oracle(all)
+		for _, w := range want {
+			children += w.child
+		}
+		for range 4 {
+			b := newScopeBench(t)
+			b.id = id
+			for i, w := range windows {
+				b.foldAs(w, fmt.Sprint("w", i))
+				b.foldAs(w, fmt.Sprint("again", i))
+			}
+			b.f.finalize(b.session())
+			b.publish()
+			got := b.stats
+			for k, s := range got { // lone begins are not the oracle's business
+				if s.begins = 0; s.calls == 0 && s.child == 0 {
+					delete(got, k)
+				}
+			}
+			if g, w := b.rollup(), rollupOf(want); g != w {
+				t.Fatalf("%s: got\n%s\nwant\n%s", id, g, w)
+			}
+			r.Shuffle(len(windows), func(i, j int) { windows[i], windows[j] = windows[j], windows[i] })
+		}
+	}
+	if children == 0 {
+		t.Error("the vectors have no nested scopes")
 	}
 }

@@ -17,8 +17,8 @@ type openScopes struct {
 	levels []scopeLevel // by depth
 	kept   keptScopes
 	paths  *scopePaths // nil until a row is written
-	listed bool // in folder.scoped
-	dirty  bool // halves changed since the last published state
+	listed bool        // in folder.scoped
+	dirty  bool        // halves changed since the last published state
 }
 
 // keptScope is an ended scope.
