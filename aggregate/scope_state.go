@@ -1,6 +1,9 @@
 package aggregate
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // stateSize estimates the state change in bytes, before compression.
 func (o *openScopes) stateSize() int {
@@ -163,10 +166,10 @@ func (f *folder) resumeScopes(s *session, now int64) {
 }
 
 // nameScopes loads the names of a few sessions that were taken over with scopes that wait: their rows may be written before the session
-// speaks again.
+// speaks again. It takes a part of a tick at most, since folding waits meanwhile.
 func (o *owner) nameScopes(ctx context.Context) {
 	f := o.folder
-	for n := 0; n < 16 && len(f.unnamed) > 0; n++ {
+	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
 		s := f.unnamed[0]
 		if err := o.loadNames(ctx, s); err != nil {
 			if ctx.Err() == nil {
