@@ -16,6 +16,7 @@ func (f *folder) expire(now int64) {
 			delete(f.waitingSessions, s) // early details that are written wait for nothing but their kernel
 		}
 	}
+	f.expireScopes(now)
 	for _, s := range sortedSessions(f.closing) {
 		if now-s.lastReceivedAt >= int64(f.cfg.DetailWait) {
 			f.finalize(s)
@@ -29,10 +30,10 @@ func (f *folder) expireIdle(now int64) {
 	f.forgetSilent(now)
 	for _, s := range f.sessions {
 		idle := now - s.lastReceivedAt
-		if idle >= int64(f.cfg.IdleAfter) && s.scopes.count > 0 {
+		if idle >= int64(f.cfg.IdleAfter) && s.scopes.pending() {
 			f.finalize(s)
 		}
-		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 { // names, slots: rebuilt when the session speaks again
+		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 && !s.scopes.pending() { // names, slots: rebuilt when the session speaks again
 			s.dicts = [numDicts]map[uint32]string{}
 			s.dictsLoaded = false
 			s.slots, s.sparse, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc = nil, nil, nil, nil, nil, nil, nil
@@ -82,9 +83,7 @@ func (f *folder) finalize(s *session) {
 	if len(s.early) > 0 {
 		s.early, s.unwritten, s.earlyDirty = nil, 0, true
 	}
-	if s.scopes.count > 0 {
-		f.closeScopes(s)
-	}
+	f.closeScopes(s)
 	delete(f.waitingSessions, s)
 	f.touch(s)
 }

@@ -44,6 +44,8 @@ type folder struct {
 	tombstones      map[sessionKey]tombstone
 	waitingSessions map[*session]struct{}  // with rows or details that wait
 	closing         map[*session]struct{}  // ended, to be finalized
+	scoped          map[*session]struct{}  // with ended scopes that are kept
+	unnamed         []*session             // taken over with scopes that wait, names not loaded yet
 	usage           map[usageKey]*usageAcc // of the open chunk
 	names           []nameBlock            // dictionary entries of the open chunk, to be stored before it is published
 	removed         []sessionKey           // dropped since the last published state
@@ -70,7 +72,7 @@ func newFolder(cfg *Config, m *counters) *folder {
 	return &folder{
 		cfg: cfg, metrics: m, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
 		sessions: map[sessionKey]*session{}, tombstones: map[sessionKey]tombstone{}, out: newOutput(),
-		waitingSessions: map[*session]struct{}{}, held: map[*session]struct{}{}, hold: minHold, closing: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
+		waitingSessions: map[*session]struct{}{}, held: map[*session]struct{}{}, hold: minHold, closing: map[*session]struct{}{}, scoped: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
 	}
 }
 

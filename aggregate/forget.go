@@ -29,6 +29,7 @@ func (f *folder) forget(s *session, now int64) {
 	delete(f.waitingSessions, s)
 	delete(f.closing, s)
 	delete(f.held, s)
+	delete(f.scoped, s)
 	f.heldAccs -= len(s.dirty)
 	if s.names > 0 || s.nextConfig > 0 || s.nextLaunch > 0 {
 		f.tombstones[s.key] = tombstone{s.names, s.nextConfig, s.nextLaunch, now}
@@ -55,6 +56,10 @@ func (f *folder) forgetSilent(now int64) {
 			continue // it has something to say yet
 		}
 		if now-s.lastReceivedAt >= int64(f.cfg.Forget) {
+			if s.scopes.pending() {
+				f.finalize(s) // lone ends are counted before it goes
+				continue
+			}
 			f.forget(s, now)
 		} else if len(f.sessions) > maxSessions {
 			silent = append(silent, s)
@@ -63,7 +68,7 @@ func (f *folder) forgetSilent(now int64) {
 	if over := len(f.sessions) - maxSessions; over > 0 {
 		slices.SortFunc(silent, func(a, b *session) int { return cmp.Compare(a.lastReceivedAt, b.lastReceivedAt) })
 		for _, s := range silent[:min(over, len(silent))] {
-			if s.unwritten > 0 || s.scopes.count > 0 {
+			if s.unwritten > 0 || s.scopes.pending() {
 				f.finalize(s) // its last rows go out with the next chunk, and it the next time
 			} else {
 				f.forget(s, now)

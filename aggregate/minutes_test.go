@@ -158,7 +158,7 @@ func TestStateOfVersionTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := f.sessions[sessionKey{"t", "s"}]
-	if s == nil || s.waiting.live != 1 || s.scopes.count != 3 || s.details.GetCardinality() != 300 || len(s.configs) != 40 || len(s.dirty) == 0 || s.vendor != "NVIDIA" {
+	if s == nil || s.waiting.live != 1 || s.scopes.halves.count != 3 || s.details.GetCardinality() != 300 || len(s.configs) != 40 || len(s.dirty) == 0 || s.vendor != "NVIDIA" {
 		t.Fatalf("%+v", s)
 	}
 	foldPart(f, 1000, activityPart(1))

@@ -89,6 +89,7 @@ func (o *owner) run(ctx context.Context) error {
 				return err
 			}
 		case now := <-tick.C:
+			o.nameScopes(ctx)
 			o.tick(now)
 		}
 		if o.due(time.Now()) {

@@ -1,9 +1,6 @@
 package aggregate
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/sink/table"
@@ -17,30 +14,6 @@ const (
 	scopeContinuationClose = 3
 )
 
-// scopeKey pairs a begin with its end. The instance id alone collides: user scopes and injected scopes count separately.
-type scopeKey struct {
-	instance uint64
-	name     uint32
-}
-
-// scopeEvent is one half of a pair that waits for the other.
-type scopeEvent struct {
-	at             int64
-	depth          uint32
-	repeat, warmup uint32
-	path           string // of a begin, as far as its parents were open when it came
-}
-
-// openScopes are the halves that wait. Ends wait too: windows of a session may be folded in any order.
-type openScopes struct {
-	begins map[scopeKey][]scopeEvent
-	ends   map[scopeKey][]scopeEvent
-	count  int
-	// byDepth is the latest begin at each depth, for paths.
-	byDepth []scopeKey
-	dirty   bool
-}
-
 type scopeAccKey struct {
 	name   uint32
 	bucket int64
@@ -49,10 +22,11 @@ type scopeAccKey struct {
 // scopeAcc adds up one row of scope_stats.
 type scopeAcc struct {
 	calls, total, low, high, unmatchedBegin, unmatchedEnd uint64
+	child                                                 uint64 // time of direct children
 	hist                                                  hist.Dense
 }
 
-const scopeOverflow = "the session has 8192 scopes open: does the program end its scopes?"
+const scopeOverflow = "the session has 8192 scopes open, or 256 of this id and name: does the program end its scopes?"
 
 // scopeBatch folds one scope_event_batch.
 func (f *folder) scopeBatch(s *session, p *part, line *gpuflight.Line) {
@@ -65,152 +39,98 @@ func (f *folder) scopeBatch(s *session, p *part, line *gpuflight.Line) {
 			continue
 		}
 		s.delta.sawEvent(at)
-		key := scopeKey{uint64(row[gpuflight.ScopeInstanceID]), uint32(row[gpuflight.ScopeNameID])}
-		e := scopeEvent{at: at, depth: clampU32(row[gpuflight.ScopeDepth]), repeat: clampU32(row[gpuflight.ScopeRepeat]), warmup: clampU32(row[gpuflight.ScopeWarmup])}
-		switch row[gpuflight.ScopeEventType] {
-		case scopeBegin, scopeContinuationOpen:
-			f.beginScope(s, p, line, key, e)
-		case scopeEnd, scopeContinuationClose:
-			f.endScope(s, p, line, key, e)
-		default:
+		kind := row[gpuflight.ScopeEventType]
+		if kind < scopeBegin || kind > scopeContinuationClose {
 			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "event_type is none of 0 to 3", nil)
+			continue
 		}
+		f.scopeHalf(s, p, line, scopeHalf{
+			key: scopeKey{uint64(row[gpuflight.ScopeInstanceID]), uint32(row[gpuflight.ScopeNameID])}, at: at, origin: row[gpuflight.ScopeOriginalStartNS],
+			depth: clampU32(row[gpuflight.ScopeDepth]), repeat: clampU32(row[gpuflight.ScopeRepeat]), warmup: clampU32(row[gpuflight.ScopeWarmup]),
+			begin: kind == scopeBegin || kind == scopeContinuationOpen, continued: kind >= scopeContinuationOpen,
+		})
 	}
 }
 
-func (f *folder) beginScope(s *session, p *part, line *gpuflight.Line, key scopeKey, begin scopeEvent) {
+// scopeHalf joins one end of a scope to the other, or lets it wait.
+func (f *folder) scopeHalf(s *session, p *part, line *gpuflight.Line, h scopeHalf) {
 	o := &s.scopes
-	begin.path = s.scopePath(key.name, begin.depth, begin.at)
-	if ends := o.ends[key]; len(ends) > 0 { // the end was folded first
-		end := ends[0]
-		o.pop(o.ends, key)
-		f.writeScope(s, p.env.ReceivedAt, p.env.RetentionDays, key, &begin, &end)
+	if i := o.halves.match(&h); i >= 0 {
+		other := o.take(i)
+		if h.begin {
+			f.writeScope(s, p, &h, &other)
+		} else {
+			f.writeScope(s, p, &other, &h)
+		}
 		return
 	}
-	if o.count >= maxOpenScopes {
+	if !o.halves.room(&h) {
 		f.rejectRow(s, p, line, gpuflight.ReasonScopeOverflow, scopeOverflow, nil)
 		return
 	}
-	if o.begins == nil {
-		o.begins = map[scopeKey][]scopeEvent{}
-	}
-	o.push(o.begins, key, begin)
-	if d := int(begin.depth); d < maxPathDepth {
-		for len(o.byDepth) <= d {
-			o.byDepth = append(o.byDepth, scopeKey{})
-		}
-		o.byDepth[d] = key
-	}
-}
-
-func (f *folder) endScope(s *session, p *part, line *gpuflight.Line, key scopeKey, end scopeEvent) {
-	o := &s.scopes
-	if begins := o.begins[key]; len(begins) > 0 {
-		begin := begins[0]
-		o.pop(o.begins, key)
-		f.writeScope(s, p.env.ReceivedAt, p.env.RetentionDays, key, &begin, &end)
-		return
-	}
-	if o.count >= maxOpenScopes {
-		f.rejectRow(s, p, line, gpuflight.ReasonScopeOverflow, scopeOverflow, nil)
-		return
-	}
-	if o.ends == nil {
-		o.ends = map[scopeKey][]scopeEvent{}
-	}
-	o.push(o.ends, key, end)
-}
-
-func (o *openScopes) push(m map[scopeKey][]scopeEvent, key scopeKey, e scopeEvent) {
-	m[key] = append(m[key], e)
-	o.count++
-	o.dirty = true
-}
-
-func (o *openScopes) pop(m map[scopeKey][]scopeEvent, key scopeKey) {
-	if rest := m[key][1:]; len(rest) > 0 {
-		m[key] = rest
-	} else {
-		delete(m, key)
-	}
-	o.count--
-	o.dirty = true
-}
-
-// maxPathDepth bounds how deep paths are followed; a scope below it is named by its leaf alone.
-const maxPathDepth = 64
-
-// scopePath joins the names of the open scopes above with the leaf's. A parent that is not open yet (its window comes later) or has
-// no name yet is left out: the path is for people, rollups go by the leaf.
-func (s *session) scopePath(name, depth uint32, at int64) string {
-	leaf := clip(s.name(gpuflight.ScopeNameDict, name))
-	if depth == 0 || depth >= maxPathDepth || int(depth) > len(s.scopes.byDepth) {
-		return leaf
-	}
-	parent := s.scopes.byDepth[depth-1]
-	open := s.scopes.begins[parent]
-	if len(open) == 0 || open[len(open)-1].at > at {
-		return leaf
-	}
-	if up := open[len(open)-1].path; up != "" && len(up)+len(leaf) < maxTextBytes {
-		return up + "|" + leaf
-	}
-	return leaf
+	o.wait(h)
 }
 
 // writeScope emits a matched pair.
-func (f *folder) writeScope(s *session, receivedAt int64, days uint16, key scopeKey, begin, end *scopeEvent) {
-	if end.at < begin.at {
-		// Clocks of one process do not run backwards: the ids collided. Two lone halves say so better than a negative duration.
-		f.unmatched(s, receivedAt, days, key, begin, nil)
-		f.unmatched(s, receivedAt, days, key, nil, end)
-		return
-	}
+func (f *folder) writeScope(s *session, p *part, begin, end *scopeHalf) {
 	ns := uint64(end.at - begin.at)
-	f.scopeRow(s, receivedAt, days, key, begin, begin.at, ns, 1)
-	a := f.scopeAccOf(s, key.name, bucketOf(begin.at))
+	f.scopeRow(s, p.env.ReceivedAt, p.env.RetentionDays, begin, end)
+	a := f.scopeAccOf(s, begin.key.name, bucketOf(begin.at))
 	a.calls++
 	a.total += ns
 	a.low, a.high = min(a.low, ns), max(a.high, ns)
+	a.child += begin.childNS
 	a.hist.Add(ns)
+	f.keepScope(s, p.now, begin.key, begin.depth, begin.at, end.at)
 }
 
-// unmatched emits a lone half; exactly one of begin and end is set.
-func (f *folder) unmatched(s *session, receivedAt int64, days uint16, key scopeKey, begin, end *scopeEvent) {
-	e := cmp.Or(begin, end)
-	f.scopeRow(s, receivedAt, days, key, e, e.at, 0, 0)
-	a := f.scopeAccOf(s, key.name, bucketOf(e.at))
-	if begin != nil {
+// unmatched emits a lone half.
+func (f *folder) unmatched(s *session, h *scopeHalf) {
+	a := f.scopeAccOf(s, h.key.name, bucketOf(h.at))
+	if h.begin {
+		f.scopeRow(s, s.lastReceived, s.retentionDays, h, nil)
 		a.unmatchedBegin++
 	} else {
+		f.scopeRow(s, s.lastReceived, s.retentionDays, nil, h)
 		a.unmatchedEnd++
 	}
 }
 
-func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, key scopeKey, e *scopeEvent, from int64, ns uint64, matched uint8) {
+// scopeRow appends a raw row. One of the ends may be nil.
+func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, begin, end *scopeHalf) {
 	f.touch(s)
 	if s.noRaw {
 		return
 	}
+	h, until, matched := begin, int64(0), uint8(0)
+	switch {
+	case begin == nil:
+		h, until = end, end.at
+	case end == nil:
+		until = begin.at
+	default:
+		until, matched = end.at, 1
+	}
 	t := &table.Scopes
 	b := f.out.batch(t.Table, rawPartition(receivedAt, days))
-	name := s.name(gpuflight.ScopeNameDict, key.name)
-	path := e.path
-	if path == "" {
-		path = name
-	}
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
-	t.InstanceID.Append(b, key.wire())
-	t.Name.AppendString(b, name)
-	t.NameID.Append(b, key.name)
+	t.InstanceID.Append(b, h.key.wire())
+	t.Name.AppendString(b, s.name(gpuflight.ScopeNameDict, h.key.name))
+	t.NameID.Append(b, h.key.name)
+	path, known := s.olderPath(h.key)
+	if !known {
+		path = s.scopePath(h.key.name, h.depth, h.at, until)
+	}
 	t.Path.AppendString(b, path)
-	t.Depth.Append(b, e.depth)
-	t.StartedAt.Append(b, from)
-	t.DurationNS.Append(b, ns)
+	t.Depth.Append(b, h.depth)
+	t.StartedAt.Append(b, h.at)
+	t.DurationNS.Append(b, uint64(until-h.at))
 	t.Matched.Append(b, matched)
-	t.Repeat.Append(b, e.repeat)
-	t.Warmup.Append(b, e.warmup)
+	t.Repeat.Append(b, h.repeat)
+	t.Warmup.Append(b, h.warmup)
+	t.Continued.Append(b, flag(begin != nil && begin.continued))
+	t.Cut.Append(b, flag(end != nil && end.continued))
 	t.ReceivedAt.Append(b, receivedAt)
 	f.out.saw(receivedAt)
 }
@@ -228,32 +148,16 @@ func (f *folder) scopeAccOf(s *session, name uint32, bucket int64) *scopeAcc {
 	return a
 }
 
-// closeScopes gives up on every waiting half: the session is over.
+// closeScopes counts what can be counted and gives up on every waiting half: the session is over.
 func (f *folder) closeScopes(s *session) {
 	o := &s.scopes
-	for _, key := range sortedScopes(o.begins) {
-		for _, e := range o.begins[key] {
-			f.unmatched(s, s.lastReceived, s.retentionDays, key, &e, nil)
-		}
+	f.countChildren(s, 1<<62)
+	for _, h := range o.halves.sorted() {
+		f.unmatched(s, &h)
 	}
-	for _, key := range sortedScopes(o.ends) {
-		for _, e := range o.ends[key] {
-			f.unmatched(s, s.lastReceived, s.retentionDays, key, nil, &e)
-		}
-	}
-	o.dirty = o.dirty || o.count > 0
-	o.begins, o.ends, o.byDepth, o.count = nil, nil, nil, 0
-}
-
-func sortedScopes(m map[scopeKey][]scopeEvent) []scopeKey {
-	keys := make([]scopeKey, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b scopeKey) int {
-		return cmp.Or(cmp.Compare(a.instance, b.instance), cmp.Compare(a.name, b.name))
-	})
-	return keys
+	o.dirty = o.dirty || o.halves.count > 0
+	o.halves, o.levels = scopeHalves{}, nil
+	o.kept.clear()
 }
 
 // flushScopeStats writes the session's rollup rows of scopes.
@@ -277,6 +181,7 @@ func (f *folder) flushScopeStats(s *session) {
 		t.DurationHist.Append(b, &a.hist)
 		t.UnmatchedBegin.Append(b, a.unmatchedBegin)
 		t.UnmatchedEnd.Append(b, a.unmatchedEnd)
+		t.ChildNS.Append(b, a.child)
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
 	clear(s.scopeAcc)

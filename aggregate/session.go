@@ -21,8 +21,6 @@ const (
 	maxEarly = 16384
 	// maxConfigs launch configurations are told apart; beyond it they are forgotten and written again under new ids.
 	maxConfigs = 65536
-	// maxOpenScopes open scopes; a begin beyond it is a reject scope_overflow.
-	maxOpenScopes = 8192
 	// maxNames dictionary entries of a session; one beyond it is a reject dictionary_full.
 	maxNames = 200_000
 	// maxNameBytes cuts a longer name (call stacks can be long) and marks the cut.

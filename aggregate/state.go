@@ -65,9 +65,7 @@ func (f *folder) stateSize() int {
 		if s.earlyDirty {
 			n += 16 * len(s.early)
 		}
-		if s.scopes.dirty {
-			n += 200 * s.scopes.count
-		}
+		n += s.scopes.stateSize()
 	}
 	return n
 }
@@ -78,8 +76,9 @@ func (f *folder) published() {
 		s.touched = false
 		s.parts.fresh, s.lines.fresh = 0, 0
 		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
-		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.scopes.dirty, s.flushed = false, false, false, false, false
 		s.minutes.dirty = false
+		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.flushed = false, false, false, false
+		s.scopes.published()
 		for _, a := range s.dirty {
 			a.freshCount = 0
 		}
@@ -174,13 +173,22 @@ func (s *session) append(w *writer, full bool) {
 			w.bool(d.written)
 		}
 	}
-	w.bool(full || s.scopes.dirty)
-	if full || s.scopes.dirty {
-		s.scopes.append(w)
-	}
+	w.bool(false) // version 2 had its open scopes here
 	s.appendHeld(w, full)
+	s.appendVersion3(w, full)
+}
+
+// appendVersion3 writes what states of version 2 do not have.
+func (s *session) appendVersion3(w *writer, full bool) {
 	s.minutes.append(w, full)
 	s.appendClock(w)
+	s.scopes.append(w, full)
+}
+
+func (s *session) readVersion3(r *reader) {
+	s.minutes.read(r)
+	s.readClock(r)
+	s.scopes.read(r)
 }
 
 func (f *folder) read(s *session, r *reader) {
@@ -247,12 +255,11 @@ func (f *folder) read(s *session, r *reader) {
 		}
 	}
 	if r.bool() {
-		s.scopes = readScopes(r)
+		s.scopes.readVersion2(r)
 	}
 	f.readHeld(s, r)
 	if r.version >= 3 {
-		s.minutes.read(r)
-		s.readClock(r)
+		s.readVersion3(r)
 	}
 }
 
@@ -278,46 +285,6 @@ func readKernelRow(r *reader) kernelRow {
 		start: r.i64(), duration: r.i64(), stream: r.u64(), externalID: r.u64(), kernel: r.u32(), corr: r.u32(), dyn: r.u32(), regs: r.u32(),
 		externalKind: uint8(r.u64()), emitted: r.bool(), receivedAt: r.i64(), heldAt: r.i64(), retentionDays: uint16(r.u64()), device: int32(r.i64()),
 	}
-}
-
-func (o *openScopes) append(w *writer) {
-	for _, m := range []map[scopeKey][]scopeEvent{o.begins, o.ends} {
-		w.n(len(m))
-		for _, key := range sortedScopes(m) {
-			w.u64(key.instance)
-			w.u64(uint64(key.name))
-			w.n(len(m[key]))
-			for _, e := range m[key] {
-				w.i64(e.at)
-				w.u64(uint64(e.depth))
-				w.u64(uint64(e.repeat))
-				w.u64(uint64(e.warmup))
-				w.str(e.path)
-			}
-		}
-	}
-	w.n(len(o.byDepth))
-	for _, key := range o.byDepth {
-		w.u64(key.instance)
-		w.u64(uint64(key.name))
-	}
-}
-
-func readScopes(r *reader) openScopes {
-	o := openScopes{begins: map[scopeKey][]scopeEvent{}, ends: map[scopeKey][]scopeEvent{}}
-	for _, m := range []map[scopeKey][]scopeEvent{o.begins, o.ends} {
-		for range r.n(3) {
-			key := scopeKey{r.u64(), r.u32()}
-			for range r.n(5) {
-				m[key] = append(m[key], scopeEvent{at: r.i64(), depth: r.u32(), repeat: r.u32(), warmup: r.u32(), path: r.str()})
-				o.count++
-			}
-		}
-	}
-	for range r.n(2) {
-		o.byDepth = append(o.byDepth, scopeKey{r.u64(), r.u32()})
-	}
-	return o
 }
 
 // applyState adds a change, or a snapshot to an empty folder. Call resume after the last one.
@@ -371,10 +338,11 @@ func (f *folder) resume(now, then int64) {
 		if s.waiting.live > 0 || len(s.early) > 0 {
 			f.waitingSessions[s] = struct{}{}
 		}
+		f.resumeScopes(s, now)
 		if s.heldSince != 0 {
 			f.held[s] = struct{}{}
 		}
-		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.count > 0) {
+		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.pending()) {
 			f.closing[s] = struct{}{}
 		}
 	}

@@ -42,10 +42,10 @@ func TestStateSurvivesAHandOver(t *testing.T) {
 	if a == nil || b == nil {
 		t.Fatal("the session is gone")
 	}
-	if len(again) != len(snapshot) || a.waiting.live != 1 || a.scopes.count != 3 || a.details.GetCardinality() != 300 || len(a.configs) != 40 || len(a.dirty) == 0 {
-		t.Errorf("snapshot of %d bytes came back as %d: %d waiting, %d scopes, %d details, %d configs, %d held", len(snapshot), len(again), a.waiting.live, a.scopes.count, a.details.GetCardinality(), len(a.configs), len(a.dirty))
+	if len(again) != len(snapshot) || a.waiting.live != 1 || a.scopes.halves.count != 3 || a.details.GetCardinality() != 300 || len(a.configs) != 40 || len(a.dirty) == 0 {
+		t.Errorf("snapshot of %d bytes came back as %d: %d waiting, %d scopes, %d details, %d configs, %d held", len(snapshot), len(again), a.waiting.live, a.scopes.halves.count, a.details.GetCardinality(), len(a.configs), len(a.dirty))
 	}
-	if a.waiting.live != b.waiting.live || a.scopes.count != b.scopes.count || !a.details.Equals(b.details) || len(a.dirty) != len(b.dirty) || a.vendor != "NVIDIA" || b.vendor != a.vendor {
+	if a.waiting.live != b.waiting.live || a.scopes.halves.count != b.scopes.halves.count || !a.details.Equals(b.details) || len(a.dirty) != len(b.dirty) || a.vendor != "NVIDIA" || b.vendor != a.vendor {
 		t.Error("the second hand-over lost what the first had")
 	}
 }

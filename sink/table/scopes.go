@@ -13,6 +13,8 @@ type scopesTable struct {
 	Matched    U8Col
 	Repeat     U32Col
 	Warmup     U32Col
+	Continued  U8Col
+	Cut        U8Col
 	RawTail
 }
 
@@ -32,6 +34,8 @@ var Scopes = func() scopesTable {
 		Matched:    t.u8("matched", note("1 when both ends were seen")),
 		Repeat:     t.u32("repeat"),
 		Warmup:     t.u32("warmup"),
+		Continued:  t.u8("continued", note("1 when it began in an earlier segment of the run")),
+		Cut:        t.u8("cut", note("1 when it goes on in the next segment")),
 		RawTail:    t.rawTail(),
 	}
 }()
@@ -49,6 +53,7 @@ type scopeStatsTable struct {
 	DurationHist   HistCol
 	UnmatchedBegin U64Col
 	UnmatchedEnd   U64Col
+	ChildNS        U64Col
 	FactTail
 }
 
@@ -68,6 +73,7 @@ var ScopeStats = func() scopeStatsTable {
 		DurationHist:   t.hist("duration_hist", sumMap),
 		UnmatchedBegin: t.u64("unmatched_begin", sum),
 		UnmatchedEnd:   t.u64("unmatched_end", sum),
+		ChildNS:        t.u64("child_ns", sum, note("time of direct children, part of total_ns")),
 		FactTail:       t.factTail(),
 	}
 }()

@@ -17,7 +17,7 @@ var viewFiles embed.FS
 
 // views are the contract's views in the order in which they are created: those that read others come after them.
 var views = []string{
-	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
+	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "scope_paths", "run_scopes", "source_map", "pc_samples", "pc_lines",
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
 	"memsets", "syncs", "sync_stats", "allocations", "memcpy_stats", "markers", "graphs", "graph_nodes", "perf_metrics", "pm_samples", "pm_stats", "pm_configs",
 	"sass_configs", "execution_signatures", "deep_window_rules", "counter_quality", "system_events", "device_snapshots", "job_starts", "extra_fields",

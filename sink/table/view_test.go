@@ -62,7 +62,9 @@ func TestViewsKeepTheContract(t *testing.T) {
 		"kernels":         "tenant session_id started_at duration_ns kernel kernel_id stream_id corr_id device_id scope grid block registers synthetic disturbed",
 		"kernel_stats":    "tenant session_id bucket kernel scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns",
 		"scopes":          "tenant session_id instance_id name path depth started_at ended_at duration_ns matched",
-		"scope_stats":     "tenant session_id bucket scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns unmatched_begin unmatched_end",
+		"scope_paths":     "tenant session_id path depth calls total_ns self_ns unmatched",
+		"run_scopes":      "tenant run_id instance_id name path depth started_at ended_at duration_ns matched parts",
+		"scope_stats":     "tenant session_id bucket scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns unmatched_begin unmatched_end self_ns kernels kernel_ns",
 		"pc_samples":      "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind period_ns samples gpu_ns",
 		"pc_lines":        "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind period_ns samples gpu_ns file line inline_chain symbol_status",
 		"profile_metrics": "tenant session_id function pc_offset metric_name metric_value scope file line",
@@ -219,13 +221,13 @@ func TestStatsViewsMergeLateNames(t *testing.T) {
 func TestScopesView(t *testing.T) {
 	s := newStore(t, true)
 	sc := table.Scopes
-	seed(s, sc, 2, func(b *table.Batch, i int) {
+	seed(s, sc, 3, func(b *table.Batch, i int) {
 		session(sc.Head, b)
 		sc.InstanceID.Append(b, uint64(i))
-		sc.Name.AppendString(b, []string{"step", ""}[i])
-		sc.NameID.Append(b, uint32(i+1))
-		sc.Path.AppendString(b, []string{"train|step", ""}[i])
+		sc.Name.AppendString(b, []string{"step", "", ""}[i])
+		sc.NameID.Append(b, []uint32{1, 2, 2}[i])
+		sc.Path.AppendString(b, []string{"train|step", "", "train|"}[i])
 	})
 	s.name("scope_name_dict", 2, "late", 1)
-	s.want("SELECT instance_id, name, path FROM {db}.scopes ORDER BY instance_id", "0\tstep\ttrain|step\n1\tlate\tlate")
+	s.want("SELECT instance_id, name, path FROM {db}.scopes ORDER BY instance_id", "0\tstep\ttrain|step\n1\tlate\tlate\n2\tlate\ttrain|late")
 }

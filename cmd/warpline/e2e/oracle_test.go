@@ -22,10 +22,11 @@ type oracle struct {
 
 	scopes map[string]string   // session/corr id → user_scope, of details
 	groups map[string][]uint64 // session|minute|kernel|scope → durations, the rows of kernel_stats
+	named  map[string]bool     // session|name of every scope that was entered
 }
 
 func newOracle(t testing.TB) *oracle {
-	return &oracle{t: t, scopes: map[string]string{}, groups: map[string][]uint64{}, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
+	return &oracle{t: t, named: map[string]bool{}, scopes: map[string]string{}, groups: map[string][]uint64{}, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
 }
 
 func (o *oracle) add(key string, n uint64) { o.sum[key] += n }
@@ -135,6 +136,8 @@ func (o *oracle) batch(typ, session string, m map[string]any) {
 			switch id("event_type") {
 			case "0", "2":
 				o.add("scope begins", 1)
+				name := id("name_id")
+				o.later = append(o.later, func() { o.named[session+"|"+o.text(session, "scope_name_dict", name)] = true })
 			default:
 				o.add("scope ends", 1)
 			}
@@ -297,4 +300,28 @@ func compareGroups(c *cluster, tenant string, groups map[string][]uint64) string
 		}
 	}
 	return strings.Join(out, "\n")
+}
+
+// inside is what scope_stats must say of the kernels in each scope, whatever its depth: session|minute|scope → calls, ns.
+func (o *oracle) inside() map[string][]uint64 {
+	out := map[string][]uint64{}
+	for group, durations := range o.groups {
+		g := strings.SplitN(group, "|", 4) // session, minute, kernel, path
+		names := strings.Split(g[3], "|")
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			if name == "" || !o.named[g[0]+"|"+name] {
+				continue
+			}
+			key := g[0] + "|" + g[1] + "|" + name
+			if out[key] == nil {
+				out[key] = []uint64{0, 0}
+			}
+			for _, ns := range durations {
+				out[key][0]++
+				out[key][1] += ns
+			}
+		}
+	}
+	return out
 }

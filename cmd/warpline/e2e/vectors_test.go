@@ -3,7 +3,9 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,6 +89,14 @@ func TestEveryRowOnce(t *testing.T) {
 			}
 			if got := scopes[0] + scopes[2]; got != want["scope ends"] {
 				t.Errorf("scopes: %d pairs + %d lone ends, want %d ends", scopes[0], scopes[2], want["scope ends"])
+			}
+			inside := c.rows("SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', scope), kernels, kernel_ns FROM scope_stats WHERE tenant = ? AND kernels > 0", tenant)
+			if want := o.inside(); len(want) == 0 || !maps.EqualFunc(inside, want, func(a, b []uint64) bool { return slices.Equal(a[:2], b) }) {
+				t.Errorf("kernels inside scopes: %v, want %v", inside, want)
+			}
+			nested := c.rows("SELECT '', sum(self_ns), toUInt64(sum(total_ns) - sum(child_ns)) FROM scope_stats WHERE tenant = ?", tenant)[""]
+			if nested[0] != nested[1] || nested[0] == 0 {
+				t.Errorf("self time adds up to %d, want %d", nested[0], nested[1])
 			}
 			books := c.rows("SELECT '', sum(events), toUInt64(sum(events) - sum(rejected) - sum(duplicates)), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ?", tenant)[""]
 			t.Logf("usage: events %d = stored %d + rejected %d + duplicates %d", books[0], books[1], books[2], books[3])

@@ -3,7 +3,7 @@ SELECT
     s.session_id AS session_id,
     s.instance_id AS instance_id,
     if(s.name = '', n.value, s.name) AS name,
-    if(s.path = '', name, s.path) AS path,
+    if(s.name = '', concat(s.path, n.value), s.path) AS path,
     s.depth AS depth,
     s.started_at AS started_at,
     addNanoseconds(s.started_at, s.duration_ns) AS ended_at,
@@ -12,6 +12,8 @@ SELECT
     s.name_id AS name_id,
     s.repeat AS repeat,
     s.warmup AS warmup,
+    s.continued AS continued,
+    s.cut AS cut,
     s.received_at AS received_at,
     s.retention_days AS retention_days
 FROM {{db}}.scopes_data AS s
