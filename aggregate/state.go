@@ -58,7 +58,7 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 func (f *folder) stateSize() int {
 	n := 16 * f.heldAccs
 	for _, s := range f.touched {
-		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
+		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh+s.singles.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
 		if s.waiting.dirty {
 			n += 60 * s.waiting.live
 		}
@@ -79,7 +79,7 @@ func (f *folder) published() {
 		s.parts.fresh, s.lines.fresh = 0, 0
 		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
 		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.scopes.dirty, s.flushed = false, false, false, false, false
-		s.minutes.dirty = false
+		s.minutes.dirty, s.singles.fresh = false, 0
 		for _, a := range s.dirty {
 			a.freshCount = 0
 		}
@@ -179,7 +179,7 @@ func (s *session) append(w *writer, full bool) {
 		s.scopes.append(w)
 	}
 	s.appendHeld(w, full)
-	s.minutes.append(w, full)
+	s.appendActivity(w, full)
 }
 
 func (f *folder) read(s *session, r *reader) {
@@ -250,7 +250,7 @@ func (f *folder) read(s *session, r *reader) {
 	}
 	f.readHeld(s, r)
 	if r.version >= 3 {
-		s.minutes.read(r)
+		s.readActivity(r)
 	}
 }
 
