@@ -126,6 +126,10 @@ func (f *folder) rawHead(h *rowHead, s *session, p *part, t *table.Table, head t
 
 // append adds text to a column, of which the n-th lastText is kept.
 func (h *rowHead) append(n int, c table.DictCol, text []byte) {
+	if len(text) > maxTextBytes { // not worth keeping
+		c.Append(h.b, c.IndexBytes(h.b, text))
+		return
+	}
 	last := &h.texts[n]
 	if !last.ok || !bytes.Equal(last.text, text) {
 		last.text, last.idx, last.ok = append(last.text[:0], text...), c.IndexBytes(h.b, text), true
