@@ -27,18 +27,21 @@ func TestBadSinglesAreRejects(t *testing.T) {
 		strings.Replace(good(5), `"corr_id":5,`, ``, 1),
 		strings.Replace(good(6), `3292`, `1000`, 1),
 		`{"type":"perf_metric_event","session_id":"x","start_ns":-1,"end_ns":2}`,
-		good(7), good(7), // written twice is twice: nothing says that they are one
+		good(7), good(7), // the same time and the same call: one event
 		`{"type":"job_start","session_id":"x","ts_ns":1795175929972801292,"app":"` + strings.Repeat("a", 300<<10) + `"}`,
 	}
 	body := []byte(strings.Join(lines, "\n") + "\n")
 	for _, identity := range []string{"w", "again", "and again"} {
 		publish(t, s, stream.Envelope{Session: "x", Identity: identity}, body)
 	}
-	sum := waitFor(t, s, "all accounted", func(sum totals) bool { return sum["usage_data.events"] == 3*uint64(len(lines)) })
+	for i, line := range []int{0, 2, 7} { // and in pieces
+		publish(t, s, stream.Envelope{Session: "x", Identity: "pieces", Part: i}, []byte(lines[line]+"\n"))
+	}
+	sum := waitFor(t, s, "all accounted", func(sum totals) bool { return sum["usage_data.events"] == 3*uint64(len(lines))+3 })
 	for key, want := range map[string]uint64{
-		"memsets_data": 4, "memsets_data.corr_id": 1 + 3 + 7 + 7, "memsets_data.duration_ns": 8000, "rejects_data": 6, "rejects_data.reason=bad_json": 1, "rejects_data.reason=bad_value": 1,
+		"memsets_data": 3, "memsets_data.corr_id": 1 + 3 + 7, "memsets_data.duration_ns": 6000, "rejects_data": 6, "rejects_data.reason=bad_json": 1, "rejects_data.reason=bad_value": 1,
 		"rejects_data.reason=missing_field": 1, "rejects_data.reason=negative_duration": 1, "rejects_data.reason=bad_time": 1, "rejects_data.reason=line_too_long": 1,
-		"usage_data.rejected": 6, "usage_data.duplicates": 2 * uint64(len(lines)),
+		"usage_data.rejected": 6, "usage_data.duplicates": 2*uint64(len(lines)) + 1 + 3,
 	} {
 		if sum[key] != want {
 			t.Errorf("%s is %d, want %d", key, sum[key], want)

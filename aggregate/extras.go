@@ -8,7 +8,7 @@ import (
 )
 
 // extras keeps what a line has beyond what this version knows, and counts it: unknown is how much there is, extras as much of it as is
-// kept.
+// kept. Of a tenant without raw rows it is only counted.
 func (f *folder) extras(s *session, p *part, l *gpuflight.Line, extras []gpuflight.Extra, unknown int) {
 	f.metrics.unknownColumns.Add(float64(unknown))
 	if s.noRaw || len(extras) == 0 {

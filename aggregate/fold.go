@@ -208,7 +208,7 @@ func (f *folder) line(s *session, p *part, line []byte) {
 			f.duplicate(s, p, n)
 			return
 		}
-	} else if f.seenBody(s, p) {
+	} else if f.seenBody(s, p) || identifiesItself(l.Type) && !s.singles.add(xxh3.Hash128(line)) {
 		f.duplicate(s, p, n)
 		return
 	}

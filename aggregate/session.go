@@ -69,6 +69,7 @@ type session struct {
 	clock                                       clock
 
 	parts, lines recent
+	singles      recent          // lines that identify themselves
 	details      *roaring.Bitmap // corr ids whose kernel_detail was folded
 	freshDetails []uint32
 
@@ -110,7 +111,7 @@ type session struct {
 func newSession(key sessionKey, token string) *session {
 	return &session{
 		key: key, token: token, id: []byte(key.id),
-		parts: recent{limit: maxParts}, lines: recent{limit: maxLines},
+		parts: recent{limit: maxParts}, lines: recent{limit: maxLines}, singles: recent{limit: maxSingles},
 		details: roaring.New(), scopeNames: []string{""}, scopeIndex: map[string]int32{"": 0},
 	}
 }

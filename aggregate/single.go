@@ -11,7 +11,7 @@ import (
 
 // seenBody reports whether the bytes of the whole part were folded before, as a part of another upload. Lines that are no batch and are
 // not written to all channels may rightly be written twice (graph nodes are, at each segment), so they were seen before only when they
-// stand at the same place of the same bytes: one hash a part says so for all of them, where a hash a line would push out those of batches.
+// stand at the same place of the same bytes, for which one hash a part is enough. See identifiesItself for those of which more is known.
 func (f *folder) seenBody(s *session, p *part) bool {
 	if !p.bodyAsked {
 		h := xxh3.Hash128(p.body)
@@ -19,6 +19,22 @@ func (f *folder) seenBody(s *session, p *part) bool {
 		p.bodyAsked, p.bodySeen = true, !s.lines.add(h)
 	}
 	return p.bodySeen
+}
+
+// maxSingles lines that identify themselves are remembered of a session; the oldest are forgotten first, and one of those counts again when
+// it comes once more in a part that was cut in another way.
+const maxSingles = 65536
+
+// identifiesItself reports whether no two lines of this type are equal, because each has a time or an ordinal: then the same line is the
+// same event, however the upload that brings it again is cut.
+func identifiesItself(t gpuflight.Type) bool {
+	switch t {
+	case gpuflight.MemsetEvent, gpuflight.NvtxMarkerEvent, gpuflight.GraphLaunchEvent, gpuflight.PerfMetricEvent, gpuflight.KernelPerfMetricEvent,
+		gpuflight.PMSamplingConfig, gpuflight.SassConfig, gpuflight.ExecutionSignature, gpuflight.DeepWindowRuleSummary,
+		gpuflight.CounterDataQualitySummary, gpuflight.SystemStart, gpuflight.SystemStop:
+		return true
+	}
+	return false
 }
 
 // single folds a line that is one event of its own. It reports false for a type that is none of those.
@@ -99,6 +115,10 @@ func (f *folder) rawHead(h *rowHead, s *session, p *part, t *table.Table, head t
 
 // append adds text to a column, of which the n-th lastText is kept.
 func (h *rowHead) append(n int, c table.DictCol, text []byte) {
+	if len(text) > maxTextBytes { // not worth keeping
+		c.Append(h.b, c.IndexBytes(h.b, text))
+		return
+	}
 	last := &h.texts[n]
 	if !last.ok || !bytes.Equal(last.text, text) {
 		last.text, last.idx, last.ok = append(last.text[:0], text...), c.IndexBytes(h.b, text), true

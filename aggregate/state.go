@@ -58,7 +58,7 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 func (f *folder) stateSize() int {
 	n := 16 * f.heldAccs
 	for _, s := range f.touched {
-		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
+		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh+s.singles.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
 		if s.waiting.dirty {
 			n += 60 * s.waiting.live
 		}
@@ -76,8 +76,8 @@ func (f *folder) published() {
 		s.touched = false
 		s.parts.fresh, s.lines.fresh = 0, 0
 		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
-		s.minutes.dirty = false
 		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.flushed = false, false, false, false
+		s.minutes.dirty, s.singles.fresh = false, 0
 		s.scopes.published()
 		for _, a := range s.dirty {
 			a.freshCount = 0
@@ -180,13 +180,13 @@ func (s *session) append(w *writer, full bool) {
 
 // appendVersion3 writes what states of version 2 do not have.
 func (s *session) appendVersion3(w *writer, full bool) {
-	s.minutes.append(w, full)
+	s.appendActivity(w, full)
 	s.appendClock(w)
 	s.scopes.append(w, full)
 }
 
 func (s *session) readVersion3(r *reader) {
-	s.minutes.read(r)
+	s.readActivity(r)
 	s.readClock(r)
 	s.scopes.read(r)
 }

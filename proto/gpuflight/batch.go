@@ -6,7 +6,7 @@ import "math"
 type Batch struct {
 	// Type is the batch type, which says what the columns are.
 	Type Type
-	// UnknownColumns counts columns of the wire that this package does not know; their cells are dropped.
+	// UnknownColumns counts columns of the wire that this package does not know; see ExtraColumns for their cells.
 	UnknownColumns int
 	// BadRows lists the rows that were refused, in wire order. They are not among Rows.
 	BadRows []BadRow

@@ -26,7 +26,8 @@ type Decoder struct {
 //
 // The returned Line is never nil. When there is an error it has no Batch, and Type, TypeName and SessionID hold what could be read
 // before it. An unknown type and a missing session are no errors here: look at Type and SessionID. Of lines that are no batch the
-// whole JSON is checked, but only the envelope is read: see DecodeDictionary, DecodeJobStart, DecodeShutdown and DecodeDetail.
+// whole JSON is checked, but only the envelope is read: see DecodeDictionary, DecodeJobStart, DecodeShutdown, DecodeDetail
+// and EventDecoder.
 func (d *Decoder) Decode(line []byte) (*Line, error) {
 	d.line = Line{Raw: line}
 	limit := d.MaxLine

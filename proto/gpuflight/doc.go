@@ -14,9 +14,9 @@
 //
 // JSON is checked as encoding/json checks it, with these differences, all deliberate: the line must be an object; values may nest
 // MaxDepth deep; and where a key stands twice, the first one counts (so that Peek can stop early and still agree with Decode).
-// Keys may come in any order, white space may stand between tokens, unknown keys and columns are ignored. Bytes that are not
-// UTF-8 are legal inside strings, because the client cuts names at 255 bytes; text handed out has each such byte replaced by
-// U+FFFD.
+// Keys may come in any order, white space may stand between tokens, unknown keys and columns change nothing (EventDecoder and
+// ExtraColumns hand them out). Bytes that are not UTF-8 are legal inside strings, because the client cuts names at 255 bytes; text
+// handed out has each such byte replaced by U+FFFD.
 //
 // # What is refused
 //

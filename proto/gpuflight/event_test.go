@@ -284,6 +284,11 @@ func FuzzEvents(f *testing.F) {
 	} {
 		f.Add([]byte(line))
 	}
+	for _, line := range exampleLines(f) {
+		if event, _ := decodeEvent(&gpuflight.EventDecoder{}, line); event != nil {
+			f.Add(line)
+		}
+	}
 	var used gpuflight.EventDecoder
 	f.Fuzz(func(t *testing.T, line []byte) {
 		kept := bytes.Clone(line)
