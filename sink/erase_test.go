@@ -315,3 +315,70 @@ func TestEveryTableOfATenantCanBeDeleted(t *testing.T) {
 		}
 	}
 }
+
+// A purge cleans NATS of what its partition had, and leaves what began since and what other partitions have to clean.
+func TestPurgeCleansNATS(t *testing.T) {
+	w := shared(t)
+	ctx := t.Context()
+	ingest := func(p int, token string) uint64 {
+		t.Helper()
+		ack, err := w.s.JS.Publish(ctx, stream.IngestSubject(p, "acme", token), []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack.Sequence
+	}
+	names := func(token string, seq uint64) (key string) {
+		t.Helper()
+		key = stream.DictionaryKey("acme", token, seq) + "-0"
+		if _, err := w.s.Dictionaries.Create(ctx, key, []byte("n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.s.Windows.Put(ctx, "acme."+token+".w.x", []byte("w")); err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	old := names("old", ingest(0, "old"))
+	last := func(bucket string) uint64 {
+		t.Helper()
+		s, err := w.s.JS.Stream(ctx, "KV_"+bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().State.LastSeq
+	}
+	d := stream.Deletion{ID: "p", Tenant: "acme", Dictionaries: last(stream.DictionariesBucket), Windows: last(stream.WindowsBucket)}
+	young, elsewhere := names("young", ingest(0, "young")), names("elsewhere", ingest(1, "elsewhere"))
+	tombstone := ingest(0, stream.PurgeToken)
+	if _, err := w.s.Parts.PutBytes(ctx, "acme.old.d.0", []byte("line")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Millisecond)
+	d.At = time.Now().UnixNano()
+	time.Sleep(5 * time.Millisecond)
+	later := names("later", ingest(0, "later"))
+	if _, err := w.s.Parts.PutBytes(ctx, "acme.later.d.0", []byte("line")); err != nil {
+		t.Fatal(err)
+	}
+	k := w.sink()
+	w.run(k)
+	w.waitMark(k, 0, w.publish(0, 10, deletes(d), func(c *stream.Chunk) { c.Position = tombstone }))
+	for key, want := range map[string]bool{old: false, young: false, elsewhere: true, later: true} {
+		if _, err := w.s.Dictionaries.Get(ctx, key); (err == nil) != want {
+			t.Errorf("dictionary %s: there %t, want %t", key, err == nil, want)
+		}
+	}
+	for token, want := range map[string]bool{"old": false, "later": true} {
+		if _, err := w.s.Windows.Get(ctx, "acme."+token+".w.x"); (err == nil) != want {
+			t.Errorf("window of %s: there %t, want %t", token, err == nil, want)
+		}
+		if _, err := w.s.Parts.GetInfo(ctx, "acme."+token+".d.0"); (err == nil) != want {
+			t.Errorf("object of %s: there %t, want %t", token, err == nil, want)
+		}
+	}
+	info, err := w.s.Ingest.Info(ctx, jetstream.WithSubjectFilter("ingest.>"))
+	if err != nil || info.State.Msgs != 2 || info.State.Subjects[stream.IngestSubject(1, "acme", "elsewhere")] != 1 || info.State.Subjects[stream.IngestSubject(0, "acme", "later")] != 1 {
+		t.Errorf("INGEST has %v (%v)", info.State.Subjects, err)
+	}
+}

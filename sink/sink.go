@@ -32,7 +32,7 @@
 //     come so late that the token has left the log (10 000 inserts, never less than many minutes): a body stops giving bytes when its
 //     time is over (splice.go), and the server closes a connection that has been silent for less time than that.
 //
-// The lease only decides who should run. Neither of these arguments needs it.
+// The lease only decides who should run. Neither of these arguments needs it. Deletions (erase.go) have an argument of their own.
 package sink
 
 import (

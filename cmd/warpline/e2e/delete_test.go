@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/warpline/warpline/broker"
 )
 
 // click is how commands reach the cluster's ClickHouse as a reader.
@@ -68,6 +70,8 @@ func TestDeletion(t *testing.T) {
 			}
 		}
 	}
+	began := time.Now()
+	at := func(what string) { t.Logf("%s after %v", what, time.Since(began).Round(100*time.Millisecond)) }
 	first := windows(gone, 0, 4)
 	send(red, first, true)
 	send(blue, first, true)
@@ -80,7 +84,9 @@ func TestDeletion(t *testing.T) {
 		return have == "800 800 400", have
 	})
 	time.Sleep(time.Second) // the rest of the last chunks
+	at("all was stored")
 	checkExport(t, c, "red", gone)
+	at("export")
 
 	blueBefore, staysBefore := c.stored("blue", gone), c.stored("red", stays)
 	done := make(chan string, 1)
@@ -102,9 +108,11 @@ func TestDeletion(t *testing.T) {
 	if strings.Contains(said, "FAILED") || !strings.Contains(said, "kernels_data") {
 		t.Fatalf("session delete:\n%s", said)
 	}
+	at("deleted")
 	if left := c.stored("red", gone); len(left) > 0 {
 		t.Errorf("after the deletion: %v\n%s", left, said)
 	}
+	rowsForget(ctx, t, c)
 	rejected := func() uint64 {
 		return c.one("SELECT sum(events) FROM rejects WHERE tenant = 'red' AND reason = 'session_deleted'")
 	}
@@ -118,6 +126,7 @@ func TestDeletion(t *testing.T) {
 	if left := c.stored("red", gone); len(left) > 0 {
 		t.Errorf("what was sent again is back: %v", left)
 	}
+	at("sent again")
 	same := func(when string) {
 		t.Helper()
 		if have := c.stored("blue", gone); fmt.Sprint(sortedTables(have)) != fmt.Sprint(sortedTables(blueBefore)) || have["kernels_data"] != blueBefore["kernels_data"] || kernels("blue", gone) != 800 {
@@ -133,6 +142,7 @@ func TestDeletion(t *testing.T) {
 	if err != nil {
 		t.Fatalf("tenant purge: %v\n%s", err, out)
 	}
+	at("purged")
 	if left := c.stored("red", ""); len(left) > 0 {
 		t.Errorf("after the purge: %v\n%s", left, out)
 	}
@@ -143,6 +153,32 @@ func TestDeletion(t *testing.T) {
 	if out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes"}, c.reach()...)...).CombinedOutput(); err == nil || !strings.Contains(string(out), "nothing is known") {
 		t.Errorf("deleting what is gone: %v\n%s", err, out)
 	}
+}
+
+// rowsForget waits until no chunk in ROWS carries the deletion any more: with it has gone all before it.
+func rowsForget(ctx context.Context, t *testing.T, c *cluster) {
+	t.Helper()
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + c.natsAddr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	rows, err := js.Stream(ctx, "ROWS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the chunk with the deletion leaves ROWS", func() (bool, string) {
+		info, err := rows.Info(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+			if msg, err := rows.GetMsg(ctx, seq); err == nil && bytes.Contains(msg.Data, []byte(`"deletes":[`)) {
+				return false, fmt.Sprintf("message %d of %d to %d", seq, info.State.FirstSeq, info.State.LastSeq)
+			}
+		}
+		return true, ""
+	})
 }
 
 func sortedTables(m map[string]uint64) (out []string) {
