@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ func TestDeletionsRefuseWrongInput(t *testing.T) {
 		{[]string{"tenant", "purge", "*", "--yes"}, exitUsage, "a-z"},
 		{[]string{"session", "delete", "acme", "", "--yes"}, exitUsage, "empty"},
 		{[]string{"session", "delete", "acme", long, "--yes"}, exitUsage, "256"},
+		{[]string{"session", "delete", "acme", long[:200] + "," + long[:200], "--yes"}, exitUsage, "this one 401"}, // one id, not two
 		{[]string{"session", "delete", "acme", "a\nb", "--yes"}, exitUsage, "control"},
 		{[]string{"session", "delete", "acme", "--yes"}, exitUsage, "session"},
 		{[]string{"session", "delete", "acme", "s", "--yes", "--wait", "0s"}, exitUsage, "positive"},
@@ -36,6 +38,16 @@ func TestDeletionsRefuseWrongInput(t *testing.T) {
 		r := runIn(t, nil, c.args...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.want) || r.stdout != "" {
 			t.Errorf("%q: exit %d, want %d and %q: %s", c.args, r.code, c.code, c.want, r.stderr)
+		}
+	}
+}
+
+// Only a clear yes deletes.
+func TestDeletionAsks(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
+		e := &eraser{p: &program{Stdin: strings.NewReader(answer), Stderr: io.Discard}}
+		if ok, err := e.ask(t.Context(), "Delete?"); ok != want || err != nil {
+			t.Errorf("%q: %t, %v", answer, ok, err)
 		}
 	}
 }

@@ -87,6 +87,23 @@ func TestDeletion(t *testing.T) {
 	at("all was stored")
 	checkExport(t, c, "red", gone)
 	at("export")
+	for _, q := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{append([]string{"session", "list", "--tenant", "red"}, c.reach()[2:]...), 0, stays},
+		{append([]string{"tenant", "list", "--json"}, c.reach()...), 0, `"tenant":"blue","sessions":1`},
+		{append([]string{"session", "export", "red", gone, "--tables", "kernels,nope"}, c.reach()[2:]...), 2, "nope"},
+		{append([]string{"session", "export", "red", "nobody"}, c.reach()[2:]...), 1, "nothing is stored"},
+		{append([]string{"session", "delete", "red", gone, "nobody", "--yes"}, c.reach()...), 1, "nothing was deleted"},
+	} {
+		cmd := exec.Command(binary, q.args...)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != q.code || !strings.Contains(string(out), q.want) {
+			t.Errorf("%q: exit %d, want %d and %q:\n%s", q.args, cmd.ProcessState.ExitCode(), q.code, q.want, out)
+		}
+	}
 
 	blueBefore, staysBefore := c.stored("blue", gone), c.stored("red", stays)
 	done := make(chan string, 1)
