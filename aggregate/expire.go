@@ -28,6 +28,7 @@ func (f *folder) expire(now int64) {
 // expireIdle looks at every session; the owner calls it now and then.
 func (f *folder) expireIdle(now int64) {
 	f.forgetSilent(now)
+	f.forgetDeletions(now)
 	for _, s := range f.sessions {
 		idle := now - s.lastReceivedAt
 		if idle >= int64(f.cfg.IdleAfter) && s.scopes.pending() {

@@ -50,6 +50,10 @@ type folder struct {
 	names           []nameBlock            // dictionary entries of the open chunk, to be stored before it is published
 	removed         []sessionKey           // dropped since the last published state
 
+	deletions      map[deletionKey]deletion // what was deleted; see delete.go
+	freshDeletions []deletionKey            // of them, those that are not in a published state change yet
+	deletes        []stream.Deletion        // tombstones of the open chunk
+
 	freeAccs      []*kernelAcc
 	outSerial     uint64 // moves whenever the batches are reset
 	emitter       kernelEmitter

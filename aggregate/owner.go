@@ -45,6 +45,7 @@ type owner struct {
 	lastPublished uint64    // position in the last published chunk
 	lastIdle      time.Time
 	lastPurge     time.Time
+	traces        bool   // a deletion is published, and no snapshot since
 	body          []byte // scratch
 }
 
@@ -161,12 +162,18 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	}
 	p := &part{seq: seq, now: time.Now().UnixNano()}
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
+	if err == nil {
+		if p.env = env; o.deletion(p, meta.Timestamp) {
+			o.folded(seq)
+			return nil
+		}
+	}
 	if err == nil && env.Object != "" && o.seen(&env) {
 		// Sent again while the first was folded, which deleted the object: there is nothing to read, and nothing is needed.
 		env.Object, compressed = "", nil
 	}
 	if err == nil {
-		p.env = env
+		p.env = env // without an object that is not needed
 		o.body, err = o.bodyOf(ctx, &env, compressed)
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
@@ -184,11 +191,16 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			o.foldedParts = append(o.foldedParts, env.Object)
 		}
 	}
+	o.folded(seq)
+	return nil
+}
+
+// folded moves the position behind a part.
+func (o *owner) folded(seq uint64) {
 	o.position = seq
 	if o.opened.IsZero() {
 		o.opened = time.Now()
 	}
-	return nil
 }
 
 // seen reports whether the part was folded before.
@@ -271,7 +283,7 @@ func (o *owner) due(now time.Time) bool {
 	if o.opened.IsZero() {
 		return false
 	}
-	if now.Sub(o.opened) >= o.w.cfg.ChunkAge {
+	if now.Sub(o.opened) >= o.w.cfg.ChunkAge || o.folder.deletesDue() {
 		return true
 	}
 	rows, bytes := o.folder.out.size()

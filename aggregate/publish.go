@@ -30,7 +30,7 @@ func (o *owner) publish(ctx context.Context) error {
 	}
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, Position: o.position, CreatedAt: time.Now().UnixNano(),
-		OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows,
+		OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 	}
 	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
 	if err != nil {
@@ -41,6 +41,9 @@ func (o *owner) publish(ctx context.Context) error {
 	}
 	o.stored(&c, len(msg))
 	o.dropObjects(ctx)
+	if err := o.clean(ctx, &c); err != nil {
+		return err
+	}
 	if o.sinceChunks >= o.w.cfg.SnapshotChunks || o.sinceBytes >= o.w.cfg.SnapshotBytes {
 		return o.writeSnapshot(ctx)
 	}

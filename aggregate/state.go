@@ -51,12 +51,13 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 	for _, s := range sessions {
 		s.append(&w, full)
 	}
+	f.appendDeletions(&w, full)
 	return w.b
 }
 
 // stateSize estimates the open chunk's state change in bytes, before compression.
 func (f *folder) stateSize() int {
-	n := 16 * f.heldAccs
+	n := 16*f.heldAccs + 64*len(f.freshDeletions)
 	for _, s := range f.touched {
 		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh+s.singles.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
 		if s.waiting.dirty {
@@ -86,6 +87,7 @@ func (f *folder) published() {
 	clear(f.touched)
 	f.touched = f.touched[:0]
 	f.removed = f.removed[:0]
+	f.freshDeletions, f.deletes = nil, nil
 	clear(f.names)
 	f.names = f.names[:0]
 }
@@ -299,7 +301,11 @@ func (f *folder) applyState(state []byte) error {
 	for range r.n(6) {
 		key := sessionKey{r.str(), r.str()}
 		t := tombstone{int(r.u64()), r.u32(), r.u32(), r.i64()}
+		if s := f.sessions[key]; s != nil {
+			f.dropHeld(s)
+		}
 		delete(f.sessions, key)
+		delete(f.tombstones, key)
 		if t.names > 0 || t.nextConfig > 0 || t.nextLaunch > 0 {
 			f.tombstones[key] = t
 		}
@@ -316,6 +322,9 @@ func (f *folder) applyState(state []byte) error {
 			delete(f.tombstones, key)
 		}
 		f.read(s, &r)
+	}
+	if r.version >= 3 {
+		f.readDeletions(&r)
 	}
 	return r.err
 }

@@ -58,6 +58,11 @@ func FuzzApplyState(f *testing.F) {
 	}
 	f.Add(change)
 	f.Add(snapshot)
+	g := newFolding()
+	g.take("a", "gone", noon)
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", At: noon.UnixNano()})
+	f.Add(g.f.appendState(nil, false))
+	f.Add(g.f.appendState(nil, true))
 	f.Fuzz(func(t *testing.T, state []byte) {
 		cfg := Config{}.withDefaults()
 		newFolder(&cfg, newCounters(nil)).applyState(state)

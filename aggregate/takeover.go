@@ -87,6 +87,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		if err := o.folder.applyState(state); err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Number, err)
 		}
+		o.traces = o.traces || len(c.Deletes) > 0
 		o.sinceChunks++
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1

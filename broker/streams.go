@@ -45,12 +45,15 @@ type Streams struct {
 	Lanes      int
 	LeaseTTL   time.Duration
 
-	Keys, Windows, Dictionaries, Leases, Marks jetstream.KeyValue
-	Parts, State, Chunks                       jetstream.ObjectStore
+	Keys, Windows, Dictionaries, Leases, Marks, Deletions jetstream.KeyValue
+	Parts, State, Chunks                                  jetstream.ObjectStore
 }
 
 // WindowHorizon is how long accepted windows and dictionary entries are remembered.
 const WindowHorizon = 7 * 24 * time.Hour
+
+// ReceiptHorizon is how long receipts of deletions are kept.
+const ReceiptHorizon = 90 * 24 * time.Hour
 
 // DuplicateWindow is how long JetStream itself drops a part that is published again.
 const DuplicateWindow = 2 * time.Minute
@@ -88,9 +91,10 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	}{
 		{&s.Keys, stream.KeysBucket, 0}, {&s.Windows, stream.WindowsBucket, WindowHorizon}, {&s.Dictionaries, stream.DictionariesBucket, WindowHorizon},
 		{&s.Leases, stream.LeasesBucket, l.LeaseTTL}, {&s.Marks, stream.MarksBucket, 0},
+		{&s.Deletions, stream.DeletionsBucket, ReceiptHorizon},
 	} {
 		cfg := jetstream.KeyValueConfig{Bucket: b.name, TTL: b.ttl, Storage: jetstream.FileStorage, Replicas: l.Replicas, History: 1, MaxBytes: l.BucketMaxBytes}
-		if b.name == stream.LeasesBucket { // in a file although it lives for seconds: a bucket in memory is gone for good when NATS restarts
+		if b.name == stream.LeasesBucket || b.name == stream.DeletionsBucket { // small; the first in a file although it lives for seconds: a bucket in memory is gone for good when NATS restarts
 			cfg.MaxBytes = 16 << 20
 		}
 		if *b.kv, err = create(ctx, func(ctx context.Context) (jetstream.KeyValue, error) { return js.CreateOrUpdateKeyValue(ctx, cfg) }); err != nil {

@@ -113,7 +113,7 @@ func (p *publisher) abandon() {
 // giant streams a line that does not fit a message into the object store, as plain bytes, and returns the object's name and what
 // became of the line. A name that is there already is left alone: it is the same part of the same bytes, and a worker may be reading it.
 func (p *publisher) giant(ctx context.Context, c *cutter, part int) (name string, got piece, err error) {
-	name = fmt.Sprintf("%s.%s.%s.%d", p.envelope.Tenant, p.token, digestOf(p.envelope.Identity), part)
+	name = fmt.Sprintf("%s%s.%d", stream.ObjectPrefix(p.envelope.Tenant, p.token), digestOf(p.envelope.Identity), part)
 	if _, err := p.objects.GetInfo(ctx, name); errors.Is(err, jetstream.ErrObjectNotFound) {
 		_, err = p.objects.Put(ctx, jetstream.ObjectMeta{Name: name}, c)
 		var torn *tornError

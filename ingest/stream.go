@@ -21,14 +21,14 @@ import (
 
 // Bounds of what clients name.
 const (
-	maxSessionBytes  = 256
+	maxSessionBytes  = stream.MaxSessionBytes
 	maxWindowIDBytes = 128
 	maxHostBytes     = 255
 	maxListedErrors  = 10
 )
 
 // noSession is the session under which uploads without a usable session id are kept, all of them rejects.
-const noSession = "unknown"
+const noSession = stream.NoSession
 
 // upload is one stream request, understood.
 type upload struct {

@@ -36,7 +36,7 @@ type LaneReport struct {
 // TableReport compares the ledger with a table.
 type TableReport struct {
 	Table  string
-	Ledger uint64 // rows that the ledger says were inserted
+	Ledger uint64 // rows that the ledger says were inserted, less those that it says were deleted
 	Stored uint64 // rows that are there; 0 when not Checkable
 	// Checkable is false for tables that merge or replace rows, whose number says nothing.
 	Checkable bool
@@ -142,7 +142,7 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		}
 	}
 	l.Mark = m.Mark
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d) GROUP BY first, last ORDER BY last, first", n, created.Unix()))
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, created.Unix(), erasedToken))
 	if err != nil {
 		return l, fmt.Errorf("read the ledger: %w", err)
 	}
@@ -185,7 +185,7 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 }
 
 func auditTables(ctx context.Context, conn driver.Conn) (out []TableReport, err error) {
-	rows, err := conn.Query(ctx, "SELECT table, sum(rows), min(inserted_at) FROM ledger WHERE table != '' GROUP BY table ORDER BY table")
+	rows, err := conn.Query(ctx, "SELECT table, toUInt64(greatest(0, sum(if(token = '"+erasedToken+"', -toInt64(rows), toInt64(rows))))), min(inserted_at) FROM ledger WHERE table != '' GROUP BY table ORDER BY table")
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"time"
 
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -11,6 +12,9 @@ var ErrCrash = errCrash
 
 // SetStep calls f between the steps of the protocol.
 func (k *Sink) SetStep(f func(lane int, step string) error) { k.step = f }
+
+// SetLookAgain sets after how long deletions are looked after once more.
+func (k *Sink) SetLookAgain(d time.Duration) { k.again = d }
 
 // RunUnleased runs all lanes without leases, as a sink does that wrongly believes it holds them, until ctx ends. A lane that was
 // fenced takes itself back, unless once is set.

@@ -58,6 +58,8 @@ func reasonOf(err error) string {
 		return reasonOrphan
 	case errors.Is(err, errBody):
 		return reasonNATS
+	case errors.Is(err, errRewriting):
+		return reasonBusy
 	case errors.Is(err, clickhouse.ErrAcquireConnTimeout):
 		return reasonBusy // by ourselves: all connections are in use
 	case errors.As(err, &op) && op.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, errLate):

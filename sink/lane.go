@@ -320,11 +320,19 @@ func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
 		for _, part := range d.parts {
 			part.attempt = p.Attempts[part.key]
 		}
+		if p.Inserted {
+			continue
+		}
 		if err := l.settle(ctx, d, uncertain); err != nil {
 			return err
 		}
 	}
 	shown := time.Now()
+	if s.ends() {
+		if err := l.erase(ctx, s); err != nil {
+			return err
+		}
+	}
 	book, err := l.ledgerOf(s, l.marks.mark.Pending)
 	if err != nil {
 		return err
@@ -375,6 +383,9 @@ func (l *lane) advance(ctx context.Context, s *span) error {
 		next.Partitions[c.Partition] = seen{Chunk: c.Number, Snapshot: c.Snapshot.Seq}
 		if c.Object != "" {
 			next.Drop = append(next.Drop[:len(next.Drop):len(next.Drop)], c.Object)
+		}
+		if len(c.Deletes) > 0 {
+			next.Erased = append(next.Erased[:len(next.Erased):len(next.Erased)], erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, At: time.Now().UTC()})
 		}
 	}
 	if err := l.step("advance"); err != nil {

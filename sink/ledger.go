@@ -3,6 +3,8 @@ package sink
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/warpline/warpline/sink/table"
@@ -33,6 +35,13 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 			attempt = max(attempt, p.attempt)
 		}
 		row(d.name, d.rows, d.token, attempt)
+	}
+	gone := map[string]uint64{}
+	for _, e := range p.Erased {
+		gone[e.Table] += e.Rows
+	}
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		row(name, gone[name], erasedToken, 0)
 	}
 	if len(s.tables) == 0 {
 		row("", 0, "", 0)

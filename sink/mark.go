@@ -35,6 +35,8 @@ type mark struct {
 	Partitions map[int]seen `json:"partitions,omitempty"`
 	// Drop names chunk bodies in the object store that are inserted and may not have been deleted yet.
 	Drop []string `json:"drop,omitempty"`
+	// Erased are deletions that are carried out and will be looked after once more.
+	Erased []erased `json:"erased,omitempty"`
 }
 
 // pending is a span that may be inserted in part.
@@ -44,6 +46,9 @@ type pending struct {
 	Messages  int            `json:"messages"`
 	Attempts  map[string]int `json:"attempts,omitempty"` // by part key, for those above 0
 	StartedAt time.Time      `json:"started_at"`
+	// Inserted says that every row of the span is in ClickHouse and that its deletions may have begun: nothing of it may be inserted again.
+	Inserted bool      `json:"inserted,omitempty"`
+	Erased   []erasure `json:"erased,omitempty"`
 }
 
 // seen is the newest chunk of a ROWS partition that is in ClickHouse.

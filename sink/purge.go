@@ -18,6 +18,7 @@ func (l *lane) purge(ctx context.Context) {
 		return
 	}
 	l.purgeAt = time.Now().Add(purgeEvery)
+	l.lookAgain(ctx)
 	for p, s := range l.marks.mark.Partitions {
 		// Purge removes what is below its sequence, so the snapshot's own chunk stays.
 		below := min(l.marks.mark.Mark+1, s.Snapshot)

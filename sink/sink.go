@@ -32,7 +32,7 @@
 //     come so late that the token has left the log (10 000 inserts, never less than many minutes): a body stops giving bytes when its
 //     time is over (splice.go), and the server closes a connection that has been silent for less time than that.
 //
-// The lease only decides who should run. Neither of these arguments needs it.
+// The lease only decides who should run. Neither of these arguments needs it. Deletions (erase.go) have an argument of their own.
 package sink
 
 import (
@@ -99,6 +99,7 @@ type Sink struct {
 	met    *metrics
 	id     string
 	health health
+	again  time.Duration // lookAgainAfter
 
 	mu     sync.Mutex
 	lanes  map[int]*lane // those that run now
@@ -132,7 +133,7 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), lanes: map[int]*lane{}, closed: func() bool { return false }}
+	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), again: lookAgainAfter, lanes: map[int]*lane{}, closed: func() bool { return false }}
 	k.met = newMetrics(k, cfg.Registerer)
 	k.health.log = k.log
 	opts := clickhouse.Options{
@@ -203,7 +204,7 @@ func (k *Sink) ensure(ctx context.Context) error {
 }
 
 func (k *Sink) ensureOnce(ctx context.Context) error {
-	err := table.Ensure(ctx, k.native, table.Options{Database: k.cfg.Database, Replicated: k.cfg.Replicated, Cluster: k.cfg.Cluster})
+	err := table.Ensure(ctx, k.native, k.options())
 	if err != nil || !k.cfg.Fsync {
 		return err
 	}

@@ -74,13 +74,22 @@ func (p *piece) read(buf []byte) (data, scratch []byte, err error) {
 }
 
 func (s *span) full(cfg *Config) bool {
-	return s.rows >= cfg.MaxRangeRows || s.compressed >= cfg.MaxRangeBytes || s.raw >= 3*cfg.MaxRangeBytes
+	return s.ends() || s.rows >= cfg.MaxRangeRows || s.compressed >= cfg.MaxRangeBytes || s.raw >= 3*cfg.MaxRangeBytes
+}
+
+// ends reports whether the span ends with deletions: what comes after them must not be inserted before they are carried out.
+func (s *span) ends() bool {
+	n := len(s.messages)
+	return n > 0 && len(s.messages[n-1].chunk.Deletes) > 0
 }
 
 // fits reports whether m may join the span: within the limits, and of the same schema in every table.
 func (s *span) fits(m *message, cfg *Config) bool {
 	if len(s.messages) == 0 {
 		return true
+	}
+	if s.ends() {
+		return false
 	}
 	rows, raw := weigh(&m.chunk)
 	if s.rows+rows > cfg.MaxRangeRows || s.compressed+m.size > cfg.MaxRangeBytes || s.raw+raw > 3*cfg.MaxRangeBytes {

@@ -54,6 +54,9 @@ type commands struct {
 	Report    reportCmd    `cmd:"" group:"use" help:"Print what arrived, the hottest kernels, scopes, stalls and copies."`
 	Telemetry telemetryCmd `cmd:"" group:"use" help:"Check GPU memory telemetry files without a server."`
 
+	Session sessionCmd `cmd:"" group:"care" help:"List, export and delete sessions."`
+	Tenant  tenantCmd  `cmd:"" group:"care" help:"List tenants, and delete all that one has sent."`
+
 	Key    keyCmd    `cmd:"" group:"care" help:"Make, revoke and list the keys that clients send with."`
 	Reject rejectCmd `cmd:"" group:"care" help:"Look at what was refused, and why."`
 	Window windowCmd `cmd:"" group:"care" help:"Decide about windows that came twice with different bytes."`

@@ -29,6 +29,7 @@ type connection struct {
 	nc    *nats.Conn
 	js    jetstream.JetStream
 	close func()
+	alone bool // nothing runs on the data folder: this command serves its NATS
 }
 
 // connect reaches NATS by --nats, by the process that runs on --data, or, when nothing runs there, by opening the folder itself.
@@ -36,7 +37,7 @@ func (f reachFlags) connect(ctx context.Context, p *program) (*connection, error
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	cfg := broker.ConnectConfig{URL: f.NATS, CredentialsFile: f.NATSCreds, Name: "warpline command", Logger: slog.New(slog.DiscardHandler)}
-	stop := func() {}
+	stop, alone := func() {}, false
 	if f.NATS == "" {
 		r, err := readRunning(f.Data)
 		dir, heldErr := (*dataDir)(nil), error(nil)
@@ -49,7 +50,7 @@ func (f reachFlags) connect(ctx context.Context, p *program) (*connection, error
 				dir.release()
 				return nil, err
 			}
-			cfg.Server = srv
+			cfg.Server, alone = srv, true
 			stop = func() { srv.Shutdown(); srv.WaitForShutdown(); dir.release() }
 		} else if err == nil && r.NATS != "" {
 			cfg.URL = r.NATS
@@ -66,7 +67,7 @@ func (f reachFlags) connect(ctx context.Context, p *program) (*connection, error
 		stop()
 		return nil, unreachable(err)
 	}
-	return &connection{nc, js, func() { nc.Close(); stop() }}, nil
+	return &connection{nc, js, func() { nc.Close(); stop() }, alone}, nil
 }
 
 // keys opens only the bucket of keys, making it where no service ever ran.

@@ -20,6 +20,7 @@ const (
 	ReasonBodyTooLarge     = "body_too_large"    // more bytes than the tenant may send in one body
 	ReasonRatioExceeded    = "ratio_exceeded"    // expands beyond the allowed ratio
 	ReasonDictionaryFull   = "dictionary_full"   // the session has as many names as it may
+	ReasonSessionDeleted   = "session_deleted"   // its session was deleted; nothing of it is kept
 	ReasonScopeOverflow    = "scope_overflow"    // the session has as many open scopes as it may
 )
 

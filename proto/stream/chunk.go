@@ -30,6 +30,9 @@ type Chunk struct {
 	// Snapshot is the last full state that later chunks' State builds on.
 	Snapshot Snapshot `json:"snapshot"`
 	Tables   []Rows   `json:"tables,omitempty"`
+	// Deletes is what tombstones up to Position delete, out of this chunk and all before it; later chunks of the partition bring nothing
+	// of it. The sink carries it out after it has inserted this chunk and before it goes on.
+	Deletes []Deletion `json:"deletes,omitempty"`
 	// Object names the body in ChunksObjects when it is too large for the message.
 	Object string `json:"object,omitempty"`
 	// StateObject names the S2-compressed state change in ChunksObjects when even that is too large for the message.

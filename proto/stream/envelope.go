@@ -46,6 +46,8 @@ type Envelope struct {
 	// Object names the body in PartsObjects when it is not in the message.
 	Object string  `json:"object,omitempty"`
 	Reject *Reject `json:"reject,omitempty"` // set when Kind is KindReject
+	// Delete is set when Kind is KindDelete. A tombstone of a whole tenant has no Session.
+	Delete *Deletion `json:"delete,omitempty"`
 }
 
 // Reject says why bytes were refused. The bytes (the first RejectBytes of them) are the body.

@@ -28,6 +28,8 @@ const (
 	DictionariesBucket = "WL_DICTIONARIES"
 	// LeasesBucket holds one key per owned partition or lane and one per live process; all of it expires within seconds.
 	LeasesBucket = "WL_LEASES"
+	// DeletionsBucket holds a receipt for each tombstone that was carried out, for 90 days.
+	DeletionsBucket = "WL_DELETIONS"
 	// MarksBucket holds the sink's recorded ranges, one key per lane.
 	MarksBucket = "WL_MARKS"
 

@@ -1,0 +1,268 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// A deletion travels as a part among the parts: a tombstone. What came before it is folded already and in this chunk or an earlier one, so
+// the chunk that carries the tombstone on can say "delete all that you have". What comes behind it is dropped here, for as long as the
+// partition remembers: a mark per session in the state. So nothing that was on its way brings rows back.
+//
+// A tenant's tombstone marks every session that the partition knows of the tenant, and remembers when it was: parts that the gateway
+// received before that are dropped whatever their session is. What a session sends that begins later is new, and is kept.
+
+const (
+	// keepDeletion is how long a deleted session is remembered after the last part of it that was dropped. A client that sends again after
+	// that begins a new session of the old name.
+	keepDeletion = 30 * 24 * time.Hour
+	// lateDeletion is for how much longer the memory is kept when no part says what time it is: parts can wait in INGEST for this long.
+	lateDeletion = 7 * 24 * time.Hour
+	// maxDeletions are remembered by a partition, some 100 B each; beyond it those that end first go, and what they would have dropped
+	// is taken for a new session.
+	maxDeletions = 1 << 16
+	// maxChunkDeletes tombstones go into one chunk: its header and the sink's mark have to hold them.
+	maxChunkDeletes = 64
+)
+
+// deletionKey names what was deleted: a session by the hash of its id, so that the memory of a deletion holds no id, or the whole tenant
+// by 0.
+type deletionKey struct {
+	tenant  string
+	session xxh3.Uint128
+}
+
+// deletion is what is remembered of one.
+type deletion struct {
+	at    int64 // when NATS stored the tombstone, ns
+	until int64 // parts received from then on are new, ns
+	id    string
+}
+
+// whole reports whether k names no one session: a tenant, or the uploads without a session. There, what is received later is new.
+func (k deletionKey) whole() bool { return k.session == (xxh3.Uint128{}) || k.session == noSession }
+
+var noSession = xxh3.HashString128(stream.NoSession)
+
+func keyOf(tenant, session string) deletionKey {
+	return deletionKey{tenant, xxh3.HashString128(session)}
+}
+
+// deletion handles tombstones and the parts of what they deleted, and reports whether the part was one. stored is when NATS got it.
+func (o *owner) deletion(p *part, stored time.Time) bool {
+	e := &p.env
+	if e.Kind == stream.KindDelete && e.Delete != nil {
+		d := *e.Delete
+		d.Tenant, d.At = e.Tenant, stored.UnixNano()
+		o.folder.erase(d)
+		return true
+	}
+	if !o.folder.drops(p) {
+		return false
+	}
+	if e.Object != "" {
+		o.foldedParts = append(o.foldedParts, e.Object)
+	}
+	return true
+}
+
+// erase folds a tombstone.
+func (f *folder) erase(d stream.Deletion) {
+	key := deletionKey{tenant: d.Tenant}
+	if d.Session != "" {
+		key = keyOf(d.Tenant, d.Session)
+	}
+	if old, ok := f.deletions[key]; ok && old.id == d.ID {
+		return // published twice; what a tenant has sent since the first is new
+	}
+	mark := deletion{at: d.At, until: d.At + int64(keepDeletion), id: d.ID}
+	f.remember(key, mark)
+	gone := map[sessionKey]struct{}{}
+	if d.Session != "" {
+		gone[sessionKey{d.Tenant, d.Session}] = struct{}{}
+	} else {
+		for k := range f.sessions {
+			if k.tenant == d.Tenant {
+				gone[k] = struct{}{}
+			}
+		}
+		for k := range f.tombstones {
+			if k.tenant == d.Tenant {
+				gone[k] = struct{}{}
+			}
+		}
+		for k := range gone {
+			if sk := keyOf(k.tenant, k.id); !sk.whole() {
+				f.remember(sk, mark)
+			}
+		}
+	}
+	f.drop(gone)
+	f.deletes = append(f.deletes, d)
+}
+
+// remember sets a mark and makes it part of the next state change.
+func (f *folder) remember(key deletionKey, d deletion) {
+	if f.deletions == nil {
+		f.deletions = map[deletionKey]deletion{}
+	}
+	f.deletions[key] = d
+	f.freshDeletions = append(f.freshDeletions, key)
+}
+
+// drop forgets sessions with all that they hold back. Rows of theirs that are in the open chunk already stay there: the sink deletes
+// them with the rest.
+func (f *folder) drop(gone map[sessionKey]struct{}) {
+	for k := range gone {
+		if s := f.sessions[k]; s != nil {
+			f.dropHeld(s)
+			delete(f.sessions, k)
+			delete(f.waitingSessions, s)
+			delete(f.closing, s)
+			delete(f.held, s)
+		}
+		delete(f.tombstones, k)
+		f.removed = append(f.removed, k)
+	}
+	is := func(s *session) bool { _, ok := gone[s.key]; return ok }
+	f.touched = slices.DeleteFunc(f.touched, is)
+	f.names = slices.DeleteFunc(f.names, func(b nameBlock) bool { return is(b.session) })
+}
+
+// deletesDue reports whether the open chunk should end here. It must end at a tenant's tombstone: the sink deletes the tenant's rows up to and
+// with this chunk, and what is folded next may be new.
+func (f *folder) deletesDue() bool {
+	n := len(f.deletes)
+	return n >= maxChunkDeletes || n > 0 && (f.deletes[n-1].Session == "" || f.deletes[n-1].Session == stream.NoSession)
+}
+
+// drops reports whether the part belongs to what was deleted, and counts it if so. Its bytes are kept nowhere.
+func (f *folder) drops(p *part) bool {
+	if len(f.deletions) == 0 {
+		return false
+	}
+	received := p.env.ReceivedAt
+	if t, ok := f.deletions[deletionKey{tenant: p.env.Tenant}]; ok && received <= t.at {
+		f.countDropped(p, false)
+		return true
+	}
+	key := keyOf(p.env.Tenant, p.env.Session)
+	d, ok := f.deletions[key]
+	if !ok || received >= d.until || key.whole() && received > d.at {
+		return false
+	}
+	if until := received + int64(keepDeletion); until > d.until+nanosPerDay { // once a day is often enough for the state
+		d.until = until
+		f.remember(key, d)
+	}
+	f.countDropped(p, true)
+	return true
+}
+
+// countDropped enters a dropped part into the books: received, and rejected. books is false for parts from before a tenant's purge: a row of
+// usage would be the tenant's again, so only the metrics count them.
+func (f *folder) countDropped(p *part, books bool) {
+	n := p.env.Events
+	f.metrics.parts.WithLabelValues("deleted").Inc()
+	f.metrics.rejects.WithLabelValues(p.env.Tenant, gpuflight.ReasonSessionDeleted).Add(float64(n))
+	if !books {
+		f.metrics.events.WithLabelValues(p.env.Tenant, "rejected").Add(float64(n))
+		return
+	}
+	if n == 0 {
+		return
+	}
+	nobody := &session{key: sessionKey{tenant: p.env.Tenant}} // the row must not name the session
+	p.raw = rawPartition(p.env.ReceivedAt, p.env.RetentionDays)
+	p.usage = f.usageOf(nobody, p)
+	p.usage.events += n
+	p.usage.bytes += p.env.Bytes
+	p.usage.rejected += n
+	f.writeReject(nobody, p, &rejectRow{reason: gpuflight.ReasonSessionDeleted, detail: "a part of a session that was deleted; its bytes were not kept", events: n, bytes: p.env.Bytes, ref: "deleted"})
+}
+
+// forgetDeletions drops marks whose time is over. Whether a mark still holds follows from a part's own stamp (see drops), so owners that
+// clean up at different times fold the same.
+func (f *folder) forgetDeletions(now int64) {
+	for k, d := range f.deletions {
+		if now > d.until+int64(lateDeletion) {
+			delete(f.deletions, k)
+		}
+	}
+	if over := len(f.deletions) - maxDeletions; over > 0 {
+		keys := f.sortedDeletions()
+		slices.SortStableFunc(keys, func(a, b deletionKey) int { return cmp.Compare(f.deletions[a].until, f.deletions[b].until) })
+		for _, k := range keys[:over] {
+			delete(f.deletions, k)
+		}
+	}
+}
+
+func (f *folder) sortedDeletions() []deletionKey {
+	keys := make([]deletionKey, 0, len(f.deletions))
+	for k := range f.deletions {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b deletionKey) int {
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.session.Hi, b.session.Hi), cmp.Compare(a.session.Lo, b.session.Lo))
+	})
+	return keys
+}
+
+// appendDeletions writes the marks at the end of a state of version 3: all of them, or those that are new.
+func (f *folder) appendDeletions(w *writer, full bool) {
+	keys := f.freshDeletions
+	if full {
+		keys = f.sortedDeletions()
+	}
+	w.n(len(keys))
+	for _, k := range keys {
+		d := f.deletions[k]
+		w.str(k.tenant)
+		w.hash(k.session)
+		w.i64(d.at)
+		w.i64(d.until)
+		w.str(d.id)
+	}
+}
+
+// readDeletions applies what appendDeletions wrote.
+func (f *folder) readDeletions(r *reader) {
+	for range r.n(20) {
+		k := deletionKey{r.str(), r.hash()}
+		d := deletion{r.i64(), r.i64(), r.str()}
+		if r.err != nil {
+			return
+		}
+		if f.deletions == nil {
+			f.deletions = map[deletionKey]deletion{}
+		}
+		f.deletions[k] = d
+	}
+}
+
+// clean makes what ROWS and the snapshots hold of a deleted session leave at once rather than with the traffic: behind the chunk with the
+// tombstone comes an empty one, a snapshot after that, and a chunk that points to the snapshot. Then the sink purges all before it.
+func (o *owner) clean(ctx context.Context, c *stream.Chunk) error {
+	if len(c.Deletes) > 0 {
+		o.traces = true
+		o.opened = time.Now() // the next chunk comes whether or not there are rows
+		return nil
+	}
+	if !o.traces {
+		return nil
+	}
+	o.opened = time.Now()
+	if err := o.writeSnapshot(ctx); err != nil {
+		return err
+	}
+	o.traces = o.snapshot.Chunk != c.Number
+	return nil
+}

@@ -1,0 +1,237 @@
+package aggregate
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// folding drives a folder as its owner does, without NATS.
+type folding struct {
+	f   *folder
+	seq uint64
+}
+
+func newFolding() *folding {
+	cfg := Config{}.withDefaults()
+	return &folding{f: newFolder(&cfg, newCounters(nil))}
+}
+
+func (g *folding) part(tenant, session string, received time.Time) *part {
+	g.seq++
+	return &part{seq: g.seq, now: received.UnixNano(), env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
+		Events: 1, ReceivedAt: received.UnixNano(), RetentionDays: 7, RollupDays: 395}}
+}
+
+// take folds a part unless it is dropped, and reports which.
+func (g *folding) take(tenant, session string, received time.Time) (kept bool) {
+	p := g.part(tenant, session, received)
+	if g.f.drops(p) {
+		return false
+	}
+	line := fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,1000,%d,0,32,1]]}`+"\n", session, g.seq, g.seq)
+	s := g.f.session(p)
+	g.f.fold(p, s, line)
+	return true
+}
+
+// handOver publishes the open chunk's change and applies it to a successor, which began with the same states.
+func (g *folding) handOver(t testing.TB, to *folding) {
+	t.Helper()
+	g.f.flush(0)
+	if err := to.f.applyState(g.f.appendState(nil, false)); err != nil {
+		t.Fatal(err)
+	}
+	g.f.published()
+	g.f.out.reset()
+	to.seq = g.seq
+}
+
+func snapshotOf(t testing.TB, g *folding) *folding {
+	t.Helper()
+	to := newFolding()
+	if err := to.f.applyState(g.f.appendState(nil, true)); err != nil {
+		t.Fatal(err)
+	}
+	to.seq = g.seq
+	return to
+}
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// What was deleted stays deleted for every successor, by changes and by snapshots; neighbours do not notice.
+func TestDeletedSessionStaysDeleted(t *testing.T) {
+	g, successor := newFolding(), newFolding()
+	g.take("a", "gone", noon)
+	g.take("a", "stays", noon)
+	g.take("b", "gone", noon)
+	g.handOver(t, successor)
+	g.take("a", "gone", noon) // in the open chunk, with rollups held back
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	if g.f.heldAccs != len(g.f.sessions[sessionKey{"a", "stays"}].dirty)+len(g.f.sessions[sessionKey{"b", "gone"}].dirty) {
+		t.Errorf("%d accumulators are held", g.f.heldAccs)
+	}
+	g.handOver(t, successor)
+	for name, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g), "snapshot of the successor": snapshotOf(t, successor)} {
+		if h.f.sessions[sessionKey{"a", "gone"}] != nil || len(h.f.sessions) != 2 {
+			t.Errorf("%s has %d sessions", name, len(h.f.sessions))
+		}
+		if h.take("a", "gone", noon.Add(time.Hour)) || h.take("a", "gone", noon.Add(-time.Hour)) {
+			t.Errorf("%s folds a part of a deleted session", name)
+		}
+		if !h.take("a", "stays", noon) || !h.take("b", "gone", noon) || !h.take("a", "new", noon) {
+			t.Errorf("%s drops a neighbour's part", name)
+		}
+	}
+}
+
+// The state holds no id of a deleted session.
+func TestDeletionsHoldNoID(t *testing.T) {
+	g := newFolding()
+	g.take("a", "a-very-secret-id", noon)
+	g.handOver(t, newFolding())
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "a-very-secret-id", At: noon.UnixNano()})
+	g.handOver(t, newFolding())
+	if bytes.Contains(g.f.appendState(nil, true), []byte("secret")) {
+		t.Error("the snapshot names the session")
+	}
+}
+
+// A tombstone of a session that nobody has seen works for what comes later.
+func TestDeletionComesFirst(t *testing.T) {
+	g, successor := newFolding(), newFolding()
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	if len(g.f.deletes) != 1 {
+		t.Fatal("the sink does not hear of it")
+	}
+	g.handOver(t, successor)
+	if g.take("a", "gone", noon) || successor.take("a", "gone", noon) {
+		t.Error("a part was folded")
+	}
+}
+
+// The same tombstone twice counts once; another one of the same session counts again.
+func TestTombstoneComesTwice(t *testing.T) {
+	g := newFolding()
+	d := stream.Deletion{ID: "1", Tenant: "a", At: noon.UnixNano()}
+	g.f.erase(d)
+	g.handOver(t, newFolding())
+	g.take("a", "new", noon.Add(time.Second))
+	d.At = noon.Add(time.Minute).UnixNano()
+	g.f.erase(d)
+	if len(g.f.deletes) != 0 || g.f.sessions[sessionKey{"a", "new"}] == nil {
+		t.Error("a purge that came twice deletes what is new")
+	}
+	d.ID = "2"
+	g.f.erase(d)
+	if len(g.f.deletes) != 1 || g.f.sessions[sessionKey{"a", "new"}] != nil {
+		t.Error("a second purge does nothing")
+	}
+}
+
+// A purge takes the tenant's sessions, and parts from before it; sessions that begin later are new.
+func TestPurgeAndNewSessions(t *testing.T) {
+	g, successor := newFolding(), newFolding()
+	g.take("a", "old", noon)
+	g.take("a", "forgotten", noon)
+	g.handOver(t, successor)
+	s := g.f.sessions[sessionKey{"a", "forgotten"}]
+	s.names = 1
+	g.f.forget(s, noon.UnixNano())
+	g.take("b", "other", noon)
+	g.handOver(t, successor)
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", At: noon.Add(time.Minute).UnixNano()})
+	if !g.f.deletesDue() {
+		t.Error("the chunk goes on behind a purge")
+	}
+	g.handOver(t, successor)
+	for name, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g)} {
+		for _, c := range []struct {
+			session string
+			after   time.Duration
+			kept    bool
+		}{
+			{"old", 2 * time.Minute, false}, {"forgotten", 2 * time.Minute, false}, {"late", 30 * time.Second, false}, {"late", time.Minute, false},
+			{"new", time.Minute + 1, true}, {stream.NoSession, 2 * time.Minute, true}, {stream.NoSession, 0, false},
+		} {
+			if kept := h.take("a", c.session, noon.Add(c.after)); kept != c.kept {
+				t.Errorf("%s: session %s, %v after noon: kept %t", name, c.session, c.after, kept)
+			}
+		}
+		if !h.take("b", "other", noon) || len(h.f.tombstones) != 0 {
+			t.Errorf("%s: another tenant suffers, or %d tombstones are left", name, len(h.f.tombstones))
+		}
+	}
+}
+
+// Uploads without a session can be deleted, and those that come later are kept.
+func TestDeleteUploadsWithoutASession(t *testing.T) {
+	g := newFolding()
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: stream.NoSession, At: noon.UnixNano()})
+	if !g.f.deletesDue() || g.take("a", stream.NoSession, noon) || !g.take("a", stream.NoSession, noon.Add(1)) {
+		t.Error("what came later is dropped, or what came before is kept")
+	}
+}
+
+// Dropped parts are counted, and the row that counts them does not name the session.
+func TestDroppedPartsAreCounted(t *testing.T) {
+	g := newFolding()
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	g.take("a", "gone", noon.Add(time.Hour))
+	for _, u := range g.f.usage {
+		if u.events != 1 || u.rejected != 1 || u.stored != 0 {
+			t.Errorf("usage %+v", *u)
+		}
+	}
+	rows, _ := g.f.out.size()
+	if len(g.f.usage) != 1 || rows != 1 || len(g.f.touched) != 0 {
+		t.Errorf("%d usages, %d rows, %d sessions touched; want 1 of usage, the row of the reject, no session", len(g.f.usage), rows, len(g.f.touched))
+	}
+}
+
+// A mark lasts 30 days from the last part that it dropped, by the parts' own stamps: owners with different clocks agree.
+func TestDeletionsEnd(t *testing.T) {
+	g, successor := newFolding(), newFolding()
+	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	g.take("a", "gone", noon.Add(20*24*time.Hour))
+	g.handOver(t, successor)
+	for name, h := range map[string]*folding{"owner": g, "successor": successor} {
+		h.f.forgetDeletions(noon.Add(49 * 24 * time.Hour).UnixNano())
+		if h.take("a", "gone", noon.Add(49*24*time.Hour)) {
+			t.Errorf("%s forgot too early", name)
+		}
+		h.f.forgetDeletions(noon.Add(100 * 24 * time.Hour).UnixNano())
+		if len(h.f.deletions) != 0 || !h.take("a", "gone", noon.Add(100*24*time.Hour)) {
+			t.Errorf("%s never forgets", name)
+		}
+	}
+}
+
+// Marks are bounded; those that would end first go first.
+func TestDeletionsAreBounded(t *testing.T) {
+	g := newFolding()
+	for i := range maxDeletions + 10 {
+		g.f.remember(keyOf("a", fmt.Sprint(i)), deletion{at: int64(i), until: int64(i) + noon.UnixNano(), id: "x"})
+	}
+	g.f.forgetDeletions(noon.UnixNano())
+	if _, ok := g.f.deletions[keyOf("a", "9")]; ok || len(g.f.deletions) != maxDeletions {
+		t.Errorf("%d marks", len(g.f.deletions))
+	}
+}
+
+// A state of version 2 has no marks and is read.
+func TestStateOfVersion2(t *testing.T) {
+	_, snapshot := stateOf(t)
+	old := bytes.Clone(snapshot[:len(snapshot)-1]) // the count of marks, 0
+	if snapshot[0] != stateVersion || snapshot[len(snapshot)-1] != 0 {
+		t.Fatalf("a state of version %d that ends in %d", snapshot[0], snapshot[len(snapshot)-1])
+	}
+	old[0] = 2
+	g := newFolding()
+	if err := g.f.applyState(old); err != nil || g.f.sessions[sessionKey{"t", "s"}] == nil {
+		t.Errorf("version 2: %v, %d sessions", err, len(g.f.sessions))
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// sessionExportCmd writes a session as NDJSON: {"table":"kernels","row":{…}}, table after table, in no order within one. Times are text in UTC
+// with nanoseconds. 64-bit integers are text too: a reader that keeps numbers as doubles would round them. Bytes that are no UTF-8 become
+// U+FFFD.
+type sessionExportCmd struct {
+	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
+	clickhouseFlags
+	Tenant  string   `arg:"" help:"Tenant of the session."`
+	Session string   `arg:"" help:"Session id, as \"warpline session list\" shows it."`
+	Tables  []string `placeholder:"A,B" help:"Only these tables and views; by default all that have sessions."`
+}
+
+func (c *sessionExportCmd) check(p *program) error {
+	return errors.Join(tenant.CheckName(c.Tenant), stream.CheckSession(c.Session), c.clickhouseFlags.check(p.Settings))
+}
+
+// Run writes row after row as ClickHouse gives them, so that memory does not grow with the session.
+func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
+	srv, err := readServer(c.clickhouseFlags, c.Data)
+	if err != nil {
+		return err
+	}
+	conn, err := srv.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tables, err := sessionTables(ctx, conn, srv.Database)
+	if err != nil {
+		return err
+	}
+	if len(c.Tables) > 0 {
+		for _, t := range c.Tables {
+			if !slices.Contains(tables, t) {
+				return usage(fmt.Errorf("%s: %q is no table with sessions: there are %s", p.Settings.name("tables"), t, strings.Join(tables, ", ")))
+			}
+		}
+		tables = slices.Sorted(slices.Values(c.Tables))
+		tables = slices.Compact(tables)
+	}
+	out := bufio.NewWriterSize(p.Stdout, 1<<20)
+	var total uint64
+	for _, t := range tables {
+		n, err := exportTable(ctx, conn, out, srv.Database, t, c.Tenant, c.Session)
+		if err != nil {
+			out.Flush()
+			return fmt.Errorf("export %s: %w: what was written is not the whole session", t, err)
+		}
+		if n > 0 {
+			fmt.Fprintf(p.Stderr, "%s: %s\n", t, plural(int64(n), "row"))
+		}
+		total += n
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	if total == 0 {
+		return fmt.Errorf("nothing is stored of session %q of tenant %s: \"warpline session list --tenant %s\" lists those there are", c.Session, c.Tenant, c.Tenant)
+	}
+	return nil
+}
+
+// sessionTables lists the tables and views of the contract that have a session in each row.
+func sessionTables(ctx context.Context, conn driver.Conn, database string) (names []string, err error) {
+	rows, err := conn.Query(ctx, "SELECT table FROM system.columns WHERE database = ? AND name IN ('tenant', 'session_id') AND NOT endsWith(table, '_data') GROUP BY table HAVING count() = 2 ORDER BY table", database)
+	if err != nil {
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("list tables: %w", err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("database %q has no tables of Warpline: was the sink ever started?", database)
+	}
+	return names, nil
+}
+
+// exportTable writes the session's rows of one table. ClickHouse makes the JSON, which knows every type.
+func exportTable(ctx context.Context, conn driver.Conn, out *bufio.Writer, database, name, tenantName, session string) (n uint64, err error) {
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
+		"output_format_json_quote_64bit_integers": 1, "output_format_json_validate_utf8": 1, "output_format_json_quote_denormals": 1,
+		"date_time_output_format": "simple", "max_block_size": 8192,
+	}))
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT formatRowNoNewline('JSONEachRow', *) FROM `%s`.`%s` WHERE tenant = ? AND session_id = ?", database, name), tenantName, session)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var row string
+		if err := rows.Scan(&row); err != nil {
+			return n, err
+		}
+		for _, s := range []string{`{"table":"`, name, `","row":`, row, "}\n"} {
+			if _, err := out.WriteString(s); err != nil {
+				return n, err
+			}
+		}
+		n++
+	}
+	return n, rows.Err()
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+type tenantCmd struct {
+	List  tenantListCmd  `cmd:"" help:"List the tenants that have data or keys."`
+	Purge tenantPurgeCmd `cmd:"" help:"Delete all that a tenant has sent so far, its books included. What it sends later is kept."`
+}
+
+type tenantListCmd struct {
+	reachFlags
+	clickhouseFlags
+	JSON bool `help:"One JSON object a line."`
+}
+
+func (c *tenantListCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
+
+type tenantRow struct {
+	Tenant       string    `json:"tenant"`
+	Sessions     uint64    `json:"sessions"`
+	Events       uint64    `json:"events"`
+	Bytes        uint64    `json:"bytes"`
+	LastReceived time.Time `json:"last_received_at"`
+	Keys         int       `json:"keys"` // valid ones
+}
+
+// Run joins what ClickHouse and the bucket of keys know.
+func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
+	srv, err := readServer(c.clickhouseFlags, c.Data)
+	if err != nil {
+		return err
+	}
+	conn, err := srv.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT tenant, sum(sessions), sum(events), sum(bytes), max(last) FROM ("+
+		"SELECT toString(tenant) AS tenant, uniqExact(session_id) AS sessions, toUInt64(0) AS events, toUInt64(0) AS bytes, CAST(max(last_received_at), 'DateTime64(9, \\'UTC\\')') AS last FROM `%[1]s`.sessions_data GROUP BY tenant "+
+		"UNION ALL SELECT toString(tenant), toUInt64(0), sum(events), sum(bytes), toDateTime64(0, 9, 'UTC') FROM `%[1]s`.usage GROUP BY tenant) GROUP BY tenant", srv.Database))
+	if err != nil {
+		return fmt.Errorf("read tenants: %w", err)
+	}
+	defer rows.Close()
+	all := map[string]*tenantRow{}
+	for rows.Next() {
+		r := &tenantRow{}
+		if err := rows.Scan(&r.Tenant, &r.Sessions, &r.Events, &r.Bytes, &r.LastReceived); err != nil {
+			return fmt.Errorf("read tenants: %w", err)
+		}
+		all[r.Tenant] = r
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read tenants: %w", err)
+	}
+	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := keys.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list keys: %w", err)
+	}
+	for _, k := range list {
+		if all[k.Tenant] == nil {
+			all[k.Tenant] = &tenantRow{Tenant: k.Tenant}
+		}
+		if ok, _ := k.Valid(time.Now()); ok {
+			all[k.Tenant].Keys++
+		}
+	}
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	enc := json.NewEncoder(p.Stdout)
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	if !c.JSON {
+		fmt.Fprintln(w, "TENANT\tSESSIONS\tEVENTS\tSENT\tLAST HEARD\tVALID KEYS")
+	}
+	for _, name := range names {
+		r := all[name]
+		if c.JSON {
+			if err := enc.Encode(r); err != nil {
+				return err
+			}
+			continue
+		}
+		last := "never"
+		if r.LastReceived.Unix() > 0 {
+			last = humanize.Time(r.LastReceived)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\n", r.Tenant, r.Sessions, r.Events, humanize.IBytes(r.Bytes), last, r.Keys)
+	}
+	return w.Flush()
+}
+
+type tenantPurgeCmd struct {
+	reachFlags
+	clickhouseFlags
+	deleteFlags
+	Tenant     string `arg:"" help:"The tenant."`
+	RevokeKeys bool   `help:"Revoke its keys first, so that nothing more comes. Otherwise they stay valid."`
+}
+
+func (c *tenantPurgeCmd) check(p *program) error {
+	return errors.Join(tenant.CheckName(c.Tenant), c.clickhouseFlags.check(p.Settings), c.deleteFlags.check(p))
+}
+
+// Run publishes a tombstone in every partition and waits until they are carried out.
+func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
+	e, err := c.deleteFlags.begin(ctx, p, c.reachFlags, c.clickhouseFlags)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	have, err := e.find(ctx, c.Tenant, []string{""})
+	if err != nil {
+		return err
+	}
+	if have[0].nothing() && !c.Force {
+		return fmt.Errorf("nothing is known of tenant %s: \"warpline tenant list\" lists those there are; --force deletes what may be on its way", c.Tenant)
+	}
+	if e.conn != nil {
+		fmt.Fprintf(p.Stderr, "tenant %s: %s\n", c.Tenant, have[0])
+	}
+	keys := ingest.NewKeys(e.streams.Keys)
+	valid, err := validKeys(ctx, keys, c.Tenant)
+	if err != nil {
+		return err
+	}
+	if len(valid) > 0 && !c.RevokeKeys {
+		fmt.Fprintf(p.Stderr, "tenant %s keeps %s, and what is sent from now on is kept; --revoke-keys ends that\n", c.Tenant, plural(int64(len(valid)), "valid key"))
+	}
+	e.add(stream.Deletion{Tenant: c.Tenant})
+	e.before = func() error {
+		if !c.RevokeKeys {
+			return nil
+		}
+		for _, k := range valid {
+			if _, err := keys.Revoke(ctx, k.ID); err != nil {
+				return fmt.Errorf("revoke key %s: %w: nothing was deleted yet", k.ID, err)
+			}
+			fmt.Fprintf(p.Stderr, "key %s is revoked; gateways refuse it within 10 s, and what they take until then is kept\n", k.ID)
+		}
+		return nil
+	}
+	return e.carryOut(ctx, fmt.Sprintf("Delete all that tenant %s has sent, for good?", c.Tenant))
+}
+
+func validKeys(ctx context.Context, keys *ingest.Keys, tenantName string) (out []tenant.Key, err error) {
+	all, err := keys.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	for _, k := range all {
+		if ok, _ := k.Valid(time.Now()); ok && k.Tenant == tenantName {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,433 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// # Deletions
+//
+// A chunk can carry deletions. A span ends with such a chunk, and its steps are: insert, count what is to go, write the count to the mark
+// with the note that all is inserted, delete, clean the streams and buckets, write the ledger, move the mark. Each step may be repeated, and a
+// successor goes on where the mark says. Why no row comes back, and no neighbour's row is doubled:
+//
+//   - Deleted rows take their chunk numbers with them, so after the first deletion max(chunk) proves nothing about this span any more: a
+//     sink that looked would find parts missing and send them again under the next attempt's token, neighbours' rows included. The note
+//     in the mark, which is written before the first deletion, keeps it from looking: with the note, nothing is inserted.
+//   - Spans before it are inserted and behind the mark. Spans after it are not recorded before the mark has moved, and hold nothing of
+//     what was deleted, because the worker dropped it. What they verify are chunk numbers above this span's, which no deletion touches.
+//   - A zombie may still send an insert of this span. ClickHouse knows its token, as always, with one exception: when a deletion empties a
+//     part, ClickHouse removes the part half a minute later and forgets its tokens. Such a part held deleted rows only, so only they can come
+//     back, and a zombie's insert ends within insertTimeout of its begin. So the lane remembers what it deleted and looks again when
+//     that time is over (lookAgain).
+//   - A zombie's ALTER DELETE selects the same rows, none of which a later chunk brings.
+//
+// Deletion is ALTER … DELETE, which writes parts anew without the rows; the old files leave the disk minutes later
+// (old_parts_lifetime). A lightweight DELETE would only hide the rows until the next merge.
+
+// erasure is a deletion's share of the mark: what was found before anything was deleted.
+type erasure struct {
+	Deletion int    `json:"deletion"` // index in the chunk
+	Table    string `json:"table"`
+	Rows     uint64 `json:"rows"`
+}
+
+// erased is a chunk's deletions, carried out, to be looked after once more.
+type erased struct {
+	Partition int               `json:"partition"`
+	Chunk     uint64            `json:"chunk"`
+	Deletes   []stream.Deletion `json:"deletes"`
+	At        time.Time         `json:"at"`
+}
+
+// erasedToken marks rows of the ledger that count deleted rows. Tokens of inserts are hex.
+const erasedToken = "deleted"
+
+// maxErased deletions are remembered by a lane; beyond it the oldest are looked after before their time.
+const maxErased = 1024
+
+// lookAgainAfter is when no insert can be running any more that was begun before a deletion.
+const lookAgainAfter = insertTimeout + time.Minute
+
+// doomed translates the deletions of a chunk. Those that are not of a single session must not touch what later chunks bring.
+func (k *Sink) doomed(partition int, chunk uint64, deletes []stream.Deletion) []table.Doomed {
+	out := make([]table.Doomed, len(deletes))
+	for i, d := range deletes {
+		out[i] = table.Doomed{Tenant: d.Tenant, Session: d.Session, Partition: partition, Partitions: k.s.Partitions, Chunk: chunk,
+			Bounded: d.Session == "" || d.Session == stream.NoSession}
+	}
+	return out
+}
+
+// erase carries out the deletions of the span's last chunk. All of the span is inserted.
+func (l *lane) erase(ctx context.Context, s *span) error {
+	c := &s.messages[len(s.messages)-1].chunk
+	doomed := l.k.doomed(c.Partition, c.Number, c.Deletes)
+	if !l.marks.mark.Pending.Inserted {
+		next := l.marks.mark.clone()
+		next.Pending.Inserted = true
+		err := l.persist(ctx, "count what is to be deleted", func(ctx context.Context) (err error) {
+			next.Pending.Erased, err = l.k.countDoomed(ctx, doomed)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := l.marks.write(ctx, next); err != nil {
+			return err
+		}
+	}
+	if err := l.step("erase"); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteDoomed(ctx, doomed) }); err != nil {
+		return err
+	}
+	if err := l.step("erased"); err != nil {
+		return err
+	}
+	for i, d := range c.Deletes {
+		r := stream.Receipt{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}}
+		var rows uint64
+		for _, e := range l.marks.mark.Pending.Erased {
+			if e.Deletion == i {
+				r.Rows[e.Table] = e.Rows
+				rows += e.Rows
+			}
+		}
+		if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, c, d, &r) }); err != nil {
+			return err
+		}
+		l.k.met.deletions.Inc()
+		l.log.Info("deleted", "tenant", d.Tenant, "session_token", r.Token, "rows", rows, "messages", r.Messages, "keys", r.Keys, "objects", r.Objects, "took", time.Since(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// persist tries until f succeeds, or until the lane is asked to stop between two tries.
+func (l *lane) persist(ctx context.Context, what string, f func(context.Context) error) error {
+	pause := newPause(5 * time.Second)
+	for {
+		err := f(ctx)
+		if err == nil {
+			l.k.health.ok(l.n)
+			return nil
+		}
+		reason := l.retry(what, err)
+		wait := pause.next()
+		if reason == reasonRefused {
+			wait = 30 * time.Second
+		}
+		if l.stopping() || !sleep(l.ctx, wait) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// countDoomed returns how many rows each deletion will take from each table.
+func (k *Sink) countDoomed(ctx context.Context, doomed []table.Doomed) (out []erasure, err error) {
+	for _, t := range table.All() {
+		found, err := k.countIn(ctx, t, doomed)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+func (k *Sink) countIn(ctx context.Context, t *table.Table, doomed []table.Doomed) (out []erasure, err error) {
+	sql := t.CountSQL(k.options(), doomed)
+	if sql == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if k.cfg.Replicated {
+		if err := k.native.Exec(ctx, "SYSTEM SYNC REPLICA "+name(k.cfg.Database)+"."+name(t.Name)); err != nil {
+			return nil, fmt.Errorf("wait for the replica: %w", err)
+		}
+	}
+	rows, err := k.native.Query(longSQL(ctx), sql)
+	if err != nil {
+		return nil, fmt.Errorf("count in %s: %w", t.Name, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var i int64
+		e := erasure{Table: t.Name}
+		if err := rows.Scan(&i, &e.Rows); err != nil {
+			return nil, fmt.Errorf("count in %s: %w", t.Name, err)
+		}
+		e.Deletion = int(i)
+		out = append(out, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("count in %s: %w", t.Name, err)
+	}
+	return out, nil
+}
+
+// longSQL lets a statement name 64 sessions by their ids.
+func longSQL(ctx context.Context) context.Context {
+	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"max_query_size": 16 << 20, "max_ast_elements": 1 << 20, "max_expanded_ast_elements": 1 << 20}))
+}
+
+func (k *Sink) options() table.Options {
+	return table.Options{Database: k.cfg.Database, Replicated: k.cfg.Replicated, Cluster: k.cfg.Cluster}
+}
+
+var errRewriting = errors.New("clickhouse is still writing parts anew without the deleted rows")
+
+// deleteDoomed returns nil when no table has rows of doomed any more. It starts no second rewrite while one is running, and comes back
+// with errRewriting when that takes long: it is called again then.
+func (k *Sink) deleteDoomed(ctx context.Context, doomed []table.Doomed) error {
+	deadline := time.Now().Add(queryTimeout)
+	for round := 0; ; round++ {
+		if err := k.awaitMutations(ctx, deadline); err != nil {
+			return err
+		}
+		left := 0
+		for _, t := range table.All() {
+			sql := t.DeleteSQL(k.options(), doomed)
+			if sql == "" {
+				continue
+			}
+			found, err := k.countIn(ctx, t, doomed)
+			if err != nil {
+				return err
+			}
+			// What this server does not have another one of the cluster may: there every table is told once.
+			if len(found) == 0 && (k.cfg.Cluster == "" || round > 0) {
+				continue
+			}
+			left++
+			try, cancel := context.WithTimeout(ctx, queryTimeout)
+			err = k.native.Exec(longSQL(try), sql)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("delete from %s: %w", t.Name, err)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if round > 3 {
+			return errors.New("clickhouse says that it has deleted the rows, and still has them: was the mutation killed? see system.mutations")
+		}
+	}
+}
+
+// awaitMutations waits until no deletion is being carried out in the database.
+func (k *Sink) awaitMutations(ctx context.Context, deadline time.Time) error {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		var running uint64
+		var table, failed string
+		ask, cancel := context.WithTimeout(ctx, queryTimeout)
+		err := k.native.QueryRow(ask, "SELECT count(), any(table), max(latest_fail_reason) FROM system.mutations WHERE database = ? AND NOT is_done AND position(command, 'DELETE WHERE') > 0", k.cfg.Database).Scan(&running, &table, &failed)
+		cancel()
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at mutations: %w", err)
+		case running == 0:
+			return nil
+		case failed != "" && time.Now().After(deadline):
+			return fmt.Errorf("%w: %d tables, %s among them: %s", errRewriting, running, table, failed)
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w: %d tables, %s among them", errRewriting, running, table)
+		}
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// lookAgain looks after deletions whose time has come, see above. A failure is tried again the next time.
+func (l *lane) lookAgain(ctx context.Context) {
+	for len(l.marks.mark.Erased) > 0 && ctx.Err() == nil {
+		total := 0
+		for i := range l.marks.mark.Erased {
+			total += len(l.marks.mark.Erased[i].Deletes)
+		}
+		e := &l.marks.mark.Erased[0]
+		if time.Since(e.At) < l.k.again && total <= maxErased {
+			return
+		}
+		doomed := l.k.doomed(e.Partition, e.Chunk, e.Deletes)
+		found, err := l.k.countDoomed(ctx, doomed)
+		if err == nil && len(found) > 0 {
+			l.log.Warn("rows of a deleted session came back by an insert that was on its way; deleting them again", "tables", len(found))
+			err = l.k.deleteDoomed(ctx, doomed)
+		}
+		if err != nil {
+			l.log.Debug("look after a deletion", "err", err)
+			return
+		}
+		next := l.marks.mark.clone()
+		next.Erased = slices.Clone(next.Erased[1:])
+		if l.marks.write(ctx, next) != nil {
+			return // the next step of the lane meets the same
+		}
+	}
+}
+
+// cleanStreams removes what NATS holds of d and writes the receipt. Later messages of what was deleted are dropped by the worker; they leave
+// INGEST with its replay window.
+func (k *Sink) cleanStreams(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.Receipt) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	names, err := k.s.JS.Stream(ctx, "KV_"+stream.DictionariesBucket)
+	if err != nil {
+		return fmt.Errorf("dictionaries: %w", err)
+	}
+	uploads, err := k.s.JS.Stream(ctx, "KV_"+stream.WindowsBucket)
+	if err != nil {
+		return fmt.Errorf("windows: %w", err)
+	}
+	// Of a session everything, of a tenant what was there before the request: sessions that began since have keys too.
+	upToNames, upToUploads := everything, everything
+	if d.Session == "" {
+		upToNames, upToUploads = d.Dictionaries, d.Windows
+	}
+	n, err := purge(ctx, names, d.Subjects("$KV."+stream.DictionariesBucket, ".*"), upToNames)
+	r.Keys += n
+	if err != nil {
+		return err
+	}
+	n, err = purge(ctx, uploads, d.Subjects("$KV."+stream.WindowsBucket, ".>"), upToUploads)
+	r.Keys += n
+	if err != nil {
+		return err
+	}
+	if d.Session == "" { // before INGEST is purged, which knows whose the keys are
+		n, err = k.cleanNames(ctx, names, c, &d)
+		r.Keys += n
+		if err != nil {
+			return err
+		}
+	}
+	n, err = purge(ctx, k.s.Ingest, d.Subjects("ingest."+strconv.Itoa(c.Partition), ""), c.Position)
+	r.Messages += n
+	if err != nil {
+		return err
+	}
+	if r.Objects, err = k.cleanObjects(ctx, &d); err != nil {
+		return err
+	}
+	r.DoneAt = time.Now().UnixNano()
+	body, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode receipt: %w", err)
+	}
+	if _, err := k.s.Deletions.Put(ctx, stream.ReceiptKey(d.ID, c.Partition), body); err != nil && !broker.IsFull(err) { // a full bucket must not hold the lane
+		return fmt.Errorf("receipt: %w", err)
+	}
+	return nil
+}
+
+const everything = ^uint64(0)
+
+// purge removes the messages of a subject up to a sequence and returns how many there were.
+func purge(ctx context.Context, s jetstream.Stream, subject string, upTo uint64) (n uint64, err error) {
+	count := func() (n uint64, err error) {
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(subject))
+		if err != nil {
+			return 0, fmt.Errorf("look for %s: %w", subject, err)
+		}
+		for _, have := range info.State.Subjects {
+			n += have
+		}
+		return n, nil
+	}
+	before, err := count()
+	if err != nil || before == 0 {
+		return 0, err
+	}
+	opts := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject)}
+	if upTo != everything {
+		opts = append(opts, jetstream.WithPurgeSequence(upTo+1)) // which itself stays
+	}
+	if err := s.Purge(ctx, opts...); err != nil {
+		return 0, fmt.Errorf("purge %s: %w", subject, err)
+	}
+	after, err := count()
+	return before - min(before, after), err
+}
+
+// cleanNames removes those dictionary blocks of a tenant that are younger than the request and belong to this chunk's partition. A block's key
+// ends in the sequence of its part in INGEST, whose subject names the partition. Where that part is gone, the block stays: it may be of a
+// session that began since, and it expires within a week.
+func (k *Sink) cleanNames(ctx context.Context, names jetstream.Stream, c *stream.Chunk, d *stream.Deletion) (n uint64, err error) {
+	list, err := k.s.Dictionaries.ListKeysFiltered(ctx, d.Tenant+".>")
+	if err != nil {
+		return 0, fmt.Errorf("list dictionary keys: %w", err)
+	}
+	defer list.Stop()
+	var young []string
+	for key := range list.Keys() {
+		young = append(young, key)
+	}
+	here := fmt.Sprintf("ingest.%d.", c.Partition)
+	for _, key := range young {
+		text, _, _ := strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "-")
+		seq, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || seq > c.Position {
+			continue
+		}
+		part, err := k.s.Ingest.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return n, fmt.Errorf("part %d of a dictionary block: %w", seq, err)
+		}
+		if !strings.HasPrefix(part.Subject, here) {
+			continue
+		}
+		if err := names.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.DictionariesBucket+"."+key)); err != nil {
+			return n, fmt.Errorf("purge a dictionary block: %w", err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// cleanObjects removes giant lines that were not folded, or that a reject refers to. Of a tenant, those that are older than the tombstone.
+func (k *Sink) cleanObjects(ctx context.Context, d *stream.Deletion) (n uint64, err error) {
+	list, err := k.s.Parts.List(ctx)
+	if errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list objects: %w", err)
+	}
+	token := ""
+	if d.Session != "" {
+		token = d.Token()
+	}
+	prefix := stream.ObjectPrefix(d.Tenant, token)
+	for _, o := range list {
+		if !strings.HasPrefix(o.Name, prefix) || d.Session == "" && o.ModTime.UnixNano() > d.At {
+			continue
+		}
+		if err := k.s.Parts.Delete(ctx, o.Name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+			return n, fmt.Errorf("delete an object: %w", err)
+		}
+		n++
+	}
+	return n, nil
+}

@@ -1,0 +1,65 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Doomed says which rows are to be deleted.
+type Doomed struct {
+	Tenant  string
+	Session string // "" is all of the tenant
+	// Bounded restricts it to rows that the ROWS partitions p with p mod Partitions = Partition brought up to Chunk. Rows of a stream with more
+	// partitions, which was there before, are among them: chunk numbers rise from one stream to the next.
+	Bounded               bool
+	Partition, Partitions int
+	Chunk                 uint64
+}
+
+// condition returns SQL that selects d's rows.
+func (d *Doomed) condition() string {
+	s := "tenant = " + quote(d.Tenant)
+	if d.Session != "" {
+		s += " AND session_id = " + quote(d.Session)
+	}
+	if d.Bounded {
+		s += fmt.Sprintf(" AND rows_partition %% %d = %d AND chunk <= %d", d.Partitions, d.Partition, d.Chunk)
+	}
+	return s
+}
+
+// Holds reports whether rows of t can belong to d.
+func (t *Table) Holds(d *Doomed) bool {
+	return t.Retention != Static && t.Column("tenant") != nil && (d.Session == "" || t.Column("session_id") != nil)
+}
+
+// CountSQL returns a query with one row for each of doomed that has rows in t: its index (Int64) and how many rows (UInt64). It is ""
+// when t cannot have any.
+func (t *Table) CountSQL(o Options, doomed []Doomed) string {
+	from := ident(o.database()) + "." + ident(t.Name)
+	var parts []string
+	for i := range doomed {
+		if t.Holds(&doomed[i]) {
+			parts = append(parts, fmt.Sprintf("SELECT toInt64(%d) AS i, count() AS n FROM %s WHERE %s", i, from, doomed[i].condition()))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return "SELECT i, n FROM (" + strings.Join(parts, " UNION ALL ") + ") WHERE n > 0"
+}
+
+// DeleteSQL returns the statement that makes ClickHouse write t's parts anew without the rows of doomed, "" when t cannot have any. It
+// returns before that is done.
+func (t *Table) DeleteSQL(o Options, doomed []Doomed) string {
+	var or []string
+	for i := range doomed {
+		if t.Holds(&doomed[i]) {
+			or = append(or, "("+doomed[i].condition()+")")
+		}
+	}
+	if or == nil {
+		return ""
+	}
+	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s SETTINGS mutations_sync = 0", ident(o.database()), ident(t.Name), o.onCluster(), strings.Join(or, " OR "))
+}
