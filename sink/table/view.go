@@ -17,7 +17,7 @@ var viewFiles embed.FS
 
 // views are the contract's views in the order in which they are created: those that read others come after them.
 var views = []string{
-	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
+	"sessions", "session_ends", "segments", "runs", "capture_capabilities", "deep_windows", "devices", "kernels", "kernel_details", "touched_minutes", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
 }
 
@@ -38,6 +38,13 @@ func Views(o Options) []View {
 		"reasonkind": reasonKindSQL,
 		"reasons":    reasonsSQL,
 		"scopepath":  scopePathSQL,
+		"synthetic":  func(tenant, session string) string { return syntheticSQL(o, tenant, session) },
+		"disturbed":  func(k string) string { return disturbedSQL(o, k) },
+		"touched":    func(before int) string { return touchedSQL(o, before) },
+		"windowed":   func() string { return windowedSQL(o) },
+		"minute":     minuteSQL,
+		"bucketof":   hist.IndexSQL,
+		"endreasons": func() string { return endReasonsSQL },
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))
