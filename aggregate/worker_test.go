@@ -144,13 +144,15 @@ func addRows(t testing.TB, sum totals, facts *facts, r stream.Rows, piece []byte
 					sum[name] += uint64(c.Value(row))
 				case *array.Int32:
 					sum[name] += uint64(c.Value(row))
+				case *array.Int64:
+					sum[name] += uint64(c.Value(row))
 				case *array.Timestamp:
 					sum[name] += uint64(c.Value(row))
 				case *array.Dictionary:
 					sum[name+"="+c.Dictionary().ValueStr(c.GetValueIndex(row))]++
 				case *array.String:
 					sum[name+"="+c.Value(row)]++
-				case *array.Float32, *array.Map, *array.Date32, *array.Uint16, *array.Binary:
+				case *array.Float32, *array.Float64, *array.Map, *array.Date32, *array.Uint16, *array.Binary:
 				default:
 					t.Fatalf("%s: column of type %s", name, col.DataType())
 				}
