@@ -40,18 +40,23 @@ func syntheticSQL(o Options, tenant, session string) string {
 	return fmt.Sprintf("((%s, %s) IN (SELECT tenant, session_id FROM %s.synthetic_sessions_data))", tenant, session, ident(o.database()))
 }
 
-// disturbedSQL is true for kernels, of the table alias k, that ran while a deep window of their session was open. Windows are found by
-// session and minute, so that each kernel is compared with few; those that begin in the minute behind count as well. A kernel of more than a
-// minute is compared with all windows of its session.
-func disturbedSQL(o Options, k string) string {
-	minute := fmt.Sprintf("if(%[1]s.duration_ns > %[2]d, toUInt32(%[3]d), %[4]s)", k, minuteNS, uint32(anyMinute), minuteSQL(k+".started_at"))
-	minutes := fmt.Sprintf("arrayJoin(arrayPushBack(%s, toUInt32(%d)))", windowMinutesSQL(1), uint32(anyMinute))
-	db := ident(o.database())
-	// Both arrays begin with an element that no kernel finds, since transform takes no empty ones.
-	list := fmt.Sprintf("(SELECT (arrayPushFront(groupArray(h), toUInt64(0)), arrayPushFront(groupArray(w), [])) FROM ("+
+// marksSQL is a scalar that disturbedSQL looks into: a tuple of hashes of (tenant, session, minute) and the deep windows of each. Both arrays
+// begin with an element that no kernel finds, since transform takes no empty ones.
+func marksSQL(o Options) string {
+	return fmt.Sprintf("(SELECT (arrayPushFront(groupArray(h), toUInt64(0)), arrayPushFront(groupArray(w), [])) FROM ("+
 		"SELECT sipHash64(tenant, session_id, minute) AS h, groupArray((f, t)) AS w FROM ("+
-		"SELECT tenant, session_id, %s AS f, %s AS t, %s AS minute FROM %s.deep_windows_data) GROUP BY h))", nanosSQL("started_at"), nanosSQL("ended_at"), minutes, db)
+		"SELECT tenant, session_id, %s AS f, %s AS t, %s AS minute FROM %s.deep_windows_data) GROUP BY h))", nanosSQL("started_at"), nanosSQL("ended_at"), keyMinutes, ident(o.database()))
+}
+
+// keyMinutes is the minutes under which a deep window is found, one a row.
+var keyMinutes = fmt.Sprintf("arrayJoin(arrayPushBack(%s, toUInt32(%d)))", windowMinutesSQL(1), uint32(anyMinute))
+
+// disturbedSQL is true for kernels, of the table alias k, that ran while a deep window of their session was open; marks is the name that
+// the query gives to marksSQL. Windows are found by session and minute, so that each kernel is compared with few; those that begin in
+// the minute behind count as well. A kernel of more than a minute is compared with all windows of its session.
+func disturbedSQL(o Options, k, marks string) string {
+	minute := fmt.Sprintf("if(%[1]s.duration_ns > %[2]d, toUInt32(%[3]d), %[4]s)", k, minuteNS, uint32(anyMinute), minuteSQL(k+".started_at"))
 	return fmt.Sprintf("((%[1]s.tenant, %[1]s.session_id, %[2]s) IN (SELECT tenant, session_id, %[3]s FROM %[4]s.deep_windows_data)"+
 		" AND arrayExists(w -> w.1 <= %[5]s + %[1]s.duration_ns AND w.2 >= %[5]s, tupleElement(%[6]s, 2)[transform(sipHash64(%[1]s.tenant, %[1]s.session_id, %[2]s),"+
-		" tupleElement(%[6]s, 1), arrayEnumerate(tupleElement(%[6]s, 1)), toUInt32(1))]))", k, minute, minutes, db, nanosSQL(k+".started_at"), list)
+		" tupleElement(%[6]s, 1), arrayEnumerate(tupleElement(%[6]s, 1)), toUInt32(1))]))", k, minute, keyMinutes, ident(o.database()), nanosSQL(k+".started_at"), marks)
 }

@@ -21,6 +21,7 @@ FROM (
             sumMapIf(map(slot, toUInt64(1)), NOT disturbed) AS duration_hist,
             countIf(disturbed) AS left_out
         FROM (
+            WITH {{marks}} AS marks
             SELECT
                 k.tenant AS tenant,
                 k.session_id AS session_id,
@@ -30,7 +31,7 @@ FROM (
                 {{scopepath "c.user_scope"}} AS scope,
                 k.duration_ns AS duration_ns,
                 {{bucketof "k.duration_ns"}} AS slot,
-                {{disturbed "k"}} AS disturbed
+                {{disturbed "k" "marks"}} AS disturbed
             FROM {{db}}.kernels_data AS k
             ANY LEFT JOIN (
                 SELECT u.tenant AS tenant, u.session_id AS session_id, u.launch_id AS launch_id, u.kernel_id AS kernel_id, n.value AS kernel, u.config_id AS config_id
