@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -191,4 +192,42 @@ func TestSyntheticSessions(t *testing.T) {
 	s.want("SELECT session_id, sum(synthetic), count() FROM {db}.kernels GROUP BY session_id ORDER BY session_id", "v\t0\t1\nw\t13\t13")
 	s.want("SELECT session_id, sum(calls), sum(total_ns), sum(min_ns), sum(max_ns), sum(p50_ns), sum(p99_ns), sum(synthetic_calls), sum(disturbed_calls), sum(disturbed), sum(length(duration_hist)) FROM {db}.kernel_stats GROUP BY session_id ORDER BY session_id",
 		fmt.Sprintf("v\t1\t%[1]d\t%[1]d\t%[1]d\t%[1]d\t%[1]d\t0\t0\t0\t1\nw\t0\t0\t0\t0\t0\t0\t13\t0\t0\t0", 5*ms))
+}
+
+// A question about one session reads that session alone, whether or not others have deep windows.
+func TestTruthViewsReadOneSession(t *testing.T) {
+	s := newStore(t, true)
+	const sessions, rows = 20, 400_000 // more than a granule a session
+	for name, columns := range map[string]string{
+		"kernels_data": "started_at, received_at", "launches": "launch_id, received_day", "launch_configs": "config_id, received_day", "kernel_stats_data": "kernel_id, received_day",
+		"sessions_data": "chunk, received_day", "session_ends_data": "chunk, received_day", "segments_data": "chunk, received_day",
+	} {
+		number := "number"
+		if columns == "started_at, received_at" {
+			number = "toDateTime64('2026-11-20 10:00:00', 9, 'UTC') + toIntervalMillisecond(number)"
+		}
+		partition := ""
+		if strings.HasPrefix(columns, "chunk") { // rows of one key would become one
+			partition = ", rows_partition"
+		}
+		sql := fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days%s) SELECT 'acme', toString(number %% %d), %s, now(), 30", name, columns, partition, sessions, number)
+		if partition != "" {
+			sql += fmt.Sprintf(", number / %d", sessions)
+		}
+		s.exec(sql + fmt.Sprintf(" FROM numbers(%d)", rows))
+	}
+	s.exec("INSERT INTO {db}.deep_windows_data (tenant, session_id, started_at, ended_at) SELECT 'acme', toString(arrayJoin([7, 8])), '2026-11-20 10:02:00', '2026-11-20 10:02:01'")
+	for _, view := range []string{"kernel_stats", "sessions", "segments", "touched_minutes"} {
+		out := s.query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view + " WHERE tenant = 'acme' AND session_id = '7')) GROUP BY table ORDER BY table")
+		read := strings.Fields(out)
+		if len(read) == 0 {
+			t.Errorf("%s reads nothing", view)
+		}
+		for i := 0; i < len(read); i += 2 {
+			if n, err := strconv.Atoi(read[i+1]); err != nil || n > rows/4 {
+				t.Errorf("%s: %s of %d rows of %s are read, %v", view, read[i+1], rows, read[i], err)
+			}
+		}
+		t.Logf("%s: %q", view, out)
+	}
 }
