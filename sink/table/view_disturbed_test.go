@@ -216,6 +216,8 @@ func TestTruthViewsReadOneSession(t *testing.T) {
 		}
 		s.exec(sql + fmt.Sprintf(" FROM numbers(%d)", rows))
 	}
+	// Without deep windows no raw row is looked at for statistics, of all sessions together neither.
+	s.want("SELECT DISTINCT table FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}.kernel_stats)) WHERE rows > 0", "kernel_stats_data")
 	s.exec("INSERT INTO {db}.deep_windows_data (tenant, session_id, started_at, ended_at) SELECT 'acme', toString(arrayJoin([7, 8])), '2026-11-20 10:02:00', '2026-11-20 10:02:01'")
 	for _, view := range []string{"kernel_stats", "sessions", "segments", "touched_minutes"} {
 		out := s.query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view + " WHERE tenant = 'acme' AND session_id = '7')) GROUP BY table ORDER BY table")

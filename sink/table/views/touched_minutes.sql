@@ -44,7 +44,7 @@ FROM (
                 ON k.tenant = d.tenant AND k.session_id = d.session_id AND k.corr_id = d.corr_id AND l.config_id = 0
             ANY LEFT JOIN (SELECT * FROM {{db}}.launch_configs WHERE (tenant, session_id) IN {{windowed}}) AS c
                 ON k.tenant = c.tenant AND k.session_id = c.session_id AND if(l.config_id = 0, d.config_id, l.config_id) = c.config_id
-            WHERE (k.tenant, k.session_id, {{minute "k.started_at"}}) IN {{touched 1}}
+            WHERE (k.tenant, k.session_id) IN {{windowed}} AND (k.tenant, k.session_id, {{minute "k.started_at"}}) IN {{touched 1}}
         )
         GROUP BY tenant, session_id, bucket, kernel_id, kernel, scope
         UNION ALL
@@ -65,7 +65,7 @@ FROM (
                 CAST(duration_hist, 'Map(Int16, UInt64)') AS durations,
                 (tenant, session_id, {{minute "bucket"}}) IN {{touched 0}} AS hit
             FROM {{db}}.kernel_stats_data
-            WHERE bucket_s < 3600 AND (tenant, session_id, {{minute "bucket"}}) IN {{touched 1}}
+            WHERE bucket_s < 3600 AND (tenant, session_id) IN {{windowed}} AND (tenant, session_id, {{minute "bucket"}}) IN {{touched 1}}
         )
         GROUP BY tenant, session_id, bucket, kernel_id, scope, hit
     )
