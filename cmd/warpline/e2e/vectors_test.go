@@ -97,7 +97,9 @@ func TestEveryRowOnce(t *testing.T) {
 // check waits until SQL has what is wanted, then demands exact equality of raw rows and rollups.
 func check(t *testing.T, c *cluster, tenant string, want map[string]uint64, within time.Duration) {
 	t.Helper()
-	raw := func(k string) bool { return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "life|") && !strings.HasPrefix(k, "stats ") && k != "job_start" && k != "shutdown" }
+	raw := func(k string) bool {
+		return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "life|") && !strings.HasPrefix(k, "stats ") && k != "job_start" && k != "shutdown"
+	}
 	deadline := time.Now().Add(within)
 	for {
 		got, err := answers(c, tenant)
