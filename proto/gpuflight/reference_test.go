@@ -377,7 +377,7 @@ func compareRows(t *testing.T, got *gpuflight.Line, schema []refColumn, want ref
 }
 
 // readLines splits NDJSON without bufio's line limit.
-func readLines(t *testing.T, r io.Reader) [][]byte {
+func readLines(t testing.TB, r io.Reader) [][]byte {
 	t.Helper()
 	all, err := io.ReadAll(r)
 	if err != nil {

@@ -39,7 +39,7 @@ func sessionLines(t *testing.T) (lines [][]byte) {
 	return lines
 }
 
-func exampleLines(t *testing.T) (lines [][]byte) {
+func exampleLines(t testing.TB) (lines [][]byte) {
 	t.Helper()
 	for _, name := range []string{"examples_by_type.ndjson", "examples_handbuilt.ndjson"} {
 		f, err := os.Open(filepath.Join(vectors, name))
