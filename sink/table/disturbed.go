@@ -5,7 +5,8 @@ import "fmt"
 // What is known of a session's durations only later is joined when they are read. These are the pieces of SQL that do it. They stand in
 // the select list or in IN, not in joins: ClickHouse leaves an expression out that nobody asks for, but never a join. Measured with three
 // million kernels, a third of them in sessions with windows: 0.02 s for a query that does not ask (as without the columns), 0.24 s
-// for one that does; ASOF LEFT JOIN takes 0.22 s from both.
+// for one that does; ASOF LEFT JOIN takes 0.22 s from both. kernel_stats without windows: planning takes some 45 ms longer than without
+// all this, a million rollup rows 3 to 4 % longer; no raw row is read (BenchmarkHonestDurations).
 
 // minuteNS is the length of the buckets that statistics are kept in.
 const minuteNS = 60_000_000_000

@@ -42,7 +42,9 @@ FROM (
             tenant, session_id, bucket, toUInt32(60) AS bucket_s, kernel_id, scope, kernel, calls, total_ns, min_ns, max_ns, duration_hist, left_out
         FROM {{db}}.touched_minutes
     ) AS r
-    ANY LEFT JOIN {{late "kernel_dict"}} AS n
+    ANY LEFT JOIN (
+        SELECT tenant, session_id, id, value FROM {{db}}.dictionaries WHERE dict = 'kernel_dict' AND (late = 1 OR (tenant, session_id) IN {{windowed}})
+    ) AS n
         ON r.tenant = n.tenant AND r.session_id = n.session_id AND r.kernel_id = n.id AND r.kernel = ''
     GROUP BY tenant, session_id, bucket, kernel, scope, if(kernel = '', r.kernel_id, 0)
 )

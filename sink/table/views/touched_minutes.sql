@@ -27,19 +27,14 @@ FROM (
                 k.session_id AS session_id,
                 toDateTime64(toStartOfMinute(k.started_at), 9, 'UTC') AS bucket,
                 l.kernel_id AS kernel_id,
-                l.kernel AS kernel,
+                '' AS kernel,
                 {{scopepath "c.user_scope"}} AS scope,
                 k.duration_ns AS duration_ns,
                 {{bucketof "k.duration_ns"}} AS slot,
                 {{disturbed "k" "marks"}} AS disturbed
             FROM {{db}}.kernels_data AS k
-            ANY LEFT JOIN (
-                SELECT u.tenant AS tenant, u.session_id AS session_id, u.launch_id AS launch_id, u.kernel_id AS kernel_id, n.value AS kernel, u.config_id AS config_id
-                FROM (SELECT * FROM {{db}}.launches WHERE (tenant, session_id) IN {{windowed}}) AS u
-                ANY LEFT JOIN (
-                    SELECT tenant, session_id, id, value FROM {{db}}.dictionaries WHERE dict = 'kernel_dict' AND (tenant, session_id) IN {{windowed}}
-                ) AS n ON u.tenant = n.tenant AND u.session_id = n.session_id AND u.kernel_id = n.id
-            ) AS l ON k.tenant = l.tenant AND k.session_id = l.session_id AND k.launch_id = l.launch_id
+            ANY LEFT JOIN (SELECT * FROM {{db}}.launches WHERE (tenant, session_id) IN {{windowed}}) AS l
+                ON k.tenant = l.tenant AND k.session_id = l.session_id AND k.launch_id = l.launch_id
             ANY LEFT JOIN (SELECT * FROM {{db}}.kernel_details_data WHERE (tenant, session_id) IN {{windowed}}) AS d
                 ON k.tenant = d.tenant AND k.session_id = d.session_id AND k.corr_id = d.corr_id AND l.config_id = 0
             ANY LEFT JOIN (SELECT * FROM {{db}}.launch_configs WHERE (tenant, session_id) IN {{windowed}}) AS c
