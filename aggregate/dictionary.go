@@ -36,7 +36,7 @@ func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
 		}
 	})
 	if err != nil { // cannot be: Decode has accepted the line
-		f.rejectLine(s, p, l, l.Raw, 1, err)
+		f.refuse(s, p, l, err)
 		return
 	}
 	if over > 0 || skipped > 0 {

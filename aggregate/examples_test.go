@@ -2,103 +2,20 @@ package aggregate_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
-
-	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
-	"github.com/warpline/warpline/sink/engine"
-	"github.com/warpline/warpline/sink/engine/enginetest"
-	"github.com/warpline/warpline/sink/table"
 )
-
-// database is a schema of a test's own on the shared engine, into which chunks are put as the sink would.
-type database struct {
-	testing.TB
-	e    *engine.Engine
-	name string
-}
-
-var databases atomic.Int32
-
-func newDatabase(t testing.TB) *database {
-	t.Helper()
-	d := &database{TB: t, e: enginetest.Shared(t), name: fmt.Sprint("aggregate_test_", databases.Add(1))}
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{d.e.TCPAddr()}, Auth: clickhouse.Auth{Username: d.e.User(), Password: d.e.Password()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := table.Ensure(context.Background(), conn, table.Options{Database: d.name}); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func (d *database) post(sql string, body io.Reader) string {
-	d.Helper()
-	q := url.Values{"query": {sql}, "database": {d.name}, "output_format_json_quote_64bit_integers": {"0"}}
-	req, err := http.NewRequest(http.MethodPost, "http://"+d.e.HTTPAddr()+"/?"+q.Encode(), body)
-	if err != nil {
-		d.Fatal(err)
-	}
-	req.SetBasicAuth(d.e.User(), d.e.Password())
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer res.Body.Close()
-	out, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		d.Fatalf("%s: %s %s %v", sql, res.Status, out, err)
-	}
-	return string(out)
-}
-
-// load inserts every chunk of ROWS.
-func (d *database) load(s *broker.Streams) {
-	d.Helper()
-	for p := range s.Partitions {
-		for seq := uint64(1); ; {
-			msg, err := s.Rows.GetMsg(context.Background(), seq, jetstream.WithGetMsgSubject(stream.RowsSubject(p)))
-			if err != nil {
-				break
-			}
-			seq = msg.Sequence + 1
-			c, _, section, err := stream.ParseChunk(msg.Data)
-			if err != nil {
-				d.Fatal(err)
-			}
-			pieces, err := c.Split(section)
-			if err != nil {
-				d.Fatal(err)
-			}
-			for i := range c.Tables {
-				piece, err := c.Tables[i].Unpack(nil, pieces[i])
-				if err != nil {
-					d.Fatal(err)
-				}
-				d.post(table.ByName(c.Tables[i].Table).InsertSQL(d.name), bytes.NewReader(append(piece, table.EOS()...)))
-			}
-		}
-	}
-}
 
 // rows returns the rows of a view; times are nanoseconds since the epoch.
 func (d *database) rows(view string) (rows []map[string]any) {

@@ -244,6 +244,16 @@ func (f *folder) line(s *session, p *part, line []byte) {
 	case gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.ProfileSample, gpuflight.SystemSample,
 		gpuflight.SynchronizationEvent, gpuflight.MemoryAllocEvent:
 		f.olderLine(s, p, l)
+	case gpuflight.SegmentStart:
+		f.segmentStart(s, p, l)
+	case gpuflight.SegmentEnd:
+		f.segmentEnd(s, p, l)
+	case gpuflight.RunEnd:
+		f.runEnd(s, p, l)
+	case gpuflight.CaptureCapabilities:
+		f.capabilities(s, p, l)
+	case gpuflight.DeepWindowEvent:
+		f.deepWindow(s, p, l)
 	case gpuflight.TypeUnknown:
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "type " + quote(l.TypeName) + " is not known to this version", events: n, payload: line, whole: true})
 	default:

@@ -11,7 +11,7 @@ import (
 func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 	job, err := gpuflight.DecodeJobStart(l)
 	if err != nil {
-		f.refuseLine(s, p, l.Type, l.Raw, 1, err)
+		f.refuse(s, p, l, err)
 		return
 	}
 	f.stored(s, p, 1)
@@ -26,8 +26,9 @@ func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 	s.delta.sawEvent(job.TimeNS)
 	s.delta.runID, s.delta.kind, s.delta.engine = clip(job.RunID), clip(job.SessionKind), clip(job.ProfilingEngine)
 	if job.RunID != "" {
-		s.delta.segment, s.delta.hasSegment = int32(min(job.SegmentIndex, 1<<30)), true
+		s.delta.segment, s.delta.hasSegment = segmentIndex(job.SegmentIndex), true
 	}
+	f.jobRun(s, p, &job)
 	static := map[int64]*gpuflight.StaticDevice{}
 	for i := range job.StaticDevices {
 		static[job.StaticDevices[i].ID] = &job.StaticDevices[i]
@@ -77,25 +78,23 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 func (f *folder) jobEnd(s *session, p *part, l *gpuflight.Line) {
 	end, err := gpuflight.DecodeShutdown(l)
 	if err != nil {
-		f.refuseLine(s, p, l.Type, l.Raw, 1, err)
+		f.refuse(s, p, l, err)
 		return
 	}
 	f.stored(s, p, 1)
 	s.shutdown = true
-	s.delta.endedAt, s.delta.endReason = end.TimeNS, "shutdown"
 	s.delta.sawEvent(end.TimeNS)
-	s.delta.crashed = end.Crashed || end.Signaled
-	f.closing[s] = struct{}{}
+	e := sessionEnd{rank: table.EndShutdown, at: end.TimeNS, synthetic: end.Synthetic, exitCode: end.ExitCode, signal: end.Signal, windowStopped: end.WindowStopped}
+	if end.Crashed || end.Signaled {
+		e.rank, s.delta.crashed = table.EndCrash, true
+	}
+	f.end(s, p, e)
 }
 
 // complete folds the client's session-complete.
 func (f *folder) complete(s *session, p *part) {
 	s.completed = true
-	if !s.shutdown {
-		s.delta.endReason = "session-complete"
-		s.delta.endedAt = p.env.ReceivedAt
-	}
-	f.closing[s] = struct{}{}
+	f.end(s, p, sessionEnd{rank: table.EndComplete, at: p.env.ReceivedAt})
 }
 
 // flushSession writes what the open chunk adds to the session's row.

@@ -62,7 +62,7 @@ func (f *folder) legacyStall(s *session, p *part, code uint32) uint32 {
 func (f *folder) olderLine(s *session, p *part, l *gpuflight.Line) {
 	o := &f.older.event
 	if err := gpuflight.DecodeOlder(l.Raw, l.Type, o); err != nil {
-		f.refuseLine(s, p, l.Type, l.Raw, 1, err)
+		f.refuse(s, p, l, err)
 		return
 	}
 	if s.app == "" && len(o.App) > 0 { // the line that says so may be lost

@@ -157,6 +157,11 @@ func (f *folder) rejectLine(s *session, p *part, l *gpuflight.Line, line []byte,
 	f.refuseLine(s, p, t, line, n, err)
 }
 
+// refuse stores a line of one event that was taken for new and does not decode after all.
+func (f *folder) refuse(s *session, p *part, l *gpuflight.Line, err error) {
+	f.refuseLine(s, p, l.Type, l.Raw, 1, err)
+}
+
 // refuseLine stores a line that is known to be new and does not decode.
 func (f *folder) refuseLine(s *session, p *part, t gpuflight.Type, line []byte, n uint64, err error) {
 	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: n, payload: line}

@@ -67,7 +67,7 @@ func (f *folder) single(s *session, p *part, l *gpuflight.Line) bool {
 		return false
 	}
 	if err != nil {
-		f.refuseLine(s, p, l.Type, l.Raw, 1, err)
+		f.refuse(s, p, l, err)
 		return true
 	}
 	if f.events.Unknown > 0 {

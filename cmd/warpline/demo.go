@@ -179,7 +179,7 @@ func (c *demoCmd) visible(ctx context.Context, srv clickhouseServer, events uint
 	db := "`" + srv.Database + "`."
 	var received, kernels, rows, calls uint64
 	for {
-		err = conn.QueryRow(ctx, "SELECT (SELECT sum(events) FROM "+db+"usage), (SELECT sum(kernels) FROM "+db+"sessions), (SELECT count() FROM "+db+"kernels), (SELECT sum(calls) FROM "+db+"kernel_stats)").
+		err = conn.QueryRow(ctx, "SELECT (SELECT sum(events) FROM "+db+"usage), (SELECT sum(kernels) FROM "+db+"sessions), (SELECT count() FROM "+db+"kernels), (SELECT sum(calls + synthetic_calls + disturbed_calls) FROM "+db+"kernel_stats)").
 			Scan(&received, &kernels, &rows, &calls)
 		if err == nil && received == events && rows == kernels && calls == kernels {
 			return nil

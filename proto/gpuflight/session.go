@@ -114,15 +114,16 @@ func (j *Job) Vendor() string {
 
 // JobEnd is a shutdown line. The flags are set when the launcher had to write it for a process that could not.
 type JobEnd struct {
-	SessionID string `json:"session_id"`
-	PID       int64  `json:"pid"`
-	App       string `json:"app"`
-	TimeNS    int64  `json:"ts_ns"`
-	Synthetic bool   `json:"synthetic"`
-	ExitCode  int64  `json:"exit_code"`
-	Signaled  bool   `json:"signaled"`
-	Signal    int64  `json:"signal"`
-	Crashed   bool   `json:"crashed"`
+	SessionID     string `json:"session_id"`
+	PID           int64  `json:"pid"`
+	App           string `json:"app"`
+	TimeNS        int64  `json:"ts_ns"`
+	Synthetic     bool   `json:"synthetic"`
+	ExitCode      int64  `json:"exit_code"`
+	Signaled      bool   `json:"signaled"`
+	Signal        int64  `json:"signal"`
+	WindowStopped bool   `json:"window_stopped"`
+	Crashed       bool   `json:"crashed"`
 	// Partial tells that a field was of the wrong JSON kind and read as zero.
 	Partial bool `json:"-"`
 }

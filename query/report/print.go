@@ -129,11 +129,22 @@ func (p *printer) wrapped(indent, t string, paint func(string) string) {
 func (p *printer) barWidth() int { return min(max(p.Width/8, 8), 20) }
 
 func (p *printer) kernels(r *Report) {
-	if len(r.Kernels) == 0 {
+	if len(r.Kernels) == 0 && r.SyntheticCalls+r.DisturbedCalls == 0 {
 		return
 	}
 	p.section("Top kernels", fmt.Sprintf("%s of %s, %s on the GPU", plural(r.KernelCalls, "call"), plural(r.KernelNames, "kernel"), duration(r.KernelNS)))
-	p.timings(r.Kernels, "kernel", r.KernelNS)
+	if len(r.Kernels) > 0 {
+		p.timings(r.Kernels, "kernel", r.KernelNS)
+	}
+	if n := r.SyntheticCalls; n > 0 {
+		p.paragraph(plural(n, "call") + " left out: their durations are gaps between launches on the host, not time on the GPU (kernels.synthetic)")
+	}
+	if n := r.DisturbedCalls; n > 0 {
+		p.paragraph(plural(n, "call") + " left out: a deep window was open and kernels were replayed (kernels.disturbed)")
+	}
+	if n := r.DoubtfulCalls; n > 0 {
+		p.paragraph(plural(n, "call") + " counted in hours in which a deep window was open (kernel_stats.disturbed)")
+	}
 }
 
 func (p *printer) scopes(r *Report) {

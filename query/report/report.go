@@ -29,20 +29,25 @@ type Report struct {
 	Rows     []Count   `json:"rows"` // of each table, in the order of the contract
 	Kernels  []Timing  `json:"kernels"`
 	// KernelCalls and KernelNS add up all kernels, not only those listed.
-	KernelCalls uint64   `json:"kernel_calls"`
-	KernelNS    uint64   `json:"kernel_ns"`
-	KernelNames uint64   `json:"kernel_names"`
-	Scopes      []Timing `json:"scopes"`
-	Hot         []Hot    `json:"hot"`
-	Samples     uint64   `json:"samples"` // PC samples in all functions
-	Stalls      []Stall  `json:"stalls"`
-	Lines       []Line   `json:"lines"`
-	Copies      []Copy   `json:"copies"`
-	Devices     []Device `json:"devices"`
-	Hosts       []Host   `json:"hosts"`
-	Rejects     []Reject `json:"rejects"`
-	Books       Books    `json:"books"`
-	Disk        Disk     `json:"disk"`
+	KernelCalls uint64 `json:"kernel_calls"`
+	KernelNS    uint64 `json:"kernel_ns"`
+	KernelNames uint64 `json:"kernel_names"`
+	// Calls that are in none of the above, since their durations are not true: gaps between launches on the host, and kernels that ran while
+	// the client profiled deeply. DoubtfulCalls are in: hours in which some ran so, which cannot be told apart any more.
+	SyntheticCalls uint64   `json:"synthetic_calls,omitempty"`
+	DisturbedCalls uint64   `json:"disturbed_calls,omitempty"`
+	DoubtfulCalls  uint64   `json:"doubtful_calls,omitempty"`
+	Scopes         []Timing `json:"scopes"`
+	Hot            []Hot    `json:"hot"`
+	Samples        uint64   `json:"samples"` // PC samples in all functions
+	Stalls         []Stall  `json:"stalls"`
+	Lines          []Line   `json:"lines"`
+	Copies         []Copy   `json:"copies"`
+	Devices        []Device `json:"devices"`
+	Hosts          []Host   `json:"hosts"`
+	Rejects        []Reject `json:"rejects"`
+	Books          Books    `json:"books"`
+	Disk           Disk     `json:"disk"`
 }
 
 // Session is one row of the view sessions.

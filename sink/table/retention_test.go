@@ -18,6 +18,7 @@ var declared = []any{
 	table.Memsets, table.Syncs, table.SyncStats, table.Allocations, table.MemcpyStats, table.Markers, table.Graphs, table.GraphNodes, table.PerfMetrics,
 	table.PMSamples, table.PMStats, table.PMConfigs, table.SassConfigs, table.ExecutionSignatures, table.DeepWindowRules, table.CounterQuality,
 	table.SystemEvents, table.DeviceSnapshots, table.JobStarts, table.ExtraFields,
+	table.Segments, table.RunEnds, table.SessionEnds, table.Capabilities, table.Synthetic, table.DeepWindows,
 }
 
 func tableOf(v any) *table.Table {
@@ -46,10 +47,10 @@ func fillRest(b *table.Batch, v any, rows int, received time.Time, retention uin
 				c.AppendN(b, 1, rows-len(*c.Slice(b)))
 			case table.I32Col:
 				c.AppendN(b, 1, rows-len(*c.Slice(b)))
+			case table.I64Col:
+				c.AppendN(b, -1, rows-len(*c.Slice(b)))
 			case table.F32Col:
 				c.AppendN(b, 1.5, rows-len(*c.Slice(b)))
-			case table.I64Col:
-				c.AppendN(b, 1, rows-len(*c.Slice(b)))
 			case table.F64Col:
 				c.AppendN(b, 1.5, rows-len(*c.Slice(b)))
 			case table.TimeCol:

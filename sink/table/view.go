@@ -17,7 +17,8 @@ var viewFiles embed.FS
 
 // views are the contract's views in the order in which they are created: those that read others come after them.
 var views = []string{
-	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "scope_paths", "run_scopes", "source_map", "pc_samples", "pc_lines",
+	"sessions", "session_ends", "segments", "runs", "capture_capabilities", "deep_windows", "devices", "kernels", "kernel_details", "touched_minutes",
+	"kernel_stats", "scopes", "scope_stats", "scope_paths", "run_scopes", "source_map", "pc_samples", "pc_lines",
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
 	"memsets", "syncs", "sync_stats", "allocations", "memcpy_stats", "markers", "graphs", "graph_nodes", "perf_metrics", "pm_samples", "pm_stats", "pm_configs",
 	"sass_configs", "execution_signatures", "deep_window_rules", "counter_quality", "system_events", "device_snapshots", "job_starts", "extra_fields",
@@ -45,6 +46,14 @@ func Views(o Options) []View {
 		"copykind":   copyKindSQL,
 		"synctype":   syncTypeSQL,
 		"sumparts":   sumPartsSQL,
+		"synthetic":  func(tenant, session string) string { return syntheticSQL(o, tenant, session) },
+		"marks":      func() string { return marksSQL(o) },
+		"disturbed":  func(k, marks string) string { return disturbedSQL(o, k, marks) },
+		"touched":    func(before int) string { return touchedSQL(o, before) },
+		"windowed":   func() string { return windowedSQL(o) },
+		"minute":     minuteSQL,
+		"bucketof":   hist.IndexSQL,
+		"endreasons": func() string { return endReasonsSQL },
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))

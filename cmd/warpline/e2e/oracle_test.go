@@ -20,13 +20,14 @@ type oracle struct {
 	dicts map[string]map[string]string // session/dict → id → text
 	later []func()                     // what needs dictionaries
 
-	scopes map[string]string   // session/corr id → user_scope, of details
-	groups map[string][]uint64 // session|minute|kernel|scope → durations, the rows of kernel_stats
-	named  map[string]bool     // session|name of every scope that was entered
+	scopes map[string]string      // session/corr id → user_scope, of details
+	groups map[string][]uint64    // session|minute|kernel|scope → durations, the rows of kernel_stats
+	named  map[string]bool        // session|name of every scope that was entered
+	deep   map[string][][2]uint64 // session → deep windows; kernels that ran in one are in no group
 }
 
 func newOracle(t testing.TB) *oracle {
-	return &oracle{t: t, named: map[string]bool{}, scopes: map[string]string{}, groups: map[string][]uint64{}, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
+	return &oracle{t: t, deep: map[string][][2]uint64{}, named: map[string]bool{}, scopes: map[string]string{}, groups: map[string][]uint64{}, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
 }
 
 func (o *oracle) add(key string, n uint64) { o.sum[key] += n }
@@ -72,6 +73,17 @@ func (o *oracle) read(raw []byte) {
 			o.add("job_start", 1)
 		case "shutdown":
 			o.add("shutdown", 1)
+		case "segment_start", "segment_end", "run_end", "capture_capabilities":
+			o.add("life|"+typ, 1)
+		case "deep_window_event":
+			var w [2]uint64
+			for i, key := range []string{"start_ns", "end_ns"} {
+				if _, err := fmt.Sscan(m[key].(json.Number).String(), &w[i]); err != nil {
+					o.t.Fatal(err)
+				}
+			}
+			o.deep[session] = append(o.deep[session], w)
+			o.add("life|"+typ, 1)
 		case "kernel_detail":
 			o.add("details", 1)
 			o.add("details by grid|"+m["grid"].(string), 1)
@@ -120,10 +132,19 @@ func (o *oracle) batch(typ, session string, m map[string]any) {
 			base, _ := m["base_time_ns"].(json.Number).Int64()
 			dt, _ := row[column["dt_ns"]].(json.Number).Int64()
 			minute, corr := (base+dt)/60e9, session+"/"+id("corr_id")
+			start := uint64(base + dt)
 			o.later = append(o.later, func() {
 				name := o.text(session, "kernel_dict", kernel)
 				o.add("kernel calls|"+name, 1)
 				o.add("kernel ns|"+name, ns)
+				for _, w := range o.deep[session] {
+					if w[0] <= start+ns && start <= w[1] {
+						o.add("stats disturbed", 1)
+						return
+					}
+				}
+				o.add("stats calls|"+name, 1)
+				o.add("stats ns|"+name, ns)
 				group := fmt.Sprintf("%s|%d|%s|%s", session, minute, name, o.scopes[corr])
 				o.groups[group] = append(o.groups[group], ns)
 			})
@@ -224,7 +245,8 @@ func rollups(c *cluster, tenant string) (map[string]uint64, error) {
 		query string
 		keys  []string
 	}{
-		{`SELECT kernel, sum(calls), sum(total_ns) FROM kernel_stats WHERE tenant = ? GROUP BY kernel`, []string{"kernel calls", "kernel ns"}},
+		{`SELECT kernel, sum(calls), sum(total_ns) FROM kernel_stats WHERE tenant = ? GROUP BY kernel`, []string{"stats calls", "stats ns"}},
+		{`SELECT '', sum(disturbed_calls) FROM kernel_stats WHERE tenant = ?`, []string{"stats disturbed"}},
 		{`SELECT '', sum(kernels) FROM sessions WHERE tenant = ?`, []string{"kernels"}},
 		{`SELECT '', sum(samples) FROM host_metrics_1m WHERE tenant = ?`, []string{"host rows"}},
 		{`SELECT '', sum(samples) FROM device_metrics_1m WHERE tenant = ?`, []string{"device rows"}},
@@ -268,7 +290,7 @@ func compare(want, got map[string]uint64, only func(string) bool) string {
 // compareGroups demands that kernel_stats has exactly the groups of the oracle: calls, sums, least and largest exact, percentiles
 // (nearest rank) within 1 %.
 func compareGroups(c *cluster, tenant string, groups map[string][]uint64) string {
-	rows, err := c.tryRows(`SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', kernel, '|', scope), toUInt64(calls), toUInt64(total_ns), toUInt64(min_ns), toUInt64(max_ns), toUInt64(p50_ns), toUInt64(p90_ns), toUInt64(p99_ns) FROM kernel_stats WHERE tenant = ?`, tenant)
+	rows, err := c.tryRows(`SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', kernel, '|', scope), toUInt64(calls), toUInt64(total_ns), toUInt64(min_ns), toUInt64(max_ns), toUInt64(p50_ns), toUInt64(p90_ns), toUInt64(p99_ns) FROM kernel_stats WHERE tenant = ? AND calls > 0`, tenant)
 	if err != nil {
 		return err.Error()
 	}

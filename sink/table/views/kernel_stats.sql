@@ -1,9 +1,17 @@
 SELECT
-    tenant, session_id, bucket, kernel, scope, calls, total_ns, min_ns, max_ns,
+    tenant, session_id, bucket, kernel, scope,
+    if(synthetic, 0, honest) AS calls,
+    if(synthetic, 0, sum_ns) AS total_ns,
+    if(calls = 0, toUInt64(0), least_ns) AS min_ns,
+    if(calls = 0, toUInt64(0), most_ns) AS max_ns,
     {{quantile "duration_hist" "calls" "min_ns" "max_ns" 0.5}} AS p50_ns,
     {{quantile "duration_hist" "calls" "min_ns" "max_ns" 0.9}} AS p90_ns,
     {{quantile "duration_hist" "calls" "min_ns" "max_ns" 0.99}} AS p99_ns,
-    bucket_s, kernel_id, duration_hist
+    bucket_s, kernel_id,
+    if(synthetic, CAST(map(), 'Map(Int16, UInt64)'), durations) AS duration_hist,
+    if(synthetic, honest + left_out, 0) AS synthetic_calls,
+    if(synthetic, 0, left_out) AS disturbed_calls,
+    toUInt8(NOT synthetic AND (left_out > 0 OR coarse)) AS disturbed
 FROM (
     SELECT
         r.tenant AS tenant,
@@ -11,15 +19,32 @@ FROM (
         r.bucket AS bucket,
         if(r.kernel = '', n.value, r.kernel) AS kernel,
         r.scope AS scope,
-        sum(r.calls) AS calls,
-        sum(r.total_ns) AS total_ns,
-        min(r.min_ns) AS min_ns,
-        max(r.max_ns) AS max_ns,
+        sum(r.calls) AS honest,
+        sum(r.total_ns) AS sum_ns,
+        min(r.min_ns) AS least_ns,
+        max(r.max_ns) AS most_ns,
         max(r.bucket_s) AS bucket_s,
         max(r.kernel_id) AS kernel_id,
-        sumMap(r.duration_hist) AS duration_hist
-    FROM {{db}}.kernel_stats_data AS r
-    ANY LEFT JOIN {{late "kernel_dict"}} AS n
+        sumMap(r.duration_hist) AS durations,
+        sum(r.left_out) AS left_out,
+        {{synthetic "tenant" "session_id"}} AS synthetic,
+        bucket_s >= 3600 AND (tenant, session_id, bucket) IN (
+            SELECT tenant, session_id, toStartOfHour(toDateTime64(60 * minute, 9, 'UTC')) FROM {{touched 0}}) AS coarse
+    FROM (
+        SELECT
+            tenant, session_id, bucket, CAST(bucket_s, 'UInt32') AS bucket_s, kernel_id, scope, CAST(kernel, 'LowCardinality(String)') AS kernel,
+            CAST(calls, 'UInt64') AS calls, CAST(total_ns, 'UInt64') AS total_ns, CAST(min_ns, 'UInt64') AS min_ns, CAST(max_ns, 'UInt64') AS max_ns,
+            CAST(duration_hist, 'Map(Int16, UInt64)') AS duration_hist, toUInt64(0) AS left_out
+        FROM {{db}}.kernel_stats_data
+        WHERE NOT (bucket_s < 3600 AND (tenant, session_id, {{minute "bucket"}}) IN {{touched 1}})
+        UNION ALL
+        SELECT
+            tenant, session_id, bucket, toUInt32(60) AS bucket_s, kernel_id, scope, kernel, calls, total_ns, min_ns, max_ns, duration_hist, left_out
+        FROM {{db}}.touched_minutes
+    ) AS r
+    ANY LEFT JOIN (
+        SELECT tenant, session_id, id, value FROM {{db}}.dictionaries WHERE dict = 'kernel_dict' AND (late = 1 OR (tenant, session_id) IN {{windowed}})
+    ) AS n
         ON r.tenant = n.tenant AND r.session_id = n.session_id AND r.kernel_id = n.id AND r.kernel = ''
     GROUP BY tenant, session_id, bucket, kernel, scope, if(kernel = '', r.kernel_id, 0)
 )

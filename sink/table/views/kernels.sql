@@ -1,3 +1,4 @@
+WITH {{marks}} AS marks
 SELECT
     k.tenant AS tenant,
     k.session_id AS session_id,
@@ -12,8 +13,8 @@ SELECT
     c.grid AS grid,
     c.block AS block,
     l.registers AS registers,
-    toUInt8(0) AS synthetic,
-    toUInt8(0) AS disturbed,
+    toUInt8({{synthetic "k.tenant" "k.session_id"}}) AS synthetic,
+    toUInt8({{disturbed "k" "marks"}}) AS disturbed,
     l.dyn_shared_bytes AS dyn_shared_bytes,
     if(l.config_id = 0, d.config_id, l.config_id) AS config_id,
     c.static_shared_bytes AS static_shared_bytes,

@@ -1,0 +1,145 @@
+package aggregate
+
+import (
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// A segmented run is many sessions, and which come, and in what order, nobody knows. So a session tells only what it knows itself; the
+// view `runs` puts sessions together.
+
+// segmentRow is what one line adds to a session's row of `segments`; what it leaves zero it does not say.
+type segmentRow struct {
+	run, chain, previousRun, previousSession string
+	index, part                              int64
+	startedAt, startBoundary, startDelay     int64
+	startDeferred                            string
+	endedAt, boundary, delay, outside        int64
+	reason, deferred                         string
+	synthetic                                bool
+}
+
+// jobRun folds what a job_start says of its run. A session without a run id is in no run.
+func (f *folder) jobRun(s *session, p *part, job *gpuflight.Job) {
+	if job.RunID == "" {
+		return
+	}
+	f.segment(s, p, &segmentRow{run: job.RunID, index: job.SegmentIndex, chain: job.RollChainID, part: job.PartIndex, previousRun: job.PreviousRunID})
+}
+
+// segmentStart folds a segment_start line.
+func (f *folder) segmentStart(s *session, p *part, l *gpuflight.Line) {
+	d, err := gpuflight.DecodeSegmentStart(l)
+	if err != nil {
+		f.refuse(s, p, l, err)
+		return
+	}
+	f.stored(s, p, 1)
+	s.delta.sawEvent(d.ActualStartNS)
+	f.segment(s, p, &segmentRow{
+		run: d.RunID, index: d.SegmentIndex, previousSession: d.PreviousSessionID, startedAt: d.ActualStartNS, startBoundary: d.RequestedBoundaryNS,
+		startDelay: d.BoundaryDelayNS, startDeferred: d.DeferredBy,
+	})
+}
+
+// segmentEnd folds a segment_end line, which ends the session too: the run goes on in another one.
+func (f *folder) segmentEnd(s *session, p *part, l *gpuflight.Line) {
+	d, err := gpuflight.DecodeSegmentEnd(l)
+	if err != nil {
+		f.refuse(s, p, l, err)
+		return
+	}
+	f.stored(s, p, 1)
+	s.delta.sawEvent(d.ActualEndNS)
+	f.segment(s, p, &segmentRow{
+		run: d.RunID, index: d.SegmentIndex, endedAt: d.ActualEndNS, boundary: d.RequestedBoundaryNS, delay: d.BoundaryDelayNS, outside: d.RecordsOutside,
+		reason: d.EndReason, deferred: d.DeferredBy, synthetic: d.Synthetic,
+	})
+	s.completed = true
+	f.end(s, p, sessionEnd{rank: table.EndSegment, at: d.ActualEndNS, synthetic: d.Synthetic})
+}
+
+// runEnd folds a run_end line. The session that brings it is in the run, whatever else comes of it.
+func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
+	d, err := gpuflight.DecodeRunEnd(l)
+	if err != nil {
+		f.refuse(s, p, l, err)
+		return
+	}
+	f.stored(s, p, 1)
+	s.delta.sawEvent(d.EndedNS)
+	f.segment(s, p, &segmentRow{run: d.RunID, index: -1})
+	t := &table.RunEnds
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.RunID.AppendString(b, clip(d.RunID))
+	t.FinalSegmentIndex.Append(b, segmentIndex(d.FinalSegmentIndex))
+	t.EndedAt.Append(b, max(d.EndedNS, 0))
+	t.EndReason.AppendString(b, clip(d.EndReason))
+	t.RolloverReason.AppendString(b, clip(d.RolloverReason))
+	t.RequestedRolloverAt.Append(b, max(d.RequestedRolloverNS, 0))
+	t.ActualRolloverAt.Append(b, max(d.ActualRolloverNS, 0))
+	t.Synthetic.Append(b, flag(d.Synthetic))
+	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+}
+
+// segment writes what a line says of the session's segment.
+func (f *folder) segment(s *session, p *part, r *segmentRow) {
+	t := &table.Segments
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.RunID.AppendString(b, clip(r.run))
+	t.SegmentIndex.Append(b, segmentIndex(r.index))
+	t.RollChainID.AppendString(b, clip(r.chain))
+	t.PartIndex.Append(b, clampU32(r.part))
+	t.PreviousRunID.AppendString(b, clip(r.previousRun))
+	t.PreviousSessionID.AppendString(b, clip(r.previousSession))
+	t.StartedAt.Append(b, max(r.startedAt, 0))
+	t.StartRequestedBoundaryAt.Append(b, max(r.startBoundary, 0))
+	t.StartBoundaryDelayNS.Append(b, notNegative(r.startDelay))
+	t.StartDeferredBy.AppendString(b, clip(r.startDeferred))
+	t.EndedAt.Append(b, max(r.endedAt, 0))
+	t.RequestedBoundaryAt.Append(b, max(r.boundary, 0))
+	t.BoundaryDelayNS.Append(b, notNegative(r.delay))
+	t.EndReason.AppendString(b, clip(r.reason))
+	t.DeferredBy.AppendString(b, clip(r.deferred))
+	t.RecordsOutside.Append(b, notNegative(r.outside))
+	t.Synthetic.Append(b, flag(r.synthetic))
+	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+}
+
+// segmentIndex bounds an index; what is below 0 is not known.
+func segmentIndex(i int64) int32 { return int32(min(max(i, -1), 1<<30)) }
+
+func notNegative(v int64) uint64 { return uint64(max(v, 0)) }
+
+// sessionEnd is one telling of a session's end.
+type sessionEnd struct {
+	rank             uint8
+	at               int64
+	synthetic        bool
+	exitCode, signal int64
+	windowStopped    bool
+}
+
+// endReasons names the ranks in sessions_data, where versions before session_ends_data looked for them.
+var endReasons = [...]string{table.EndComplete: "session-complete", table.EndSegment: "segment_end", table.EndShutdown: "shutdown", table.EndCrash: "shutdown"}
+
+// end writes that the session has ended. Several ends may come, in any order; the one that says most counts.
+func (f *folder) end(s *session, p *part, e sessionEnd) {
+	s.delta.endedAt, s.delta.endReason = max(s.delta.endedAt, e.at), max(s.delta.endReason, endReasons[e.rank])
+	f.closing[s] = struct{}{}
+	t := &table.SessionEnds
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.Rank.Append(b, e.rank)
+	t.At.Append(b, max(e.at, 0))
+	t.Synthetic.Append(b, flag(e.synthetic))
+	t.ExitCode.Append(b, e.exitCode)
+	t.Signal.Append(b, int32(min(max(e.signal, -1<<31), 1<<31-1)))
+	t.WindowStopped.Append(b, flag(e.windowStopped))
+	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+}
