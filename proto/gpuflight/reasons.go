@@ -21,6 +21,8 @@ const (
 	ReasonRatioExceeded    = "ratio_exceeded"    // expands beyond the allowed ratio
 	ReasonDictionaryFull   = "dictionary_full"   // the session has as many names as it may
 	ReasonScopeOverflow    = "scope_overflow"    // the session has as many open scopes as it may
+
+	ReasonArtifactTooLarge = "artifact_too_large" // code or source text beyond what a function, a file, a part or a session may have
 )
 
 // LineError says why a whole line was refused.
