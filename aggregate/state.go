@@ -13,7 +13,7 @@ import (
 )
 
 // stateVersion is the first number of every state change and snapshot.
-const stateVersion = 2
+const stateVersion = 3
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -178,6 +178,7 @@ func (s *session) append(w *writer, full bool) {
 		s.scopes.append(w)
 	}
 	s.appendHeld(w, full)
+	s.appendArtifacts(w)
 }
 
 func (f *folder) read(s *session, r *reader) {
@@ -319,8 +320,9 @@ func (f *folder) applyState(state []byte) error {
 		return nil
 	}
 	r := reader{b: state}
-	if v := r.u64(); v != stateVersion {
-		return fmt.Errorf("version %d: %w", v, errState)
+	version := r.u64()
+	if version != stateVersion && version != 2 {
+		return fmt.Errorf("version %d: %w", version, errState)
 	}
 	for range r.n(6) {
 		key := sessionKey{r.str(), r.str()}
@@ -342,6 +344,9 @@ func (f *folder) applyState(state []byte) error {
 			delete(f.tombstones, key)
 		}
 		f.read(s, &r)
+		if version >= 3 {
+			s.readArtifacts(&r)
+		}
 	}
 	return r.err
 }

@@ -15,6 +15,7 @@ var declared = []any{
 	table.Kernels, table.Launches, table.LaunchConfigs, table.KernelDetails, table.KernelStats, table.Scopes, table.ScopeStats, table.PCSamples,
 	table.ProfileMetrics, table.SourceMap, table.Memcpys, table.HostMetrics, table.DeviceMetrics, table.HostMetrics1m,
 	table.DeviceMetrics1m, table.Sessions, table.Devices, table.Dictionaries, table.Usage, table.Rejects, table.Ledger,
+	table.SourceLines, table.SASSLines, table.PTX, table.SessionSources, table.SessionFunctions,
 }
 
 func tableOf(v any) *table.Table {
@@ -50,6 +51,9 @@ func fillRest(b *table.Batch, v any, rows int, received time.Time, retention uin
 			case table.DayCol:
 				c.AppendN(b, day, rows-len(*c.Slice(b)))
 			case table.DictCol:
+				for i := len(*c.Slice(b)); name == "Kind" && i < rows; i++ {
+					c.AppendString(b, []string{table.ArtifactSASS, table.ArtifactPTX}[i%2])
+				}
 				c.AppendN(b, c.Index(b, "x"), rows-len(*c.Slice(b)))
 			case table.StrCol:
 				for c.Len(b) < rows {

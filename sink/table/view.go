@@ -19,6 +19,7 @@ var viewFiles embed.FS
 var views = []string{
 	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
+	"source_files", "disassembly", "ptx", "instructions", "source_profile", "function_metrics", "line_metrics",
 }
 
 // View is one view over the tables.
@@ -38,6 +39,13 @@ func Views(o Options) []View {
 		"reasonkind": reasonKindSQL,
 		"reasons":    reasonsSQL,
 		"scopepath":  scopePathSQL,
+		"sources":    func() string { return sourcesSQL(o) },
+		"symbols":    func() string { return symbolsSQL(o) },
+		"code":       func() string { return codeSQL(o) },
+		"functions":  func(kind string) string { return functionsSQL(o, kind) },
+		"top":        topSQL,
+		"shares":     sharesSQL,
+		"ratio":      ratioSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))
