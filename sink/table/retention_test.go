@@ -3,6 +3,7 @@ package table_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +90,7 @@ func TestEveryTableTakesItsBatches(t *testing.T) {
 		}
 	}
 	for _, v := range table.Views(s.opts) {
-		if n := s.query("SELECT count() FROM (SELECT * FROM {db}." + v.Name + ")"); n == "0" {
+		if n := s.query("SELECT count() FROM (SELECT * FROM {db}." + v.Name + ")"); n == "0" && !strings.HasPrefix(v.Name, "insight_") {
 			t.Errorf("view %s shows nothing", v.Name)
 		}
 	}

@@ -3,6 +3,7 @@ package table
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"text/template"
@@ -20,6 +21,7 @@ var views = []string{
 	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
 	"source_files", "disassembly", "ptx", "instructions", "source_profile", "function_metrics", "line_metrics",
+	"insight_occupancy", "insight_spill", "insight_registers", "insight_stall", "insight_divergence", "insight_temperature", "insights",
 }
 
 // View is one view over the tables.
@@ -39,15 +41,9 @@ func Views(o Options) []View {
 		"reasonkind": reasonKindSQL,
 		"reasons":    reasonsSQL,
 		"scopepath":  scopePathSQL,
-		"sources":    func() string { return sourcesSQL(o) },
-		"symbols":    func() string { return symbolsSQL(o) },
-		"code":       func() string { return codeSQL(o) },
-		"functions":  func(kind string) string { return functionsSQL(o, kind) },
-		"top":        topSQL,
-		"shares":     sharesSQL,
-		"ratio":      ratioSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
+	maps.Copy(funcs, artifactFuncs(o))
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))
 	out := make([]View, len(views))
 	for i, name := range views {

@@ -1,6 +1,27 @@
 package table
 
-import "fmt"
+import (
+	"fmt"
+	"text/template"
+)
+
+// artifactFuncs are what the views of artifacts and insights are written with.
+func artifactFuncs(o Options) template.FuncMap {
+	return template.FuncMap{
+		"sources":      func() string { return sourcesSQL(o) },
+		"symbols":      func() string { return symbolsSQL(o) },
+		"code":         func() string { return codeSQL(o) },
+		"functions":    func(kind string) string { return functionsSQL(o, kind) },
+		"top":          topSQL,
+		"shares":       sharesSQL,
+		"ratio":        ratioSQL,
+		"rules":        insightRules,
+		"percent":      percentSQL,
+		"kernelname":   kernelNameSQL,
+		"functionname": functionNameSQL,
+		"callsite":     callSiteSQL,
+	}
+}
 
 // sourcesSQL is the source files of sessions: one content for each file id, the one that came last, with the path where it is known.
 func sourcesSQL(o Options) string {
@@ -49,7 +70,7 @@ func functionsSQL(o Options, kind string) string {
     ANY LEFT JOIN (
         SELECT y.symbol_tenant AS tenant, y.symbol_session AS session_id, substring(y.symbol_name, 1, 255) AS symbol, %[3]s AS function
         FROM %[4]s AS y
-        ANY INNER JOIN (SELECT tenant, session_id, id, value FROM %[1]s.dictionaries WHERE dict = 'function_dict') AS f
+        ANY LEFT JOIN (SELECT tenant, session_id, id, value FROM %[1]s.dictionaries WHERE dict = 'function_dict') AS f
             ON y.symbol_tenant = f.tenant AND y.symbol_session = f.session_id AND y.symbol_id = f.id
     ) AS n
         ON u.tenant = n.tenant AND u.session_id = n.session_id AND substring(u.function_name, 1, 255) = n.symbol
