@@ -52,12 +52,12 @@ func readInsights(in *reader, r *Report) error {
 	})
 }
 
-// readSpots reads the instructions with most samples, when samples have led to any, and the text of the hottest lines.
+// readSpots reads the known instructions with most samples, and the text of the hottest lines.
 func readSpots(in *reader, r *Report) error {
 	if r.Samples == 0 {
 		return nil
 	}
-	from, args := in.from("source_profile", "samples > 0", "(sass != '' OR source != '')")
+	from, args := in.from("source_profile", "samples > 0", "sass != ''")
 	if err := in.each(fmt.Sprintf(`SELECT toString(function) AS f, pc_offset, toString(argMax(file, samples)), argMax(line, samples), argMax(source, samples), argMax(sass, samples), sum(samples) AS n, toString(argMax(top_stall, samples))
 		FROM %s GROUP BY f, pc_offset ORDER BY n DESC, f, pc_offset LIMIT %d`, from, in.q.Top), args, func(rows driver.Rows) error {
 		var s Spot

@@ -37,7 +37,7 @@ type Report struct {
 	Samples     uint64   `json:"samples"` // PC samples in all functions
 	Stalls      []Stall  `json:"stalls"`
 	Lines       []Line   `json:"lines"`
-	// Spots are the hottest instructions of functions whose code or source was sent.
+	// Spots are the hottest instructions of functions whose code was sent.
 	Spots    []Spot    `json:"spots,omitempty"`
 	Insights []Insight `json:"insights,omitempty"`
 	Copies   []Copy    `json:"copies"`
