@@ -26,6 +26,7 @@ type part struct {
 	bodyHash uint64 // of body, 0 until it is needed
 
 	bodyAsked, bodySeen bool // see seenBody
+	artifacts           partArtifacts
 }
 
 // folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
@@ -254,6 +255,8 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.capabilities(s, p, l)
 	case gpuflight.DeepWindowEvent:
 		f.deepWindow(s, p, l)
+	case gpuflight.SourceFileContent, gpuflight.CubinDisassembly, gpuflight.PtxDisassembly:
+		f.artifact(s, p, l)
 	case gpuflight.TypeUnknown:
 		f.reject(s, p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "type " + quote(l.TypeName) + " is not known to this version", events: n, payload: line, whole: true})
 	default:
@@ -270,7 +273,7 @@ func (f *folder) line(s *session, p *part, line []byte) {
 // bytes.
 func lineHash(t gpuflight.Type, p *part, line []byte) xxh3.Uint128 {
 	h := xxh3.Hash128(line)
-	if t.IsBatch() || allChannels(t) {
+	if t.IsBatch() || allChannels(t) || isArtifact(t) {
 		return h
 	}
 	if p.bodyHash == 0 {

@@ -1,7 +1,6 @@
 package aggregate_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,14 +18,14 @@ import (
 func TestGiantPartLeavesNoObject(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
 	start(t, s, fast)
-	line := []byte(`{"type":"cubin_disassembly","session_id":"x","sass":"` + strings.Repeat("ab", 1<<20) + `"}` + "\n")
+	line := []byte(`{"type":"ptx_disassembly","session_id":"x","function_name":"f","arch":"sm_90","ptx":"` + strings.Repeat("ab", 10<<20) + `"}` + "\n")
 	if _, err := s.Parts.PutBytes(t.Context(), "giant", line); err != nil {
 		t.Fatal(err)
 	}
 	e := stream.Envelope{Tenant: "acme", Session: "x", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Object: "giant", Events: 1}
 	publish(t, s, e, nil)
-	waitFor(t, s, "the reject that keeps the line whole", func(sum totals) bool {
-		return sum["rejects_data.reason=not_yet"] == 1 && sum["rejects_data.bytes"] == uint64(len(bytes.TrimSpace(line)))
+	waitFor(t, s, "the PTX of 20 MiB", func(sum totals) bool {
+		return sum["session_functions_data.kind=ptx"] == 1 && sum["ptx_data.arch=sm_90"] == 1
 	})
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -40,7 +39,7 @@ func TestGiantPartLeavesNoObject(t *testing.T) {
 	}
 	publish(t, s, e, nil)
 	sum := waitFor(t, s, "the second", func(sum totals) bool { return sum["usage_data.events"] == 2 })
-	if sum["rejects_data"] != 1 || sum["usage_data.duplicates"] != 1 {
-		t.Error(fmt.Sprint("rejects ", sum["rejects_data"], ", duplicates ", sum["usage_data.duplicates"], "; want 1 and 1"))
+	if sum["session_functions_data"] != 1 || sum["usage_data.duplicates"] != 1 {
+		t.Error(fmt.Sprint("links ", sum["session_functions_data"], ", duplicates ", sum["usage_data.duplicates"], "; want 1 and 1"))
 	}
 }

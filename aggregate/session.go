@@ -91,6 +91,8 @@ type session struct {
 	earlyDirty bool
 	scopes     openScopes
 
+	artifactRows uint64 // instructions and source lines written
+
 	// Held rollup rows (hold.go): part of the state until they are flushed.
 	dirty     []*kernelAcc // all accumulators that count something
 	delta     sessionDelta

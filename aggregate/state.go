@@ -185,12 +185,14 @@ func (s *session) appendVersion3(w *writer, full bool) {
 	s.appendActivity(w, full)
 	s.appendClock(w)
 	s.scopes.append(w, full)
+	s.appendArtifacts(w)
 }
 
 func (s *session) readVersion3(r *reader) {
 	s.readActivity(r)
 	s.readClock(r)
 	s.scopes.read(r)
+	s.readArtifacts(r)
 }
 
 func (f *folder) read(s *session, r *reader) {

@@ -24,7 +24,7 @@ func ExtraColumns(line *Line) []Extra {
 	b := line.Raw
 	var at [maxColumns]int // wire column → its place in extras, from 1
 	var extras []Extra
-	elements(b, columnsAt, func(n, start, end int) bool {
+	eachElement(b, columnsAt, func(n, start, end int) bool {
 		if b[start] != '"' {
 			return false
 		}
@@ -36,14 +36,14 @@ func ExtraColumns(line *Line) []Extra {
 		return true
 	})
 	bad := line.Batch.BadRows
-	elements(b, rowsAt, func(n, start, _ int) bool {
+	eachElement(b, rowsAt, func(n, start, _ int) bool {
 		for len(bad) > 0 && n >= bad[0].Row+bad[0].Count {
 			bad = bad[1:]
 		}
 		if len(bad) > 0 && n >= bad[0].Row {
 			return true
 		}
-		elements(b, start, func(cell, from, to int) bool {
+		eachElement(b, start, func(cell, from, to int) bool {
 			if i := at[cell]; i > 0 {
 				e := &extras[i-1]
 				if e.Rows++; e.Rows > 1 {
@@ -61,8 +61,8 @@ func ExtraColumns(line *Line) []Extra {
 	return extras
 }
 
-// elements calls f for each element of the array that opens at b[i], until f returns false or the array ends.
-func elements(b []byte, i int, f func(n, start, end int) bool) {
+// eachElement calls f for each element of the array that opens at b[i], until f returns false or the array ends.
+func eachElement(b []byte, i int, f func(n, start, end int) bool) {
 	i = skipSpace(b, i+1)
 	for n := 0; i < len(b) && b[i] != ']'; n++ {
 		end, ok := skipValue(b, i)

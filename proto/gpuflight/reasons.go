@@ -22,6 +22,8 @@ const (
 	ReasonDictionaryFull   = "dictionary_full"   // the session has as many names as it may
 	ReasonSessionDeleted   = "session_deleted"   // its session was deleted; nothing of it is kept
 	ReasonScopeOverflow    = "scope_overflow"    // the session has as many open scopes as it may
+
+	ReasonArtifactTooLarge = "artifact_too_large" // code or source text beyond what a function, a file, a part or a session may have
 )
 
 // LineError says why a whole line was refused.

@@ -44,6 +44,7 @@ func (r *Report) Print(w io.Writer, s Style) error {
 	p := &printer{&errWriter{w: w}, style{s.Colour}, s}
 	p.arrived(r)
 	if len(r.Sessions) > 0 {
+		p.insights(r)
 		p.kernels(r)
 		p.scopes(r)
 		p.samples(r)

@@ -1,6 +1,10 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // reasonsShown is how many stall reasons stand beside a function.
 const reasonsShown = 3
@@ -42,11 +46,20 @@ func (p *printer) samples(r *Report) {
 	if len(r.Lines) > 0 {
 		p.section("Hottest lines", "")
 		g := &grid{columns: []column{{head: "line", stretch: true}, {head: "samples", right: true}, {head: "share", right: true}, {head: "", paint: p.st.bar}}}
+		known := slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Source != "" })
+		if known {
+			g.columns = append(g.columns, column{head: "source", drop: 1})
+		}
 		for _, l := range r.Lines {
-			g.add(fmt.Sprintf("%s:%d", l.File, l.Line), count(l.Samples), percent(l.Samples, r.Samples), bar(l.Samples, r.Samples, p.barWidth()))
+			row := []string{fmt.Sprintf("%s:%d", l.File, l.Line), count(l.Samples), percent(l.Samples, r.Samples), bar(l.Samples, r.Samples, p.barWidth())}
+			if known {
+				row = append(row, cut(strings.TrimSpace(l.Source), max(p.Width/2, 20)))
+			}
+			g.add(row...)
 		}
 		g.write(p.w, p.Width, p.st)
 	}
+	p.spots(r)
 }
 
 // note is dim text below what it explains.

@@ -42,12 +42,15 @@ type Report struct {
 	Samples        uint64   `json:"samples"` // PC samples in all functions
 	Stalls         []Stall  `json:"stalls"`
 	Lines          []Line   `json:"lines"`
-	Copies         []Copy   `json:"copies"`
-	Devices        []Device `json:"devices"`
-	Hosts          []Host   `json:"hosts"`
-	Rejects        []Reject `json:"rejects"`
-	Books          Books    `json:"books"`
-	Disk           Disk     `json:"disk"`
+	// Spots are the hottest instructions of functions whose code was sent.
+	Spots    []Spot    `json:"spots,omitempty"`
+	Insights []Insight `json:"insights,omitempty"`
+	Copies   []Copy    `json:"copies"`
+	Devices  []Device  `json:"devices"`
+	Hosts    []Host    `json:"hosts"`
+	Rejects  []Reject  `json:"rejects"`
+	Books    Books     `json:"books"`
+	Disk     Disk      `json:"disk"`
 }
 
 // Session is one row of the view sessions.
@@ -109,6 +112,7 @@ type Line struct {
 	File    string `json:"file"`
 	Line    uint32 `json:"line"`
 	Samples uint64 `json:"samples"`
+	Source  string `json:"source,omitempty"` // its text, where it was sent
 }
 
 // Copy adds up memory copies of one kind.
@@ -195,7 +199,7 @@ func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 		name string
 		read func(*reader, *Report) error
 	}{
-		{"sessions", readSessions}, {"row counts", readCounts}, {"kernels", readKernels}, {"scopes", readScopes}, {"PC samples", readSamples},
+		{"sessions", readSessions}, {"row counts", readCounts}, {"kernels", readKernels}, {"scopes", readScopes}, {"PC samples", readSamples}, {"instructions", readSpots}, {"insights", readInsights},
 		{"copies", readCopies}, {"device metrics", readDevices}, {"host metrics", readHosts}, {"rejects", readRejects}, {"usage", readBooks}, {"disk use", readDisk},
 	} {
 		if err := part.read(in, r); err != nil {

@@ -46,6 +46,15 @@ var dataset = []string{
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 60, 'gemm', 1, 32, 'smsp__pcsamp_warps_issue_stalled_barrier', 2, 30, 1, 0, 'gemm.cu', 43),
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 60, 'gemm', 1, 32, 'smsp__pcsamp_warps_issue_stalled_barrier_not_issued', 3, 30, 1, 0, 'gemm.cu', 43),
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 60, 'scan', 2, 16, 'smsp__pcsamp_warps_issue_stalled_long_scoreboard', 1, 10, 1, 0, '', 0)`,
+	// gemm's code and source came; scan's did not.
+	`INSERT INTO dictionaries (tenant, session_id, dict, id, value, received_day, retention_days) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', 'func_symbol_dict', 1, '_Z4gemm', today(), 400),
+		('acme', '11111111-aaaa-bbbb-cccc-000000000001', 'source_file_dict', 1, 'gemm.cu', today(), 400), ('acme', '11111111-aaaa-bbbb-cccc-000000000001', 'kernel_dict', 1, 'gemm', today(), 400)`,
+	`INSERT INTO session_functions_data (tenant, session_id, kind, cubin_crc, function_name, content_hi, content_lo, received_day, retention_days) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', 'sass', 7, '_Z4gemm', 1, 1, today(), 400)`,
+	`INSERT INTO sass_lines_data (tenant, content_hi, content_lo, pc, sass, received_day, retention_days) VALUES ('acme', 1, 1, 16, 'LDG.E R4, [R2.64]', today(), 400), ('acme', 1, 1, 32, 'BAR.SYNC.DEFER_BLOCKING 0x0', today(), 400), ('other', 1, 1, 16, 'secret', today(), 400)`,
+	`INSERT INTO session_sources_data (tenant, session_id, source_file_id, content_hi, content_lo, received_day, retention_days) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', 1, 2, 2, today(), 400)`,
+	`INSERT INTO source_lines_data (tenant, content_hi, content_lo, line, text, received_day, retention_days) VALUES ('acme', 2, 2, 42, '\t\tfloat a = A[row * K + k];', today(), 400), ('acme', 2, 2, 43, '\t\t__syncthreads();', today(), 400)`,
+	`INSERT INTO launches (tenant, session_id, launch_id, kernel_id, config_id, registers, received_day, retention_days) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', 1, 1, 1, 128, today(), 400)`,
+	`INSERT INTO launch_configs (tenant, session_id, config_id, occupancy, reg_occupancy, limiting_resource, received_day, retention_days) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', 1, 0.25, 0.25, 'registers', today(), 400)`,
 	`INSERT INTO memcpys_data (tenant, session_id, started_at, duration_ns, bytes, copy_kind, copy_kind_id) VALUES
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 1000000, 24000000, 'HtoD', 1), ('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 0, 10, 'DtoH', 2)`,
 	`INSERT INTO device_metrics_data (tenant, session_id, at, device_id, gpu_util_pct, power_w, used_bytes, total_bytes, temp_c)

@@ -3,6 +3,7 @@ package table
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"text/template"
@@ -22,6 +23,9 @@ var views = []string{
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
 	"memsets", "syncs", "sync_stats", "allocations", "memcpy_stats", "markers", "graphs", "graph_nodes", "perf_metrics", "pm_samples", "pm_stats", "pm_configs",
 	"sass_configs", "execution_signatures", "deep_window_rules", "counter_quality", "system_events", "device_snapshots", "job_starts", "extra_fields",
+	"source_files", "disassembly", "ptx", "instructions", "source_profile", "function_metrics", "line_metrics",
+	"insight_occupancy", "insight_spill", "insight_registers", "insight_stall", "insight_divergence", "insight_temperature",
+	"insight_sync_time", "insight_sync_loop", "insights",
 }
 
 // View is one view over the tables.
@@ -56,6 +60,7 @@ func Views(o Options) []View {
 		"endreasons": func() string { return endReasonsSQL },
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
+	maps.Copy(funcs, artifactFuncs(o))
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))
 	out := make([]View, len(views))
 	for i, name := range views {

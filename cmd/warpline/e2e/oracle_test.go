@@ -94,6 +94,17 @@ func (o *oracle) read(raw []byte) {
 			o.scopes[session+"/"+m["corr_id"].(json.Number).String()] = scope
 		case "kernel_event_batch", "memcpy_event_batch", "scope_event_batch", "profile_sample_batch", "host_metric_batch", "device_metric_batch":
 			o.batch(typ, session, m)
+		case "cubin_disassembly":
+			o.add("functions", 1)
+			for _, e := range m["entries"].([]any) {
+				n := uint64(1)
+				if c, ok := e.(map[string]any)["count"]; ok {
+					fmt.Sscan(c.(json.Number).String(), &n)
+				}
+				o.add("instructions", n)
+			}
+		case "source_file_content":
+			o.add("source lines", uint64(len(m["lines"].([]any))))
 		default:
 			n := uint64(1)
 			if rows, ok := m["rows"].([]any); ok {
@@ -229,6 +240,8 @@ func answers(c *cluster, tenant string) (map[string]uint64, error) {
 		{`SELECT '', toUInt64(sum(hits)) FROM source_map WHERE tenant = ?`, []string{"source map rows"}},
 		{`SELECT '', count(), sum(ram_used_bytes), toUInt64(round(sum(toFloat64(cpu_pct)) * 100)) FROM host_metrics WHERE tenant = ?`, []string{"host rows", "host ram", "host cpu"}},
 		{`SELECT '', count(), sum(used_bytes), toUInt64(round(sum(toFloat64(power_w)) * 1000)), sum(energy_uj) FROM device_metrics WHERE tenant = ?`, []string{"device rows", "device used", "device power mw", "device energy"}},
+		{`SELECT '', uniqExact(session_id, cubin_crc, function_name), count() FROM disassembly WHERE tenant = ?`, []string{"functions", "instructions"}},
+		{`SELECT '', count() FROM source_files WHERE tenant = ?`, []string{"source lines"}},
 		{`SELECT type, sum(events) FROM rejects WHERE tenant = ? AND reason = 'not_yet' GROUP BY type`, []string{"not_yet"}},
 	} {
 		if err := ask(q.query, q.keys...); err != nil {

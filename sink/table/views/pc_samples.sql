@@ -1,3 +1,4 @@
+{{define "pc_samples_base"}}
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
@@ -7,7 +8,6 @@ SELECT
     r.build_id AS build_id,
     if(r.function = '', {{function "f.value"}}, r.function) AS function,
     r.pc_offset AS pc_offset,
-    '' AS sass,
     if(r.stall_reason = '', m.value, r.stall_reason) AS stall_reason,
     {{reasonkind "stall_reason"}} AS reason_kind,
     max(r.period_ns) AS period_ns,
@@ -31,3 +31,28 @@ ANY LEFT JOIN {{late "scope_name_dict"}} AS p
 ANY LEFT JOIN {{late "source_file_dict"}} AS s
     ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id AND r.file = ''
 GROUP BY tenant, session_id, bucket, cubin, build_id, function, function_id, pc_offset, stall_reason, metric_id, scope, scope_id, device_id
+{{end}}SELECT
+    p.tenant AS tenant,
+    p.session_id AS session_id,
+    p.bucket AS bucket,
+    p.bucket_s AS bucket_s,
+    p.cubin AS cubin,
+    p.build_id AS build_id,
+    p.function AS function,
+    p.pc_offset AS pc_offset,
+    i.sass AS sass,
+    p.stall_reason AS stall_reason,
+    p.reason_kind AS reason_kind,
+    p.period_ns AS period_ns,
+    p.samples AS samples,
+    p.gpu_ns AS gpu_ns,
+    p.scope AS scope,
+    p.device_id AS device_id,
+    p.file AS file,
+    p.line AS line,
+    p.hits AS hits,
+    p.function_id AS function_id,
+    p.metric_id AS metric_id,
+    p.scope_id AS scope_id,
+    p.sass_ambiguous AS sass_ambiguous
+{{template "with_sass_open"}}{{template "pc_samples_base"}}{{template "with_sass_close"}}

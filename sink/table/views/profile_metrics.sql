@@ -1,3 +1,4 @@
+{{define "profile_metrics_base"}}
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
@@ -25,3 +26,23 @@ ANY LEFT JOIN {{late "scope_name_dict"}} AS p
 ANY LEFT JOIN {{late "source_file_dict"}} AS s
     ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id AND r.file = ''
 GROUP BY tenant, session_id, bucket, function, function_id, pc_offset, metric_name, metric_id, scope, scope_id, device_id
+{{end}}SELECT
+    p.tenant AS tenant,
+    p.session_id AS session_id,
+    p.function AS function,
+    p.pc_offset AS pc_offset,
+    p.metric_name AS metric_name,
+    p.metric_value AS metric_value,
+    p.scope AS scope,
+    p.file AS file,
+    p.line AS line,
+    p.bucket AS bucket,
+    p.bucket_s AS bucket_s,
+    p.device_id AS device_id,
+    p.hits AS hits,
+    p.function_id AS function_id,
+    p.metric_id AS metric_id,
+    p.scope_id AS scope_id,
+    i.sass AS sass,
+    p.sass_ambiguous AS sass_ambiguous
+{{template "with_sass_open"}}{{template "profile_metrics_base"}}{{template "with_sass_close"}}

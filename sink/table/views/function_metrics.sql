@@ -1,0 +1,25 @@
+{{define "derived"}}    samples,
+    stalls,
+    {{shares "stalls"}} AS stall_shares,
+    {{shares "stalls_not_issued"}} AS not_issued_shares,
+    {{top "stalls"}} AS top_stall,
+    stall_shares[top_stall] AS top_stall_share,
+    {{ratio "metrics['smsp__sass_thread_inst_executed']" "32 * metrics['smsp__sass_inst_executed']"}} AS thread_efficiency,
+    1 - thread_efficiency AS divergence,
+    {{ratio "metrics['smsp__sass_branch_targets_threads_divergent']" "metrics['smsp__sass_branch_targets']"}} AS branch_divergence,
+    mapFromArrays(
+        arrayFilter(x -> mapContains(metrics, concat(x, '_ideal')) AND metrics[x] > 0, mapKeys(metrics)) AS whole,
+        arrayMap(x -> metrics[concat(x, '_ideal')] / metrics[x], whole)) AS ideal_shares,
+    if(has(whole, 'smsp__sass_sectors_mem_global'), ['smsp__sass_sectors_mem_global'], arrayFilter(x -> startsWith(x, 'smsp__sass_sectors_mem_global_'), whole)) AS global_sectors,
+    if(empty(global_sectors), NULL, arraySum(x -> metrics[concat(x, '_ideal')], global_sectors) / arraySum(x -> metrics[x], global_sectors)) AS coalescing,
+    metrics,
+    stalls_not_issued{{end -}}
+SELECT
+    tenant, session_id, function,
+    {{template "derived"}},
+    function_id
+FROM (
+    SELECT tenant, session_id, function, function_id, sum(g.samples) AS samples, sumMap(g.stalls) AS stalls, sumMap(g.stalls_not_issued) AS stalls_not_issued, sumMap(g.metrics) AS metrics
+    FROM ({{template "instructions_base"}}) AS g
+    GROUP BY tenant, session_id, function, function_id
+)

@@ -1,0 +1,56 @@
+{{/* with_sass_open and with_sass_close stand around a query with tenant, session_id, function, function_id and pc_offset, and give its rows
+(as p) the instruction they mean (as i) and sass_ambiguous. Instructions are the left side of a right join although they are many:
+ClickHouse then builds its table from the query's rows and reads only the instructions that these ask for. */}}
+{{define "with_sass_open"}}FROM {{db}}.sass_lines_data AS i
+ANY RIGHT JOIN (
+SELECT q.*, k.content_hi AS content_hi, k.content_lo AS content_lo, toUInt8(k.contents > 1) AS sass_ambiguous
+FROM ({{end}}
+{{define "with_sass_close"}}) AS q
+ANY LEFT JOIN {{symbols}} AS y
+    ON q.tenant = y.symbol_tenant AND q.session_id = y.symbol_session AND q.function_id = y.symbol_id
+ANY LEFT JOIN {{code}} AS k
+    ON q.tenant = k.code_tenant AND q.session_id = k.code_session AND substring(if(y.symbol_name = '', toString(q.function), y.symbol_name), 1, 255) = k.symbol
+) AS p
+    ON i.tenant = p.tenant AND i.content_hi = p.content_hi AND i.content_lo = p.content_lo AND i.pc = p.pc_offset{{end}}
+{{define "instructions_base"}}
+SELECT
+    tenant, session_id, cubin, function, function_id, pc_offset,
+    argMax((file, line), (line > 0, rank, line, file)) AS place,
+    sumIf(value, part = 'stall') AS samples,
+    sumMapIf(map(name, value), part = 'stall') AS stalls,
+    sumMapIf(map(name, value), part = 'not issued') AS stalls_not_issued,
+    sumMapIf(map(name, value), part = 'metric') AS metrics
+FROM (
+    SELECT
+        tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file, toUInt32(line) AS line, toUInt8(3) AS rank,
+        multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part, toString(stall_reason) AS name, samples AS value
+    FROM ({{template "pc_samples_base"}})
+    UNION ALL
+    SELECT
+        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file, toUInt32(line) AS line, toUInt8(2) AS rank,
+        'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name, metric_value AS value
+    FROM ({{template "profile_metrics_base"}})
+    UNION ALL
+    SELECT
+        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file, toUInt32(line) AS line, toUInt8(1) AS rank,
+        '' AS part, '' AS name, toUInt64(0) AS value
+    FROM {{db}}.source_map
+)
+GROUP BY tenant, session_id, cubin, function, function_id, pc_offset
+{{end -}}
+SELECT
+    p.tenant AS tenant,
+    p.session_id AS session_id,
+    p.cubin AS cubin,
+    p.function AS function,
+    p.function_id AS function_id,
+    p.pc_offset AS pc_offset,
+    p.place.1 AS file,
+    p.place.2 AS line,
+    i.sass AS sass,
+    p.samples AS samples,
+    p.stalls AS stalls,
+    p.stalls_not_issued AS stalls_not_issued,
+    p.metrics AS metrics,
+    p.sass_ambiguous AS sass_ambiguous
+{{template "with_sass_open"}}{{template "instructions_base"}}{{template "with_sass_close"}}
