@@ -15,6 +15,7 @@ var declared = []any{
 	table.Kernels, table.Launches, table.LaunchConfigs, table.KernelDetails, table.KernelStats, table.Scopes, table.ScopeStats, table.PCSamples,
 	table.ProfileMetrics, table.SourceMap, table.Memcpys, table.HostMetrics, table.DeviceMetrics, table.HostMetrics1m,
 	table.DeviceMetrics1m, table.Sessions, table.Devices, table.Dictionaries, table.Usage, table.Rejects, table.Ledger,
+	table.MemoryEvents, table.MemoryStats,
 }
 
 func tableOf(v any) *table.Table {
@@ -40,6 +41,8 @@ func fillRest(b *table.Batch, v any, rows int, received time.Time, retention uin
 			case table.U32Col:
 				c.AppendN(b, 1, rows-len(*c.Slice(b)))
 			case table.U64Col:
+				c.AppendN(b, 1, rows-len(*c.Slice(b)))
+			case table.I64Col:
 				c.AppendN(b, 1, rows-len(*c.Slice(b)))
 			case table.I32Col:
 				c.AppendN(b, 1, rows-len(*c.Slice(b)))

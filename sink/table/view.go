@@ -18,7 +18,7 @@ var viewFiles embed.FS
 // views are the contract's views in the order in which they are created: those that read others come after them.
 var views = []string{
 	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
-	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
+	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "memory_events", "memory_stats", "usage", "rejects", "stall_reasons",
 }
 
 // View is one view over the tables.
