@@ -19,6 +19,8 @@ var viewFiles embed.FS
 var views = []string{
 	"sessions", "devices", "kernels", "kernel_details", "kernel_stats", "scopes", "scope_stats", "source_map", "pc_samples", "pc_lines",
 	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "memory_events", "memory_stats", "usage", "rejects", "stall_reasons",
+	"memory_used", "memory_samples", "memory_alerts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
+	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
 }
 
 // View is one view over the tables.
@@ -38,6 +40,7 @@ func Views(o Options) []View {
 		"reasonkind": reasonKindSQL,
 		"reasons":    reasonsSQL,
 		"scopepath":  scopePathSQL,
+		"collective": collectiveSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))
