@@ -36,7 +36,8 @@ ARRAY JOIN arrayFilter(f -> f.1 != '', [
             map('slope_bytes_per_sec', slope_per_ns * 1e9, 'r_squared', r2, 'growth_bytes', growth),
             concat('Allocated memory grows by ', formatReadableSize(slope_per_ns * 1e9), ' a second, ', formatReadableSize(growth), ' in all.')),
         ('', '', 0., map(), '')),
-    if(rising > 0.7,
+    -- A sawtooth rises in most steps too: there has to be a rise over all.
+    if(rising > 0.7 AND growth >= least(67108864., mean / 10),
         ('rising_steps', if(rising > 0.9, 'critical', 'warning'), rising, map('rising_ratio', rising),
             concat('Allocated memory rose in ', toString(round(100 * rising)), ' % of all steps.')),
         ('', '', 0., map(), '')),
