@@ -3,13 +3,13 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/rivo/uniseg"
 
 	"github.com/warpline/warpline/query/report"
@@ -35,7 +35,7 @@ var memoryDataset = []string{
 		SELECT 'acme', 'long-gone', 0, 0, toDateTime64('2026-10-01 12:00:00', 9, 'UTC') + toIntervalMinute(number), 60, 'node-9', 60, 1073741824 * number, 1073741824 * (number + 1), 1073741824 * (number + 2), 85899345920, today(), 30 FROM numbers(10)`,
 }
 
-func memoryReport(t *testing.T, database string, q report.MemoryQuery) *report.Memory {
+func memoryFilled(t *testing.T, database string) driver.Conn {
 	t.Helper()
 	conn := filled(t, database)
 	for _, sql := range memoryDataset {
@@ -43,7 +43,11 @@ func memoryReport(t *testing.T, database string, q report.MemoryQuery) *report.M
 			t.Fatalf("%.60s: %v", sql, err)
 		}
 	}
-	q.Database = database
+	return conn
+}
+
+func memoryReport(t *testing.T, conn driver.Conn, q report.MemoryQuery) *report.Memory {
+	t.Helper()
 	m, err := report.ReadMemory(t.Context(), conn, q)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +56,7 @@ func memoryReport(t *testing.T, database string, q report.MemoryQuery) *report.M
 }
 
 func TestMemoryReport(t *testing.T) {
-	m := memoryReport(t, "report_memory", report.MemoryQuery{Tenant: "acme"})
+	m := memoryReport(t, memoryFilled(t, "report_memory"), report.MemoryQuery{Database: "report_memory", Tenant: "acme"})
 	if len(m.Series) != 4 || m.Series[1].Run != "train-7" || m.Series[0].Allocs.Count != 25 || m.Series[0].Allocs.Bytes != 25<<20 {
 		t.Errorf("series are %+v", m.Series)
 	}
@@ -94,7 +98,8 @@ func TestMemoryReportOfSome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, c := range []struct {
+	conn := memoryFilled(t, "report_memory_some")
+	for _, c := range []struct {
 		q      report.MemoryQuery
 		series int
 		say    string
@@ -107,7 +112,8 @@ func TestMemoryReportOfSome(t *testing.T) {
 		{report.MemoryQuery{Session: "' OR 1=1 --"}, 0, "Nothing matches"},
 		{report.MemoryQuery{Job: "' OR 1=1 --"}, 0, "Nothing matches"},
 	} {
-		m := memoryReport(t, fmt.Sprint("report_memory_some_", i), c.q)
+		c.q.Database = "report_memory_some"
+		m := memoryReport(t, conn, c.q)
 		var out bytes.Buffer
 		if err := m.Print(&out, report.Style{}); err != nil {
 			t.Fatal(err)
