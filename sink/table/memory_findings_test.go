@@ -124,6 +124,19 @@ func memoryCases(t *testing.T) (cases []memoryCase) {
 	return cases
 }
 
+// memoryOdd is telemetry in which every view finds something.
+func memoryOdd(t *testing.T) (events []memoryEvent) {
+	for _, c := range memoryCases(t) {
+		for _, e := range c.Events {
+			e.Tenant = c.Name
+			events = append(events, e)
+		}
+	}
+	oom := events[0]
+	oom.EventType, oom.Metadata = "error", []byte(`{"oom_reason":"MemoryError"}`)
+	return append(events, oom)
+}
+
 // into reads the answer of a query as JSON, one value a row, into a slice.
 func into[T any](s *store, sql string) []T {
 	s.Helper()
