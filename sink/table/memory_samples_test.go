@@ -53,6 +53,8 @@ func TestMemoryFindingsWithoutSamples(t *testing.T) {
 		t.Errorf("suspects differ: %+v, as samples %+v", without, with)
 	}
 	s.want("SELECT DISTINCT sampled FROM {db}.memory_runs WHERE tenant = 'cross_non_sample_only'", "0")
+	s.want("SELECT count() FROM {db}.memory_cross_rank WHERE tenant = 'cross_non_sample_only' AND sampled = 1", "0") // as the peer
+	s.want("SELECT count() FROM {db}.memory_collectives WHERE tenant = 'collective_non_sample_ignored' AND sampled = 1", "0")
 	a, b := collectives(s, "collective_non_sample_ignored_as_samples", "medium", 0), collectives(s, "collective_non_sample_ignored", "medium", 0)
 	if len(a) != 2 || len(b) != len(a) {
 		t.Fatalf("%d intervals, as samples %d", len(b), len(a))
