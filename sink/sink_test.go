@@ -100,7 +100,7 @@ func TestSinkDiesAtEveryStep(t *testing.T) {
 			}
 			return nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		go func() {
 			for died.Load() == 0 && ctx.Err() == nil {
 				time.Sleep(time.Millisecond)

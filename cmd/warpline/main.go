@@ -51,7 +51,7 @@ type commands struct {
 	Demo      demoCmd      `cmd:"" group:"start" help:"Show it all: start everything, replay a real session, print a report, leave nothing behind."`
 	Up        upCmd        `cmd:"" group:"start" help:"Run all roles in one process, with its own NATS and ClickHouse."`
 	Send      sendCmd      `cmd:"" group:"use" help:"Send GPU Flight session folders or files as the agent does."`
-	Report    reportCmd    `cmd:"" group:"use" help:"Print what arrived, the hottest kernels, scopes, stalls and copies."`
+	Report    reportCmd    `cmd:"" group:"use" help:"Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report memory\" the memory of ranks."`
 	Telemetry telemetryCmd `cmd:"" group:"use" help:"Check GPU memory telemetry files without a server."`
 
 	Session sessionCmd `cmd:"" group:"care" help:"List, export and delete sessions."`

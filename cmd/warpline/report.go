@@ -11,8 +11,14 @@ import (
 	"github.com/warpline/warpline/query/report"
 )
 
-// reportCmd prints what is known of some sessions.
+// reportCmd is the reports there are; without a name it is that on everything.
 type reportCmd struct {
+	All    reportAllCmd    `cmd:"" default:"withargs" help:"What arrived, the hottest kernels, scopes, stalls and copies. This is the report without a name."`
+	Memory reportMemoryCmd `cmd:"" help:"Memory of each rank and device over time, and what is odd about it."`
+}
+
+// reportAllCmd prints what is known of some sessions.
+type reportAllCmd struct {
 	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
 	clickhouseFlags
 	Session string `placeholder:"ID" help:"Only this session, or those that begin so."`
@@ -21,7 +27,7 @@ type reportCmd struct {
 	JSON    bool   `help:"Print JSON for programs."`
 }
 
-func (c *reportCmd) check(p *program) error {
+func (c *reportAllCmd) check(p *program) error {
 	if c.Top < 1 || c.Top > 1000 {
 		return fmt.Errorf("%s: %d is outside 1 to 1000", p.Settings.name("top"), c.Top)
 	}
@@ -29,7 +35,7 @@ func (c *reportCmd) check(p *program) error {
 }
 
 // Run reads and prints.
-func (c *reportCmd) Run(ctx context.Context, p *program) error {
+func (c *reportAllCmd) Run(ctx context.Context, p *program) error {
 	srv, err := readServer(c.clickhouseFlags, c.Data)
 	if err != nil {
 		return err
@@ -51,7 +57,7 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 }
 
 // nothing is an error when the command named something and nothing is like it.
-func (c *reportCmd) nothing(r *report.Report) error {
+func (c *reportAllCmd) nothing(r *report.Report) error {
 	if c.Session == "" && c.Tenant == "" || len(r.Sessions)+len(r.Rejects) > 0 || r.Books.Events > 0 {
 		return nil
 	}

@@ -26,6 +26,9 @@ var views = []string{
 	"source_files", "disassembly", "ptx", "instructions", "source_profile", "function_metrics", "line_metrics",
 	"insight_occupancy", "insight_spill", "insight_registers", "insight_stall", "insight_divergence", "insight_temperature",
 	"insight_sync_time", "insight_sync_loop", "insights",
+	"memory_events", "memory_stats",
+	"memory_used", "memory_samples", "memory_alerts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
+	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
 }
 
 // View is one view over the tables.
@@ -58,6 +61,7 @@ func Views(o Options) []View {
 		"minute":     minuteSQL,
 		"bucketof":   hist.IndexSQL,
 		"endreasons": func() string { return endReasonsSQL },
+		"collective": collectiveSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))

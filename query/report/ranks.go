@@ -1,0 +1,111 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Ranks says which ranks of a job are meant. The zero value means all.
+type Ranks struct {
+	spans [][2]int64
+	text  string
+}
+
+// maxSpans bounds what a rank filter may list: it becomes part of a query.
+const maxSpans = 256
+
+// ParseRanks reads "all", "*", or ranks and spans of ranks, as 0,2,4-7. White space does not count, nothing means all.
+func ParseRanks(text string) (Ranks, error) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	if text == "" || text == "all" || text == "*" {
+		return Ranks{}, nil
+	}
+	r := Ranks{text: text}
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		from, to, isSpan := strings.Cut(part, "-")
+		if !isSpan {
+			to = from
+		}
+		a, errA := rankNumber(from)
+		b, errB := rankNumber(to)
+		if errA != nil || errB != nil {
+			return Ranks{}, fmt.Errorf("%q is no rank and no span of ranks: write all, or ranks as 0,2,4-7", part)
+		}
+		if a > b {
+			return Ranks{}, fmt.Errorf("%q ends before it begins: write the lower rank first", part)
+		}
+		r.spans = append(r.spans, [2]int64{a, b})
+	}
+	if len(r.spans) == 0 {
+		return Ranks{}, fmt.Errorf("%q names no rank: write all, or ranks as 0,2,4-7", text)
+	}
+	if len(r.spans) > maxSpans {
+		return Ranks{}, fmt.Errorf("%d ranks and spans are more than %d: join neighbours to spans", len(r.spans), maxSpans)
+	}
+	return r, nil
+}
+
+// rankNumber takes digits only: ParseInt would take a sign too.
+func rankNumber(s string) (int64, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 63)
+	return int64(n), err
+}
+
+// All reports whether no rank is left out.
+func (r Ranks) All() bool { return len(r.spans) == 0 }
+
+// Has reports whether rank is meant.
+func (r Ranks) Has(rank int64) bool {
+	for _, s := range r.spans {
+		if s[0] <= rank && rank <= s[1] {
+			return true
+		}
+	}
+	return r.All()
+}
+
+// String is what ParseRanks reads.
+func (r Ranks) String() string {
+	if r.All() {
+		return "all"
+	}
+	return r.text
+}
+
+// MarshalText makes JSON say what was asked.
+func (r Ranks) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// sql is the condition that a column be one of the ranks, "" for all.
+func (r Ranks) sql(column string) string {
+	if r.All() {
+		return ""
+	}
+	parts := make([]string, len(r.spans))
+	for i, s := range r.spans {
+		parts[i] = fmt.Sprintf("%s BETWEEN %d AND %d", column, s[0], s[1])
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+// spans writes rising numbers the short way: 0-2, 5.
+func spans(ranks []int64) string {
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		part := strconv.FormatInt(ranks[i], 10)
+		if j > i {
+			part += "-" + strconv.FormatInt(ranks[j], 10)
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}

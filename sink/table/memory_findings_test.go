@@ -1,0 +1,411 @@
+package table_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+// memoryEvent is an event of the peer's vectors.
+type memoryEvent struct {
+	TimestampNS        int64           `json:"timestamp_ns"`
+	EventType          string          `json:"event_type"`
+	Collector          string          `json:"collector"`
+	SamplingIntervalMS int64           `json:"sampling_interval_ms"`
+	Host               string          `json:"host"`
+	JobID              *string         `json:"job_id"`
+	Rank               int64           `json:"rank"`
+	LocalRank          int64           `json:"local_rank"`
+	WorldSize          int64           `json:"world_size"`
+	DeviceID           int64           `json:"device_id"`
+	Allocated          int64           `json:"allocator_allocated_bytes"`
+	Reserved           int64           `json:"allocator_reserved_bytes"`
+	Change             int64           `json:"allocator_change_bytes"`
+	Used               int64           `json:"device_used_bytes"`
+	Total              *int64          `json:"device_total_bytes"`
+	Context            *string         `json:"context"`
+	Metadata           json.RawMessage `json:"metadata"`
+
+	Tenant, Session, Origin string
+}
+
+// addMemory inserts events as a fold would.
+func (s *store) addMemory(events ...memoryEvent) {
+	s.Helper()
+	m := table.MemoryEvents
+	seed(s, m, len(events), func(b *table.Batch, i int) {
+		e := &events[i]
+		present := uint16(7 << 6)
+		if e.Total == nil {
+			e.Total = new(int64)
+		} else {
+			present |= 1 << 3
+		}
+		if e.Context == nil {
+			e.Context = new(string)
+		} else {
+			present |= 1 << 4
+		}
+		if e.JobID == nil {
+			e.JobID = new(string)
+		} else {
+			present |= 1 << 5
+		}
+		if e.Session == "" {
+			e.Session = "s"
+		}
+		if e.Origin == "" {
+			e.Origin = "json"
+		}
+		if e.WorldSize == 0 {
+			e.WorldSize = 1
+		}
+		m.Tenant.AppendString(b, e.Tenant)
+		m.SessionID.AppendString(b, e.Session)
+		m.At.Append(b, e.TimestampNS)
+		m.TimestampNS.Append(b, e.TimestampNS)
+		m.EventType.AppendString(b, e.EventType)
+		m.Collector.AppendString(b, e.Collector)
+		m.SamplingIntervalMS.Append(b, e.SamplingIntervalMS)
+		m.Host.AppendString(b, e.Host)
+		m.JobID.AppendString(b, *e.JobID)
+		m.Rank.Append(b, e.Rank)
+		m.LocalRank.Append(b, e.LocalRank)
+		m.WorldSize.Append(b, e.WorldSize)
+		m.DeviceID.Append(b, e.DeviceID)
+		m.AllocatedBytes.Append(b, e.Allocated)
+		m.ReservedBytes.Append(b, e.Reserved)
+		m.ChangeBytes.Append(b, e.Change)
+		m.DeviceUsedBytes.Append(b, e.Used)
+		m.DeviceTotalBytes.Append(b, *e.Total)
+		m.Context.Append(b, *e.Context)
+		m.Metadata.Append(b, string(e.Metadata))
+		m.Present.Append(b, present)
+		m.Origin.AppendString(b, e.Origin)
+		m.UploadIndex.Append(b, uint32(i))
+	})
+}
+
+// memoryCase is one of the peer's analyses.
+type memoryCase struct {
+	Name     string
+	Analysis string
+	Events   []memoryEvent
+	Config   struct {
+		Preset        string
+		MinConfidence float64 `json:"min_confidence"`
+	}
+	Output json.RawMessage
+}
+
+func memoryCases(t *testing.T) (cases []memoryCase) {
+	t.Helper()
+	raw, err := os.ReadFile("../../testdata/telemetry/analytics_cases.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(raw))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var c memoryCase
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// memoryOdd is telemetry in which every view finds something.
+func memoryOdd(t *testing.T) (events []memoryEvent) {
+	for _, c := range memoryCases(t) {
+		for _, e := range c.Events {
+			e.Tenant = c.Name
+			events = append(events, e)
+		}
+	}
+	oom := events[0]
+	oom.EventType, oom.Metadata = "error", []byte(`{"oom_reason":"MemoryError"}`)
+	return append(events, oom)
+}
+
+// into reads the answer of a query as JSON, one value a row, into a slice.
+func into[T any](s *store, sql string) []T {
+	s.Helper()
+	out := []T{}
+	for line := range strings.Lines(s.query(sql+" FORMAT JSONEachRow", "output_format_json_quote_64bit_integers=0")) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			s.Fatalf("%s: %v", line, err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// rounded says whether got is want, which the peer rounded to some decimals.
+func rounded(want, got float64, decimals int) bool {
+	scale := math.Pow10(decimals)
+	got = math.RoundToEven(got*scale) / scale
+	return math.Abs(want-got) <= 1e-6*math.Abs(want)+1e-12
+}
+
+// What the peer finds in its own cases the views find too, save where they are better on purpose.
+func TestMemoryFindingsAgreeWithThePeer(t *testing.T) {
+	s := newStore(t, true)
+	cases := memoryCases(t)
+	var all []memoryEvent
+	for i := range cases {
+		for _, e := range cases[i].Events {
+			e.Tenant = cases[i].Name
+			all = append(all, e)
+		}
+	}
+	s.addMemory(all...)
+	// These have no event of type sample, of which the peer makes nothing.
+	onPurpose := map[string]bool{"collective_non_sample_ignored": true, "cross_non_sample_only": true}
+	compare := map[string]func(*store, memoryCase) error{
+		"hidden_memory_gap": sameGaps, "collective_attribution": sameCollectives, "cross_rank": sameCrossRank, "rank_table": sameRankTable,
+	}
+	agree, differ, failed := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, c := range cases {
+		same := compare[c.Analysis]
+		if same == nil {
+			continue // the rank filter is part of the report
+		}
+		err := same(s, c)
+		switch {
+		case onPurpose[c.Name] && err != nil:
+			differ[c.Analysis]++
+		case onPurpose[c.Name]:
+			t.Errorf("%s: does as the peer does, and should not", c.Name)
+		case err != nil:
+			failed[c.Analysis]++
+			t.Errorf("%s: %v", c.Name, err)
+		default:
+			agree[c.Analysis]++
+		}
+	}
+	for _, a := range slices.Sorted(keysOf(compare)) {
+		t.Logf("%-23s %2d agree, %d differ on purpose, %d fail", a, agree[a], differ[a], failed[a])
+	}
+	if agree["hidden_memory_gap"] < 10 || agree["collective_attribution"] < 5 || agree["cross_rank"] < 5 || agree["rank_table"] < 4 {
+		t.Error("too few cases were read for this to say anything")
+	}
+}
+
+func keysOf[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func sameGaps(s *store, c memoryCase) error {
+	type finding struct {
+		Classification, Severity string
+		Confidence               float64
+		Evidence                 map[string]float64
+	}
+	var want []finding
+	if err := json.Unmarshal(c.Output, &want); err != nil {
+		return err
+	}
+	got := into[finding](s, "SELECT classification, severity, confidence, evidence FROM {db}.memory_gaps WHERE tenant = '"+c.Name+"' ORDER BY severity, confidence DESC")
+	if len(got) != len(want) {
+		return fmt.Errorf("%d findings, want %d: %+v", len(got), len(want), got)
+	}
+	decimals := map[string]int{"max_zscore": 3, "r_squared": 4, "p_value": 6, "avg_fragmentation_ratio": 4, "max_fragmentation_ratio": 4}
+	for i, w := range want {
+		g := got[i]
+		if g.Classification != w.Classification || g.Severity != w.Severity || !rounded(w.Confidence, g.Confidence, 3) || len(g.Evidence) != len(w.Evidence) {
+			return fmt.Errorf("got %+v, want %+v", g, w)
+		}
+		for k, v := range w.Evidence {
+			d, ok := decimals[k]
+			if !ok {
+				d = 1
+			}
+			if have, ok := g.Evidence[k]; !ok || !rounded(v, have, d) {
+				return fmt.Errorf("%s: %s is %v, want %v", w.Classification, k, have, v)
+			}
+		}
+	}
+	return nil
+}
+
+type collective struct {
+	Rank           int64
+	Start          int64 `json:"interval_start_ns"`
+	End            int64 `json:"interval_end_ns"`
+	Classification string
+	Confidence     float64
+	ReasonCodes    []string `json:"reason_codes"`
+	Evidence       map[string]*float64
+}
+
+func collectives(s *store, tenant, preset string, least float64) []collective {
+	return into[collective](s, fmt.Sprintf(`SELECT rank, toUnixTimestamp64Nano(started_at) AS interval_start_ns, toUnixTimestamp64Nano(ended_at) AS interval_end_ns, classification, confidence, reason_codes,
+		CAST((marker_hits, synchronized_ranks, expected_world_size, synchrony_ratio, peak_gap_bytes, peak_gap_ratio, robust_zscore),
+			'Tuple(marker_hits Float64, synchronized_ranks Float64, expected_world_size Float64, synchrony_ratio Float64, peak_gap_bytes Float64, peak_gap_ratio Nullable(Float64), robust_zscore Float64)') AS evidence
+		FROM {db}.memory_collectives WHERE tenant = '%s' AND preset = '%s' AND confidence >= %g ORDER BY rank, started_at`, tenant, preset, least))
+}
+
+func sameCollectives(s *store, c memoryCase) error {
+	var want []collective
+	if err := json.Unmarshal(c.Output, &want); err != nil {
+		return err
+	}
+	got := collectives(s, c.Name, c.Config.Preset, c.Config.MinConfidence)
+	if len(got) != len(want) {
+		return fmt.Errorf("%d intervals, want %d: %+v", len(got), len(want), got)
+	}
+	decimals := map[string]int{"synchrony_ratio": 4, "peak_gap_ratio": 6, "robust_zscore": 4}
+	for i, w := range want {
+		g := got[i]
+		if g.Rank != w.Rank || g.Start != w.Start || g.End != w.End || g.Classification != w.Classification || !rounded(w.Confidence, g.Confidence, 3) || !slices.Equal(g.ReasonCodes, w.ReasonCodes) {
+			return fmt.Errorf("got %+v, want %+v", g, w)
+		}
+		for k, v := range w.Evidence {
+			if have := g.Evidence[k]; (have == nil) != (v == nil) || v != nil && !rounded(*v, *have, decimals[k]) {
+				return fmt.Errorf("%s is %v, want %v", k, have, v)
+			}
+		}
+	}
+	return nil
+}
+
+type suspect struct {
+	Rank       int64
+	At         int64 `json:"first_spike_timestamp_ns"`
+	Aligned    int64 `json:"aligned_first_spike_timestamp_ns"`
+	Delta      int64 `json:"peak_delta_bytes"`
+	Samples    int64 `json:"spike_window_samples"`
+	Lead       int64 `json:"lead_over_cluster_onset_ns"`
+	Confidence string
+	Evidence   struct {
+		Supporting int64 `json:"supporting_ranks_at_or_before_onset"`
+	}
+}
+
+func suspects(s *store, tenant string) []suspect {
+	return into[suspect](s, `SELECT rank, toUnixTimestamp64Nano(first_spike_at) AS first_spike_timestamp_ns, toUnixTimestamp64Nano(aligned_first_spike_at) AS aligned_first_spike_timestamp_ns,
+		peak_delta_bytes, spike_window_samples, lead_over_cluster_onset_ns, confidence, CAST(tuple(supporting_ranks), 'Tuple(supporting_ranks_at_or_before_onset UInt64)') AS evidence
+		FROM {db}.memory_cross_rank WHERE tenant = '`+tenant+"' ORDER BY position")
+}
+
+func sameCrossRank(s *store, c memoryCase) error {
+	var want struct {
+		JobID    *string          `json:"job_id"`
+		World    int64            `json:"world_size"`
+		Ranks    []int64          `json:"participating_ranks"`
+		Missing  []int64          `json:"missing_ranks"`
+		Counts   map[string]int64 `json:"rank_sample_counts"`
+		Offsets  map[string]int64 `json:"alignment_offsets_ns"`
+		Onset    *int64           `json:"cluster_onset_timestamp_ns"`
+		Suspects []suspect        `json:"first_cause_suspects"`
+		Notes    []string
+	}
+	if err := json.Unmarshal(c.Output, &want); err != nil {
+		return err
+	}
+	type run struct {
+		Job     string  `json:"job_id"`
+		World   int64   `json:"world_size"`
+		Ranks   []int64 `json:"participating_ranks"`
+		Missing []int64 `json:"missing_ranks"`
+		Onset   int64
+		Notes   []string
+	}
+	runs := into[run](s, "SELECT job_id, world_size, participating_ranks, missing_ranks, toUnixTimestamp64Nano(cluster_onset_at) AS onset, notes FROM {db}.memory_runs WHERE tenant = '"+c.Name+"'")
+	if want.World == 0 {
+		if len(runs) != 0 {
+			return fmt.Errorf("something is said of nothing: %+v", runs)
+		}
+		return nil
+	}
+	if len(runs) != 1 {
+		return fmt.Errorf("%d runs", len(runs))
+	}
+	r := runs[0]
+	onset := int64(0)
+	if want.Onset != nil {
+		onset = *want.Onset
+	}
+	if want.JobID == nil || r.Job != *want.JobID || r.World != want.World || !slices.Equal(r.Ranks, want.Ranks) || !slices.Equal(r.Missing, want.Missing) || r.Onset != onset || len(r.Notes) != len(want.Notes) {
+		return fmt.Errorf("got %+v, want %s", r, c.Output)
+	}
+	type skew struct{ Rank, Samples, Offset int64 }
+	for _, k := range into[skew](s, "SELECT rank, samples, offset_ns AS offset FROM {db}.memory_clock_skew WHERE tenant = '"+c.Name+"'") {
+		if n := fmt.Sprint(k.Rank); want.Counts[n] != k.Samples || want.Offsets[n] != k.Offset {
+			return fmt.Errorf("rank %d has %d samples and offset %d", k.Rank, k.Samples, k.Offset)
+		}
+		delete(want.Counts, fmt.Sprint(k.Rank))
+	}
+	if len(want.Counts) > 0 {
+		return fmt.Errorf("ranks without a row: %v", want.Counts)
+	}
+	if got := suspects(s, c.Name); !slices.Equal(got, want.Suspects) {
+		return fmt.Errorf("got %+v, want %+v", got, want.Suspects)
+	}
+	return nil
+}
+
+func sameRankTable(s *store, c memoryCase) error {
+	type row struct {
+		Rank         int64
+		Availability string
+		Samples      int64
+		Allocated    int64   `json:"allocated_delta_bytes"`
+		Reserved     int64   `json:"reserved_delta_bytes"`
+		Latest       int64   `json:"hidden_gap_latest_bytes"`
+		Peak         int64   `json:"hidden_gap_peak_abs_bytes"`
+		Odd          bool    `json:"has_anomaly"`
+		First        *int64  `json:"first_anomaly_timestamp_ns"`
+		Signal       *string `json:"first_anomaly_signal"`
+	}
+	type indicator struct {
+		Kind       string
+		Rank       int64
+		Severity   string
+		Timestamp  int64 `json:"timestamp_ns"`
+		Signal     string
+		Confidence *float64
+		Reasons    []string `json:"reason_codes"`
+	}
+	var want struct {
+		Rows       []row
+		Indicators []indicator
+		Missing    []int64 `json:"missing_ranks"`
+	}
+	if err := json.Unmarshal(c.Output, &want); err != nil {
+		return err
+	}
+	where := " WHERE tenant = '" + c.Name + "'"
+	got := into[row](s, `SELECT rank, availability, samples, allocated_delta_bytes, reserved_delta_bytes, hidden_gap_latest_bytes, hidden_gap_peak_abs_bytes, anomalies > 0 ? true : false AS has_anomaly,
+		if(anomalies > 0, toUnixTimestamp64Nano(first_anomaly_at), NULL) AS first_anomaly_timestamp_ns, if(anomalies > 0, first_anomaly_signal, NULL) AS first_anomaly_signal FROM {db}.memory_ranks`+where+" ORDER BY rank")
+	a, _ := json.Marshal(got)
+	b, _ := json.Marshal(want.Rows)
+	if !bytes.Equal(a, b) && len(want.Rows)+len(got) > 0 {
+		return fmt.Errorf("got %s, want %s", a, b)
+	}
+	marked := into[indicator](s, `SELECT kind, rank, severity, toUnixTimestamp64Nano(at) AS timestamp_ns, signal, confidence, reason_codes FROM {db}.memory_anomalies
+		ARRAY JOIN arrayFilter(k -> k != '', [if(earliest = 1, 'earliest', ''), if(most_severe = 1, 'most_severe', '')]) AS kind`+where+" ORDER BY kind")
+	a, _ = json.Marshal(marked)
+	b, _ = json.Marshal(want.Indicators)
+	if !bytes.Equal(a, b) && len(want.Indicators)+len(marked) > 0 {
+		return fmt.Errorf("got %s, want %s", a, b)
+	}
+	return nil
+}
