@@ -121,18 +121,12 @@ func (t *Table) Next() (*Record, error) {
 		switch status {
 		case rowNone:
 			t.end = io.EOF
-		case rowLong:
+		case rowLong, rowEndless:
 			t.w.keepHead(row)
 			t.w.headAt = at
 			t.w.pos += n
-			for t.w.pos == t.w.end || t.w.buf[t.w.pos-1] != '\n' { // to the end of the line
-				if i := bytes.IndexByte(t.w.rest(), '\n'); i >= 0 {
-					t.w.pos += i + 1
-					break
-				}
-				if t.w.pos = t.w.end; !t.w.more() {
-					break
-				}
+			if status == rowEndless {
+				t.toLineEnd()
 			}
 			if t.w.err != nil {
 				t.end = t.w.err
@@ -151,6 +145,19 @@ func (t *Table) Next() (*Record, error) {
 		}
 	}
 	return nil, t.end
+}
+
+// toLineEnd passes what is left of a line.
+func (t *Table) toLineEnd() {
+	for {
+		if i := bytes.IndexByte(t.w.rest(), '\n'); i >= 0 {
+			t.w.pos += i + 1
+			return
+		}
+		if t.w.pos = t.w.end; !t.w.more() {
+			return
+		}
+	}
 }
 
 func (t *Table) refused(row []byte, r *Refusal) *Record {
@@ -293,10 +300,11 @@ func appendLiteral(dst, text []byte) ([]byte, *Refusal) {
 type rowStatus uint8
 
 const (
-	rowNone   rowStatus = iota // nothing is left
-	rowWhole                   // cells holds where its cells are
-	rowBroken                  // its first line; quotes make no sense
-	rowLong                    // longer than a record may be; only its beginning is given
+	rowNone    rowStatus = iota // nothing is left
+	rowWhole                    // cells holds where its cells are
+	rowBroken                   // its first line; quotes make no sense
+	rowLong                     // longer than a record may be
+	rowEndless                  // likewise, and its end is not in sight
 )
 
 // row finds the next row and returns it without its line end, and its length with it. It does not move on.
@@ -324,7 +332,7 @@ func (t *Table) row() (row []byte, n int, status rowStatus) {
 			}
 		case splitMore:
 			if len(b) > t.most {
-				return b, len(b), rowLong
+				return b, len(b), rowEndless
 			}
 		}
 		if !w.more() && w.err != nil {
@@ -338,7 +346,7 @@ func (t *Table) firstLine(b []byte) (row []byte, n int, status rowStatus) {
 	i := bytes.IndexByte(b, '\n')
 	switch {
 	case i < 0 && len(b) > t.most:
-		return b, len(b), rowLong
+		return b, len(b), rowEndless
 	case i < 0:
 		return b, len(b), rowBroken
 	case i > t.most:

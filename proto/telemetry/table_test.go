@@ -212,6 +212,29 @@ func TestTableHeader(t *testing.T) {
 	}
 }
 
+// Rows many times longer than what is kept in memory, with quotes and without, in the middle and at the end.
+func TestTableLongRows(t *testing.T) {
+	for _, size := range []int{100, 1100, 300 << 10, 3 << 20} {
+		for _, open := range []string{"", `"`} {
+			for _, end := range []string{"\n1,2,a\n", ""} {
+				text := "timestamp,memory_mb,type\n1,2,a\n1,2," + open + strings.Repeat("x", size) + end
+				in, err := telemetry.NewTable(strings.NewReader(text), telemetry.Options{MaxRecordBytes: 1 << 10})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := readAll(t, in)
+				want := 3
+				if end == "" {
+					want = 2
+				}
+				if len(got) != want || strings.HasPrefix(got[0], "!") || size > 1000 && got[1] != "!record_too_large" || got[want-1][0] == '!' && want == 3 {
+					t.Errorf("%d bytes behind %q: %.200q", size, open, got)
+				}
+			}
+		}
+	}
+}
+
 func TestTrack(t *testing.T) {
 	track := func(text string) []string {
 		in, err := telemetry.NewTrack(strings.NewReader(text), telemetry.Options{})

@@ -496,6 +496,33 @@ func TestTelemetryLongExport(t *testing.T) {
 			t.Errorf("the gateway needs %.1f MiB over idle for it, want at most 32", mebi(over))
 		}
 	}
+	// Nor does it need more for what is made to hurt.
+	good := `{"timestamp":1700000000,"memory_mb":2}`
+	var many bytes.Buffer
+	for i := range 20_000 {
+		fmt.Fprintf(&many, `{"timestamp":1700000000,"memory_mb":2,"pid":%d,"message":"%s"}`+"\n", i, strings.Repeat("m", 500))
+	}
+	for name, hostile := range map[string]struct{ text, want string }{
+		"string.json":      {"[" + good + `,{"timestamp":1,"message":"` + strings.Repeat("x", 150<<20) + `"},` + good + "]", "2 records of 1 session stored, 1 refused\n  record 1: record is longer than"},
+		"depth.json":       {strings.Repeat("[", 100<<20), "refused: 400"},
+		"quote.csv":        {"timestamp,memory_mb,type\n1700000000,2,a\n1700000000,2,\"" + strings.Repeat("x", 100<<20) + "\n1700000000,2,a\n", "2 records of 1 session stored, 1 refused\n  record 1: record is longer than"},
+		"processes.ndjson": {many.String(), "4096 records of 4096 sessions stored, 15904 refused\n  record 4096: the upload holds records of more than 4096 processes"},
+		"keys.json":        {"[{" + strings.Repeat(`"a":1,`, 160_000) + `"b":2},` + good + "]", "1 record of 1 session stored, 1 refused"},
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(hostile.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := exec.Command(binary, "send", "--url", "http://"+c.gatewayAddr, "--key", c.makeKey("hostile"), path).CombinedOutput()
+		if !strings.Contains(string(out), hostile.want) {
+			t.Errorf("%s: it says %s", name, out)
+		}
+		over := memoryOf(t, pid, "VmHWM:") - idle
+		if t.Logf("%s: at most %.1f MiB over idle", name, mebi(over)); over > 32<<20 {
+			t.Errorf("the gateway needs %.1f MiB over idle for %s, want at most 32", mebi(over), name)
+		}
+		os.Remove(path)
+	}
 	eventually(t, 60*time.Second, "all of it", func() (bool, string) {
 		n := c.one("SELECT sum(events) FROM memory_stats WHERE tenant = 'long'")
 		m := c.one("SELECT count() FROM memory_events WHERE tenant = 'long'")
