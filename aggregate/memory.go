@@ -128,8 +128,8 @@ func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint
 	t.ReceivedAt.Append(b, p.env.ReceivedAt)
 }
 
-// describeMemory keeps what the session's row says of the process: all its events say the same, save an application that is
-// known by its job in some of them only.
+// describeMemory keeps what the session's row says of the process. Host, pid and job are the session's own; a program is known by its
+// job, else by its framework, else by the collector that watches it.
 func (s *session) describeMemory(e *telemetry.Event, framework string) {
 	if s.host != string(e.Host) {
 		s.host = clip(string(e.Host))
@@ -142,7 +142,7 @@ func (s *session) describeMemory(e *telemetry.Event, framework string) {
 		}
 	case framework != "":
 		s.app = framework
-	case s.app != string(e.Collector):
+	case s.app == "":
 		s.app = clip(string(e.Collector))
 	}
 }

@@ -147,7 +147,10 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	}
 	p := g.publisher(u, "telemetry/"+kind+"/"+want.id.String(), limits, wk)
 	p.envelope.Source, p.envelope.Origin = "telemetry", o.origin()
-	t := newTelemetrySorter(g, p, repeat)
+	if wk.buf == nil {
+		wk.buf = make([]byte, stream.PartBytes)
+	}
+	t := newTelemetrySorter(g, p, wk.buf, repeat)
 	err = t.all(ctx, reader)
 	wk.out = p.scratch
 	if err != nil {

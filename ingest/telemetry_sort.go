@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strconv"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -14,7 +15,7 @@ import (
 // Bounds of one upload of telemetry.
 const (
 	// sortBytes are held at most while records are sorted by session; beyond it the session with the most goes out.
-	sortBytes = 8 << 20
+	sortBytes = 4 << 20
 	sortBlock = 4 << 10
 	// maxUploadSessions an upload may have; records of later ones are refused.
 	maxUploadSessions = 4096
@@ -28,6 +29,9 @@ const (
 	// reasonTooManySessions is the gateway's own, beside the codes of proto/telemetry.
 	reasonTooManySessions = "too_many_sessions"
 )
+
+// sortBlocks are shared by the uploads that follow each other, and given up when nobody needs them.
+var sortBlocks = sync.Pool{New: func() any { return new([sortBlock]byte) }}
 
 // telemetrySorter sorts the records of an upload by session and publishes them, in parts of at most stream.PartBytes. Which records
 // come into which part follows from their order alone, so a resend makes the same parts.
@@ -44,8 +48,7 @@ type telemetrySorter struct {
 	id    []byte // scratch: a session's id
 	frame []byte // scratch
 	body  []byte // scratch: a part
-	free  [][]byte
-	made  int // blocks
+	used  int    // blocks
 
 	refusedPart int // parts of refusedTelemetry so far
 	groups      map[string]*refusedGroup
@@ -55,7 +58,7 @@ type telemetrySorter struct {
 // telemetryLane is what waits of one session, in blocks.
 type telemetryLane struct {
 	session string
-	blocks  [][]byte
+	blocks  []*[sortBlock]byte
 	size    int // bytes in them
 	events  uint64
 	raw     int64 // bytes of the records as they were sent
@@ -72,8 +75,9 @@ type refusedGroup struct {
 	raw            int64
 }
 
-func newTelemetrySorter(g *Gateway, p *publisher, dry bool) *telemetrySorter {
-	t := &telemetrySorter{g: g, p: p, dry: dry, lanes: map[string]*telemetryLane{}, groups: map[string]*refusedGroup{}}
+// newTelemetrySorter publishes through p; buf is room for a part.
+func newTelemetrySorter(g *Gateway, p *publisher, buf []byte, dry bool) *telemetrySorter {
+	t := &telemetrySorter{g: g, p: p, body: buf, dry: dry, lanes: map[string]*telemetryLane{}, groups: map[string]*refusedGroup{}}
 	t.Errors = []recordError{}
 	t.books.kind = stream.KindTelemetry
 	t.books.refusedBytes, t.books.refusedEvents = map[string]int64{}, map[string]uint64{}
@@ -135,7 +139,11 @@ func (t *telemetrySorter) add(ctx context.Context, r *telemetry.Record) error {
 		}
 	}
 	for t.room(l) < len(t.frame) {
-		if err := t.flush(ctx, t.fullest()); err != nil {
+		most := t.fullest()
+		if most.size == 0 {
+			break // cannot be: a frame is far smaller than all blocks together
+		}
+		if err := t.flush(ctx, most); err != nil {
 			return err
 		}
 	}
@@ -149,21 +157,15 @@ func (t *telemetrySorter) add(ctx context.Context, r *telemetry.Record) error {
 
 // room is how many more bytes the lane can take.
 func (t *telemetrySorter) room(l *telemetryLane) int {
-	return len(l.blocks)*sortBlock - l.size + (len(t.free)+sortBytes/sortBlock-t.made)*sortBlock
+	return len(l.blocks)*sortBlock - l.size + (sortBytes/sortBlock-t.used)*sortBlock
 }
 
 func (t *telemetrySorter) put(l *telemetryLane, b []byte) {
 	for len(b) > 0 {
 		at := l.size % sortBlock
 		if at == 0 {
-			var block []byte
-			if n := len(t.free); n > 0 {
-				block, t.free = t.free[n-1], t.free[:n-1]
-			} else {
-				block = make([]byte, sortBlock)
-				t.made++
-			}
-			l.blocks = append(l.blocks, block)
+			l.blocks = append(l.blocks, sortBlocks.Get().(*[sortBlock]byte))
+			t.used++
 		}
 		n := copy(l.blocks[len(l.blocks)-1][at:], b)
 		l.size += n
@@ -190,11 +192,12 @@ func (t *telemetrySorter) flush(ctx context.Context, l *telemetryLane) error {
 	body := t.body[:0]
 	for i, block := range l.blocks {
 		body = append(body, block[:min(sortBlock, l.size-i*sortBlock)]...)
+		sortBlocks.Put(block)
 	}
 	t.body = body
 	e := t.p.envelope
 	e.Session, e.Kind, e.Part, e.Events, e.Bytes = l.session, stream.KindTelemetry, l.part, l.events, uint64(l.raw)
-	t.free = append(t.free, l.blocks...)
+	t.used -= len(l.blocks)
 	clear(l.blocks)
 	l.blocks, l.size, l.events, l.raw = l.blocks[:0], 0, 0, 0
 	l.part++

@@ -3,9 +3,12 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"os"
 	"os/exec"
@@ -484,9 +487,13 @@ func TestTelemetryLongExport(t *testing.T) {
 	key := c.makeKey("long")
 	pid := c.roles["gateway"].cmd.Process.Pid
 	idle := memoryOf(t, pid, "VmRSS:")
-	for _, want := range []string{"of 8 sessions stored, 0 refused\n", "stored before"} {
-		began := time.Now()
-		if said := c.sendTelemetry(t, key, path); !strings.Contains(said, want) {
+	pack(t, path)
+	for i, name := range []string{path, path, path + ".gz"} {
+		began, want := time.Now(), "of 8 sessions stored, 0 refused\n"
+		if i > 0 {
+			want = "stored before"
+		}
+		if said := c.sendTelemetry(t, key, name); !strings.Contains(said, want) {
 			t.Errorf("it says %s", said)
 		}
 		peak := memoryOf(t, pid, "VmHWM:")
@@ -494,6 +501,10 @@ func TestTelemetryLongExport(t *testing.T) {
 			mebi(memoryOf(t, pid, "VmRSS:")), mebi(peak-idle), mebi(idle))
 		if over := peak - idle; over > 32<<20 {
 			t.Errorf("the gateway needs %.1f MiB over idle for it, want at most 32", mebi(over))
+		}
+		if i < 2 {
+			c.kill("worker0") // in the middle of folding it
+			c.start("worker0")
 		}
 	}
 	// Nor does it need more for what is made to hurt.
@@ -534,6 +545,27 @@ func TestTelemetryLongExport(t *testing.T) {
 	}
 	if n := c.one("SELECT sum(events) FROM usage WHERE tenant = 'long'"); n != records {
 		t.Errorf("usage has %d events", n)
+	}
+}
+
+// pack writes path.gz.
+func pack(t testing.TB, path string) {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.Create(path + ".gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, _ := gzip.NewWriterLevel(out, gzip.BestSpeed)
+	if _, err := io.Copy(z, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(z.Close(), out.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 
