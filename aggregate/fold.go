@@ -36,6 +36,7 @@ type folder struct {
 	sessions map[sessionKey]*session
 	out      *output
 	decoder  gpuflight.Decoder
+	memory   memoryReader
 
 	touched         []*session            // in the open chunk
 	held            map[*session]struct{} // with rollups that wait
@@ -134,6 +135,8 @@ func (f *folder) fold(p *part, s *session, body []byte) {
 	case stream.KindReject:
 		f.received(s, p, p.env.Events)
 		f.rejectPart(s, p, body)
+	case stream.KindTelemetry:
+		f.telemetry(s, p, body)
 	case stream.KindGPUFlight:
 		f.lines(s, p, body)
 		f.flushRejects(s, p)

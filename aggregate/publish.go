@@ -59,6 +59,7 @@ func (f *folder) flush(now int64) {
 		f.flushScopeStats(s)
 		f.flushProfile(s)
 		f.flushMetrics(s)
+		f.flushMemory(s)
 		if f.ripe(s, now, f.hold) {
 			f.flushKernelStats(s)
 			f.flushMinutes(s)

@@ -108,6 +108,7 @@ type session struct {
 	profile  map[profileKey]*profileAcc
 	hostAcc  map[int64]*hostAcc
 	devAcc   map[deviceKey]*deviceAcc
+	memory   map[memoryKey]*memoryAcc
 }
 
 func newSession(key sessionKey, token string) *session {

@@ -147,9 +147,9 @@ func addRows(t testing.TB, sum totals, facts *facts, r stream.Rows, piece []byte
 					sum[name] += uint64(c.Value(row))
 				case *array.Uint8:
 					sum[name] += uint64(c.Value(row))
-				case *array.Int32:
-					sum[name] += uint64(c.Value(row))
 				case *array.Int64:
+					sum[name] += uint64(c.Value(row))
+				case *array.Int32:
 					sum[name] += uint64(c.Value(row))
 				case *array.Timestamp:
 					sum[name] += uint64(c.Value(row))

@@ -18,6 +18,9 @@ const (
 	routeComplete = "/api/v1/events/session-complete"
 	routeVersion  = "/api/v1/info/version"
 	routeLine     = "/api/v1/events/{type}"
+
+	routeTelemetry       = "/api/v1/telemetry"
+	routeTelemetrySchema = "/api/v1/telemetry/schema"
 )
 
 // exchange is one request while it is handled: what the log line and the metrics will say of it.
@@ -35,7 +38,7 @@ type exchange struct {
 
 type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal
 
-// routes builds the handler. Paths are matched by hand: four routes do not need a router, and unknown paths and wrong methods are
+// routes builds the handler. Paths are matched by hand: a handful of routes does not need a router, and unknown paths and wrong methods are
 // answered with problem documents.
 func (g *Gateway) routes() http.Handler {
 	type route struct {
@@ -46,6 +49,9 @@ func (g *Gateway) routes() http.Handler {
 		routeStream:   {http.MethodPost, g.serveStream},
 		routeComplete: {http.MethodPost, g.serveComplete},
 		routeVersion:  {http.MethodGet, g.serveVersion},
+
+		routeTelemetry:       {http.MethodPost, g.serveTelemetry},
+		routeTelemetrySchema: {http.MethodGet, g.serveTelemetrySchema},
 	}
 	line := route{http.MethodPost, g.serveLine}
 	plain := map[string]route{
@@ -55,6 +61,7 @@ func (g *Gateway) routes() http.Handler {
 	}
 	exist := []string{
 		"POST " + g.cfg.PathPrefix + routeStream, "POST " + g.cfg.PathPrefix + routeComplete, "POST " + g.cfg.PathPrefix + routeLine, "GET " + g.cfg.PathPrefix + routeVersion,
+		"POST " + g.cfg.PathPrefix + routeTelemetry, "GET " + g.cfg.PathPrefix + routeTelemetrySchema,
 		"GET /metrics", "GET /healthz", "GET /readyz",
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -64,6 +64,7 @@ type receipt struct {
 // tally is what one upload came to.
 type tally struct {
 	receipt
+	kind          stream.Kind      // of the parts; "" is stream.KindGPUFlight
 	bytes         int64            // published
 	parts         [2]int           // published, rejects
 	refusedBytes  map[string]int64 // by reason
@@ -431,7 +432,7 @@ func (g *Gateway) enterBooks(tenantName string, x *exchange, t *tally) {
 	m.windows.WithLabelValues(tenantName, x.outcome).Inc()
 	m.publishedEvents.WithLabelValues(tenantName).Add(float64(t.Accepted))
 	m.publishedBytes.WithLabelValues(tenantName).Add(float64(t.bytes))
-	m.parts.WithLabelValues(tenantName, string(stream.KindGPUFlight)).Add(float64(t.parts[0]))
+	m.parts.WithLabelValues(tenantName, string(cmp.Or(t.kind, stream.KindGPUFlight))).Add(float64(t.parts[0]))
 	m.parts.WithLabelValues(tenantName, string(stream.KindReject)).Add(float64(t.parts[1]))
 	events, bytes := t.Accepted, t.bytes
 	for reason, n := range t.refusedBytes {

@@ -50,6 +50,7 @@ var worlds atomic.Int64
 func newWorld(t testing.TB, e *engine.Engine) *world {
 	s := brokertest.Start(t, broker.Layout{Partitions: 4, Lanes: 2, RowsMaxBytes: 2 << 30})
 	db := fmt.Sprintf("sink_%d_", worlds.Add(1)) + strings.ToLower(strings.NewReplacer("/", "_", "=", "_", "#", "_").Replace(t.Name()))
+	enginetest.DropAtEnd(t, e, db)
 	return &world{t: t, s: s, e: e, db: db, numbers: make([]uint64, 4), snapshot: make([]uint64, 4), lastSeq: make([]uint64, 4), rng: rand.New(rand.NewPCG(1, 2))}
 }
 

@@ -22,13 +22,14 @@ import (
 
 // sendCmd sends session folders and files to a gateway.
 type sendCmd struct {
-	Path     []string      `arg:"" help:"Session folders, folders of session folders, or .log, .ndjson and .gz files."`
+	Path     []string      `arg:"" help:"Session folders, folders of session folders, .log, .ndjson and .gz files, memory telemetry (.json, .ndjson and .csv exports, oom_dump folders), or folders of all of them."`
 	URL      string        `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The gateway, with its path prefix if it has one."`
 	Key      string        `secret:"" placeholder:"KEY" help:"Key to send with; by default the one in the key file of --data."`
 	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"Data folder of a \"warpline up\" on this machine, for its key."`
 	Host     string        `placeholder:"NAME" help:"Host name to send; by default this machine's."`
 	Attempts int           `default:"0" placeholder:"N" help:"Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address is told at once."`
 	Retry    time.Duration `default:"5s" help:"Pause before a window is sent again."`
+	telemetryFlags
 }
 
 func (c *sendCmd) check(p *program) error {
@@ -45,12 +46,13 @@ func (c *sendCmd) check(p *program) error {
 // Run sends everything and says what was taken.
 func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	var sessions []replay.Session
+	var files []telemetryFile
 	for _, name := range c.Path {
-		found, err := replay.Open(name)
+		found, exports, err := findAll(name, c.options())
 		if err != nil {
 			return usage(err)
 		}
-		sessions = append(sessions, found...)
+		sessions, files = append(sessions, found...), append(files, exports...)
 	}
 	if c.Key == "" {
 		if b, err := os.ReadFile(filepath.Join(c.Data, "key")); err == nil {
@@ -64,21 +66,31 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	for i := range sessions {
 		total += sessions[i].Bytes()
 	}
+	for i := range files {
+		total += files[i].size
+	}
 	bar := newBar(p, total, "sending")
 	var once sync.Once
+	wait := func(name string, err error) {
+		once.Do(func() { // the first one explains, the rest only wait
+			fmt.Fprintf(p.Stderr, "\n%s: %v%s\ntrying again every %s; Ctrl-C to give up\n", name, err, c.advice(err), c.Retry)
+		})
+	}
 	s := &replay.Sender{
 		URL: strings.TrimSuffix(c.URL, "/"), Key: c.Key, Host: c.Host, Retry: c.Retry, Attempts: c.Attempts,
-		HTTP:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
-		GiveUp: hopeless,
-		Sent:   func(n int64) { bar.Add64(n) },
-		Waiting: func(w replay.Window, err error) {
-			once.Do(func() { // the first one explains, the rest only wait
-				fmt.Fprintf(p.Stderr, "\n%s: %v%s\ntrying again every %s; Ctrl-C to give up\n", w.Path, err, c.advice(err), c.Retry)
-			})
-		},
+		HTTP:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
+		GiveUp:  hopeless,
+		Sent:    func(n int64) { bar.Add64(n) },
+		Waiting: func(w replay.Window, err error) { wait(w.Path, err) },
 	}
 	began := time.Now()
 	r, err := s.Send(ctx, sessions)
+	var whole error
+	if err == nil {
+		if err = c.sendTelemetry(ctx, p, s.HTTP, files, s.Sent, wait); errors.As(err, new(coded)) {
+			whole, err = err, nil
+		}
+	}
 	bar.Finish()
 	if ctx.Err() != nil && err != nil {
 		fmt.Fprintf(p.Stderr, "%s were taken; sending the same again is harmless\n", plural(r.Windows, "window"))
@@ -92,6 +104,9 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 		}
 		return unreachable(err)
 	}
+	if len(sessions) == 0 {
+		return whole
+	}
 	// Whether they were there before is known later, by the worker.
 	fmt.Fprintf(p.Stderr, "%s of %s taken, %s in %s: %s, %d refused; what had been sent before counts once\n", plural(r.Windows, "window"), plural(int64(len(sessions)), "session"),
 		humanize.IBytes(uint64(r.Bytes)), time.Since(began).Round(time.Millisecond), plural(r.Accepted+r.Rejected, "event"), r.Rejected)
@@ -101,7 +116,7 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	if len(r.Skipped) > 0 {
 		return refused(fmt.Errorf("%d windows were refused for good and skipped, the first: %s", len(r.Skipped), r.Skipped[0]))
 	}
-	return nil
+	return whole
 }
 
 // hopeless are answers that trying again cannot mend: a wrong key and a wrong address.

@@ -16,6 +16,8 @@ type Kind string
 const (
 	// KindGPUFlight is GPU Flight NDJSON: whole lines, each decodable alone.
 	KindGPUFlight Kind = "gpu-flight"
+	// KindTelemetry is memory telemetry that the gateway has accepted: lines of telemetry.AppendFrame, of one session.
+	KindTelemetry Kind = "telemetry"
 	// KindReject is bytes that the gateway refused; Reject says why.
 	KindReject Kind = "reject"
 	// KindComplete says that the client ended the session (session-complete). It has no body.
@@ -36,13 +38,15 @@ type Envelope struct {
 	Part     int    `json:"part"`
 	Last     bool   `json:"last,omitempty"` // this is the upload's last part
 	Events   uint64 `json:"events"`         // gpuflight.CountEvents over the body, or the events refused
-	Bytes    uint64 `json:"bytes"`          // uncompressed bytes of the body, or the bytes refused
+	Bytes    uint64 `json:"bytes"`          // uncompressed bytes of the body (of telemetry, of the records as they were sent), or the bytes refused
 	// ReceivedAt is nanoseconds since the epoch, stamped once by the gateway.
 	ReceivedAt    int64  `json:"received_at"`
 	Host          string `json:"host,omitempty"` // X-GpuFlight-Hostname: the sender's host
 	RetentionDays uint16 `json:"retention_days"` // of raw rows, the tenant's class at receipt
 	RollupDays    uint16 `json:"rollup_days"`    // of rollups and facts
 	NoRaw         bool   `json:"no_raw,omitempty"`
+	// Origin is what telemetry was read from: json, csv, oom or tf.
+	Origin string `json:"origin,omitempty"`
 	// Object names the body in PartsObjects when it is not in the message.
 	Object string  `json:"object,omitempty"`
 	Reject *Reject `json:"reject,omitempty"` // set when Kind is KindReject

@@ -15,6 +15,17 @@ type Record struct {
 	Refusal *Refusal
 	// Raw is its text; nil if that was longer than Options.MaxRecordBytes.
 	Raw []byte
+	// Head is how a record without Raw begins, at most HeadBytes of it; Size is how long it is, or for others the length of Raw.
+	Head []byte
+	Size int64
+}
+
+// HeadBytes is how much is kept of a record that is too long to be read.
+const HeadBytes = 64 << 10
+
+// Reader gives the records of a document one by one, as Decoder.Next does. Decoder, Table and Track are Readers.
+type Reader interface {
+	Next() (*Record, error)
 }
 
 // Decoder gives the records of a document one by one, in memory bounded by the longest record. Not safe for concurrent use.
@@ -260,6 +271,7 @@ func (d *Decoder) member() (*Record, error) {
 func (d *Decoder) record() (*Record, error) {
 	w := &d.w
 	at, c := w.offset(), w.buf[w.pos]
+	w.head, w.headAt = w.head[:0], at
 	b := w.rest()
 	n, ok := d.v.record.parse(b, &d.v.key)
 	if ok && n <= d.most {
@@ -302,7 +314,7 @@ func (d *Decoder) take(text []byte) *Record {
 	if r := d.v.event(&d.event, &d.o); r != nil {
 		return d.refused(text, r)
 	}
-	d.rec = Record{Index: d.index, Event: &d.event, Raw: text}
+	d.rec = Record{Index: d.index, Event: &d.event, Raw: text, Size: int64(len(text))}
 	d.index++
 	return &d.rec
 }
@@ -315,7 +327,10 @@ func badText(text []byte, at int64) *Refusal {
 }
 
 func (d *Decoder) refused(text []byte, r *Refusal) *Record {
-	d.rec = Record{Index: d.index, Refusal: r, Raw: text}
+	d.rec = Record{Index: d.index, Refusal: r, Raw: text, Size: int64(len(text))}
+	if text == nil {
+		d.rec.Head, d.rec.Size = d.w.head, d.w.offset()-d.w.headAt
+	}
 	d.index++
 	return &d.rec
 }

@@ -35,6 +35,8 @@ func (d *Decoder) line() (*Record, error) {
 			continue
 		}
 		if n > d.most {
+			w.keepHead(b[:n])
+			w.headAt = w.offset() - int64(n)
 			return d.refused(nil, &Refusal{Code: RecordTooLarge, Message: d.tooLarge()}), nil
 		}
 		text := b[:n]
@@ -51,10 +53,13 @@ func (d *Decoder) line() (*Record, error) {
 // longLine passes a line that does not fit in memory.
 func (d *Decoder) longLine() (*Record, error) {
 	w := &d.w
+	w.keepHead(w.rest())
+	w.headAt = w.offset()
 	for {
 		n := bytes.IndexByte(w.rest(), '\n')
 		if n >= 0 {
 			w.pos += n + 1
+			w.headAt++ // the line end is no part of it
 			break
 		}
 		w.pos = w.end

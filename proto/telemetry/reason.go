@@ -26,6 +26,7 @@ const (
 	IntegerTooLong    Code = "integer_too_long"    // more digits than MaxDigits
 	BadUTF8           Code = "bad_utf8"            //
 	BadJSON           Code = "bad_json"            // a line, or a whole document
+	MalformedRow      Code = "malformed_row"       // a row of a CSV file: quotes that do not close, or more cells than columns
 	NotContainer      Code = "not_container"       // a document that is neither object nor array
 	NoEvents          Code = "no_events"           // an object without events that is no event
 	EventsNotList     Code = "events_not_list"     // the named key holds no list
@@ -37,7 +38,7 @@ func Codes() []Code {
 	return []Code{
 		MissingFields, UnknownFields, UnsupportedSchema, NotInteger, NotString, BlankString, NotObject, BelowMinimum, AboveTotal,
 		RankOutsideWorld, LegacyRefused, TimestampMissing, NotFinite, IntegerRange, NonASCIIDigits, EventNotObject, RecordTooLarge,
-		TooDeep, IntegerTooLong, BadUTF8, BadJSON, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated,
+		TooDeep, IntegerTooLong, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated,
 	}
 }
 

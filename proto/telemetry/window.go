@@ -14,7 +14,9 @@ type window struct {
 	place    place // counts what stands before base
 	begun    place // where the string begins that skip is in, if that has slid away
 	encoding encoding
-	check    bool // look for what is not UTF-8
+	check    bool   // look for what is not UTF-8
+	head     []byte // how the last value began that skip did not keep; it stands at headAt
+	headAt   int64
 	eof      bool
 	err      error // why reading ended, if not at the end
 }
@@ -97,12 +99,18 @@ func (w *window) skip(s *skipper, most int) ([]byte, error) {
 			if done {
 				w.pos += used
 				if b == nil || used > most {
+					if b != nil {
+						w.keepHead(b[:used])
+					}
 					return nil, nil
 				}
 				return b[:used], nil
 			}
 			if b != nil && len(b) <= most {
 				break
+			}
+			if b != nil {
+				w.keepHead(b)
 			}
 			if b = nil; (s.state == inString || s.state == inKey) && s.begin >= w.base {
 				w.begun = w.place
@@ -132,3 +140,6 @@ func (w *window) wrong(e *syntaxError) *DocumentError {
 	}
 	return &DocumentError{BadJSON, w.place.locate(e, w.buf[:w.end], w.base)}
 }
+
+// keepHead keeps the beginning of a value that does not stay in memory.
+func (w *window) keepHead(b []byte) { w.head = append(w.head[:0], b[:min(len(b), HeadBytes)]...) }

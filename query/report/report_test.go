@@ -82,6 +82,7 @@ func buckets(values ...uint64) string {
 func filled(t *testing.T, database string) driver.Conn {
 	t.Helper()
 	e := enginetest.Shared(t)
+	enginetest.DropAtEnd(t, e, database)
 	open := func(db string) driver.Conn {
 		c, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: db, Username: e.User(), Password: e.Password()}})
 		if err != nil {

@@ -35,6 +35,7 @@ func newStore(t testing.TB, ensured bool) *store {
 	t.Helper()
 	s := &store{TB: t, e: enginetest.Shared(t)}
 	s.opts.Database = fmt.Sprintf("table_test_%d", databases.Add(1))
+	enginetest.DropAtEnd(t, s.e, s.opts.Database)
 	s.conn = s.connect()
 	if ensured {
 		if err := table.Ensure(context.Background(), s.conn, s.opts); err != nil {

@@ -1,0 +1,301 @@
+package aggregate
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/telemetry"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// memoryKey is what memory events are added up by.
+type memoryKey struct {
+	device, rank, bucket int64
+}
+
+// memoryAcc adds up one row of memory_stats. Sums stop at maxMemorySum: a minute would need eight exbibytes to get there, so only
+// events that lie do, and what they sum up to stays a number that people recognise.
+type memoryAcc struct {
+	host, job                                          string
+	events, allocated, reserved, used, total           uint64
+	allocatedPeak, reservedPeak, usedPeak              uint64
+	activeEvents, active, activePeak                   uint64
+	allocations, allocationBytes                       uint64
+	deallocations, deallocationBytes                   uint64
+	fragmentedEvents, fragmentation, fragmentationPeak uint64
+	utilizedEvents, utilization, utilizationPeak       uint64
+	warnings, criticals, world                         uint64
+}
+
+// maxMemorySum is what a sum of one row stops at: two rows of it still add up in 64 bits.
+const maxMemorySum = uint64(math.MaxInt64)
+
+// maxMemoryDevices of a session get a row in `devices`; beyond it their numbers are made up.
+const maxMemoryDevices = 64
+
+// ppb is a ratio's whole: parts in 10^9 add exactly, fractions do not.
+const ppb = uint64(1e9)
+
+// memoryReader is what reading frames needs, for use again.
+type memoryReader struct {
+	v    telemetry.Validator
+	e    telemetry.Event
+	last memoryLast
+}
+
+// memoryLast is the accumulator of the event before: events of a process come in order.
+type memoryLast struct {
+	s   *session
+	key memoryKey
+	acc *memoryAcc
+}
+
+// telemetry folds the frames of a part of memory telemetry. The gateway has applied the rules; what they refuse here was damaged.
+func (f *folder) telemetry(s *session, p *part, body []byte) {
+	for len(body) > 0 {
+		line := body
+		if i := bytes.IndexByte(body, '\n'); i >= 0 {
+			line, body = body[:i], body[i+1:]
+		} else {
+			body = nil
+		}
+		p.line++
+		f.received(s, p, 1)
+		frame, err := telemetry.ParseFrame(line)
+		if err != nil {
+			f.reject(s, p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: 1, payload: line})
+			continue
+		}
+		e := &f.memory.e
+		if r := frame.Event(&f.memory.v, e); r != nil {
+			f.reject(s, p, rejectRow{reason: string(r.Code), detail: clip(r.Message), events: 1, payload: frame.JSON})
+			continue
+		}
+		f.memoryEvent(s, p, e, frame.Index)
+		f.stored(s, p, 1)
+	}
+	f.memory.last = memoryLast{} // of this session, which may be forgotten
+	f.out.saw(p.env.ReceivedAt)
+}
+
+func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint32) {
+	at := e.TimestampNS // 64 bits of nanoseconds are just what DateTime64(9) holds
+	s.delta.samples++
+	s.delta.sawEvent(at)
+	backend, framework := e.Source()
+	s.describeMemory(e, framework)
+	f.memoryDevice(s, p, e, backend)
+	f.addMemory(s, e, memoryKey{e.DeviceID, e.Rank, bucketOf(at)})
+	if s.noRaw {
+		return
+	}
+	t := &table.MemoryEvents
+	b := f.out.batch(t.Table, p.raw)
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.At.Append(b, at)
+	t.TimestampNS.Append(b, e.TimestampNS)
+	t.EventType.Append(b, t.EventType.IndexBytes(b, e.EventType))
+	t.Collector.Append(b, t.Collector.IndexBytes(b, e.Collector))
+	t.Backend.AppendString(b, backend)
+	t.Framework.AppendString(b, framework)
+	t.SamplingIntervalMS.Append(b, e.SamplingIntervalMS)
+	t.PID.Append(b, e.PID)
+	t.Host.Append(b, t.Host.IndexBytes(b, e.Host))
+	t.JobID.Append(b, t.JobID.IndexBytes(b, e.JobID))
+	t.Rank.Append(b, e.Rank)
+	t.LocalRank.Append(b, e.LocalRank)
+	t.WorldSize.Append(b, e.WorldSize)
+	t.DeviceID.Append(b, e.DeviceID)
+	t.AllocatedBytes.Append(b, e.Allocated)
+	t.ReservedBytes.Append(b, e.Reserved)
+	t.ActiveBytes.Append(b, e.Active)
+	t.InactiveBytes.Append(b, e.Inactive)
+	t.ChangeBytes.Append(b, e.Change)
+	t.DeviceUsedBytes.Append(b, e.DeviceUsed)
+	t.DeviceFreeBytes.Append(b, e.DeviceFree)
+	t.DeviceTotalBytes.Append(b, e.DeviceTotal)
+	t.Context.AppendBytes(b, e.Context)
+	t.Metadata.AppendBytes(b, e.Metadata)
+	t.Present.Append(b, uint16(e.Has))
+	t.Legacy.Append(b, flag(e.Legacy))
+	t.Origin.AppendString(b, p.env.Origin)
+	t.UploadIndex.Append(b, index)
+	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+}
+
+// describeMemory keeps what the session's row says of the process. Host, pid and job are the session's own; a program is known by its
+// job, else by its framework, else by the collector that watches it.
+func (s *session) describeMemory(e *telemetry.Event, framework string) {
+	if s.host != string(e.Host) {
+		s.host = clip(string(e.Host))
+	}
+	s.pid = clampU32(e.PID)
+	switch {
+	case e.Has&telemetry.HasJobID != 0:
+		if s.app != string(e.JobID) {
+			s.app = clip(string(e.JobID))
+		}
+	case framework != "":
+		s.app = framework
+	case s.app == "":
+		s.app = clip(string(e.Collector))
+	}
+}
+
+// vendors of devices, as GPU Flight's clients write them.
+var memoryVendors = map[string]string{"cuda": "NVIDIA", "rocm": "AMD", "mps": "Apple"}
+
+// memoryDevice writes a row of `devices` once the size of a device is known.
+func (f *folder) memoryDevice(s *session, p *part, e *telemetry.Event, backend string) {
+	if e.DeviceID < 0 || e.DeviceID > 1<<30 || e.Has&telemetry.HasTotal == 0 || len(s.deviceIDs) >= maxMemoryDevices || slices.Contains(s.deviceIDs, int32(e.DeviceID)) {
+		return
+	}
+	s.deviceIDs = append(s.deviceIDs, int32(e.DeviceID))
+	s.vendor = cmp.Or(memoryVendors[backend], s.vendor)
+	t := &table.Devices
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.DeviceID.Append(b, int32(e.DeviceID))
+	t.UUID.AppendString(b, "")
+	t.Name.AppendString(b, "")
+	t.Vendor.AppendString(b, memoryVendors[backend])
+	t.Architecture.AppendString(b, "")
+	t.SMCount.Append(b, 0)
+	t.TotalBytes.Append(b, uint64(e.DeviceTotal))
+	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+}
+
+// addMemory adds an event to its minute.
+func (f *folder) addMemory(s *session, e *telemetry.Event, key memoryKey) {
+	l := &f.memory.last
+	if l.acc == nil || l.s != s || l.key != key {
+		a := s.memory[key]
+		if a == nil {
+			if s.memory == nil {
+				s.memory = map[memoryKey]*memoryAcc{}
+			}
+			a = &memoryAcc{}
+			s.memory[key] = a
+		}
+		*l = memoryLast{s, key, a}
+	}
+	l.acc.add(e)
+}
+
+func (a *memoryAcc) add(e *telemetry.Event) {
+	// The largest text of several, as the table keeps it: the order of events must not matter.
+	if a.host < string(e.Host) {
+		a.host = clip(string(e.Host))
+	}
+	if a.job < string(e.JobID) {
+		a.job = clip(string(e.JobID))
+	}
+	a.events++
+	level(&a.allocated, &a.allocatedPeak, e.Allocated)
+	level(&a.reserved, &a.reservedPeak, e.Reserved)
+	level(&a.used, &a.usedPeak, e.DeviceUsed)
+	if e.Has&telemetry.HasActive != 0 {
+		a.activeEvents++
+		level(&a.active, &a.activePeak, e.Active)
+	}
+	if e.Reserved > 0 {
+		a.fragmentedEvents++
+		share(&a.fragmentation, &a.fragmentationPeak, uint64(max(e.Reserved-e.Allocated, 0)), uint64(e.Reserved))
+	}
+	if e.Has&telemetry.HasTotal != 0 && e.DeviceTotal > 0 {
+		a.utilizedEvents++
+		a.total = max(a.total, uint64(e.DeviceTotal))
+		share(&a.utilization, &a.utilizationPeak, uint64(e.DeviceUsed), uint64(e.DeviceTotal))
+	}
+	// One sample makes several events that carry the same change, so only these two kinds count it.
+	switch string(e.EventType) {
+	case "allocation":
+		a.allocations++
+		saturate(&a.allocationBytes, magnitude(e.Change))
+	case "deallocation":
+		a.deallocations++
+		saturate(&a.deallocationBytes, magnitude(e.Change))
+	case "warning":
+		a.warnings++
+	case "critical", "error":
+		a.criticals++
+	}
+	a.world = max(a.world, uint64(e.WorldSize))
+}
+
+func magnitude(v int64) uint64 {
+	if v < 0 {
+		return -uint64(v)
+	}
+	return uint64(v)
+}
+
+// saturate adds v to a sum, which stops at maxMemorySum.
+func saturate(sum *uint64, v uint64) {
+	*sum = min(*sum+min(v, maxMemorySum), maxMemorySum) // both are below 2^63: no overflow
+}
+
+// level adds a number of bytes.
+func level(sum, peak *uint64, v int64) {
+	saturate(sum, uint64(v))
+	*peak = max(*peak, uint64(v))
+}
+
+// share adds part of whole, which is not less.
+func share(sum, peak *uint64, part, whole uint64) {
+	hi, lo := bits.Mul64(part, ppb)
+	n, _ := bits.Div64(hi, lo, whole)
+	*sum += n
+	*peak = max(*peak, n)
+}
+
+// flushMemory writes the session's minutes of memory.
+func (f *folder) flushMemory(s *session) {
+	if len(s.memory) == 0 {
+		return
+	}
+	t := &table.MemoryStats
+	b := f.out.batch(t.Table, f.factPartition(s))
+	for key, a := range s.memory {
+		t.Tenant.AppendString(b, s.key.tenant)
+		t.SessionID.AppendString(b, s.key.id)
+		t.Bucket.Append(b, key.bucket)
+		t.BucketS.Append(b, 60)
+		t.DeviceID.Append(b, key.device)
+		t.Rank.Append(b, key.rank)
+		t.Host.AppendString(b, a.host)
+		t.JobID.AppendString(b, a.job)
+		t.Events.Append(b, a.events)
+		t.AllocatedSum.Append(b, a.allocated)
+		t.AllocatedPeak.Append(b, a.allocatedPeak)
+		t.ReservedSum.Append(b, a.reserved)
+		t.ReservedPeak.Append(b, a.reservedPeak)
+		t.ActiveEvents.Append(b, a.activeEvents)
+		t.ActiveSum.Append(b, a.active)
+		t.ActivePeak.Append(b, a.activePeak)
+		t.UsedSum.Append(b, a.used)
+		t.UsedPeak.Append(b, a.usedPeak)
+		t.TotalPeak.Append(b, a.total)
+		t.Allocations.Append(b, a.allocations)
+		t.AllocationBytes.Append(b, a.allocationBytes)
+		t.Deallocations.Append(b, a.deallocations)
+		t.DeallocationBytes.Append(b, a.deallocationBytes)
+		t.FragmentedEvents.Append(b, a.fragmentedEvents)
+		t.FragmentationPPB.Append(b, a.fragmentation)
+		t.FragmentationPeak.Append(b, a.fragmentationPeak)
+		t.UtilizationEvents.Append(b, a.utilizedEvents)
+		t.UtilizationPPB.Append(b, a.utilization)
+		t.UtilizationPeak.Append(b, a.utilizationPeak)
+		t.Warnings.Append(b, a.warnings)
+		t.Criticals.Append(b, a.criticals)
+		t.WorldSize.Append(b, a.world)
+		t.ReceivedDay.Append(b, s.receivedDay())
+	}
+	s.memory = nil
+}

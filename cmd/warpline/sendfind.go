@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/warpline/warpline/cmd/warpline/replay"
+	"github.com/warpline/warpline/proto/telemetry"
+)
+
+// telemetryFile is a file of memory telemetry, or the folder of an out-of-memory bundle, that is to be sent.
+type telemetryFile struct {
+	path   string
+	format string // as the gateway calls it
+	size   int64
+	gzip   bool
+}
+
+// findAll finds what there is to send at a path: GPU Flight sessions, memory telemetry, or both.
+func findAll(name string, o telemetry.Options) ([]replay.Session, []telemetryFile, error) {
+	info, err := os.Stat(name)
+	if err != nil || !info.IsDir() {
+		if err == nil {
+			if f, ok := telemetryAt(name, info.Size(), true, o); ok {
+				return nil, []telemetryFile{f}, nil
+			}
+		}
+		sessions, err := replay.Open(name)
+		return sessions, nil, err
+	}
+	files, err := telemetryIn(name, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(files) == 0 {
+		sessions, err := replay.Open(name)
+		return sessions, nil, err
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	sessions, err := replay.Folders(os.DirFS(name), filepath.Base(abs))
+	return sessions, files, err
+}
+
+// telemetryIn walks a folder. Of files nobody has named only those are telemetry whose first record would be taken.
+func telemetryIn(dir string, o telemetry.Options) (found []telemetryFile, err error) {
+	err = filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && e.Name() == ".tmp":
+			return fs.SkipDir
+		case e.IsDir():
+			if size, ok := isBundle(name); ok {
+				found = append(found, telemetryFile{path: name, format: "oom", size: size})
+				return fs.SkipDir
+			}
+			return nil
+		case !e.Type().IsRegular() || strings.HasPrefix(e.Name(), "."):
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if f, ok := telemetryAt(name, info.Size(), false, o); ok {
+			found = append(found, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for telemetry in %s: %w", dir, err)
+	}
+	return found, nil
+}
+
+// bundleManifest is what names an out-of-memory bundle.
+type bundleManifest struct {
+	Name    string `json:"bundle_name"`
+	Created string `json:"created_at_utc"`
+	Reason  string `json:"reason"`
+}
+
+// isBundle reports whether dir is an out-of-memory bundle, and the size of its events.
+func isBundle(dir string) (size int64, ok bool) {
+	var m bundleManifest
+	events, err := os.Stat(filepath.Join(dir, "events.json"))
+	if err != nil || readSmall(filepath.Join(dir, "manifest.json"), &m) != nil || m.Name == "" {
+		return 0, false
+	}
+	return events.Size(), true
+}
+
+// telemetryAt looks what a file is. asked says that somebody has named it: then it is telemetry if its name says so and it is not
+// something else, and if it cannot be read the gateway says why.
+func telemetryAt(name string, size int64, asked bool, o telemetry.Options) (telemetryFile, bool) {
+	plain, zipped := strings.CutSuffix(name, ".gz")
+	f := telemetryFile{path: name, size: size, gzip: zipped}
+	switch filepath.Ext(plain) {
+	case ".csv":
+		f.format = "csv"
+		return f, asked || f.firstIsTaken(o)
+	case ".ndjson", ".jsonl": // GPU Flight's logs have these names too
+		f.format = "ndjson"
+		return f, f.firstIsTaken(o)
+	case ".json":
+	default:
+		return f, false
+	}
+	if dir := filepath.Dir(name); filepath.Base(name) == "events.json" {
+		if size, ok := isBundle(dir); ok {
+			return telemetryFile{path: dir, format: "oom", size: size}, true
+		}
+	}
+	f.format = "json"
+	if f.isTrack(o) {
+		f.format = "tf"
+		return f, true
+	}
+	return f, asked || f.firstIsTaken(o)
+}
+
+// open opens the file and unpacks it.
+func (f *telemetryFile) open() (io.Reader, io.Closer, error) {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !f.gzip {
+		return file, file, nil
+	}
+	z, err := gzip.NewReader(bufio.NewReader(file))
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return z, file, nil
+}
+
+// firstIsTaken reports whether the file's first record is acceptable.
+func (f *telemetryFile) firstIsTaken(o telemetry.Options) bool {
+	in, file, err := f.open()
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var records telemetry.Reader
+	if o.Lines = f.format == "ndjson"; f.format == "csv" {
+		t, err := telemetry.NewTable(in, o)
+		if err != nil {
+			return false
+		}
+		records = t
+	} else {
+		records = telemetry.NewDecoder(in, o)
+	}
+	r, err := records.Next()
+	return err == nil && r.Event != nil
+}
+
+// isTrack reports whether the file is a TensorFlow tracker's: an object with the lists memory_usage and timestamps.
+func (f *telemetryFile) isTrack(o telemetry.Options) bool {
+	in, file, err := f.open()
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	head := bufio.NewReader(in)
+	for {
+		c, err := head.ReadByte()
+		if err != nil || c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != '{' {
+			return false
+		}
+		if c == '{' {
+			head.UnreadByte()
+			break
+		}
+	}
+	_, err = telemetry.NewTrack(head, o)
+	var de *telemetry.DocumentError
+	return err == nil || errors.As(err, &de) && de.Code != telemetry.NoEvents
+}
+
+// maxSmallFile bounds the descriptions in a bundle; maxBundleEvents its events, of which a tracker keeps 10 000.
+const (
+	maxSmallFile    = 4 << 20
+	maxBundleEvents = 256 << 20
+)
+
+func readBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s is longer than %d bytes", name, limit)
+	}
+	return b, err
+}
+
+func readSmall(name string, v any) error {
+	b, err := readBounded(name, maxSmallFile)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+type object = map[string]json.RawMessage
+
+// bundleBody is a bundle's events with what its other files say of them: the process (environment.json), its job and rank and the
+// interval (metadata.json), and the bundle's name. What went wrong is told once, by the event of type error, or else the last.
+func bundleBody(dir, host string) ([]byte, error) {
+	raw, err := readBounded(filepath.Join(dir, "events.json"), maxBundleEvents)
+	if err != nil {
+		return nil, err
+	}
+	var events []object
+	if json.Unmarshal(raw, &events) != nil {
+		return raw, nil // as it is: the gateway reads more than encoding/json, and says what it cannot read
+	}
+	var manifest bundleManifest
+	var metadata struct {
+		object
+		Custom object
+	}
+	var environment struct {
+		PID json.RawMessage `json:"pid"`
+	}
+	_ = readSmall(filepath.Join(dir, "manifest.json"), &manifest)
+	_ = readSmall(filepath.Join(dir, "metadata.json"), &metadata.object) // a bundle that was cut short has no such file
+	_ = readSmall(filepath.Join(dir, "environment.json"), &environment)
+	_ = json.Unmarshal(metadata.object["custom_metadata"], &metadata.Custom)
+	given := object{"pid": environment.PID}
+	if host != "" {
+		given["host"], _ = json.Marshal(host)
+	}
+	var seconds float64
+	if json.Unmarshal(metadata.Custom["sampling_interval_s"], &seconds) == nil && seconds > 0 && seconds < 1e9 {
+		given["sampling_interval_ms"], _ = json.Marshal(int64(seconds*1000 + 0.5))
+	}
+	for _, key := range []string{"job_id", "rank", "local_rank", "world_size"} {
+		given[key] = metadata.Custom[key]
+	}
+	told := len(events) - 1
+	if i := slices.IndexFunc(events, func(e object) bool { return string(e["event_type"]) == `"error"` }); i >= 0 {
+		told = i
+	}
+	for i, e := range events {
+		if e == nil {
+			continue
+		}
+		for key, v := range given {
+			if have := e[key]; v != nil && (have == nil || string(have) == "null") {
+				e[key] = v
+			}
+		}
+		extra := object{}
+		if have := e["metadata"]; have != nil && (json.Unmarshal(have, &extra) != nil || extra == nil) {
+			continue // not an object: refused as it is
+		}
+		extra["oom_bundle"], _ = json.Marshal(manifest.Name)
+		if i == told && metadata.object != nil {
+			if metadata.object["created_at_utc"] == nil {
+				metadata.object["created_at_utc"], _ = json.Marshal(manifest.Created)
+			}
+			extra["oom"], _ = json.Marshal(metadata.object)
+		}
+		e["metadata"], _ = json.Marshal(extra)
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(events); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", dir, err)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/warpline/warpline/cmd/warpline/replay"
+	"github.com/warpline/warpline/proto/telemetry"
+)
+
+// telemetryFlags say how telemetry is to be read.
+type telemetryFlags struct {
+	PermissiveLegacy          bool    `default:"true" help:"Convert telemetry of before schema version 2; --permissive-legacy=false refuses it."`
+	EventsKey                 *string `placeholder:"KEY" help:"The key of a top-level object that holds the list of telemetry events."`
+	DefaultCollector          string  `placeholder:"NAME" help:"Collector of converted telemetry that nothing else names."`
+	DefaultSamplingIntervalMS int64   `name:"default-sampling-interval-ms" placeholder:"MS" help:"Sampling interval of converted telemetry that has none."`
+}
+
+func (c *telemetryFlags) options() telemetry.Options {
+	return telemetry.Options{RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, DefaultCollector: c.DefaultCollector, DefaultSamplingIntervalMS: c.DefaultSamplingIntervalMS}
+}
+
+func (c *telemetryFlags) query(format string) string {
+	q := url.Values{"format": {format}}
+	if !c.PermissiveLegacy {
+		q.Set("permissive_legacy", "false")
+	}
+	if c.EventsKey != nil && format == "json" {
+		q.Set("events_key", *c.EventsKey)
+	}
+	if c.DefaultCollector != "" {
+		q.Set("default_collector", c.DefaultCollector)
+	}
+	if c.DefaultSamplingIntervalMS != 0 {
+		q.Set("default_sampling_interval_ms", strconv.FormatInt(c.DefaultSamplingIntervalMS, 10))
+	}
+	return q.Encode()
+}
+
+// telemetryAnswer is the gateway's word on a file.
+type telemetryAnswer struct {
+	Accepted  int64 `json:"accepted"`
+	Rejected  int64 `json:"rejected"`
+	Duplicate bool  `json:"duplicate"`
+	Sessions  int64 `json:"sessions"`
+	Errors    []struct {
+		Index   int    `json:"index"`
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"errors"`
+}
+
+// shownRefusals of a file are told; all of them are in the table rejects.
+const shownRefusals = 3
+
+// sendTelemetry posts files one after the other and says of each what became of it. A file that is refused whole does not stop the
+// others; the error then names the first.
+func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, client *http.Client, files []telemetryFile, sent func(bytes int64), waiting func(name string, err error)) error {
+	var refusedFiles []string
+	for _, f := range files {
+		a, err := c.postUntilTaken(ctx, client, f, waiting)
+		var status *replay.StatusError
+		switch {
+		case err == nil:
+		case ctx.Err() == nil && errors.As(err, &status) && !hopeless(err) && status.Status/100 == 4 && !comesRight(status.Status):
+			fmt.Fprintf(p.Stderr, "%s (%s): refused: %v\n", f.path, f.format, err)
+			refusedFiles = append(refusedFiles, fmt.Sprintf("%s: %v", f.path, err))
+			continue
+		default:
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+		sent(f.size)
+		before := ""
+		if a.Duplicate {
+			before = "; all of it was stored before"
+		}
+		fmt.Fprintf(p.Stderr, "%s (%s): %s of %s stored, %d refused%s\n", f.path, f.format, plural(a.Accepted, "record"), plural(a.Sessions, "session"), a.Rejected, before)
+		for i, e := range a.Errors {
+			if i == shownRefusals {
+				fmt.Fprintf(p.Stderr, "  and %d more: \"warpline reject list\" has them\n", a.Rejected-shownRefusals)
+				break
+			}
+			fmt.Fprintf(p.Stderr, "  record %d: %s (%s)\n", e.Index, e.Message, e.Code)
+		}
+	}
+	if len(refusedFiles) > 0 {
+		return refused(fmt.Errorf("%s refused whole, the first: %s", plural(int64(len(refusedFiles)), "file"), refusedFiles[0]))
+	}
+	return nil
+}
+
+// comesRight reports whether the same bytes may be taken later.
+func comesRight(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
+}
+
+// postUntilTaken posts a file until the answer is one that trying again would not change.
+func (c *sendCmd) postUntilTaken(ctx context.Context, client *http.Client, f telemetryFile, waiting func(string, error)) (*telemetryAnswer, error) {
+	for n := 1; ; n++ {
+		a, err := c.postTelemetry(ctx, client, f)
+		var status *replay.StatusError
+		if err == nil || ctx.Err() != nil || hopeless(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) ||
+			errors.As(err, &status) && status.Status/100 == 4 && !comesRight(status.Status) || c.Attempts > 0 && n >= c.Attempts {
+			return a, err
+		}
+		waiting(f.path, err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(c.Retry):
+		}
+	}
+}
+
+func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f telemetryFile) (*telemetryAnswer, error) {
+	var body io.Reader
+	size := f.size
+	if f.format == "oom" {
+		b, err := bundleBody(f.path, c.Host)
+		if err != nil {
+			return nil, err
+		}
+		body, size = bytes.NewReader(b), int64(len(b))
+	} else {
+		file, err := os.Open(f.path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		body = file
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/telemetry?"+c.query(f.format), body)
+	if err != nil {
+		return nil, err
+	}
+	req.ContentLength = size
+	req.Header.Set("User-Agent", "warpline-send")
+	if f.gzip {
+		req.Header.Set("Content-Encoding", "gzip")
+	}
+	if c.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Key)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, &replay.StatusError{Status: resp.StatusCode, Body: string(text[:min(len(text), 2000)])}
+	}
+	a := &telemetryAnswer{}
+	if err := json.Unmarshal(text, a); err != nil {
+		return nil, fmt.Errorf("the answer is not the gateway's: %w", err)
+	}
+	return a, nil
+}

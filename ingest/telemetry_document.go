@@ -1,0 +1,102 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/telemetry"
+)
+
+// telemetryDocument is a spooled upload as a document that can be read several times.
+type telemetryDocument struct {
+	source *source
+	spool  *spool
+	gzip   bool
+	limits cutLimits
+	o      *telemetryOptions
+	layout telemetry.Layout
+	track  *telemetry.Track // of a TensorFlow tracker's file without events
+}
+
+// begin goes to the start.
+func (d *telemetryDocument) begin() io.Reader {
+	d.source.reset(d.spool, d.spool.size, d.gzip, d.limits, "")
+	return d.source
+}
+
+// survey reads the document to its end: only then is known that the bytes are whole and that they are events at all. It returns the
+// hash of what the document says, without its compression.
+func (d *telemetryDocument) survey() (digest, *refusal) {
+	sum := sha256.New()
+	in := io.TeeReader(d.begin(), sum)
+	var err error
+	switch d.o.format {
+	case formatCSV:
+		_, err = telemetry.NewTable(in, d.o.Options)
+	default:
+		d.layout, err = telemetry.Survey(in, d.o.Options)
+	}
+	var unreadable *telemetry.DocumentError
+	if d.o.format == formatTF && errors.As(err, &unreadable) && unreadable.Code == telemetry.NoEvents {
+		d.track, err = telemetry.NewTrack(d.begin(), d.o.Options)
+		sum.Reset()
+		in = io.TeeReader(d.begin(), sum)
+	}
+	if err == nil || errors.As(err, &unreadable) {
+		// A damaged body is a better reason than what the damage made of the document.
+		if _, broken := io.Copy(io.Discard, in); broken != nil {
+			err = broken
+		}
+	}
+	switch {
+	case err == nil:
+		return half(sum), nil
+	case errors.As(err, &unreadable):
+		return digest{}, &refusal{status: http.StatusBadRequest, code: string(unreadable.Code), detail: clipText(unreadable.Message, maxMessageBytes)}
+	}
+	var torn *tornError
+	if !errors.As(err, &torn) {
+		return digest{}, unavailable("spool_failed", "the gateway cannot read its spool folder", err)
+	}
+	if torn.reason == gpuflight.ReasonTornGzip {
+		return digest{}, &refusal{status: http.StatusBadRequest, code: torn.reason, detail: torn.detail + "; nothing was stored"}
+	}
+	return digest{}, tooLarge(torn.reason, torn.detail)
+}
+
+// open gives the records of the surveyed document.
+func (d *telemetryDocument) open() (telemetry.Reader, error) {
+	if d.track != nil {
+		return d.track, nil
+	}
+	o := d.o.Options
+	o.MaxRecordBytes = int(min(d.limits.maxLine, stream.PartBytes-telemetry.FrameBytes))
+	if d.o.format == formatCSV {
+		return telemetry.NewTable(d.begin(), o)
+	}
+	return d.layout.Decoder(&forward{r: d.begin()}, o), nil
+}
+
+// forward is an io.ReaderAt over what can only be read onwards.
+type forward struct {
+	r  io.Reader
+	at int64
+}
+
+// ReadAt implements io.ReaderAt for offsets that never fall. Like io.Reader, it may give fewer bytes than there is room for.
+func (f *forward) ReadAt(p []byte, off int64) (int, error) {
+	if off < f.at {
+		return 0, errors.New("BUG: ingest: a document is read backwards")
+	}
+	if skipped, err := io.CopyN(io.Discard, f.r, off-f.at); err != nil {
+		f.at += skipped
+		return 0, err
+	}
+	n, err := f.r.Read(p)
+	f.at = off + int64(n)
+	return n, err
+}

@@ -1,0 +1,102 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/warpline/warpline/proto/telemetry"
+)
+
+// Formats of an upload of telemetry.
+const (
+	formatJSON   = "json"
+	formatNDJSON = "ndjson"
+	formatCSV    = "csv"
+	formatOOM    = "oom" // events.json of an out-of-memory bundle
+	formatTF     = "tf"  // a TensorFlow tracker's file
+)
+
+// maxOptionBytes bounds the texts among the options.
+const maxOptionBytes = 256
+
+// telemetryOptions is how an upload is to be read.
+type telemetryOptions struct {
+	telemetry.Options
+	format string
+	key    string // Idempotency-Key, "" without
+}
+
+// readTelemetryOptions reads the query and the headers. Parameters that it does not know do not count.
+func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
+	bad := func(name, detail string) *refusal {
+		return &refusal{status: http.StatusBadRequest, code: "bad_option", detail: name + " " + detail}
+	}
+	o, q := &telemetryOptions{format: formatJSON}, r.URL.Query()
+	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
+	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
+		o.format = formatNDJSON
+	case "text/csv":
+		o.format = formatCSV
+	}
+	if v := q.Get("format"); v != "" {
+		o.format = v
+	}
+	switch o.format {
+	case formatJSON, formatCSV, formatTF:
+	case formatNDJSON:
+		o.Lines = true
+	case formatOOM:
+		o.BundleKeys = true
+	default:
+		return nil, bad("format", "must be json, ndjson, csv, oom or tf")
+	}
+	if v := q.Get("permissive_legacy"); v != "" {
+		permissive, err := strconv.ParseBool(v)
+		if err != nil {
+			return nil, bad("permissive_legacy", "must be true or false")
+		}
+		o.RefuseLegacy = !permissive
+	}
+	if q.Has("events_key") {
+		v := q.Get("events_key")
+		o.EventsKey = &v
+	}
+	o.DefaultCollector = q.Get("default_collector")
+	if v := q.Get("default_sampling_interval_ms"); v != "" {
+		ms, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || ms < 0 {
+			return nil, bad("default_sampling_interval_ms", "must be a whole number of milliseconds, 0 or more")
+		}
+		o.DefaultSamplingIntervalMS = ms
+	}
+	o.key = r.Header.Get("Idempotency-Key")
+	for name, v := range map[string]string{"events_key": q.Get("events_key"), "default_collector": o.DefaultCollector, "Idempotency-Key": o.key} {
+		if printable(v, maxOptionBytes) != v {
+			return nil, bad(name, fmt.Sprintf("must be UTF-8 without control characters, at most %d bytes", maxOptionBytes))
+		}
+	}
+	return o, nil
+}
+
+// origin is what memory_events.origin says.
+func (o *telemetryOptions) origin() string {
+	if o.format == formatNDJSON {
+		return formatJSON
+	}
+	return o.format
+}
+
+// identity names an upload by the hash of what it says and by all that decides how it is read.
+func (o *telemetryOptions) identity(content digest) digest {
+	var b strings.Builder
+	fmt.Fprintf(&b, "telemetry 1\n%s\n%s\n%t\n%q\n%d\n", content, o.format, o.RefuseLegacy, o.DefaultCollector, o.DefaultSamplingIntervalMS)
+	if o.EventsKey != nil {
+		fmt.Fprintf(&b, "%q\n", *o.EventsKey)
+	}
+	sum := sha256.Sum256([]byte(b.String()))
+	return digest(sum[:16])
+}

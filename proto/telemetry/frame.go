@@ -1,0 +1,78 @@
+package telemetry
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+)
+
+// Frame is an accepted record on its way from the gateway to a worker: a line with what AppendJSON does not hold before the JSON.
+//
+//	<index> <bits> {"schema_version":2,…}
+//
+// index counts the records of the upload; bits is Presence shifted left by one, and 1 if the record was converted.
+type Frame struct {
+	Index  uint32 // the last one there is stands for all beyond it
+	Has    Presence
+	Legacy bool
+	JSON   []byte
+}
+
+// errFrame says that a line was written by no version of AppendFrame that this one knows.
+var errFrame = errors.New("not a frame of an accepted record: was it written by a newer gateway?")
+
+// AppendFrame appends the event's line, '\n' included. Safe for concurrent use.
+func AppendFrame(dst []byte, index int, e *Event) []byte {
+	bits := uint64(e.Has) << 1
+	if e.Legacy {
+		bits |= 1
+	}
+	dst = append(strconv.AppendInt(dst, int64(index), 10), ' ')
+	dst = append(strconv.AppendUint(dst, bits, 10), ' ')
+	return append(e.AppendJSON(dst), '\n')
+}
+
+// FrameBytes is by how much a frame can be longer than the record it is made of: the keys that a legacy record leaves out, their
+// values, and what stands before the JSON.
+const FrameBytes = 2 << 10
+
+// ParseFrame takes a line apart, with or without its '\n'. JSON is shared with it.
+func ParseFrame(line []byte) (Frame, error) {
+	line = bytes.TrimSuffix(line, newline)
+	index, rest, ok1 := number(line, 1<<62)
+	bits, text, ok2 := number(rest, 1<<17-1)
+	if !ok1 || !ok2 {
+		return Frame{}, errFrame
+	}
+	return Frame{Index: uint32(min(index, 1<<32-1)), Has: Presence(bits >> 1), Legacy: bits&1 == 1, JSON: text}, nil
+}
+
+// number takes a decimal number and the space behind it off b.
+func number(b []byte, most uint64) (n uint64, rest []byte, ok bool) {
+	for i, c := range b {
+		if c == ' ' {
+			return n, b[i+1:], i > 0
+		}
+		if c < '0' || c > '9' || n > most/10 {
+			break
+		}
+		if n = n*10 + uint64(c-'0'); n > most {
+			break
+		}
+	}
+	return 0, nil, false
+}
+
+// Event reads the frame's event into e with v, as Validator.Event does; its metadata is canonical. A refusal means that the frame
+// was damaged, or written under rules that this version does not have.
+func (f *Frame) Event(v *Validator, e *Event) *Refusal {
+	if r := v.Event(e, f.JSON, &strict); r != nil {
+		return r
+	}
+	const given = HasRank | HasLocalRank | HasWorldSize // always there by now; what the record said itself is in the frame
+	e.Has = e.Has&^given | f.Has&given
+	e.Legacy = f.Legacy
+	return nil
+}
+
+var strict = Options{RefuseLegacy: true}

@@ -1,0 +1,164 @@
+package telemetry
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// MaxTrackSamples is how many samples a TensorFlow tracker's file may have that has no events: both of its lists are held at once.
+const MaxTrackSamples = 500_000
+
+// Track gives the samples of a TensorFlow tracker's file that has no list of events, only the lists memory_usage (MiB) and
+// timestamps (seconds): a legacy record of type sample for each pair. Not safe for concurrent use.
+type Track struct {
+	v       Validator
+	o       Options
+	usage   []float64 // NaN for what is no number
+	times   []float64
+	text    []byte
+	event   Event
+	rec     Record
+	index   int
+	samples int
+}
+
+// NewTrack reads the lists of a document that is well-formed JSON (Survey has said so). The error is a *DocumentError if it has no
+// such lists, or too long ones, or else the reader's.
+func NewTrack(r io.Reader, o Options) (*Track, error) {
+	t := &Track{o: o}
+	if err := t.read(bufio.NewReaderSize(r, 64<<10)); err != nil {
+		return nil, err
+	}
+	t.samples = max(len(t.usage), len(t.times))
+	return t, nil
+}
+
+// read walks through the members of the top-level object. All others are passed over without being kept.
+func (t *Track) read(in *bufio.Reader) error {
+	var key, token []byte
+	var list *[]float64
+	depth, inString, escaped, keyed, found := 0, false, false, false, 0
+	bad := false
+	for {
+		c, err := in.ReadByte()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if inString {
+			switch {
+			case escaped:
+				escaped = false
+			case c == '\\':
+				escaped = true
+			case c == '"':
+				inString = false
+				continue
+			}
+			if depth == 1 && !keyed && len(key) < 64 {
+				key = append(key, c)
+			}
+			continue
+		}
+		switch c {
+		case '"':
+			inString = true
+			if bad = true; depth == 1 && !keyed {
+				key = key[:0]
+			}
+		case ':':
+			keyed = keyed || depth == 1
+		case '{', '[':
+			if depth++; depth == 2 && c == '[' && keyed {
+				switch string(key) {
+				case "memory_usage":
+					list = &t.usage
+				case "timestamps":
+					list = &t.times
+				}
+				if list != nil {
+					*list, token, bad = (*list)[:0], token[:0], false
+					found++
+				}
+			} else {
+				bad = true
+			}
+		case ',', ']', '}':
+			if depth == 2 && list != nil && (len(token) > 0 || bad) {
+				f := math.NaN()
+				if n, err := strconv.ParseFloat(string(token), 64); !bad && (err == nil || math.IsInf(n, 0)) {
+					f = n
+				}
+				if *list = append(*list, f); len(*list) > MaxTrackSamples {
+					return &DocumentError{RecordTooLarge, fmt.Sprintf("more than %d samples without events", MaxTrackSamples)}
+				}
+				token, bad = token[:0], false
+			}
+			if c == ',' {
+				keyed = keyed && depth != 1
+				continue
+			}
+			if depth--; depth == 1 {
+				list = nil
+			}
+		case ' ', '\t', '\r', '\n':
+		default:
+			if depth == 2 && list != nil {
+				if token = append(token, c); len(token) > MaxDigits {
+					bad, token = true, token[:1]
+				}
+			}
+		}
+	}
+	if found == 0 {
+		return &DocumentError{NoEvents, "JSON payload does not contain telemetry events"}
+	}
+	return nil
+}
+
+// Next returns the next sample; see Decoder.Next.
+func (t *Track) Next() (*Record, error) {
+	i := t.index
+	if i == t.samples {
+		return nil, io.EOF
+	}
+	t.index++
+	dst := append(t.text[:0], '{')
+	if i < len(t.times) {
+		dst = appendNumber(append(dst, `"timestamp":`...), t.times[i])
+		dst = append(dst, ',')
+	}
+	usage := math.NaN() // a time without a value is refused, not taken for 0 bytes
+	if i < len(t.usage) {
+		usage = t.usage[i]
+	}
+	dst = appendNumber(append(dst, `"memory_mb":`...), usage)
+	t.text = append(dst, `,"type":"sample"}`...)
+	t.rec = Record{Index: i, Event: &t.event, Raw: t.text, Size: int64(len(t.text))}
+	if r := t.v.Event(&t.event, t.text, &t.o); r != nil {
+		t.rec.Event, t.rec.Refusal = nil, r
+	}
+	return &t.rec, nil
+}
+
+func appendNumber(dst []byte, f float64) []byte {
+	switch {
+	case math.IsNaN(f):
+		return append(dst, "NaN"...)
+	case math.IsInf(f, 0):
+		return append(dst, infinity(f)...)
+	}
+	return strconv.AppendFloat(dst, f, 'g', -1, 64)
+}
+
+func infinity(f float64) string {
+	if f < 0 {
+		return "-Infinity"
+	}
+	return "Infinity"
+}
