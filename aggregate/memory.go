@@ -168,6 +168,12 @@ func (f *folder) memoryDevice(s *session, p *part, e *telemetry.Event, backend s
 	t.Architecture.AppendString(b, "")
 	t.SMCount.Append(b, 0)
 	t.TotalBytes.Append(b, uint64(e.DeviceTotal))
+	t.ComputeMajor.Append(b, 0)
+	t.ComputeMinor.Append(b, 0)
+	t.L2CacheSizeBytes.Append(b, 0)
+	t.SharedMemPerBlockBytes.Append(b, 0)
+	t.RegsPerBlock.Append(b, 0)
+	t.WarpSize.Append(b, 0)
 	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
 }
 
