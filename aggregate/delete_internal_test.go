@@ -235,3 +235,24 @@ func TestStateOfVersion2(t *testing.T) {
 		t.Errorf("version 2: %v, %d sessions", err, len(g.f.sessions))
 	}
 }
+
+// Scopes of a deleted session that still wait for their parents are counted for nobody: no row of it comes behind its tombstone, and no
+// successor knows it.
+func TestDeletedSessionLeavesNoScopes(t *testing.T) {
+	b := newScopeBench(t)
+	b.fold(scopeNames(2) + scopeLine(1, []scopeEvent{{0, 1, 1, scopeBegin, 0, 0}, {10, 2, 2, scopeBegin, 1, 10}, {40, 2, 2, scopeEnd, 1, 10}, {90, 1, 1, scopeEnd, 0, 0}}))
+	states := [][]byte{b.publish()}
+	b.f.erase(stream.Deletion{ID: "1", Tenant: "t", Session: "s", At: b.now})
+	states = append(states, b.publish())
+	b.pass(3 * b.cfg.DetailWait)
+	b.f.expireIdle(b.now)
+	b.f.flush(b.now)
+	if rows, _ := b.f.out.size(); rows != 0 || len(b.f.touched) != 0 || len(b.f.scoped) != 0 {
+		t.Errorf("%d rows, %d sessions touched, %d with scopes after the deletion", rows, len(b.f.touched), len(b.f.scoped))
+	}
+	states = append(states, b.f.appendState(nil, false))
+	b.takeOver(states...)
+	if len(b.f.sessions) != 0 {
+		t.Error("a successor has the session again")
+	}
+}
