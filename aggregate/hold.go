@@ -27,6 +27,9 @@ func holdFor(n int) time.Duration {
 
 // ripe reports whether the session's held rollups should go out with the open chunk.
 func (f *folder) ripe(s *session, now int64, hold time.Duration) bool {
+	if s.nameless() && len(s.dirty) > 0 {
+		return false // a row without its name would stay so: names that came before are not looked up as late ones are
+	}
 	if s.heldSince != 0 && now-s.heldSince >= int64(hold) {
 		return true
 	}

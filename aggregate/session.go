@@ -187,6 +187,9 @@ func (s *session) scope(path string) int32 {
 	return i
 }
 
+// nameless reports whether the session has names that this owner has not loaded yet.
+func (s *session) nameless() bool { return !s.dictsLoaded && s.names > 0 }
+
 // name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
 func (s *session) name(dict gpuflight.Dict, id uint32) string {
 	if id == 0 {
