@@ -1,0 +1,146 @@
+package aggregate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// known are the reasons that a refused line of a known type may have.
+var knownReasons = []string{
+	gpuflight.ReasonBadJSON, gpuflight.ReasonMissingField, gpuflight.ReasonBadValue, gpuflight.ReasonOutOfRange, gpuflight.ReasonNegativeDuration, gpuflight.ReasonBadTime,
+	gpuflight.ReasonMissingColumn, gpuflight.ReasonRaggedRow, gpuflight.ReasonLineTooLong, gpuflight.ReasonArtifactTooLarge,
+}
+
+// spoiled are values that a field may hold in place of its own.
+var spoiled = []string{
+	`null`, `"x"`, `""`, `-1`, `0`, `1.5`, `1e99`, `true`, `[]`, `{}`, `[[]]`, `[null]`, `{"1":1}`, `18446744073709551615`, `18446744073709551616`, `-9223372036854775808`, `-9223372036854775809`,
+	`9223372036854775807`, `"\u0000"`, `"\ud800"`, `"18446744073709551615"`,
+}
+
+// examplesOfEach returns a line of each known type.
+func examplesOfEach(t testing.TB) map[gpuflight.Type][]byte {
+	out := map[gpuflight.Type][]byte{}
+	for _, f := range everyEvent(t) {
+		if f.telemetry || f.session == "bad" {
+			continue
+		}
+		for _, line := range f.lines {
+			if typ, _ := gpuflight.Peek(line); typ != gpuflight.TypeUnknown && (out[typ] == nil || len(line) < len(out[typ])) && len(line) > 60 {
+				out[typ] = bytes.TrimSpace(line)
+			}
+		}
+	}
+	for typ := gpuflight.TypeUnknown + 1; typ.String() != "unknown"; typ++ {
+		if out[typ] == nil {
+			t.Errorf("no example of %v", typ)
+		}
+	}
+	return out
+}
+
+// TestEveryFieldSpoiled sends a line of each type as it is, with each field missing or spoiled, and torn. The books balance, a
+// refused line has one of the known reasons, the chunk is encoded and its state read again.
+func TestEveryFieldSpoiled(t *testing.T) {
+	long := `"` + strings.Repeat("n", 1<<20) + `"`
+	for typ, line := range examplesOfEach(t) {
+		o := newEveryOwner(t)
+		send := func(what string, line []byte) usageAcc {
+			t.Helper()
+			p := &part{seq: uint64(o.at + 1), now: o.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint(o.at),
+				ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395, Events: uint64(gpuflight.CountEvents(line))}}
+			o.at++
+			o.f.fold(p, o.f.session(p), append(line, '\n'))
+			u := *p.usage
+			if u.events != u.stored+u.rejected+u.duplicates {
+				t.Errorf("%v, %s: %+v", typ, what, u)
+			}
+			*p.usage = usageAcc{}
+			return u
+		}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(line, &fields); err != nil {
+			t.Fatal(err)
+		}
+		fields["session_id"] = json.RawMessage(`"s"`)
+		var keys []string
+		for k := range fields {
+			if k != "type" && k != "session_id" {
+				keys = append(keys, k)
+			}
+		}
+		slices.Sort(keys)
+		write := func(change string, value string) []byte {
+			m := maps.Clone(fields)
+			if value == "" {
+				delete(m, change)
+			} else if change != "" {
+				m[change] = json.RawMessage(value)
+			}
+			var b bytes.Buffer // spoiled values need not be JSON
+			b.WriteString(`{"type":` + string(m["type"]) + `,"session_id":"s"`)
+			for _, k := range keys {
+				if v, ok := m[k]; ok {
+					fmt.Fprintf(&b, ",%q:%s", k, v)
+				}
+			}
+			b.WriteByte('}')
+			return b.Bytes()
+		}
+		if u := send("as it is", write("", "")); u.stored == 0 || u.rejected > 0 {
+			t.Errorf("%v: as it is %+v", typ, u)
+		}
+		if u := send("again", write("", "")); u.duplicates == 0 || u.stored+u.rejected > 0 {
+			if typ != gpuflight.GraphNodeDefinition && typ != gpuflight.ProfileSample {
+				t.Errorf("%v: again %+v", typ, u)
+			}
+		}
+		whole := write("", "")
+		for _, at := range []int{1, len(whole) / 3, len(whole) / 2, len(whole) - 1} {
+			if u := send(fmt.Sprint("torn at ", at), whole[:at:at]); u.stored > 0 && typ != gpuflight.KernelDetail {
+				t.Errorf("%v: torn at %d is stored: %+v", typ, at, u)
+			}
+		}
+		for _, k := range keys {
+			send("without "+k, write(k, ""))
+			for _, v := range append([]string{long}, spoiled...) {
+				send(fmt.Sprintf("%s of %.30s", k, v), write(k, v))
+			}
+		}
+		// Cells of batches, in each column.
+		var rows [][]json.RawMessage
+		if typ.IsBatch() && json.Unmarshal(fields["rows"], &rows) == nil && len(rows) > 0 {
+			for c := range rows[0] {
+				for _, v := range spoiled {
+					row := slices.Clone(rows[0])
+					row[c] = json.RawMessage(v)
+					text, err := json.Marshal([][]json.RawMessage{rows[0], row, row[:c]})
+					if err != nil {
+						continue
+					}
+					send(fmt.Sprintf("cell %d of %s", c, v), write("rows", string(text)))
+				}
+			}
+		}
+		for ref := range o.f.sessions {
+			o.load(o.f.sessions[ref])
+		}
+		o.end()
+		f := newFolder(&o.cfg, newCounters(nil))
+		if err := f.applyState(o.f.appendState(nil, true)); err != nil {
+			t.Errorf("%v: the state cannot be read again: %v", typ, err)
+		}
+		for k := range o.sums.sum {
+			if reason, ok := strings.CutPrefix(k, "rejects_data s reason="); ok && !slices.Contains(knownReasons, reason) {
+				t.Errorf("%v is refused for %q", typ, reason)
+			}
+		}
+	}
+}
