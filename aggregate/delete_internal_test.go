@@ -256,3 +256,32 @@ func TestDeletedSessionLeavesNoScopes(t *testing.T) {
 		t.Error("a successor has the session again")
 	}
 }
+
+// Telemetry goes on after a deletion: its sessions are named after processes, which have the same names again. What was on its way is dropped.
+func TestTelemetryGoesOnAfterADeletion(t *testing.T) {
+	for name, d := range map[string]stream.Deletion{
+		"of a session": {ID: "1", Tenant: "a", Session: "mem:h:1:-:0", At: noon.UnixNano()}, "of refused records": {ID: "1", Tenant: "a", Session: "mem:unknown", At: noon.UnixNano()},
+		"of the tenant": {ID: "1", Tenant: "a", At: noon.UnixNano()},
+	} {
+		g, successor := newFolding(), newFolding()
+		session := "mem:h:1:-:0"
+		if d.Session != "" {
+			session = d.Session
+		}
+		g.take("a", session, noon.Add(-time.Hour))
+		g.handOver(t, successor)
+		g.f.erase(d)
+		if !g.f.deletesDue() {
+			t.Errorf("%s: the chunk goes on behind it", name)
+		}
+		g.handOver(t, successor)
+		for who, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g)} {
+			if h.take("a", session, noon) || h.f.sessions[sessionKey{"a", session}] != nil {
+				t.Errorf("%s, %s: what was on its way is kept", name, who)
+			}
+			if !h.take("a", session, noon.Add(time.Second)) {
+				t.Errorf("%s, %s: what came later is dropped", name, who)
+			}
+		}
+	}
+}
