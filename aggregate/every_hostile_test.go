@@ -144,3 +144,46 @@ func TestEveryFieldSpoiled(t *testing.T) {
 		}
 	}
 }
+
+// What a session makes a worker remember of devices and kernel ids is bounded, and costs the same however many there are.
+func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
+	o := newEveryOwner(t)
+	n := 0
+	send := func(line string) {
+		p := &part{seq: uint64(n + 1), now: o.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: n,
+			ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395, NoRaw: true}}
+		n++
+		o.f.fold(p, o.f.session(p), []byte(line))
+	}
+	for i := range 60 {
+		var b strings.Builder
+		fmt.Fprintf(&b, `{"type":"job_start","session_id":"s","ts_ns":%d,"devices":[`, 1795175929972803352+i)
+		for d := range 1000 {
+			fmt.Fprintf(&b, `{"id":%d},`, i*1000+d)
+		}
+		send(strings.TrimSuffix(b.String(), ",") + "]}\n")
+	}
+	s := o.f.sessions[sessionKey{"t", "s"}]
+	if len(s.deviceIDs) != maxSessionDevices {
+		t.Errorf("%d devices are remembered", len(s.deviceIDs))
+	}
+	const rows = 2000
+	for i := range 3 * maxSparse / rows {
+		var b strings.Builder
+		fmt.Fprintf(&b, `{"type":"kernel_event_batch","session_id":"s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, i)
+		for r := range rows {
+			fmt.Fprintf(&b, "[0,%d,7,5,1,0,32,0],", 1_000_000+i*rows+r)
+		}
+		send(strings.TrimSuffix(b.String(), ",") + "]}\n")
+		if i%5 == 4 {
+			o.publish()
+			if len(s.sparse) > maxSparse+5*rows {
+				t.Fatalf("%d slots are kept", len(s.sparse))
+			}
+		}
+	}
+	o.end()
+	if got := o.sums.sum["kernel_stats_data s 29919598 calls"]; got != uint64(3*maxSparse/rows*rows) {
+		t.Errorf("%d kernels are counted, want %d", got, 3*maxSparse/rows*rows)
+	}
+}
