@@ -97,6 +97,11 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteDoomed(ctx, doomed) }); err != nil {
 		return err
 	}
+	if had := linked(doomed, l.marks.mark.Pending.Erased); len(had) > 0 {
+		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error { return l.k.deleteOrphans(ctx, had) }); err != nil {
+			return err
+		}
+	}
 	if err := l.step("erased"); err != nil {
 		return err
 	}
