@@ -187,3 +187,30 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 		t.Errorf("%d kernels are counted, want %d", got, 3*maxSparse/rows*rows)
 	}
 }
+
+// Names are bounded in bytes, not only in number, and what is beyond is a reject.
+func TestNamesAreBoundedInBytes(t *testing.T) {
+	o := newEveryOwner(t)
+	name := strings.Repeat("n", 30<<10)
+	refused := uint64(0)
+	for i := range 300 {
+		var b strings.Builder
+		b.WriteString(`{"type":"dictionary_update","session_id":"s","kernel_dict":{`)
+		for n := range 20 {
+			fmt.Fprintf(&b, `"%d":"%s",`, 1+i*20+n, name)
+		}
+		p := &part{seq: uint64(i + 1), now: o.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
+			ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395}}
+		s := o.f.session(p)
+		o.f.fold(p, s, []byte(strings.TrimSuffix(b.String(), ",")+"}}\n"))
+		refused += p.usage.rejected
+		if s.nameBytes > maxNameTotal {
+			t.Fatalf("%d bytes of names", s.nameBytes)
+		}
+		o.f.out.reset()
+		o.f.names, o.f.usage = nil, map[usageKey]*usageAcc{}
+	}
+	if want := uint64(300 - maxNameTotal/(30<<10)/20); refused < want-1 || refused > want+1 {
+		t.Errorf("%d lines are refused, want some %d", refused, want)
+	}
+}
