@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -188,7 +189,7 @@ type everyOwner struct {
 
 func newEveryOwner(t testing.TB) *everyOwner {
 	o := &everyOwner{t: t, cfg: Config{RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
-		now: 1_800_000_000_000_000_000, names: map[sessionKey]map[nameRef]string{}, sums: newEverySums(t)}
+		now: 1_795_175_940_000_000_000, names: map[sessionKey]map[nameRef]string{}, sums: newEverySums(t)}
 	o.f = newFolder(&o.cfg, newCounters(nil))
 	return o
 }
@@ -216,6 +217,15 @@ func (o *everyOwner) take() {
 	in := o.log[o.at]
 	p := &part{seq: uint64(o.at + 1), now: o.now, env: in.env}
 	p.env.NoRaw = o.noRaw
+	if d := in.env.Delete; d != nil {
+		o.f.erase(*d)
+		o.at++
+		return
+	}
+	if o.f.drops(p) {
+		o.at++
+		return
+	}
 	s := o.f.session(p)
 	o.load(s)
 	books := func() (u usageAcc) {
@@ -267,6 +277,9 @@ func (o *everyOwner) publish() {
 		n := r.SchemaLen + r.DataLen
 		o.sums.add(r.Table, append(slices.Clone(body[:n]), table.EOS()...))
 		body = body[n:]
+	}
+	for _, d := range o.f.deletes { // as the sink does
+		o.sums.forget(d.Session)
 	}
 	o.states = append(o.states, o.f.appendState(nil, false))
 	o.f.published()
@@ -520,6 +533,18 @@ func (e *everySums) count(key, typ string, n uint64, v float64) {
 	}
 }
 
+// forget takes out what there is of a session.
+func (e *everySums) forget(session string) {
+	is := func(key string) bool { return strings.Contains(key, " "+session+" ") }
+	maps.DeleteFunc(e.sum, func(k string, _ uint64) bool { return is(k) })
+	maps.DeleteFunc(e.least, func(k string, _ float64) bool { return is(k) })
+	maps.DeleteFunc(e.most, func(k string, _ float64) bool { return is(k) })
+	maps.DeleteFunc(e.last, func(k string, _ string) bool { return is(k) })
+	maps.DeleteFunc(e.nodes, func(k string, _ bool) bool { return is(k) })
+	maps.DeleteFunc(e.unnamed, func(k string, _ map[string]uint64) bool { return strings.HasPrefix(k, session+"|") })
+	maps.DeleteFunc(e.kernels, func(k string, _ map[uint32]uint64) bool { return strings.HasPrefix(k, session+"|") })
+}
+
 // settled is what the views would say.
 func (e *everySums) settled() map[string]string {
 	out := map[string]string{}
@@ -717,5 +742,68 @@ func TestEveryEventWithoutRawRows(t *testing.T) {
 	}
 	if d := o.sums.diff(want, raw); d != "" {
 		t.Error(d)
+	}
+}
+
+// A session that is deleted anywhere in the stream, whoever owns the partition, is gone: nothing of it comes behind its tombstone, its state
+// is empty, and its neighbours are what they would be without it.
+func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
+	files := everyEvent(t)
+	want := straight(t, files, false).sums.settled()
+	sessions := map[string]bool{}
+	for _, f := range files {
+		sessions[f.session] = true
+	}
+	names := slices.Sorted(maps.Keys(sessions))
+	for seed := range uint64(len(names)) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		gone := names[int(seed)%len(names)]
+		o := newEveryOwner(t)
+		for i := range files {
+			o.log = append(o.log, files[i].cut(r, "", 200)...)
+		}
+		r.Shuffle(len(o.log), func(i, j int) { o.log[i], o.log[j] = o.log[j], o.log[i] })
+		at := r.IntN(len(o.log) + 1)
+		d := &stream.Deletion{ID: "d", Tenant: "t", Session: gone, At: 1795175935972803352}
+		o.log = slices.Insert(o.log, at, everyPart{env: stream.Envelope{Tenant: "t", Session: gone, Kind: stream.KindDelete, Delete: d}})
+		for o.at < len(o.log) {
+			o.take()
+			if o.f.deletesDue() || r.IntN(15) == 0 {
+				o.publish()
+			}
+			switch r.IntN(20) {
+			case 0:
+				o.pass(time.Duration(r.IntN(3000)) * time.Millisecond)
+			case 1:
+				if r.IntN(4) == 0 {
+					o.die(r.IntN(2) == 0)
+				}
+			}
+		}
+		o.publish()
+		if r.IntN(2) == 0 {
+			o.die(true)
+		}
+		o.pass(2 * time.Hour) // whatever waits goes out
+		o.publish()
+		o.end()
+		if s := o.f.sessions[sessionKey{"t", gone}]; s != nil {
+			t.Fatalf("seed %d: session %s is there", seed, gone)
+		}
+		dropped := func(k string) bool { // rejects of dropped parts and contents name no session
+			name, _, _ := strings.Cut(k, " ")
+			if def := table.ByName(name); def != nil && def.Links() != nil {
+				return true
+			}
+			return strings.Contains(k, " "+gone+" ") || strings.HasPrefix(k, "rejects_data  ") || strings.Contains(k, "mem:1")
+		}
+		for k := range o.sums.settled() {
+			if strings.Contains(k, " "+gone+" ") {
+				t.Fatalf("seed %d: behind the deletion of %s came %s", seed, gone, k)
+			}
+		}
+		if d := o.sums.diff(want, dropped); d != "" {
+			t.Fatalf("seed %d, without %s:\n%s", seed, gone, d)
+		}
 	}
 }
