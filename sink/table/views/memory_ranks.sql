@@ -27,7 +27,7 @@ expected AS (
         tenant, job_id, run, r.1 AS rank, r.2 AS present
     FROM (
         SELECT
-            tenant, job_id, run, groupArray(e.rank) AS have, toInt64(least(max(e.world), 65536)) AS believed,
+            tenant, job_id, run, groupArray(e.rank) AS have, toInt64(greatest(0, least(max(e.world), 65536))) AS believed,
             -- Of both lists together, what is there once and was promised.
             arraySort(arrayConcat(range(believed), have)) AS both,
             arrayFilter((n, last, next) -> n != last AND n != next AND n < believed, both, arrayShiftRight(both, 1, toInt64(-1)), arrayShiftLeft(both, 1, toInt64(-1))) AS missing
