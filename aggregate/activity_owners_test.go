@@ -75,12 +75,14 @@ func TestTwoOwnersOfOneMinute(t *testing.T) {
 	cfg := fast
 	cfg.Greedy, cfg.SnapshotChunks = true, 2
 	cfg.ChunkAge = 5 * time.Millisecond
-	for range 3 {
-		start(t, withoutLeases(t, s), cfg)
-	}
+	start(t, withoutLeases(t, s), cfg)
+	rivals := []func(){start(t, withoutLeases(t, s), cfg), start(t, withoutLeases(t, s), cfg)}
 	for i := range 10 {
 		activityLoad(t, s, i*20, 20)
 		time.Sleep(50 * time.Millisecond)
+	}
+	for _, stop := range rivals { // each take-over begins the wait of held minutes anew
+		stop()
 	}
 	checkActivity(t, s, 200)
 }

@@ -74,15 +74,15 @@ func TestUnknownColumnsAndKeysAreKept(t *testing.T) {
 	d.load(s)
 	want := strings.Join([]string{
 		"0\thost_metric_batch\t5\tnote\t2\t[\"a\",null]", "0\thost_metric_batch\t5\tswap\t2\t[71,73]", "1\tjob_start\t0\tnvlink\t1\t[{\"a\":1}]",
-		"1\tmemset_event\t0\tpattern\t1\t{\"x\":[1]}", "1\tsystem_start\t0\tdevices.fan\t1\t40",
+		"1\tmemset_event\t0\tpattern\t1\t{\"x\":[1]}", "1\tsystem_start\t0\tdevices.fan\t1\t40", "",
 	}, "\n")
 	if got := d.post("SELECT at = 0, type, batch_id, field, rows, values FROM extra_fields WHERE NOT startsWith(field, 'k') ORDER BY type, field", nil); got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	if got := d.post("SELECT count(), min(field), max(field), max(values) FROM extra_fields WHERE startsWith(field, 'k')", nil); got != "32\tk00\tk31\t9" {
+	if got := d.post("SELECT count(), min(field), max(field), max(values) FROM extra_fields WHERE startsWith(field, 'k')", nil); got != "32\tk00\tk31\t9\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := d.post("SELECT arraySum(JSONExtract(values, 'Array(UInt64)')) FROM extra_fields WHERE field = 'swap'", nil); got != "144" {
+	if got := d.post("SELECT arraySum(JSONExtract(values, 'Array(UInt64)')) FROM extra_fields WHERE field = 'swap'", nil); got != "144\n" {
 		t.Errorf("got %q", got)
 	}
 	families, err := reg.Gather()
@@ -120,11 +120,11 @@ func TestRollupsWithoutRawRows(t *testing.T) {
 	d := newDatabase(t)
 	d.load(s)
 	for sql, want := range map[string]string{
-		"SELECT copy_kind, calls, bytes, total_ns, min_ns, max_ns FROM memcpy_stats": "DtoD\t2\t8192\t40\t15\t25",
-		"SELECT sync_type, stack_trace, calls, total_ns, max_ns FROM sync_stats":     "context\t\t1\t120\t120",
-		"SELECT samples, sum_value, mean_value, min_value, max_value FROM pm_stats":  "2\t1\t0.5\t-1.5\t2.5",
-		"SELECT node_index FROM graph_nodes":                                         "3",
-		"SELECT sum(c) FROM (SELECT count() AS c FROM memsets UNION ALL SELECT count() FROM syncs UNION ALL SELECT count() FROM allocations UNION ALL SELECT count() FROM pm_samples UNION ALL SELECT count() FROM memcpys)": "0",
+		"SELECT copy_kind, calls, bytes, total_ns, min_ns, max_ns FROM memcpy_stats": "DtoD\t2\t8192\t40\t15\t25\n",
+		"SELECT sync_type, stack_trace, calls, total_ns, max_ns FROM sync_stats":     "context\t\t1\t120\t120\n",
+		"SELECT samples, sum_value, mean_value, min_value, max_value FROM pm_stats":  "2\t1\t0.5\t-1.5\t2.5\n",
+		"SELECT node_index FROM graph_nodes":                                         "3\n",
+		"SELECT sum(c) FROM (SELECT count() AS c FROM memsets UNION ALL SELECT count() FROM syncs UNION ALL SELECT count() FROM allocations UNION ALL SELECT count() FROM pm_samples UNION ALL SELECT count() FROM memcpys)": "0\n",
 	} {
 		if got := d.post(sql, nil); got != want {
 			t.Errorf("%s\n got %q\nwant %q", sql, got, want)

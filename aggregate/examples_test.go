@@ -305,18 +305,18 @@ func TestExamplesLandWithEveryField(t *testing.T) {
 	want["graph_nodes"] = slices.CompactFunc(want["graph_nodes"], func(a, b map[string]string) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 	want.check(d)
 	for typ := range landings {
-		if got := d.post("SELECT count() FROM rejects WHERE type = '"+typ.String()+"'", nil); got != "0" {
+		if got := d.post("SELECT count() FROM rejects WHERE type = '"+typ.String()+"'", nil); got != "0\n" {
 			t.Errorf("%s rejects of %v", strings.TrimSpace(got), typ)
 		}
 	}
 	// Names come from the dictionaries, whatever came first.
-	if got := d.post("SELECT DISTINCT metric_name, scope FROM pm_samples ORDER BY ALL", nil); got != "sm__throughput.avg.pct_of_peak_sustained_elapsed\tfwd\nsm__warps_launched.sum\tfwd" {
+	if got := d.post("SELECT DISTINCT metric_name, scope FROM pm_samples ORDER BY ALL", nil); got != "sm__throughput.avg.pct_of_peak_sustained_elapsed\tfwd\nsm__warps_launched.sum\tfwd\n" {
 		t.Error(got)
 	}
 	for sql, want := range map[string]string{
-		"SELECT sync_type, calls, total_ns, max_ns FROM sync_stats":                                                "stream\t3\t360000\t120000",
-		"SELECT copy_kind, calls, bytes, total_ns, min_ns, max_ns FROM memcpy_stats ORDER BY ALL":                  "DtoH\t1\t4194304\t15000\t15000\t15000\nHtoD\t2\t8388608\t30000\t15000\t15000",
-		"SELECT metric_name, scope, samples, sum_value, mean_value, min_value, max_value FROM pm_stats ORDER BY 1": "sm__throughput.avg.pct_of_peak_sustained_elapsed\tfwd\t1\t12.3457\t12.3457\t12.3457\t12.3457\nsm__warps_launched.sum\tfwd\t2\t24.6914\t12.3457\t0\t24.6914",
+		"SELECT sync_type, calls, total_ns, max_ns FROM sync_stats":                                                "stream\t3\t360000\t120000\n",
+		"SELECT copy_kind, calls, bytes, total_ns, min_ns, max_ns FROM memcpy_stats ORDER BY ALL":                  "DtoH\t1\t4194304\t15000\t15000\t15000\nHtoD\t2\t8388608\t30000\t15000\t15000\n",
+		"SELECT metric_name, scope, samples, sum_value, mean_value, min_value, max_value FROM pm_stats ORDER BY 1": "sm__throughput.avg.pct_of_peak_sustained_elapsed\tfwd\t1\t12.3457\t12.3457\t12.3457\t12.3457\nsm__warps_launched.sum\tfwd\t2\t24.6914\t12.3457\t0\t24.6914\n",
 	} {
 		if got := d.post(sql, nil); got != want {
 			t.Errorf("%s\n got %q\nwant %q", sql, got, want)

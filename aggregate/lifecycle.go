@@ -53,21 +53,26 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 	if id < 0 || id > 1<<30 || len(s.deviceIDs) >= maxSessionDevices || slices.Contains(s.deviceIDs, int32(id)) {
 		return
 	}
-	s.deviceIDs = append(s.deviceIDs, int32(id))
-	t := &table.Devices
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	if static == nil {
 		static = &gpuflight.StaticDevice{}
 	}
+	f.deviceRow(s, p, int32(id), d, static, d.TotalMiB*mib)
+}
+
+// deviceRow writes a row of `devices` and remembers that it did.
+func (f *folder) deviceRow(s *session, p *part, id int32, d *gpuflight.Device, static *gpuflight.StaticDevice, totalBytes uint64) {
+	s.deviceIDs = append(s.deviceIDs, id)
+	t := &table.Devices
+	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
-	t.DeviceID.Append(b, int32(id))
+	t.DeviceID.Append(b, id)
 	t.UUID.AppendString(b, d.UUID)
 	t.Name.AppendString(b, d.Name)
 	t.Vendor.AppendString(b, d.Vendor)
 	t.Architecture.AppendString(b, static.Architecture)
 	t.SMCount.Append(b, uint32(min(static.MultiProcessorCount, 1<<32-1)))
-	t.TotalBytes.Append(b, d.TotalMiB*mib)
+	t.TotalBytes.Append(b, totalBytes)
 	t.ComputeMajor.Append(b, clampU32(static.ComputeMajor))
 	t.ComputeMinor.Append(b, clampU32(static.ComputeMinor))
 	t.L2CacheSizeBytes.Append(b, static.L2CacheSizeBytes)

@@ -155,26 +155,9 @@ func (f *folder) memoryDevice(s *session, p *part, e *telemetry.Event, backend s
 	if e.DeviceID < 0 || e.DeviceID > 1<<30 || e.Has&telemetry.HasTotal == 0 || len(s.deviceIDs) >= maxMemoryDevices || slices.Contains(s.deviceIDs, int32(e.DeviceID)) {
 		return
 	}
-	s.deviceIDs = append(s.deviceIDs, int32(e.DeviceID))
-	s.vendor = cmp.Or(memoryVendors[backend], s.vendor)
-	t := &table.Devices
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.DeviceID.Append(b, int32(e.DeviceID))
-	t.UUID.AppendString(b, "")
-	t.Name.AppendString(b, "")
-	t.Vendor.AppendString(b, memoryVendors[backend])
-	t.Architecture.AppendString(b, "")
-	t.SMCount.Append(b, 0)
-	t.TotalBytes.Append(b, uint64(e.DeviceTotal))
-	t.ComputeMajor.Append(b, 0)
-	t.ComputeMinor.Append(b, 0)
-	t.L2CacheSizeBytes.Append(b, 0)
-	t.SharedMemPerBlockBytes.Append(b, 0)
-	t.RegsPerBlock.Append(b, 0)
-	t.WarpSize.Append(b, 0)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	vendor := memoryVendors[backend]
+	s.vendor = cmp.Or(vendor, s.vendor)
+	f.deviceRow(s, p, int32(e.DeviceID), &gpuflight.Device{Vendor: vendor}, &gpuflight.StaticDevice{}, uint64(e.DeviceTotal))
 }
 
 // addMemory adds an event to its minute.

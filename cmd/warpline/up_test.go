@@ -188,6 +188,17 @@ func TestUp(t *testing.T) {
 		if sent.code != exitOK {
 			t.Fatalf("%+v", sent)
 		}
+		future, err := http.NewRequest("POST", "http://"+r.Gateway+"/api/v1/events/stream", strings.NewReader(`{"type":"from_the_future","session_id":"s"}`+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		future.Header.Set("Authorization", "Bearer "+key)
+		future.Header.Set("X-GpuFlight-Session-Id", "s")
+		if res, err := http.DefaultClient.Do(future); err != nil || res.StatusCode != 200 {
+			t.Errorf("%v %v", res, err)
+		} else {
+			res.Body.Close()
+		}
 		list := runIn(t, nil, "key", "list", "--data", dir)
 		if !strings.Contains(sent.stderr, "of 1 session taken") || strings.Contains(sent.stderr, "accepted") {
 			t.Errorf("it says %s", sent.stderr)
@@ -233,7 +244,7 @@ func TestUp(t *testing.T) {
 		if got := runIn(t, nil, "report", "--data", dir, "--session", "nosuch"); got.code != exitFailed || got.stdout != "" || !strings.Contains(got.stderr, `no session begins with "nosuch"`) {
 			t.Errorf("%+v", got)
 		}
-		if got := runIn(t, nil, "reject", "list", "--data", dir, "--tenant", "acme", "--json"); !strings.Contains(got.stdout, `"reason":"not_yet"`) {
+		if got := runIn(t, nil, "reject", "list", "--data", dir, "--tenant", "acme", "--json"); !strings.Contains(got.stdout, `"reason":"unknown_type"`) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -55,7 +55,7 @@ func TestMalformedUploads(t *testing.T) {
 		{name: "no JSON at all", body: around("this is no JSON"), status: 200, acknowledged: true, kernels: 2, rejects: map[string]uint64{"bad_json": 1}},
 		{name: "another session inside", body: around(good("somebody-else", 5)), status: 200, acknowledged: true, kernels: 2, rejects: map[string]uint64{"session_mismatch": 1}},
 		{name: "a function of more than may be", body: around(`{"type":"cubin_disassembly","session_id":"SESSION","cubin_crc":1,"function_name":"f","entries":[{"pc":0,"sass":"NOP","count":1000000000}]}`), status: 200, acknowledged: true, kernels: 2, rejects: map[string]uint64{"artifact_too_large": 1}},
-		{name: "giant line of 5 MiB", body: around(long(5 << 20)), status: 200, acknowledged: true, kernels: 2, rejects: map[string]uint64{"not_yet": 1}},
+		{name: "giant line of 5 MiB", body: around(long(5 << 20)), status: 200, acknowledged: true, kernels: 2, rejects: map[string]uint64{"missing_field": 1}},
 		{name: "line of 100 MiB", body: around(long(100 << 20)), status: 200, acknowledged: false, kernels: 2, rejects: map[string]uint64{"line_too_long": 1}, header: map[string]string{}},
 		{name: "torn gzip", body: func(s string) []byte {
 			var b bytes.Buffer
