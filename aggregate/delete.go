@@ -46,11 +46,6 @@ type deletion struct {
 	id    string
 }
 
-// whole reports whether k names no one session: a tenant, or the uploads without a session. There, what is received later is new.
-func (k deletionKey) whole() bool { return k.session == (xxh3.Uint128{}) || k.session == noSession }
-
-var noSession = xxh3.HashString128(stream.NoSession)
-
 func keyOf(tenant, session string) deletionKey {
 	return deletionKey{tenant, xxh3.HashString128(session)}
 }
@@ -99,8 +94,8 @@ func (f *folder) erase(d stream.Deletion) {
 			}
 		}
 		for k := range gone {
-			if sk := keyOf(k.tenant, k.id); !sk.whole() {
-				f.remember(sk, mark)
+			if !stream.Recurs(k.id) { // those begin again: the tenant's mark is enough
+				f.remember(keyOf(k.tenant, k.id), mark)
 			}
 		}
 	}
@@ -127,20 +122,22 @@ func (f *folder) drop(gone map[sessionKey]struct{}) {
 			delete(f.waitingSessions, s)
 			delete(f.closing, s)
 			delete(f.held, s)
+			delete(f.scoped, s)
 		}
 		delete(f.tombstones, k)
 		f.removed = append(f.removed, k)
 	}
 	is := func(s *session) bool { _, ok := gone[s.key]; return ok }
 	f.touched = slices.DeleteFunc(f.touched, is)
+	f.unnamed = slices.DeleteFunc(f.unnamed, is)
 	f.names = slices.DeleteFunc(f.names, func(b nameBlock) bool { return is(b.session) })
 }
 
-// deletesDue reports whether the open chunk should end here. It must end at a tenant's tombstone: the sink deletes the tenant's rows up to and
-// with this chunk, and what is folded next may be new.
+// deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that recurs: the sink
+// deletes rows up to and with this chunk, and what is folded next may be new.
 func (f *folder) deletesDue() bool {
 	n := len(f.deletes)
-	return n >= maxChunkDeletes || n > 0 && (f.deletes[n-1].Session == "" || f.deletes[n-1].Session == stream.NoSession)
+	return n >= maxChunkDeletes || n > 0 && (f.deletes[n-1].Session == "" || stream.Recurs(f.deletes[n-1].Session))
 }
 
 // drops reports whether the part belongs to what was deleted, and counts it if so. Its bytes are kept nowhere.
@@ -155,7 +152,7 @@ func (f *folder) drops(p *part) bool {
 	}
 	key := keyOf(p.env.Tenant, p.env.Session)
 	d, ok := f.deletions[key]
-	if !ok || received >= d.until || key.whole() && received > d.at {
+	if !ok || received >= d.until || stream.Recurs(p.env.Session) && received > d.at {
 		return false
 	}
 	if until := received + int64(keepDeletion); until > d.until+nanosPerDay { // once a day is often enough for the state

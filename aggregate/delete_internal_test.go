@@ -235,3 +235,53 @@ func TestStateOfVersion2(t *testing.T) {
 		t.Errorf("version 2: %v, %d sessions", err, len(g.f.sessions))
 	}
 }
+
+// Scopes of a deleted session that still wait for their parents are counted for nobody: no row of it comes behind its tombstone, and no
+// successor knows it.
+func TestDeletedSessionLeavesNoScopes(t *testing.T) {
+	b := newScopeBench(t)
+	b.fold(scopeNames(2) + scopeLine(1, []scopeEvent{{0, 1, 1, scopeBegin, 0, 0}, {10, 2, 2, scopeBegin, 1, 10}, {40, 2, 2, scopeEnd, 1, 10}, {90, 1, 1, scopeEnd, 0, 0}}))
+	states := [][]byte{b.publish()}
+	b.f.erase(stream.Deletion{ID: "1", Tenant: "t", Session: "s", At: b.now})
+	states = append(states, b.publish())
+	b.pass(3 * b.cfg.DetailWait)
+	b.f.expireIdle(b.now)
+	b.f.flush(b.now)
+	if rows, _ := b.f.out.size(); rows != 0 || len(b.f.touched) != 0 || len(b.f.scoped) != 0 {
+		t.Errorf("%d rows, %d sessions touched, %d with scopes after the deletion", rows, len(b.f.touched), len(b.f.scoped))
+	}
+	states = append(states, b.f.appendState(nil, false))
+	b.takeOver(states...)
+	if len(b.f.sessions) != 0 {
+		t.Error("a successor has the session again")
+	}
+}
+
+// Telemetry goes on after a deletion: its sessions are named after processes, which have the same names again. What was on its way is dropped.
+func TestTelemetryGoesOnAfterADeletion(t *testing.T) {
+	for name, d := range map[string]stream.Deletion{
+		"of a session": {ID: "1", Tenant: "a", Session: "mem:h:1:-:0", At: noon.UnixNano()}, "of refused records": {ID: "1", Tenant: "a", Session: "mem:unknown", At: noon.UnixNano()},
+		"of the tenant": {ID: "1", Tenant: "a", At: noon.UnixNano()},
+	} {
+		g, successor := newFolding(), newFolding()
+		session := "mem:h:1:-:0"
+		if d.Session != "" {
+			session = d.Session
+		}
+		g.take("a", session, noon.Add(-time.Hour))
+		g.handOver(t, successor)
+		g.f.erase(d)
+		if !g.f.deletesDue() {
+			t.Errorf("%s: the chunk goes on behind it", name)
+		}
+		g.handOver(t, successor)
+		for who, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g)} {
+			if h.take("a", session, noon) || h.f.sessions[sessionKey{"a", session}] != nil {
+				t.Errorf("%s, %s: what was on its way is kept", name, who)
+			}
+			if !h.take("a", session, noon.Add(time.Second)) {
+				t.Errorf("%s, %s: what came later is dropped", name, who)
+			}
+		}
+	}
+}

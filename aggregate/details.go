@@ -166,6 +166,7 @@ func (f *folder) detail(s *session, p *part, line []byte) bool {
 		}
 		config = f.newConfig(s, p, hash, &d)
 	}
+	f.received(s, p, 1)
 	f.applyDetail(s, p, corr, config)
 	return true
 }
@@ -235,8 +236,12 @@ func (f *folder) writeEarly(s *session, corr uint32) {
 	s.earlyDirty = true
 }
 
-// lateDetail writes a row of kernel_details.
+// lateDetail writes a row of kernel_details, which is of no use without the kernel's own.
 func (f *folder) lateDetail(s *session, corr, config uint32, receivedAt int64, days uint16) {
+	f.touch(s)
+	if s.noRaw {
+		return
+	}
 	t := &table.KernelDetails
 	b := f.out.batch(t.Table, rawPartition(receivedAt, days))
 	t.Tenant.AppendString(b, s.key.tenant)
@@ -245,7 +250,6 @@ func (f *folder) lateDetail(s *session, corr, config uint32, receivedAt int64, d
 	t.ConfigID.Append(b, config)
 	t.ReceivedAt.Append(b, receivedAt)
 	f.out.saw(receivedAt)
-	f.touch(s)
 }
 
 // newConfig writes a launch configuration that the session has not had.

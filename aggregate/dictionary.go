@@ -42,7 +42,7 @@ func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
 	if over > 0 || skipped > 0 {
 		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are no \"id\": \"text\"", skipped)
 		if over > 0 {
-			reason, detail = gpuflight.ReasonDictionaryFull, fmt.Sprintf("%d names are beyond the %d that a session may have", over, maxNames)
+			reason, detail = gpuflight.ReasonDictionaryFull, fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, maxNames, maxNameTotal>>20)
 		}
 		f.reject(s, p, rejectRow{reason: reason, detail: detail, typ: l.Type, events: 1, payload: l.Raw})
 		return
@@ -60,7 +60,7 @@ func cutName(text string) string {
 
 // addName takes in a name that the session has not had; false means that the session has as many as it may.
 func (f *folder) addName(s *session, p *part, ref nameRef, text string) bool {
-	if s.names >= maxNames {
+	if s.names >= maxNames || s.nameBytes+len(text) > maxNameTotal {
 		return false
 	}
 	n := len(f.names)
@@ -82,6 +82,7 @@ func (s *session) learn(ref nameRef, text string) {
 	}
 	s.dicts[ref.dict][ref.id] = text
 	s.names++
+	s.nameBytes += len(text)
 }
 
 // nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked

@@ -34,9 +34,9 @@ func (f *folder) expireIdle(now int64) {
 		if idle >= int64(f.cfg.IdleAfter) && s.scopes.pending() {
 			f.finalize(s)
 		}
-		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 && !s.scopes.pending() { // names, slots: rebuilt when the session speaks again
+		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 && s.waiting.live == 0 && !s.scopes.pending() { // names, slots: rebuilt when the session speaks again
 			s.dicts = [numDicts]map[uint32]string{}
-			s.dictsLoaded = false
+			s.dictsLoaded, s.nameBytes = false, 0
 			s.slots, s.sparse, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc, s.memory = nil, nil, nil, nil, nil, nil, nil, nil
 		}
 	}

@@ -47,7 +47,7 @@ type folder struct {
 	waitingSessions map[*session]struct{}  // with rows or details that wait
 	closing         map[*session]struct{}  // ended, to be finalized
 	scoped          map[*session]struct{}  // with ended scopes that are kept
-	unnamed         []*session             // taken over with scopes that wait, names not loaded yet
+	unnamed         []*session             // taken over with rows to come, names not loaded yet
 	usage           map[usageKey]*usageAcc // of the open chunk
 	names           []nameBlock            // dictionary entries of the open chunk, to be stored before it is published
 	removed         []sessionKey           // dropped since the last published state
@@ -171,7 +171,6 @@ func (f *folder) lines(s *session, p *part, body []byte) {
 		// Half of today's lines are kernel_details; they are told apart, keyed and joined without being decoded.
 		if rest, ok := bytes.CutPrefix(line, detailHead); ok {
 			if id, ok := bytes.CutPrefix(rest, s.id); ok && len(id) > 0 && id[0] == '"' && f.detail(s, p, line) {
-				f.received(s, p, 1)
 				continue
 			}
 		}
@@ -194,12 +193,16 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.rejectLine(s, p, l, line, n, err)
 		return
 	}
-	switch {
-	case len(l.SessionID) == 0:
-		f.reject(s, p, rejectRow{reason: gpuflight.ReasonSessionMissing, detail: "the line has no session_id", typ: l.Type, events: n, payload: line})
-		return
-	case string(l.SessionID) != s.key.id:
-		f.reject(s, p, rejectRow{reason: gpuflight.ReasonSessionMismatch, detail: "the line's session_id is not its window's", typ: l.Type, events: n, payload: line})
+	if string(l.SessionID) != s.key.id || len(l.SessionID) == 0 {
+		r := rejectRow{reason: gpuflight.ReasonSessionMismatch, detail: "the line's session_id is not its window's", typ: l.Type, events: n, payload: line}
+		if len(l.SessionID) == 0 {
+			r.reason, r.detail = gpuflight.ReasonSessionMissing, "the line has no session_id"
+		}
+		if s.lines.add(lineHash(l.Type, p, line)) {
+			f.reject(s, p, r)
+		} else {
+			f.duplicate(s, p, n) // the same bad line again is no second reject
+		}
 		return
 	}
 	if l.Type == gpuflight.KernelDetail {
@@ -211,7 +214,7 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.slowDetail(s, p, &d)
 		return
 	}
-	if l.Type.IsBatch() || allChannels(l.Type) {
+	if l.Type.IsBatch() || allChannels(l.Type) || isArtifact(l.Type) {
 		if !s.lines.add(lineHash(l.Type, p, line)) {
 			f.duplicate(s, p, n)
 			return

@@ -27,6 +27,9 @@ func holdFor(n int) time.Duration {
 
 // ripe reports whether the session's held rollups should go out with the open chunk.
 func (f *folder) ripe(s *session, now int64, hold time.Duration) bool {
+	if s.awaitsNames() {
+		return false
+	}
 	if s.heldSince != 0 && now-s.heldSince >= int64(hold) {
 		return true
 	}
@@ -43,6 +46,10 @@ func (f *folder) ripe(s *session, now int64, hold time.Duration) bool {
 	return calls >= denseCalls*uint64(len(s.dirty)) || len(s.dirty) > maxHeld
 }
 
+// awaitsNames reports whether rollups are held until the session's names are loaded, after a takeover. A row that is written without its
+// name would stay so: names that came before it are not looked up as late ones are.
+func (s *session) awaitsNames() bool { return s.nameless() && len(s.dirty) > 0 }
+
 // maxHeld bounds the accumulators that a session holds back.
 const maxHeld = 8192
 
@@ -52,7 +59,7 @@ func (d *sessionDelta) lifecycle() bool { return d.startedAt != 0 || d.endReason
 // releaseHeld touches the sessions whose time has come, so that the next chunk takes their rollups along.
 func (f *folder) releaseHeld(now int64) {
 	for s := range f.held {
-		if now-s.heldSince >= int64(f.hold) {
+		if now-s.heldSince >= int64(f.hold) && !s.awaitsNames() {
 			f.touch(s)
 		}
 	}

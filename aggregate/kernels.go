@@ -272,7 +272,14 @@ func (f *folder) flushKernelStats(s *session) {
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
 	f.dropHeld(s)
+	if len(s.sparse) > maxSparse {
+		s.sparse = nil
+	}
 }
+
+// maxSparse slots of kernel ids beyond denseKernels are kept from chunk to chunk: a session that never uses an id twice must not fill the
+// memory with them. What they know beside accumulators is found again.
+const maxSparse = 4 * denseKernels
 
 // maxFreeAccs bounds the pool of accumulators kept between chunks: 8192 × about 2 KiB.
 const maxFreeAccs = 8192

@@ -45,9 +45,12 @@ func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 	}
 }
 
+// maxSessionDevices of a session get a row in `devices`: they are state, and looked through one by one. No host has a tenth as many.
+const maxSessionDevices = 1024
+
 // device writes a row of `devices` for a device that the session has not named before.
 func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, static *gpuflight.StaticDevice) {
-	if id < 0 || id > 1<<30 || slices.Contains(s.deviceIDs, int32(id)) {
+	if id < 0 || id > 1<<30 || len(s.deviceIDs) >= maxSessionDevices || slices.Contains(s.deviceIDs, int32(id)) {
 		return
 	}
 	if static == nil {

@@ -23,7 +23,7 @@ func (f *folder) memcpys(s *session, p *part, line *gpuflight.Line) {
 		}
 		at = f.activityTime(s, p, at)
 		s.delta.sawEvent(at)
-		if k := (copyKey{bucketOf(at), uint32(row[gpuflight.MemcpyCopyKind])}); acc == nil || k != key {
+		if k := (copyKey{bucketOf(at), min(uint32(row[gpuflight.MemcpyCopyKind]), table.NamedCopy-1)}); acc == nil || k != key {
 			key, acc = k, s.minutes.copyOf(k)
 		}
 		acc.add(uint64(row[gpuflight.MemcpyBytes]), uint64(row[gpuflight.MemcpyDurationNS]))

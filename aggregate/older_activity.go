@@ -52,13 +52,17 @@ func (f *folder) memcpyEvent(s *session, p *part, o *gpuflight.Older) {
 	at := f.activityTime(s, p, o.AtNS)
 	s.delta.sawEvent(at)
 	f.stored(s, p, 1)
+	kind, code := "", min(o.CopyKindID, table.NamedCopy-1)
+	if len(o.CopyKind) > 0 {
+		kind, _ = gpuflight.CopyKindText(o.CopyKind)
+		code = table.CopyKindCode(kind)
+	}
+	s.minutes.copyOf(copyKey{bucketOf(at), code}).add(o.Bytes, uint64(o.DurationNS))
+	s.minutes.dirty = true
 	if s.noRaw {
 		return
 	}
-	kind := ""
-	if len(o.CopyKind) > 0 {
-		kind, _ = gpuflight.CopyKindText(o.CopyKind)
-	} else if s.vendor != "" || o.CopyKindID <= 2 {
+	if len(o.CopyKind) == 0 && (s.vendor != "" || o.CopyKindID <= 2) {
 		kind = gpuflight.CopyKind(s.vendor, o.CopyKindID)
 	}
 	t := &table.Memcpys

@@ -98,6 +98,9 @@ func oracle(t *testing.T, lines []string) totals {
 			want["kernel_stats_data.total_ns"] += v.End - v.Start
 		case "memcpy_event":
 			want["memcpys_data"]++
+			want["memcpy_stats_data.calls"]++
+			want["memcpy_stats_data.bytes"] += v.Bytes
+			want["memcpy_stats_data.total_ns"] += v.End - v.Start
 			want["memcpys_data.bytes"] += v.Bytes
 			want["memcpys_data.duration_ns"] += v.End - v.Start
 			kind := map[any]string{"HtoD": "HtoD", "Device to Host": "DtoH", "cudaMemcpyDeviceToDevice": "DtoD", "sideways": "sideways", 1.0: "HtoD"}[v.Kind]

@@ -160,13 +160,10 @@ func (f *folder) resumeScopes(s *session, now int64) {
 		o.listed = true
 		f.scoped[s] = struct{}{}
 	}
-	if o.pending() && !s.dictsLoaded && s.names > 0 {
-		f.unnamed = append(f.unnamed, s)
-	}
 }
 
-// nameScopes loads the names of a few sessions that were taken over with scopes that wait: their rows may be written before the session
-// speaks again. It takes a part of a tick at most, since folding waits meanwhile.
+// nameScopes loads the names of a few sessions that were taken over with rows to come: those may be written before the session speaks
+// again. It takes a part of a tick at most, since folding waits meanwhile.
 func (o *owner) nameScopes(ctx context.Context) {
 	f := o.folder
 	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {

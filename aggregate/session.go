@@ -25,6 +25,8 @@ const (
 	maxNames = 200_000
 	// maxNameBytes cuts a longer name (call stacks can be long) and marks the cut.
 	maxNameBytes = 32 << 10
+	// maxNameTotal bytes of all names of a session, which are in memory while it speaks; one beyond it is the same reject.
+	maxNameTotal = 128 << 20
 	// maxUnresolved ids that were used before their name came; beyond it every later name counts as late.
 	maxUnresolved = 65536
 )
@@ -82,6 +84,7 @@ type session struct {
 
 	dicts           [numDicts]map[uint32]string
 	dictsLoaded     bool
+	nameBytes       int // in dicts
 	unresolved      map[nameRef]struct{}
 	unresolvedDirty bool
 
@@ -186,6 +189,9 @@ func (s *session) scope(path string) int32 {
 	}
 	return i
 }
+
+// nameless reports whether the session has names that this owner has not loaded yet.
+func (s *session) nameless() bool { return !s.dictsLoaded && s.names > 0 }
 
 // name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
 func (s *session) name(dict gpuflight.Dict, id uint32) string {

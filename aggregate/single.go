@@ -31,7 +31,9 @@ func identifiesItself(t gpuflight.Type) bool {
 	switch t {
 	case gpuflight.MemsetEvent, gpuflight.NvtxMarkerEvent, gpuflight.GraphLaunchEvent, gpuflight.PerfMetricEvent, gpuflight.KernelPerfMetricEvent,
 		gpuflight.PMSamplingConfig, gpuflight.SassConfig, gpuflight.ExecutionSignature, gpuflight.DeepWindowRuleSummary,
-		gpuflight.CounterDataQualitySummary, gpuflight.SystemStart, gpuflight.SystemStop:
+		gpuflight.CounterDataQualitySummary, gpuflight.SystemStart, gpuflight.SystemStop, gpuflight.DeepWindowEvent,
+		gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.SynchronizationEvent, gpuflight.MemoryAllocEvent,
+		gpuflight.SystemSample: // not ProfileSample, which may have no time
 		return true
 	}
 	return false

@@ -350,6 +350,9 @@ func (f *folder) resume(now, then int64) {
 			f.waitingSessions[s] = struct{}{}
 		}
 		f.resumeScopes(s, now)
+		if s.nameless() && (s.heldSince != 0 || s.waiting.live > 0 || s.scopes.pending()) {
+			f.unnamed = append(f.unnamed, s)
+		}
 		if s.heldSince != 0 {
 			f.held[s] = struct{}{}
 		}

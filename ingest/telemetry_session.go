@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
@@ -13,7 +14,7 @@ import (
 // be shown, is hashed.
 func appendTelemetrySession(dst []byte, e *telemetry.Event) []byte {
 	start := len(dst)
-	dst = append(dst, "mem:"...)
+	dst = append(dst, stream.MemoryPrefix...)
 	host := e.Host[:min(len(e.Host), 4*maxSessionBytes)]
 	ok := len(host) == len(e.Host)
 	dst = appendIDText(dst, host, &ok)
@@ -33,7 +34,7 @@ func appendTelemetrySession(dst []byte, e *telemetry.Event) []byte {
 		return dst
 	}
 	whole := strconv.Itoa(len(e.Host)) + ":" + string(e.Host) + ":" + strconv.FormatInt(e.PID, 10) + ":" + strconv.FormatBool(e.Has&telemetry.HasJobID != 0) + string(e.JobID) + ":" + strconv.FormatInt(e.Rank, 10)
-	return append(append(dst[:start], "mem:sha256-"...), digestOf(whole).String()...)
+	return append(append(dst[:start], stream.MemoryPrefix+"sha256-"...), digestOf(whole).String()...)
 }
 
 // appendIDText appends text as a part of an id; ok becomes false if it cannot be shown.

@@ -23,7 +23,7 @@ const (
 
 const (
 	// refusedTelemetry is the session under which refused records are kept: what does not pass the rules names no process.
-	refusedTelemetry = "mem:unknown"
+	refusedTelemetry = stream.MemoryPrefix + "unknown"
 	// reasonTooManySessions is the gateway's own, beside the codes of proto/telemetry.
 	reasonTooManySessions = "too_many_sessions"
 )

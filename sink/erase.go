@@ -62,12 +62,12 @@ const maxErased = 1024
 // lookAgainAfter is when no insert can be running any more that was begun before a deletion.
 const lookAgainAfter = insertTimeout + time.Minute
 
-// doomed translates the deletions of a chunk. Those that are not of a single session must not touch what later chunks bring.
+// doomed translates the deletions of a chunk. Those of a tenant, or of a session that recurs, must not touch what later chunks bring.
 func (k *Sink) doomed(partition int, chunk uint64, deletes []stream.Deletion) []table.Doomed {
 	out := make([]table.Doomed, len(deletes))
 	for i, d := range deletes {
 		out[i] = table.Doomed{Tenant: d.Tenant, Session: d.Session, Partition: partition, Partitions: k.s.Partitions, Chunk: chunk,
-			Bounded: d.Session == "" || d.Session == stream.NoSession}
+			Bounded: d.Session == "" || stream.Recurs(d.Session)}
 	}
 	return out
 }
@@ -96,6 +96,11 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	began := time.Now()
 	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteDoomed(ctx, doomed) }); err != nil {
 		return err
+	}
+	if had := linked(doomed, l.marks.mark.Pending.Erased); len(had) > 0 {
+		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error { return l.k.deleteOrphans(ctx, had) }); err != nil {
+			return err
+		}
 	}
 	if err := l.step("erased"); err != nil {
 		return err

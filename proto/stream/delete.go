@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -12,6 +13,16 @@ const KindDelete Kind = "delete"
 
 // NoSession is the session under which uploads without a usable session id are kept, all of them rejects.
 const NoSession = "unknown"
+
+// MemoryPrefix begins the ids of sessions that the gateway makes for memory telemetry, from what identifies the process.
+const MemoryPrefix = "mem:"
+
+// Recurs reports whether a session's id says who sends rather than what is sent, so that it comes back with the sender: the uploads
+// without a session, and memory telemetry, whose processes have the same host, pid and rank again after a restart. Of such a session a
+// deletion takes what came before it, and what is received later is new.
+func Recurs(session string) bool {
+	return session == NoSession || strings.HasPrefix(session, MemoryPrefix)
+}
 
 // PurgeToken stands in a tenant's tombstones where a part has its session's token, which is hex.
 const PurgeToken = "purge"

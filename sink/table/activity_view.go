@@ -24,7 +24,36 @@ func copyKindSQL(vendor, code string) string {
 		return codesSQL(code, "kind_", 1, last, func(c uint32) string { return gpuflight.CopyKind(vendor, c) })
 	}
 	return fmt.Sprintf("multiIf(lower(%[1]s) = 'amd', %[2]s, lower(%[1]s) = 'nvidia', %[3]s, %[1]s = '' AND %[4]s > 2, '', %[5]s)",
-		vendor, table("AMD", 4), table("NVIDIA", 10), code, table("", 2))
+		vendor, table("AMD", 4), table("NVIDIA", lastCopyKind), code, table("", 2))
+}
+
+// NamedCopy is where the codes of copies begin in memcpy_stats whose kind came as a word: NVIDIA's code of that kind, whatever the vendor is,
+// behind it, and at NamedCopy itself all kinds that have no code.
+const NamedCopy = uint32(1) << 31
+
+// otherCopies are copies of kinds without a code.
+const otherCopies = "other"
+
+// CopyKindCode returns the code in memcpy_stats of a kind that came as a word.
+func CopyKindCode(kind string) uint32 {
+	for code := uint32(1); code <= lastCopyKind; code++ {
+		if gpuflight.CopyKind("NVIDIA", code) != kind {
+			continue
+		}
+		if code <= 2 { // all vendors agree
+			return code
+		}
+		return NamedCopy + code
+	}
+	return NamedCopy
+}
+
+const lastCopyKind = 10
+
+// copyCodeSQL is the kind of a code of memcpy_stats.
+func copyCodeSQL(vendor, code string) string {
+	named := codesSQL("("+code+fmt.Sprintf(" - %d)", NamedCopy), "kind_", 1, lastCopyKind, func(c uint32) string { return gpuflight.CopyKind("NVIDIA", c) })
+	return fmt.Sprintf("multiIf(%[1]s > %[2]d, %[3]s, %[1]s = %[2]d, %[4]s, %[5]s)", code, NamedCopy, named, quote(otherCopies), copyKindSQL(vendor, code))
 }
 
 // syncTypeSQL is gpuflight.SyncTypeName as an expression over a code.

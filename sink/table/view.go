@@ -51,6 +51,7 @@ func Views(o Options) []View {
 		"names":      func(dict string) string { return namesSQL(o, dict) },
 		"vendors":    func() string { return vendorsSQL(o) },
 		"copykind":   copyKindSQL,
+		"copycode":   copyCodeSQL,
 		"synctype":   syncTypeSQL,
 		"sumparts":   sumPartsSQL,
 		"synthetic":  func(tenant, session string) string { return syntheticSQL(o, tenant, session) },

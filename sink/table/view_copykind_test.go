@@ -32,6 +32,27 @@ func TestAMDCopyKindsOfALateVendor(t *testing.T) {
 	}
 }
 
+// Copies whose kind came as a word are in the rollup under that word, whatever the vendor is; codes of the wire never mean a word.
+func TestCopyKindsThatCameAsWords(t *testing.T) {
+	s := newStore(t, true)
+	se, m := table.Sessions, table.MemcpyStats
+	words := []string{"HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "sideways"}
+	for _, vendor := range []string{"AMD", "NVIDIA", ""} {
+		seed(s, se, 1, func(b *table.Batch, _ int) {
+			se.Tenant.AppendString(b, "acme")
+			se.SessionID.AppendString(b, "s"+vendor)
+			se.Vendor.AppendString(b, vendor)
+		})
+		seed(s, m, len(words), func(b *table.Batch, i int) {
+			m.Tenant.AppendString(b, "acme")
+			m.SessionID.AppendString(b, "s"+vendor)
+			m.CopyKindID.Append(b, table.CopyKindCode(words[i]))
+			m.Calls.Append(b, uint64(i))
+		})
+		s.want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM (SELECT copy_kind FROM {db}.memcpy_stats WHERE session_id = 's"+vendor+"' ORDER BY calls)", "HtoD DtoH DtoD HtoH PtoP other")
+	}
+}
+
 // Worker and views agree about what the stall reasons of the old interface are.
 func TestLegacyReasonKinds(t *testing.T) {
 	for code := range uint32(14) {

@@ -2,7 +2,7 @@ SELECT
     a.tenant AS tenant,
     a.session_id AS session_id,
     a.bucket AS bucket,
-    {{copykind "v.vendor" "a.copy_kind_id"}} AS copy_kind,
+    {{copycode "v.vendor" "a.copy_kind_id"}} AS copy_kind,
     a.calls AS calls,
     a.bytes AS bytes,
     a.total_ns AS total_ns,
