@@ -211,7 +211,7 @@ func (f *folder) line(s *session, p *part, line []byte) {
 		f.slowDetail(s, p, &d)
 		return
 	}
-	if l.Type.IsBatch() || allChannels(l.Type) {
+	if l.Type.IsBatch() || allChannels(l.Type) || isArtifact(l.Type) {
 		if !s.lines.add(lineHash(l.Type, p, line)) {
 			f.duplicate(s, p, n)
 			return
