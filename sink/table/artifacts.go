@@ -132,6 +132,7 @@ type sessionFunctionsTable struct {
 	Kind         DictCol
 	CubinCRC     U64Col
 	FunctionName StrCol
+	Demangled    StrCol
 	Arch         DictCol
 	ContentID
 	Instructions U32Col
@@ -148,6 +149,7 @@ var SessionFunctions = func() sessionFunctionsTable {
 		Kind:         t.dict("kind", note("sass, ptx")),
 		CubinCRC:     t.u64("cubin_crc", note("0 for ptx")),
 		FunctionName: t.str("function_name", note("mangled, whole")),
+		Demangled:    t.str("demangled", note("'' when function_name is not mangled, or too long")),
 		Arch:         t.dict("arch", note("'' for sass")),
 		ContentID:    t.contentID(),
 		Instructions: t.u32("instructions", note("0 for ptx")),
