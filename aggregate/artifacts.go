@@ -36,7 +36,7 @@ const (
 )
 
 // partArtifacts is what the artifacts of one part have become so far.
-type partArtifacts struct{ instructions, text int }
+type partArtifacts struct{ instructions, text, demangling int }
 
 // artifact folds a line of one of the three types.
 func (f *folder) artifact(s *session, p *part, l *gpuflight.Line) {
@@ -228,6 +228,7 @@ func (f *folder) functionLink(s *session, p *part, kind string, crc uint64, func
 	t.Kind.AppendString(b, kind)
 	t.CubinCRC.Append(b, crc)
 	t.FunctionName.Append(b, clipName(function))
+	t.Demangled.Append(b, p.artifacts.demangle(function))
 	t.Arch.AppendString(b, arch)
 	t.ContentHi.Append(b, id.Hi)
 	t.ContentLo.Append(b, id.Lo)

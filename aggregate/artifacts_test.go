@@ -39,6 +39,20 @@ func TestArtifactsAreFoldedOnce(t *testing.T) {
 	}
 }
 
+// A function's link carries its demangled name.
+func TestFunctionsAreDemangled(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{Partitions: 1})
+	start(t, s, fast)
+	ptx := `{"type":"ptx_disassembly","session_id":"x","function_name":"_Z1gPKf","arch":"sm_90","ptx":"ret;"}` + "\n"
+	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(disassembly("x", "_Z1fi", `{"pc":0,"sass":"NOP"}`)+disassembly("x", "plain", `{"pc":0,"sass":"NOP"}`)+ptx))
+	sum := waitFor(t, s, "all", func(sum totals) bool { return sum["usage_data.events"] == 3 })
+	for _, name := range []string{"f(int)", "g(float const*)", ""} {
+		if sum["session_functions_data.demangled="+name] != 1 {
+			t.Errorf("%q is there %d times", name, sum["session_functions_data.demangled="+name])
+		}
+	}
+}
+
 // A hundred bytes that say a million instructions do not become more than a part may, and their neighbours come through.
 func TestRunsOfInstructionsAreBounded(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})

@@ -792,7 +792,7 @@ func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
 		}
 		dropped := func(k string) bool { // rejects of dropped parts and contents name no session
 			name, _, _ := strings.Cut(k, " ")
-			if def := table.ByName(name); def != nil && def.Links() != nil {
+			if def := table.ByName(name); def != nil && def.LinkedBy != "" {
 				return true
 			}
 			return strings.Contains(k, " "+gone+" ") || strings.HasPrefix(k, "rejects_data  ") || strings.Contains(k, "mem:1")

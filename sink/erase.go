@@ -21,7 +21,8 @@ import (
 // # Deletions
 //
 // A chunk can carry deletions. A span ends with such a chunk, and its steps are: insert, count what is to go, write the count to the mark
-// with the note that all is inserted, delete, clean the streams and buckets, write the ledger, move the mark. Each step may be repeated, and a
+// with the note that all is inserted, delete, delete the contents that nobody is left for (orphans.go), clean the streams and buckets,
+// write the ledger, move the mark. Each step may be repeated, and a
 // successor goes on where the mark says. Why no row comes back, and no neighbour's row is doubled:
 //
 //   - Deleted rows take their chunk numbers with them, so after the first deletion max(chunk) proves nothing about this span any more: a
@@ -50,6 +51,7 @@ type erased struct {
 	Partition int               `json:"partition"`
 	Chunk     uint64            `json:"chunk"`
 	Deletes   []stream.Deletion `json:"deletes"`
+	Bereft    []string          `json:"bereft,omitempty"` // tenants that lost links
 	At        time.Time         `json:"at"`
 }
 
@@ -97,12 +99,17 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteDoomed(ctx, doomed) }); err != nil {
 		return err
 	}
-	if had := linked(doomed, l.marks.mark.Pending.Erased); len(had) > 0 {
-		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error { return l.k.deleteOrphans(ctx, had) }); err != nil {
+	if err := l.step("erased"); err != nil {
+		return err
+	}
+	orphans := map[string]map[string]uint64{}
+	for _, tenant := range bereft(c.Deletes, l.marks.mark.Pending.Erased) {
+		orphans[tenant] = map[string]uint64{}
+		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error { return l.k.deleteOrphans(ctx, tenant, orphans[tenant]) }); err != nil {
 			return err
 		}
 	}
-	if err := l.step("erased"); err != nil {
+	if err := l.step("swept"); err != nil {
 		return err
 	}
 	for i, d := range c.Deletes {
@@ -114,6 +121,11 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 				rows += e.Rows
 			}
 		}
+		for name, n := range orphans[d.Tenant] { // they were the last deleted session's, whichever that was: the first one's receipt has them
+			r.Rows[name] += n
+			rows += n
+		}
+		delete(orphans, d.Tenant)
 		if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, c, d, &r) }); err != nil {
 			return err
 		}
@@ -277,6 +289,11 @@ func (l *lane) lookAgain(ctx context.Context) {
 		if err == nil && len(found) > 0 {
 			l.log.Warn("rows of a deleted session came back by an insert that was on its way; deleting them again", "tables", len(found))
 			err = l.k.deleteDoomed(ctx, doomed)
+		}
+		for _, tenant := range append(bereft(e.Deletes, found), e.Bereft...) {
+			if err == nil {
+				err = l.k.deleteOrphans(ctx, tenant, map[string]uint64{})
+			}
 		}
 		if err != nil {
 			l.log.Debug("look after a deletion", "err", err)

@@ -298,7 +298,7 @@ func TestDeleteHostileSessions(t *testing.T) {
 // Every table takes part in deletions.
 func TestEveryTableOfATenantCanBeDeleted(t *testing.T) {
 	// A table without a session can only be deleted with the tenant. Whoever adds one decides that here.
-	// Contents go with the last session that has them, see TestDeleteSessionWithArtifacts.
+	// Contents go with the last session that has them, see TestDeleteSessionTakesItsContents.
 	tenantOnly := map[string]bool{"usage_data": true, "source_lines_data": true, "sass_lines_data": true, "ptx_data": true}
 	for _, tb := range table.All() {
 		session := tb.Holds(&table.Doomed{Tenant: "t", Session: "s"})
@@ -384,44 +384,3 @@ func TestPurgeCleansNATS(t *testing.T) {
 	}
 }
 
-// With a session go the source lines and the code that only it had; what others have stays, and so do the marks of inserts.
-func TestDeleteSessionWithArtifacts(t *testing.T) {
-	w := shared(t)
-	k := w.sink()
-	w.run(k)
-	w.waitMark(k, 0, w.publish(0, 10))
-	c := w.conn()
-	defer c.Close()
-	exec := func(sql string) {
-		t.Helper()
-		if err := c.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Contents 1 of session-0, 2 of both, 3 of session-2; 4 of another tenant, whom nobody links to; 5 of another lane, on its way; 0 is the mark.
-	for table, columns := range map[string]string{"source_lines_data": "line, text", "sass_lines_data": "pc, sass", "ptx_data": "function_name, ptx"} {
-		exec("INSERT INTO " + table + " (tenant, content_hi, content_lo, " + columns + ", received_day, retention_days, rows_partition, chunk) SELECT if(n = 4, 'other', 'acme'), 0, n, if(n = 0, '0', '1'), if(n = 0, '', 'secret'), today(), 30, if(n = 5, 1, 0), 1 FROM (SELECT number AS n FROM numbers(6))")
-	}
-	for table, columns := range map[string]string{"session_sources_data": "source_file_id", "session_functions_data": "cubin_crc"} {
-		exec("INSERT INTO " + table + " (tenant, session_id, content_hi, content_lo, " + columns + ", received_day, retention_days, rows_partition, chunk) SELECT 'acme', x.1, 0, x.2, x.2, today(), 30, 0, 1 FROM (SELECT arrayJoin([('session-0', 1), ('session-0', 2), ('session-2', 2), ('session-2', 3)]) AS x)")
-	}
-	left := func(table string) (ids []uint64) {
-		t.Helper()
-		if err := c.QueryRow(t.Context(), "SELECT groupArray(content_lo) FROM (SELECT content_lo FROM "+table+" ORDER BY content_lo)").Scan(&ids); err != nil {
-			t.Fatal(err)
-		}
-		return ids
-	}
-	w.waitMark(k, 0, w.publish(0, 10, deletes(stream.Deletion{ID: "a", Tenant: "acme", Session: "session-0"})))
-	for _, table := range []string{"source_lines_data", "sass_lines_data", "ptx_data"} {
-		if got := fmt.Sprint(left(table)); got != "[0 2 3 4 5]" {
-			t.Errorf("%s has contents %s", table, got)
-		}
-	}
-	w.waitMark(k, 0, w.publish(0, 10, deletes(stream.Deletion{ID: "b", Tenant: "acme", Session: "session-2"})))
-	for _, table := range []string{"source_lines_data", "sass_lines_data", "ptx_data"} {
-		if got := fmt.Sprint(left(table)); got != "[0 4 5]" {
-			t.Errorf("%s has contents %s", table, got)
-		}
-	}
-}

@@ -385,7 +385,7 @@ func (l *lane) advance(ctx context.Context, s *span) error {
 			next.Drop = append(next.Drop[:len(next.Drop):len(next.Drop)], c.Object)
 		}
 		if len(c.Deletes) > 0 {
-			next.Erased = append(next.Erased[:len(next.Erased):len(next.Erased)], erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, At: time.Now().UTC()})
+			next.Erased = append(next.Erased[:len(next.Erased):len(next.Erased)], erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Bereft: bereft(c.Deletes, l.marks.mark.Pending.Erased), At: time.Now().UTC()})
 		}
 	}
 	if err := l.step("advance"); err != nil {

@@ -4,91 +4,146 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Source lines, instructions and PTX are stored once per content, for all sessions of a tenant that sent it. With a session go those that no
-// other session has. What follows from the tables alone can be asked and done again, so a lane that is killed here begins anew.
+// # Contents
 //
-// A content that a session in another lane brought as well, within the last two days, may stay until the tenant's next deletion: its
-// row may be that session's, whose link is on its way.
+// Source lines, instructions and PTX are stored once for all sessions of a tenant, and sessions have links to them. When a deletion has
+// taken links, the contents go that no link of the tenant refers to any more.
+//
+//   - The links of a span are inserted before its contents (order), so a content that is there has its link, whoever sent it, and a
+//     content without one is nobody's: what another lane inserts at this moment is safe, see [table.Table.DeleteOrphansSQL].
+//   - Nothing about it is remembered but the tenants it concerns, which follow from the counts in the mark: after a crash the orphans are
+//     still there and are found again. Two lanes that delete the last two sessions of a content at once may both see the other's link
+//     first; then the one whose links go last finds it.
+//   - Marks of contents (content 0) have no links. A session's deletion leaves them, a purge takes them as it takes rows of other tables.
+//   - A zombie can bring contents back without their links. Looking again finds them too.
 
-// maxOrphans contents go with one statement.
-const maxOrphans = 1000
-
-// linked returns which of doomed are sessions that had artifacts, by what was counted before they were deleted.
-func linked(doomed []table.Doomed, erased []erasure) (out []table.Doomed) {
-	had := map[int]bool{}
-	for _, e := range erased {
-		had[e.Deletion] = had[e.Deletion] || e.Table == table.SessionSources.Name || e.Table == table.SessionFunctions.Name
-	}
-	for i, d := range doomed {
-		if had[i] && d.Session != "" { // a purge takes the contents with the rest
-			out = append(out, d)
+// bereft returns the tenants of deletions that took links, according to the counts that were written before.
+func bereft(deletes []stream.Deletion, gone []erasure) (tenants []string) {
+	for i := range deletes {
+		d := &deletes[i]
+		links := d.Session == "" // a purge of a tenant also finds what others left
+		for _, e := range gone {
+			links = links || e.Deletion == i && isLinks(e.Table)
+		}
+		if links && !slices.Contains(tenants, d.Tenant) {
+			tenants = append(tenants, d.Tenant)
 		}
 	}
-	return out
+	return tenants
 }
 
-// deleteOrphans returns nil when the tenants of sessions have no contents any more that nobody links to.
-func (k *Sink) deleteOrphans(ctx context.Context, sessions []table.Doomed) error {
+func isLinks(name string) bool {
+	return slices.ContainsFunc(table.All(), func(t *table.Table) bool { return t.LinkedBy == name })
+}
+
+// deleteOrphans deletes the contents of a tenant that no session has a link to, and adds how many rows there were to gone, by table.
+func (k *Sink) deleteOrphans(ctx context.Context, tenant string, gone map[string]uint64) error {
 	deadline := time.Now().Add(queryTimeout)
-	done := map[string]bool{}
-	for _, d := range sessions {
-		if done[d.Tenant] {
+	for _, t := range table.All() {
+		if t.LinkedBy == "" {
 			continue
 		}
-		done[d.Tenant] = true
-		for _, t := range table.All() {
-			if t.Links() == nil {
-				continue
+		least, stuck := uint64(0), 0
+		for round := 0; ; round++ {
+			// Rewrites that run may be of links, or these very orphans.
+			if err := k.awaitMutations(ctx, deadline); err != nil {
+				return err
 			}
-			for last := ([][2]uint64)(nil); ; {
-				found, err := k.orphans(ctx, t, d)
-				if err != nil {
-					return err
-				}
-				if len(found) == 0 {
-					break
-				}
-				if len(last) > 0 && found[0] == last[0] {
-					return errors.New("clickhouse says that it has deleted contents, and still has them: was the mutation killed? see system.mutations")
-				}
-				last = found
-				try, cancel := context.WithTimeout(ctx, queryTimeout)
-				err = k.native.Exec(longSQL(try), t.DeleteOrphansSQL(k.options(), d, found))
-				cancel()
-				if err != nil {
-					return fmt.Errorf("delete from %s: %w", t.Name, err)
-				}
-				if err := k.awaitMutations(ctx, deadline); err != nil {
-					return err
-				}
+			rows, sql, err := k.orphansIn(ctx, t, tenant, k.cfg.Cluster != "" && round == 0)
+			if err != nil {
+				return err
+			}
+			if round == 0 && rows > 0 {
+				gone[t.Name] += rows
+			}
+			if sql == "" {
+				break
+			}
+			if round == 0 || rows < least {
+				least, stuck = rows, 0
+			} else if stuck++; stuck > 3 {
+				return fmt.Errorf("clickhouse says that it has deleted the orphans in %s, and still has them: was the mutation killed? see system.mutations", t.Name)
+			}
+			try, cancel := context.WithTimeout(ctx, queryTimeout)
+			err = k.native.Exec(longSQL(try), sql)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("delete from %s: %w", t.Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-func (k *Sink) orphans(ctx context.Context, t *table.Table, d table.Doomed) (out [][2]uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+// orphansIn returns how many rows of orphans a table has and what deletes them, "" when there are none.
+func (k *Sink) orphansIn(ctx context.Context, t *table.Table, tenant string, anyway bool) (rows uint64, sql string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, insertTimeout) // it may read all that the tenant has
 	defer cancel()
-	rows, err := k.native.Query(ctx, t.OrphansSQL(k.options(), d, maxOrphans))
+	o := k.options()
+	wait := func(of string) error {
+		if err := k.native.Exec(ctx, "SYSTEM SYNC REPLICA "+name(k.cfg.Database)+"."+name(of)); err != nil {
+			return fmt.Errorf("wait for the replica: %w", err)
+		}
+		return nil
+	}
+	if k.cfg.Replicated {
+		if err := errors.Join(wait(t.Name), wait(t.LinkedBy)); err != nil {
+			return 0, "", err
+		}
+	}
+	if err := k.native.QueryRow(ctx, t.OrphanRowsSQL(o, tenant)).Scan(&rows); err != nil {
+		return 0, "", fmt.Errorf("count orphans in %s: %w", t.Name, err)
+	}
+	if rows == 0 && !anyway {
+		return 0, "", nil
+	}
+	if !k.cfg.Replicated {
+		return rows, t.DeleteOrphansSQL(o, tenant, nil), nil
+	}
+	// Contents are seen first, then this replica waits for all links that are older than that, and only then it looks at the links.
+	orphans, err := k.contents(ctx, t.OrphansSQL(o, tenant))
+	if err != nil || len(orphans) == 0 {
+		return rows, "", err
+	}
+	if err := wait(t.LinkedBy); err != nil {
+		return 0, "", err
+	}
+	linked, err := k.contents(ctx, t.LinkedSQL(o, tenant, orphans))
 	if err != nil {
-		return nil, fmt.Errorf("look for contents in %s: %w", t.Name, err)
+		return 0, "", err
+	}
+	has := make(map[table.Content]bool, len(linked))
+	for _, c := range linked {
+		has[c] = true
+	}
+	if orphans = slices.DeleteFunc(orphans, func(c table.Content) bool { return has[c] }); len(orphans) == 0 {
+		return rows, "", nil
+	}
+	return rows, t.DeleteOrphansSQL(o, tenant, orphans), nil
+}
+
+func (k *Sink) contents(ctx context.Context, sql string) (out []table.Content, err error) {
+	rows, err := k.native.Query(longSQL(ctx), sql)
+	if err != nil {
+		return nil, fmt.Errorf("look for contents: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var c [2]uint64
-		if err := rows.Scan(&c[0], &c[1]); err != nil {
-			return nil, fmt.Errorf("look for contents in %s: %w", t.Name, err)
+		var c table.Content
+		if err := rows.Scan(&c.Hi, &c.Lo); err != nil {
+			return nil, fmt.Errorf("look for contents: %w", err)
 		}
 		out = append(out, c)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("look for contents in %s: %w", t.Name, err)
+		return nil, fmt.Errorf("look for contents: %w", err)
 	}
 	return out, nil
 }

@@ -141,17 +141,20 @@ func (s *span) load(ctx context.Context, objects jetstream.ObjectStore) error {
 			return fmt.Errorf("ROWS message %d: %w", s.messages[i].seq, err)
 		}
 	}
-	// Facts first: a row must not be seen before the names and launches that explain it. The order is that of the messages otherwise, so
-	// a successor builds the same.
+	// Facts first: a row must not be seen before the names and launches that explain it. Contents come behind the links to them, see
+	// orphans.go. The order is that of the messages otherwise, so a successor builds the same.
 	slices.SortStableFunc(s.tables, func(a, b *load) int { return cmp.Compare(order(a.table), order(b.table)) })
 	return nil
 }
 
 func order(t *table.Table) int {
-	if t.Retention == table.Fact {
+	switch {
+	case t.LinkedBy != "":
+		return 1
+	case t.Retention == table.Fact:
 		return 0
 	}
-	return 1
+	return 2
 }
 
 func (s *span) loadMessage(ctx context.Context, m *message, objects jetstream.ObjectStore, byName map[string]*load) error {

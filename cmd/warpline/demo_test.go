@@ -159,9 +159,9 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 	comma := humanize.Comma
 	for _, w := range []string{
 		fmt.Sprintf("What arrived  %d sessions", want.sessions),
-		"kernels " + comma(want.kernels) + " ·", "memcpys " + comma(want.memcpys) + " ·", "device_metrics " + comma(want.device) + " ·", "host_metrics " + comma(want.host) + " ·",
+		"kernels " + comma(want.kernels) + " ·", "memcpys " + comma(want.memcpys) + " ·", "device_metrics " + comma(want.device) + " ·", "host_metrics " + comma(want.host) + "\n",
 		"pc_samples " + comma(want.pc) + " ·", "profile_metrics " + comma(want.sass) + " ·",
-		comma(want.kernels-want.disturbed) + " calls of", comma(want.disturbed) + " calls left out: a deep window", comma(want.samples) + " PC samples", humanize.IBytes(uint64(want.copyBytes)) + " moved",
+		comma(want.kernels-want.disturbed) + " calls of", comma(want.disturbed) + " calls left out: a deep window", comma(want.samples) + " PC samples", "Hottest instructions", "v_fma_f32 v0, v1, 42, v0       vec.cu:3", humanize.IBytes(uint64(want.copyBytes)) + " moved",
 		comma(want.events) + " events received", comma(want.twice) + " duplicates",
 		"at rest", "curl 'http://127.0.0.1:",
 	} {

@@ -52,7 +52,8 @@ type Receipt struct {
 	Token     string            `json:"token"` // of the session, or PurgeToken
 	Partition int               `json:"partition"`
 	Rows      map[string]uint64 `json:"rows,omitempty"` // by table
-	// Messages, Keys and Objects are what the last try found: where one was killed half-way, what it had removed is not among them.
+	// Messages, Keys, Objects and the rows of contents are what the last try found: where one was killed half-way, what it had removed is
+	// not among them.
 	Messages uint64 `json:"messages"`
 	Keys     uint64 `json:"keys"`
 	Objects  uint64 `json:"objects"`

@@ -9,12 +9,13 @@ package table
 // too: with content 0, and one of a kind per tenant and partition of ROWS. No view shows it, since no session links to it.
 const contentOrder = ", if(content_hi = 0 AND content_lo = 0, rows_partition, 0)"
 
-// defineContent registers a table of contents. key is without tenant and content.
-func defineContent(name, key string) *Table {
+// defineContent registers a table of contents. key is without tenant and content, links the table that refers to them.
+func defineContent(name, links, key string) *Table {
 	primary := "tenant, content_hi, content_lo" + key
 	t := define(name, Fact, primary+contentOrder)
 	t.Primary = splitTop(primary)
 	t.Engine = "ReplacingMergeTree(chunk)"
+	t.LinkedBy = links
 	return t
 }
 
@@ -40,7 +41,7 @@ type sourceLinesTable struct {
 
 // SourceLines holds the lines of source files, once per content.
 var SourceLines = func() sourceLinesTable {
-	t := defineContent("source_lines_data", ", line")
+	t := defineContent("source_lines_data", "session_sources_data", ", line")
 	return sourceLinesTable{
 		Table:     t,
 		Tenant:    t.dict("tenant"),
@@ -62,7 +63,7 @@ type sassLinesTable struct {
 
 // SASSLines holds the instructions of functions, once per content: one row an instruction.
 var SASSLines = func() sassLinesTable {
-	t := defineContent("sass_lines_data", ", pc")
+	t := defineContent("sass_lines_data", "session_functions_data", ", pc")
 	return sassLinesTable{
 		Table:     t,
 		Tenant:    t.dict("tenant"),
@@ -85,7 +86,7 @@ type ptxTable struct {
 
 // PTX holds PTX texts, once per content.
 var PTX = func() ptxTable {
-	t := defineContent("ptx_data", "")
+	t := defineContent("ptx_data", "session_functions_data", "")
 	return ptxTable{
 		Table:        t,
 		Tenant:       t.dict("tenant"),
@@ -132,6 +133,7 @@ type sessionFunctionsTable struct {
 	Kind         DictCol
 	CubinCRC     U64Col
 	FunctionName StrCol
+	Demangled    StrCol
 	Arch         DictCol
 	ContentID
 	Instructions U32Col
@@ -148,6 +150,7 @@ var SessionFunctions = func() sessionFunctionsTable {
 		Kind:         t.dict("kind", note("sass, ptx")),
 		CubinCRC:     t.u64("cubin_crc", note("0 for ptx")),
 		FunctionName: t.str("function_name", note("mangled, whole")),
+		Demangled:    t.str("demangled", note("'' when function_name is not mangled, or too long")),
 		Arch:         t.dict("arch", note("'' for sass")),
 		ContentID:    t.contentID(),
 		Instructions: t.u32("instructions", note("0 for ptx")),

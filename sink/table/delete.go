@@ -28,19 +28,32 @@ func (d *Doomed) condition() string {
 	return s
 }
 
-// Holds reports whether rows of t can belong to d.
+// Holds reports whether rows of t can belong to d. Contents belong to the sessions that have links to them, see orphans.go.
 func (t *Table) Holds(d *Doomed) bool {
-	return t.Retention != Static && t.Column("tenant") != nil && (d.Session == "" || t.Column("session_id") != nil)
+	return t.Retention != Static && t.Column("tenant") != nil && (d.Session == "" || t.LinkedBy != "" || t.Column("session_id") != nil)
+}
+
+// condition returns SQL that selects d's rows in t; false when rows of t are not found by what they say of themselves. In a table of
+// contents those are all but the marks: which partition brought a content says nothing about whose it is.
+func (t *Table) condition(d *Doomed) (sql string, ok bool) {
+	if !t.Holds(d) || t.LinkedBy != "" && d.Session != "" {
+		return "", false
+	}
+	sql = d.condition()
+	if t.LinkedBy != "" && d.Bounded {
+		sql += " AND content_hi = 0 AND content_lo = 0"
+	}
+	return sql, true
 }
 
 // CountSQL returns a query with one row for each of doomed that has rows in t: its index (Int64) and how many rows (UInt64). It is ""
-// when t cannot have any.
+// when t cannot have any, or none that can be told so.
 func (t *Table) CountSQL(o Options, doomed []Doomed) string {
 	from := ident(o.database()) + "." + ident(t.Name)
 	var parts []string
 	for i := range doomed {
-		if t.Holds(&doomed[i]) {
-			parts = append(parts, fmt.Sprintf("SELECT toInt64(%d) AS i, count() AS n FROM %s WHERE %s", i, from, doomed[i].condition()))
+		if where, ok := t.condition(&doomed[i]); ok {
+			parts = append(parts, fmt.Sprintf("SELECT toInt64(%d) AS i, count() AS n FROM %s WHERE %s", i, from, where))
 		}
 	}
 	if parts == nil {
@@ -54,8 +67,8 @@ func (t *Table) CountSQL(o Options, doomed []Doomed) string {
 func (t *Table) DeleteSQL(o Options, doomed []Doomed) string {
 	var or []string
 	for i := range doomed {
-		if t.Holds(&doomed[i]) {
-			or = append(or, "("+doomed[i].condition()+")")
+		if where, ok := t.condition(&doomed[i]); ok {
+			or = append(or, "("+where+")")
 		}
 	}
 	if or == nil {

@@ -38,7 +38,10 @@ type Table struct {
 	Partition string   // partition expression; set from Retention where a table names none
 	TTL       string   // set from Retention where a table names none
 	Columns   []Column
-	Version   int // raised by hand when the meaning of a column changes while its name and kind do not
+	// LinkedBy names, for a table of contents, the table whose rows say which session has which content; "" for other tables. A content
+	// without such a row is nobody's. So that a content that is there always has one, links are inserted first.
+	LinkedBy string
+	Version  int // raised by hand when the meaning of a column changes while its name and kind do not
 
 	slots   [Hist + 1]int // columns by storage
 	width   int           // bytes a row takes, strings and histograms aside

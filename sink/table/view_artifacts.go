@@ -42,16 +42,19 @@ func symbolsSQL(o Options) string {
 	return fmt.Sprintf("(SELECT tenant AS symbol_tenant, session_id AS symbol_session, id AS symbol_id, value AS symbol_name FROM %s.dictionaries WHERE dict = 'func_symbol_dict')", ident(o.database()))
 }
 
-// codeSQL is the instructions that a session has for a symbol. Names are cut at 255 bytes where samples are taken and whole in
-// disassemblies, so they are compared that far. Of several cubins that have the symbol the one with the smallest crc counts, so that the
-// answer does not change from query to query; contents says how many different ones there are.
+// codeSQL is the instructions that a session has for a function's name, mangled or not: there are sessions whose func_symbol_dict has
+// demangled names. Names are cut at 255 bytes where samples are taken and whole in disassemblies, so they are compared that far. The
+// mangled name counts before the other; of several cubins that have it the one with the smallest crc, so that the answer does not change
+// from query to query; contents says how many different ones there are.
 func codeSQL(o Options) string {
 	return fmt.Sprintf(`(
     SELECT
-        u.tenant AS code_tenant, u.session_id AS code_session, substring(u.function_name, 1, 255) AS symbol, uniqExact(u.content_hi, u.content_lo) AS contents,
-        argMin(u.content_hi, (u.cubin_crc, u.function_name, u.content_hi, u.content_lo)) AS content_hi,
-        argMin(u.content_lo, (u.cubin_crc, u.function_name, u.content_hi, u.content_lo)) AS content_lo
-    FROM %s.session_functions_data AS u WHERE u.kind = 'sass' GROUP BY code_tenant, code_session, symbol
+        u.tenant AS code_tenant, u.session_id AS code_session, substring(names.1, 1, 255) AS code_name, uniqExact(u.content_hi, u.content_lo) AS contents,
+        argMin((u.content_hi, u.content_lo), (names.2, u.cubin_crc, u.function_name, u.content_hi, u.content_lo)) AS content
+    FROM %s.session_functions_data AS u
+    ARRAY JOIN if(u.demangled = '', [(u.function_name, 0)], [(u.function_name, 0), (u.demangled, 1)]) AS names
+    WHERE u.kind = 'sass' AND names.1 != ''
+    GROUP BY code_tenant, code_session, code_name
 )`, ident(o.database()))
 }
 
@@ -60,10 +63,10 @@ func functionsSQL(o Options, kind string) string {
 	return fmt.Sprintf(`(
     SELECT
         u.tenant AS tenant, u.session_id AS session_id, u.cubin_crc AS cubin_crc, u.function_name AS function_name, u.arch AS arch,
-        u.content_hi AS content_hi, u.content_lo AS content_lo, n.function AS function
+        u.content_hi AS content_hi, u.content_lo AS content_lo, if(n.function = '', u.demangled, n.function) AS function
     FROM (
         SELECT
-            d.tenant AS tenant, d.session_id AS session_id, d.cubin_crc AS cubin_crc, d.function_name AS function_name, d.arch AS arch,
+            d.tenant AS tenant, d.session_id AS session_id, d.cubin_crc AS cubin_crc, d.function_name AS function_name, d.arch AS arch, max(d.demangled) AS demangled,
             argMin(d.content_hi, (d.content_hi, d.content_lo)) AS content_hi, argMin(d.content_lo, (d.content_hi, d.content_lo)) AS content_lo
         FROM %[1]s.session_functions_data AS d WHERE d.kind = %[2]s GROUP BY tenant, session_id, cubin_crc, function_name, arch
     ) AS u

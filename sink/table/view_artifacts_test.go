@@ -12,6 +12,12 @@ import (
 // code inserts a function's instructions and a session's link to them.
 func (s *store) code(tenant, session, function string, crc, content uint64, sass ...string) {
 	s.Helper()
+	s.demangled(tenant, session, function, "", crc, content, sass...)
+}
+
+// demangled is code with the function's demangled name.
+func (s *store) demangled(tenant, session, function, demangled string, crc, content uint64, sass ...string) {
+	s.Helper()
 	c, l := table.SASSLines, table.SessionFunctions
 	seed(s, c, len(sass), func(b *table.Batch, i int) {
 		c.Tenant.AppendString(b, tenant)
@@ -26,6 +32,7 @@ func (s *store) code(tenant, session, function string, crc, content uint64, sass
 		l.Kind.AppendString(b, table.ArtifactSASS)
 		l.CubinCRC.Append(b, crc)
 		l.FunctionName.Append(b, function)
+		l.Demangled.Append(b, demangled)
 		l.Arch.AppendString(b, "")
 		l.ContentHi.Append(b, 1)
 		l.ContentLo.Append(b, content)
@@ -103,6 +110,35 @@ func TestSamplesGetTheirInstruction(t *testing.T) {
 	s.want("SELECT sum(samples), count() FROM {db}.pc_samples", "35\t5")
 }
 
+// There are sessions whose symbols are demangled, and such that have none: their samples find their instructions by the demangled name, of
+// which the first 255 bytes count. The mangled name comes first where both are there.
+func TestSamplesGetTheirInstructionByDemangledName(t *testing.T) {
+	s := newStore(t, true)
+	long := "void " + strings.Repeat("n", 400) + "(int)"
+	for i, function := range []string{"f(int)", "g(int)", long[:255], "twice(int)", "both", "wrong(int)", "other(int)", ""} {
+		s.sample(function, uint32(i+1), 0, stalled+"wait", uint64(i+1), "", 0)
+	}
+	s.name("func_symbol_dict", 1, "f(int)", 0) // demangled
+	s.name("func_symbol_dict", 3, long[:255], 0)
+	s.name("func_symbol_dict", 4, "twice(int)", 0)
+	s.name("func_symbol_dict", 6, "_Z5wrongl", 0) // has no code, and another function of that demangled name is another function
+	s.demangled("acme", "s", "_Z1fi", "f(int)", 7, 1, "F")
+	s.demangled("acme", "s", "_Z1gi", "g(int)", 7, 2, "G")
+	s.demangled("acme", "s", "_Zlong", long, 7, 3, "LONG")
+	s.demangled("acme", "s", "_Z5twicei", "twice(int)", 9, 4, "nine")
+	s.demangled("acme", "s", "_Z5twicei", "twice(int)", 8, 5, "eight")
+	s.demangled("acme", "s", "_Z4bothv", "both", 1, 6, "demangled")
+	s.demangled("acme", "s", "both", "", 9, 7, "mangled")
+	s.demangled("acme", "s", "_Z5wrongi", "wrong(int)", 7, 8, "wrong")
+	s.demangled("acme", "other", "_Z5otheri", "other(int)", 7, 9, "of another session")
+	s.demangled("acme", "s", "", "", 7, 10, "nameless")
+	s.want("SELECT samples, sass, sass_ambiguous FROM {db}.pc_samples ORDER BY samples", "1\tF\t0\n2\tG\t0\n3\tLONG\t0\n4\teight\t1\n5\tmangled\t1\n6\t\t0\n7\t\t0\n8\t\t0")
+	s.want("SELECT samples, sass FROM {db}.source_profile ORDER BY samples LIMIT 1", "1\tF")
+	s.want("SELECT function, sass FROM {db}.disassembly WHERE function_name IN ('_Z1fi', '_Z1gi') ORDER BY ALL", "f(int)\tF\ng(int)\tG")
+	s.exec("OPTIMIZE TABLE {db}.session_functions_data FINAL")
+	s.want("SELECT samples, sass FROM {db}.pc_samples ORDER BY samples LIMIT 4", "1\tF\n2\tG\n3\tLONG\n4\teight")
+}
+
 // Equal contents are one wherever they come from, before ClickHouse has merged anything and after.
 func TestArtifactViews(t *testing.T) {
 	s := newStore(t, true)
@@ -141,6 +177,7 @@ func TestArtifactViews(t *testing.T) {
 			f.Kind.AppendString(b, table.ArtifactPTX)
 			f.CubinCRC.Append(b, 0)
 			f.FunctionName.Append(b, "_Z1fi")
+			f.Demangled.Append(b, "")
 			f.Arch.AppendString(b, "sm_90")
 			f.ContentHi.Append(b, 8)
 			f.ContentLo.Append(b, 9)

@@ -1,15 +1,17 @@
 {{/* with_sass_open and with_sass_close stand around a query with tenant, session_id, function, function_id and pc_offset, and give its rows
-(as p) the instruction they mean (as i) and sass_ambiguous. Instructions are the left side of a right join although they are many:
-ClickHouse then builds its table from the query's rows and reads only the instructions that these ask for. */}}
+(as p) the instruction they mean (as i) and sass_ambiguous. A function with a symbol
+has that symbol's code or none: another function of the same demangled name would be another's code.
+Instructions are the left side of a right join although they are many: ClickHouse then builds its table from the query's rows and reads
+only the instructions that these ask for. */}}
 {{define "with_sass_open"}}FROM {{db}}.sass_lines_data AS i
 ANY RIGHT JOIN (
-SELECT q.*, k.content_hi AS content_hi, k.content_lo AS content_lo, toUInt8(k.contents > 1) AS sass_ambiguous
+SELECT q.*, k.content.1 AS content_hi, k.content.2 AS content_lo, toUInt8(k.contents > 1) AS sass_ambiguous
 FROM ({{end}}
 {{define "with_sass_close"}}) AS q
 ANY LEFT JOIN {{symbols}} AS y
     ON q.tenant = y.symbol_tenant AND q.session_id = y.symbol_session AND q.function_id = y.symbol_id
 ANY LEFT JOIN {{code}} AS k
-    ON q.tenant = k.code_tenant AND q.session_id = k.code_session AND substring(if(y.symbol_name = '', toString(q.function), y.symbol_name), 1, 255) = k.symbol
+    ON q.tenant = k.code_tenant AND q.session_id = k.code_session AND substring(if(y.symbol_name = '', toString(q.function), y.symbol_name), 1, 255) = k.code_name
 ) AS p
     ON i.tenant = p.tenant AND i.content_hi = p.content_hi AND i.content_lo = p.content_lo AND i.pc = p.pc_offset{{end}}
 {{define "instructions_base"}}
