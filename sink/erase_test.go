@@ -383,4 +383,3 @@ func TestPurgeCleansNATS(t *testing.T) {
 		t.Errorf("INGEST has %v (%v)", info.State.Subjects, err)
 	}
 }
-
