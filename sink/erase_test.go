@@ -193,7 +193,7 @@ func TestDeletionIsKilled(t *testing.T) {
 			w.publish(2, 300) // the neighbour, in the same span and the same parts
 			seq := w.publish(0, 300, deletes(stream.Deletion{ID: "d", Tenant: "acme", Session: "session-0"}))
 			crashes := 0
-			for range 2 { // the successor dies at the same place, if it comes by
+			for _, patience := range []time.Duration{20 * time.Second, 1500 * time.Millisecond} { // the successor dies at the same place, if it comes by
 				k := w.sink()
 				var crashed atomic.Bool
 				k.SetStep(func(_ int, step string) error {
@@ -202,7 +202,7 @@ func TestDeletionIsKilled(t *testing.T) {
 					}
 					return nil
 				})
-				ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				done := make(chan struct{})
 				go func() { defer close(done); k.RunUnleased(ctx, true) }()
 				for !crashed.Load() && ctx.Err() == nil {
