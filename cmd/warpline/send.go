@@ -182,7 +182,7 @@ func (c *sendCmd) advice(err error) string {
 	case errors.As(err, &status) && plainToTLS(status):
 		return "\nthe gateway speaks TLS: write https:// in --url"
 	case strings.HasPrefix(c.URL, "http:") && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)):
-		return "\nit hung up: if the gateway speaks TLS, write https:// in --url"
+		return "\nit hung up: it is being restarted, or it speaks TLS (then write https:// in --url)"
 	case !errors.As(err, &status):
 		return "\nis a gateway running at " + c.URL + "? name another with --url"
 	case status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden:
