@@ -122,14 +122,13 @@ func (f *folder) drop(gone map[sessionKey]struct{}) {
 			delete(f.waitingSessions, s)
 			delete(f.closing, s)
 			delete(f.held, s)
-			delete(f.scoped, s)
+			delete(f.scoped, s) // or its scopes would bring rows back when their time comes
 		}
 		delete(f.tombstones, k)
 		f.removed = append(f.removed, k)
 	}
 	is := func(s *session) bool { _, ok := gone[s.key]; return ok }
-	f.touched = slices.DeleteFunc(f.touched, is)
-	f.unnamed = slices.DeleteFunc(f.unnamed, is)
+	f.touched, f.unnamed = slices.DeleteFunc(f.touched, is), slices.DeleteFunc(f.unnamed, is)
 	f.names = slices.DeleteFunc(f.names, func(b nameBlock) bool { return is(b.session) })
 }
 

@@ -88,6 +88,37 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 	}
 }
 
+// Scopes that wait to be counted as children, here or after a takeover, bring nothing of a deleted session back.
+func TestDeletedScopesStayDeleted(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		g := newFolding()
+		p := g.part("a", "gone", noon)
+		g.f.fold(p, g.f.session(p), []byte(`{"version":1,"type":"scope_event_batch","session_id":"gone","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[10,2,2,0,1],[20,2,2,1,1],[30,1,1,1,0]]}`+"\n"))
+		g.handOver(t, newFolding())
+		successor := snapshotOf(t, g)
+		s := successor.f.sessions[sessionKey{"a", "gone"}]
+		s.names = 1 // as if it had sent names, which a successor loads when it can
+		s.dictsLoaded = false
+		successor.f.resumeScopes(s, noon.UnixNano())
+		if len(g.f.scoped) != 1 || len(successor.f.scoped) != 1 || len(successor.f.unnamed) != 1 {
+			t.Fatalf("nothing waits: %d, %d, %d", len(g.f.scoped), len(successor.f.scoped), len(successor.f.unnamed))
+		}
+		d := stream.Deletion{ID: "1", Tenant: "a", At: noon.UnixNano()}
+		if !whole {
+			d.Session = "gone"
+		}
+		for name, h := range map[string]*folding{"owner": g, "successor": successor} {
+			h.f.erase(d)
+			h.handOver(t, newFolding())
+			h.f.expire(noon.Add(time.Hour).UnixNano())
+			h.f.expireIdle(noon.Add(time.Hour).UnixNano())
+			if len(h.f.touched) != 0 || len(h.f.unnamed) != 0 {
+				t.Errorf("%s, whole tenant %t: %d sessions have rows after they were deleted, %d wait for names", name, whole, len(h.f.touched), len(h.f.unnamed))
+			}
+		}
+	}
+}
+
 // The state holds no id of a deleted session.
 func TestDeletionsHoldNoID(t *testing.T) {
 	g := newFolding()

@@ -47,6 +47,7 @@ type running struct {
 	Started        time.Time `json:"started"`
 	Version        string    `json:"version"`
 	Gateway        string    `json:"gateway"`
+	GatewayTLS     bool      `json:"gateway_tls,omitempty"`
 	NATS           string    `json:"nats"`
 	ClickHouse     string    `json:"clickhouse"`
 	ClickHouseHTTP string    `json:"clickhouse_http"`

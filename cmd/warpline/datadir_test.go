@@ -51,3 +51,34 @@ func TestUnwritableFoldersAreNoWrongUsage(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// send finds the gateway of the data folder that it takes the key from.
+func TestGatewayOfADataFolder(t *testing.T) {
+	const byDefault = "http://127.0.0.1:8080"
+	d, err := holdDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := gatewayURL(d.path); got != byDefault {
+		t.Errorf("before it has started: %s", got)
+	}
+	for _, c := range []struct {
+		listens string
+		tls     bool
+		want    string
+	}{
+		{"127.0.0.1:18080", false, "http://127.0.0.1:18080"}, {"10.0.0.7:443", true, "https://10.0.0.7:443"},
+		{"0.0.0.0:80", false, "http://127.0.0.1:80"}, {"[::]:80", false, "http://localhost:80"}, {"", false, byDefault},
+	} {
+		if err := d.publish(running{Gateway: c.listens, GatewayTLS: c.tls}); err != nil {
+			t.Fatal(err)
+		}
+		if got := gatewayURL(d.path); got != c.want {
+			t.Errorf("listening on %q, TLS %t: %s, want %s", c.listens, c.tls, got, c.want)
+		}
+	}
+	d.lock.Close() // killed: what it wrote is still there
+	if got := gatewayURL(d.path); got != byDefault {
+		t.Errorf("of a killed one: %s", got)
+	}
+}

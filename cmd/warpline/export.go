@@ -71,9 +71,28 @@ func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	if total == 0 {
-		return fmt.Errorf("nothing is stored of session %q of tenant %s: \"warpline session list --tenant %s\" lists those there are", c.Session, c.Tenant, c.Tenant)
+		return fmt.Errorf("nothing is stored of session %q of tenant %s%s: \"warpline session list --tenant %s\" lists those there are", c.Session, c.Tenant,
+			longerID(ctx, conn, srv.Database, c.Tenant, c.Session), c.Tenant)
 	}
 	return nil
+}
+
+// longerID is a word about a session whose id begins as id does, since reports show only the beginning; "" if there is none.
+func longerID(ctx context.Context, conn driver.Conn, database, tenantName, id string) string {
+	if conn == nil {
+		return ""
+	}
+	var whole string
+	var n uint64
+	err := conn.QueryRow(ctx, fmt.Sprintf("SELECT toString(any(session_id)), uniqExact(session_id) FROM `%s`.sessions WHERE tenant = ? AND startsWith(toString(session_id), ?)", database), tenantName, id).Scan(&whole, &n)
+	switch {
+	case err != nil || n == 0 || whole == id:
+		return ""
+	case n == 1:
+		return fmt.Sprintf(" (%q begins so: write the whole id)", whole)
+	default:
+		return fmt.Sprintf(" (%d sessions begin so: write a whole id)", n)
+	}
 }
 
 // sessionTables lists the tables and views of the contract that have a session in each row.

@@ -48,9 +48,9 @@ type commands struct {
 	LogLevel    slog.Level       `help:"Least severe log lines to show: debug, info, warn or error." default:"info"`
 	Version     kong.VersionFlag `help:"Print the version and exit."`
 
-	Demo      demoCmd      `cmd:"" group:"start" help:"Show it all: start everything, replay a real session, print a report, leave nothing behind."`
+	Demo      demoCmd      `cmd:"" group:"start" help:"Show it all: start everything, replay captured sessions, print a report, leave nothing behind."`
 	Up        upCmd        `cmd:"" group:"start" help:"Run all roles in one process, with its own NATS and ClickHouse."`
-	Send      sendCmd      `cmd:"" group:"use" help:"Send GPU Flight session folders or files as the agent does."`
+	Send      sendCmd      `cmd:"" group:"use" help:"Send GPU Flight sessions as the agent does, and exports of memory telemetry."`
 	Report    reportCmd    `cmd:"" group:"use" help:"Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report memory\" the memory of ranks."`
 	Telemetry telemetryCmd `cmd:"" group:"use" help:"Check GPU memory telemetry files without a server."`
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,12 +21,12 @@ import (
 	"github.com/warpline/warpline/cmd/warpline/replay"
 )
 
-// sendCmd sends session folders and files to a gateway.
+// sendCmd sends session folders, files and memory telemetry to a gateway.
 type sendCmd struct {
 	Path     []string      `arg:"" help:"Session folders, folders of session folders, .log, .ndjson and .gz files, memory telemetry (.json, .ndjson and .csv exports, oom_dump folders), or folders of all of them."`
-	URL      string        `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The gateway, with its path prefix if it has one."`
+	URL      string        `placeholder:"URL" help:"The gateway, with its path prefix if it has one; by default that of the \"warpline up\" on --data, or else http://127.0.0.1:8080."`
 	Key      string        `secret:"" placeholder:"KEY" help:"Key to send with; by default the one in the key file of --data."`
-	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"Data folder of a \"warpline up\" on this machine, for its key."`
+	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"Data folder of a \"warpline up\" on this machine, for its address and its key."`
 	Host     string        `placeholder:"NAME" help:"Host name to send; by default this machine's."`
 	Attempts int           `default:"0" placeholder:"N" help:"Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address is told at once."`
 	Retry    time.Duration `default:"5s" help:"Pause before a window is sent again."`
@@ -33,6 +34,9 @@ type sendCmd struct {
 }
 
 func (c *sendCmd) check(p *program) error {
+	if c.URL == "" {
+		c.URL = gatewayURL(c.Data)
+	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return fmt.Errorf("%s: %q: write http://host:port", p.Settings.name("url"), c.URL)
@@ -119,6 +123,29 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	return whole
 }
 
+// gatewayURL is where the "warpline up" on the data folder takes uploads, or, when none runs there, where it would by default.
+func gatewayURL(data string) string {
+	r, err := readRunning(data)
+	if err != nil || !isHeld(data) {
+		return "http://127.0.0.1:8080"
+	}
+	host, port, err := net.SplitHostPort(r.Gateway)
+	if err != nil {
+		return "http://127.0.0.1:8080"
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() { // it listens on all addresses, this machine's own among them
+		host = "127.0.0.1"
+		if ip.To4() == nil {
+			host = "localhost"
+		}
+	}
+	scheme := "http://"
+	if r.GatewayTLS {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port)
+}
+
 // hopeless are answers that trying again cannot mend: a wrong key and a wrong address.
 func hopeless(err error) bool {
 	var status *replay.StatusError
@@ -155,7 +182,7 @@ func (c *sendCmd) advice(err error) string {
 	case errors.As(err, &status) && plainToTLS(status):
 		return "\nthe gateway speaks TLS: write https:// in --url"
 	case strings.HasPrefix(c.URL, "http:") && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)):
-		return "\nit hung up: if the gateway speaks TLS, write https:// in --url"
+		return "\nit hung up: it is being restarted, or it speaks TLS (then write https:// in --url)"
 	case !errors.As(err, &status):
 		return "\nis a gateway running at " + c.URL + "? name another with --url"
 	case status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden:

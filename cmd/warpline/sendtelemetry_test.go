@@ -68,6 +68,7 @@ func TestSendTellsFilesApart(t *testing.T) {
 	write("f/trace.json", `{"traceEvents":[{"ph":"X"}]}`)
 	write("f/settings.json", `{"a":1}`)
 	write("f/list.json", `[1,2]`)
+	write("f/telemetry_timeline.json", `{"timestamps":[1],"allocated":[2],"reserved":[3]}`) // of a diagnose bundle
 	write("f/table.csv", "host,pid\nh,1\n")
 	write("f/log.ndjson", `{"session_id":"s"}`+"\n")
 	write("f/.hidden.json", "["+record+"]")

@@ -87,7 +87,11 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.Tenant, r.Session, r.State, r.App, r.Host, r.StartedAt.Format("2006-01-02 15:04:05"), humanize.Time(r.LastReceived), r.Events, r.Kernels)
+		started := "–" // its beginning has not come, which the view says with 1970
+		if r.StartedAt.Unix() > 0 {
+			started = r.StartedAt.Format("2006-01-02 15:04:05")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.Tenant, r.Session, r.State, r.App, r.Host, started, humanize.Time(r.LastReceived), r.Events, r.Kernels)
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read sessions: %w", err)
@@ -144,8 +148,12 @@ func (c *sessionDeleteCmd) Run(ctx context.Context, p *program) error {
 		e.add(stream.Deletion{Tenant: c.Tenant, Session: id})
 	}
 	if len(unknown) > 0 && !c.Force {
-		return fmt.Errorf("nothing is known of %d of the %d sessions named, %q among them, and nothing was deleted: \"warpline session list --tenant %s\" lists those there are; --force deletes what may be on its way",
-			len(unknown), len(ids), unknown[0], c.Tenant)
+		named := fmt.Sprintf("session %q", unknown[0])
+		if len(ids) > 1 {
+			named = fmt.Sprintf("%d of the %d sessions named, %q among them", len(unknown), len(ids), unknown[0])
+		}
+		return fmt.Errorf("nothing is known of %s%s, and nothing was deleted: \"warpline session list --tenant %s\" lists those there are; --force deletes what may be on its way",
+			named, longerID(ctx, e.conn, e.database, c.Tenant, unknown[0]), c.Tenant)
 	}
 	return e.carryOut(ctx, fmt.Sprintf("Delete %s of tenant %s for good?", plural(int64(len(e.deletions)), "session"), c.Tenant))
 }

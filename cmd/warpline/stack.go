@@ -129,7 +129,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 		return s, err
 	}
 	return s, s.dir.publish(running{
-		PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), Gateway: s.Gateway.Addr(), NATS: s.NATSURL,
+		PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), Gateway: s.Gateway.Addr(), GatewayTLS: cfg.TLSCert != "", NATS: s.NATSURL,
 		ClickHouse: s.Server.Native, ClickHouseHTTP: s.Server.HTTP,
 	})
 }

@@ -20,7 +20,7 @@ type telemetryCmd struct {
 }
 
 type telemetryCheckCmd struct {
-	File             string  `arg:"" placeholder:"FILE" help:"A JSON file: one record, an array, or an object with a list of events. - reads stdin."`
+	File             string  `arg:"" placeholder:"FILE" help:"A JSON file: one record, an array, or an object with a list of events. - reads stdin. Send takes CSV and bundles too."`
 	PermissiveLegacy bool    `default:"true" help:"Convert records of before schema version 2; --permissive-legacy=false refuses them."`
 	EventsKey        *string `placeholder:"KEY" help:"The key of a top-level object that holds the list of events."`
 	NDJSON           bool    `name:"ndjson" help:"The file holds a record a line."`
@@ -59,6 +59,9 @@ func (c *telemetryCheckCmd) open(stdin io.Reader) (*os.File, error) {
 			return f, nil
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return nil, usage(fmt.Errorf("%s is a folder: name one file", c.File))
+		}
 		src = f
 	}
 	f, err := os.CreateTemp("", "warpline-check-*")

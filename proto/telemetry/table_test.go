@@ -252,8 +252,10 @@ func TestTrack(t *testing.T) {
 		t.Errorf("a time without a value: %q", got)
 	}
 	var de *telemetry.DocumentError
-	if _, err := telemetry.NewTrack(strings.NewReader(`{"a":{"memory_usage":[1]}}`), telemetry.Options{}); !errors.As(err, &de) || de.Code != telemetry.NoEvents {
-		t.Errorf("no lists: %v", err)
+	for _, other := range []string{`{"a":{"memory_usage":[1]}}`, `{"timestamps":[1],"allocated":[2]}`} {
+		if _, err := telemetry.NewTrack(strings.NewReader(other), telemetry.Options{}); !errors.As(err, &de) || de.Code != telemetry.NoEvents {
+			t.Errorf("%s: %v", other, err)
+		}
 	}
 	long := `{"timestamps":[1` + strings.Repeat(",1", telemetry.MaxTrackSamples) + `]}`
 	if _, err := telemetry.NewTrack(strings.NewReader(long), telemetry.Options{}); !errors.As(err, &de) || de.Code != telemetry.RecordTooLarge {

@@ -26,7 +26,7 @@ type Track struct {
 }
 
 // NewTrack reads the lists of a document that is well-formed JSON (Survey has said so). The error is a *DocumentError if it has no
-// such lists, or too long ones, or else the reader's.
+// list memory_usage, or too long ones, or else the reader's.
 func NewTrack(r io.Reader, o Options) (*Track, error) {
 	t := &Track{o: o}
 	if err := t.read(bufio.NewReaderSize(r, 64<<10)); err != nil {
@@ -40,7 +40,7 @@ func NewTrack(r io.Reader, o Options) (*Track, error) {
 func (t *Track) read(in *bufio.Reader) error {
 	var key, token []byte
 	var list *[]float64
-	depth, inString, escaped, keyed, found := 0, false, false, false, 0
+	depth, inString, escaped, keyed, found := 0, false, false, false, false
 	bad := false
 	for {
 		c, err := in.ReadByte()
@@ -77,13 +77,12 @@ func (t *Track) read(in *bufio.Reader) error {
 			if depth++; depth == 2 && c == '[' && keyed {
 				switch string(key) {
 				case "memory_usage":
-					list = &t.usage
+					list, found = &t.usage, true
 				case "timestamps":
 					list = &t.times
 				}
 				if list != nil {
 					*list, token, bad = (*list)[:0], token[:0], false
-					found++
 				}
 			} else {
 				bad = true
@@ -115,7 +114,7 @@ func (t *Track) read(in *bufio.Reader) error {
 			}
 		}
 	}
-	if found == 0 {
+	if !found { // a list of times alone is some other tool's: its every time would be refused
 		return &DocumentError{NoEvents, "JSON payload does not contain telemetry events"}
 	}
 	return nil

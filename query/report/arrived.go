@@ -22,7 +22,8 @@ func readSessions(in *reader, r *Report) error {
 // counted are the tables whose rows are counted, with the expression that counts what came over the wire.
 var counted = []struct{ view, count string }{
 	{"kernels", "count()"}, {"scopes", "count()"}, {"memcpys", "count()"}, {"pc_samples", "sum(hits)"}, {"profile_metrics", "sum(hits)"},
-	{"device_metrics", "count()"}, {"host_metrics", "count()"}, {"rejects", "count()"},
+	{"memsets", "count()"}, {"syncs", "count()"}, {"allocations", "count()"}, {"markers", "count()"}, {"graphs", "count()"}, {"pm_samples", "count()"}, {"perf_metrics", "count()"},
+	{"device_metrics", "count()"}, {"host_metrics", "count()"}, {"memory_events", "count()"}, {"rejects", "count()"},
 }
 
 func readCounts(in *reader, r *Report) error {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -60,10 +61,21 @@ func (r *Report) Print(w io.Writer, s Style) error {
 func (p *printer) section(title, more string) {
 	fmt.Fprintf(p.w, "\n%s", p.st.title(title))
 	if more != "" {
-		fmt.Fprintf(p.w, "  %s", p.st.dim(cut(more, p.Width-cells(title)-2)))
+		room := p.Width - cells(title) - 2
+		for cells(more) > room { // a note without its last clause says more than one with a hole in it
+			at := strings.LastIndexAny(more, ";,")
+			if at < 0 {
+				break
+			}
+			more = more[:at]
+		}
+		fmt.Fprintf(p.w, "  %s", p.st.dim(cut(more, room)))
 	}
 	fmt.Fprintln(p.w)
 }
+
+// sessionsShown are listed even where --top asks for fewer rows of the other lists.
+const sessionsShown = 20
 
 func (p *printer) arrived(r *Report) {
 	if len(r.Sessions) == 0 {
@@ -76,11 +88,20 @@ func (p *printer) arrived(r *Report) {
 		return
 	}
 	p.section("What arrived", plural(uint64(len(r.Sessions)), "session"))
+	// The newest are what one looks for, and a year's sessions would push the rest off the screen.
+	shown := r.Sessions[max(len(r.Sessions)-max(r.Query.Top, sessionsShown), 0):]
+	tenants := map[string]struct{}{}
+	for _, s := range shown {
+		tenants[s.Tenant] = struct{}{}
+	}
 	g := &grid{columns: []column{
 		{head: "session"}, {head: "app", stretch: true}, {head: "host", drop: 2}, {head: "source", drop: 4}, {head: "state", paint: p.state},
 		{head: "started (UTC)", drop: 3}, {head: "length", right: true, drop: 1}, {head: "kernels", right: true}, {head: "samples", right: true, drop: 5},
 	}}
-	for _, s := range r.Sessions {
+	if len(tenants) > 1 { // the same id under two tenants is two sessions
+		g.columns = slices.Insert(g.columns, 0, column{head: "tenant"})
+	}
+	for _, s := range shown {
 		// A session whose job_start has not come has no start, and 1970 is what the column then holds.
 		started, length := "–", "–"
 		if s.Started.Unix() > 0 {
@@ -89,9 +110,16 @@ func (p *printer) arrived(r *Report) {
 				length = duration(uint64(s.Ended.Sub(s.Started)))
 			}
 		}
-		g.add(short(s.ID), s.App, s.Host, s.Source, s.State, started, length, count(s.Kernels), count(s.Samples))
+		row := []string{short(s.ID), s.App, s.Host, s.Source, s.State, started, length, count(s.Kernels), count(s.Samples)}
+		if len(tenants) > 1 {
+			row = slices.Insert(row, 0, cut(s.Tenant, 16))
+		}
+		g.add(row...)
 	}
 	g.write(p.w, p.Width, p.st)
+	if left := len(r.Sessions) - len(shown); left > 0 {
+		p.paragraph(fmt.Sprintf("and %s that began earlier: \"warpline session list\", or --top", plural(uint64(left), "session")))
+	}
 	var parts []string
 	for _, c := range r.Rows {
 		if c.Rows > 0 {
@@ -206,7 +234,7 @@ func (p *printer) rejects(r *Report) {
 	for _, x := range r.Rejects {
 		all += x.Events
 	}
-	p.section("Kept aside", plural(all, "event")+": no table takes them yet, or they were wrong (view rejects)")
+	p.section("Kept aside", plural(all, "event")+": refused, and kept in the view rejects")
 	g := &grid{columns: []column{{head: "reason"}, {head: "type", stretch: true}, {head: "events", right: true}, {head: "size", right: true}}}
 	for _, x := range r.Rejects[:min(len(r.Rejects), rejectsShown)] {
 		g.add(x.Reason, x.Type, count(x.Events), bytesize(x.Bytes))

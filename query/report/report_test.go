@@ -199,6 +199,31 @@ func TestSessionWithoutAStart(t *testing.T) {
 	}
 }
 
+// The same id under two tenants is two sessions, and of very many sessions the newest are listed.
+func TestManySessionsOfManyTenants(t *testing.T) {
+	r := &report.Report{Query: report.Query{Top: 10}}
+	for i := range 30 {
+		r.Sessions = append(r.Sessions, report.Session{Tenant: []string{"red", "blue"}[i%2], ID: fmt.Sprint("run-", i/2), Started: time.Unix(int64(1e9+i), 0)})
+	}
+	var out bytes.Buffer
+	if err := r.Print(&out, report.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"30 sessions", "  tenant  session", "  red     run-14", "  blue    run-14", "  blue    run-5", "and 10 sessions that began earlier"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "run-4 ") {
+		t.Errorf("an old session is listed in\n%s", out.String())
+	}
+	r.Sessions = r.Sessions[:1]
+	out.Reset()
+	if err := r.Print(&out, report.Style{}); err != nil || strings.Contains(out.String(), "tenant") || strings.Contains(out.String(), "earlier") {
+		t.Errorf("one session of one tenant, error %v:\n%s", err, out.String())
+	}
+}
+
 // Where nothing matches there is nothing to ask further.
 func TestNothingMatches(t *testing.T) {
 	var out bytes.Buffer
