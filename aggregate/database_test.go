@@ -32,6 +32,9 @@ var databases atomic.Int32
 
 func newDatabase(t testing.TB) *database {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("asks an engine, which the race detector has nothing to say about")
+	}
 	d := &database{TB: t, e: enginetest.Shared(t), name: fmt.Sprint("aggregate_test_", databases.Add(1))}
 	enginetest.DropAtEnd(t, d.e, d.name)
 	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{d.e.TCPAddr()}, Auth: clickhouse.Auth{Username: d.e.User(), Password: d.e.Password()}})

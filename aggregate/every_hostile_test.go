@@ -49,6 +49,9 @@ func examplesOfEach(t testing.TB) map[gpuflight.Type][]byte {
 // TestEveryFieldSpoiled sends a line of each type as it is, with each field missing or spoiled, and torn. The books balance, a
 // refused line has one of the known reasons, the chunk is encoded and its state read again.
 func TestEveryFieldSpoiled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	long := `"` + strings.Repeat("n", 1<<20) + `"`
 	for typ, line := range examplesOfEach(t) {
 		o := newEveryOwner(t)
@@ -147,6 +150,9 @@ func TestEveryFieldSpoiled(t *testing.T) {
 
 // What a session makes a worker remember of devices and kernel ids is bounded, and costs the same however many there are.
 func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	o := newEveryOwner(t)
 	n := 0
 	send := func(line string) {
@@ -190,6 +196,9 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 
 // Names are bounded in bytes, not only in number, and what is beyond is a reject.
 func TestNamesAreBoundedInBytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	o := newEveryOwner(t)
 	name := strings.Repeat("n", 30<<10)
 	refused := uint64(0)

@@ -633,6 +633,9 @@ func straight(t testing.TB, files []everyFile, noRaw bool) *everyOwner {
 
 // TestEveryEventUnderEveryMishap is the promise that the worker makes, for all types of events together.
 func TestEveryEventUnderEveryMishap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	files := everyEvent(t)
 	one := straight(t, files, false)
 	want := one.sums.settled()
@@ -727,6 +730,9 @@ func TestEveryEventUnderEveryMishap(t *testing.T) {
 
 // A tenant without raw rows has none, of no type, and the same rollups and facts.
 func TestEveryEventWithoutRawRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	files := everyEvent(t)
 	want := straight(t, files, false).sums.settled()
 	o := straight(t, files, true)
@@ -748,6 +754,9 @@ func TestEveryEventWithoutRawRows(t *testing.T) {
 // A session that is deleted anywhere in the stream, whoever owns the partition, is gone: nothing of it comes behind its tombstone, its state
 // is empty, and its neighbours are what they would be without it.
 func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	files := everyEvent(t)
 	want := straight(t, files, false).sums.settled()
 	sessions := map[string]bool{}

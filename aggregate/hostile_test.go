@@ -23,6 +23,9 @@ func noise(r *rand.Rand, n int) string {
 
 // Input that makes state instead of rows: the partition goes on, and its neighbours' rows come through.
 func TestStateHeavyInputStopsNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for name, part := range map[string]func(i int) (session, body string){
 		"huge applications": func(i int) (string, string) {
@@ -78,6 +81,9 @@ func TestStateHeavyInputStopsNobody(t *testing.T) {
 // Folding costs about the same per row whatever the rows are: a hundred thousand rows that wait for details, or that all lie in minutes
 // of their own, are folded in the time of a test.
 func TestFoldIsNotQuadratic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	const rows = 200_000
 	batch := func(step, hasDetails int) []byte {
 		var b bytes.Buffer

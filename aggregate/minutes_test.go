@@ -31,6 +31,9 @@ func TestDecimal(t *testing.T) {
 
 // Whatever the order and however they are split, the parts of a sum are the same, and add up to what the client wrote.
 func TestSumsDoNotDependOnOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	r := rand.New(rand.NewPCG(3, 4))
 	exact := new(big.Rat)
 	var values []float64

@@ -19,6 +19,9 @@ import (
 // The rollup of scopes, self time included, is what the program did, whatever the order of rows and windows, however they are split, when
 // windows come twice, whoever takes over meanwhile.
 func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		threads := 1 + int(seed%4)
@@ -184,6 +187,9 @@ func TestChildrenOfOpenScopes(t *testing.T) {
 
 // Whatever a session does, what is kept of it is bounded, and each half is counted once.
 func TestScopesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	b := newScopeBench(t)
 	b.fold(scopeNames(3))
 	const n = 3 * maxKept
@@ -346,6 +352,9 @@ func TestScopesOfAnOlderStateGoOn(t *testing.T) {
 
 // The parent that the levels find is the one that a search through all scopes finds, while scopes come and go in any order.
 func TestEnclosingEqualsASlowSearch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and much of it")
+	}
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 60 {
 		var l scopeLevel

@@ -30,12 +30,19 @@ type telemetryOptions struct {
 	key    string // Idempotency-Key, "" without
 }
 
-// readTelemetryOptions reads the query and the headers. Parameters that it does not know do not count.
+// readTelemetryOptions reads the query and the headers. A parameter that it does not know is refused: a misspelled one would be ignored.
 func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 	bad := func(name, detail string) *refusal {
 		return &refusal{status: http.StatusBadRequest, code: "bad_option", detail: name + " " + detail}
 	}
 	o, q := &telemetryOptions{format: formatJSON}, r.URL.Query()
+	for name := range q {
+		switch name {
+		case "format", "permissive_legacy", "events_key", "default_collector", "default_sampling_interval_ms":
+		default:
+			return nil, bad(strconv.Quote(printable(name, 40)), "is no option: there are format, permissive_legacy, events_key, default_collector and default_sampling_interval_ms")
+		}
+	}
 	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
 	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
 		o.format = formatNDJSON

@@ -194,7 +194,7 @@ func TestTelemetryOptions(t *testing.T) {
 		t.Errorf("%+v", refused)
 	}
 	for query, code := range map[string]string{
-		"format=xml": "bad_option", "permissive_legacy=perhaps": "bad_option", "default_sampling_interval_ms=-1": "bad_option",
+		"format=xml": "bad_option", "frmat=csv": "bad_option", "permissive_legacy=perhaps": "bad_option", "default_sampling_interval_ms=-1": "bad_option",
 		"default_collector=%00": "bad_option", "events_key=" + strings.Repeat("k", 300): "bad_option", "events_key=nope": "events_not_list",
 	} {
 		if got := r.send(query, []byte(`{"a":1}`)); got.status != http.StatusBadRequest || got.Code != code {

@@ -113,7 +113,7 @@ func (p *printer) insights(r *Report) {
 	for _, i := range shown {
 		weight := ""
 		if i.Share != nil {
-			weight = "  " + percent(uint64(*i.Share*1e6), 1e6) + " of its session"
+			weight = "  " + percent(uint64(*i.Share*1e6), 1e6) + " of the " + shareOf(i.Rule)
 		}
 		severity := i.Severity + strings.Repeat(" ", wide[0]-cells(i.Severity))
 		if i.Severity == "high" {
@@ -147,3 +147,14 @@ func (p *printer) spots(r *Report) {
 
 // base is the last element of a path of either kind.
 func base(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }
+
+// shareOf says what an insight's share is a share of.
+func shareOf(rule string) string {
+	switch rule {
+	case "stall":
+		return "samples"
+	case "divergence":
+		return "instructions"
+	}
+	return "kernel time"
+}
