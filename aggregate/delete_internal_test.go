@@ -99,7 +99,7 @@ func TestDeletedScopesStayDeleted(t *testing.T) {
 		s := successor.f.sessions[sessionKey{"a", "gone"}]
 		s.names = 1 // as if it had sent names, which a successor loads when it can
 		s.dictsLoaded = false
-		successor.f.resumeScopes(s, noon.UnixNano())
+		successor.f.resume(noon.UnixNano(), noon.UnixNano())
 		if len(g.f.scoped) != 1 || len(successor.f.scoped) != 1 || len(successor.f.unnamed) != 1 {
 			t.Fatalf("nothing waits: %d, %d, %d", len(g.f.scoped), len(successor.f.scoped), len(successor.f.unnamed))
 		}
