@@ -47,39 +47,15 @@ func (g *Gateway) serveTelemetry(ctx context.Context, w http.ResponseWriter, r *
 	}
 	defer g.leave(m)
 	_, limits := m.current()
-	if low := g.disk.check(); low != "" {
-		return unavailable("disk_low", low, nil)
-	}
 	o, no := readTelemetryOptions(r)
 	if no != nil {
 		return no
 	}
-	u := &upload{tenant: x.tenant, received: time.Now()}
-	switch enc := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))); enc {
-	case "gzip", "x-gzip":
-		u.gzip = true
-	case "", "identity":
-	default:
-		return &refusal{status: http.StatusUnsupportedMediaType, code: "unsupported_encoding", header: [2]string{"Accept-Encoding", "gzip, identity"},
-			detail: "Content-Encoding must be gzip or identity"}
-	}
-	m.share(int(g.replicas.Load()))
-	if no := m.admit(u.received, r.ContentLength); no != nil {
+	u, s, no := g.receive(ctx, w, r, x, m)
+	if no != nil {
 		return no
 	}
-	s := &spool{budget: g.budget, meter: m}
 	defer s.close()
-	if err := s.receive(ctx, w, r, g.cfg.SpoolDir, limits.MaxBodyBytes, g.cfg.ReadTimeout); err != nil {
-		return asRefusal(err)
-	}
-	x.body = s.total
-	if r.ContentLength <= 0 {
-		m.charge(time.Now(), 0, s.total)
-	}
-	g.metrics.bodyBytes.WithLabelValues(x.tenant).Add(float64(s.total))
-	if s.unread {
-		w.Header().Set("Connection", "close")
-	}
 	if s.total > s.size {
 		return tooLarge(gpuflight.ReasonBodyTooLarge, fmt.Sprintf("the body is longer than limit-body = %d bytes", limits.MaxBodyBytes))
 	}
