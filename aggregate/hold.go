@@ -21,7 +21,10 @@ const (
 )
 
 // holdFor is how long sparse sessions wait when a chunk touches n sessions.
-func holdFor(n int) time.Duration {
+func (f *folder) holdFor(n int) time.Duration {
+	if f.cfg.Hold != 0 {
+		return f.cfg.Hold
+	}
 	return min(max(time.Duration(n)*holdPerSession, minHold), maxHold)
 }
 

@@ -52,7 +52,7 @@ func (o *owner) publish(ctx context.Context) error {
 
 // flush turns accumulators of the touched sessions into rows, as far as they are ripe.
 func (f *folder) flush(now int64) {
-	if f.hold = holdFor(len(f.touched)); f.leaving {
+	if f.hold = f.holdFor(len(f.touched)); f.leaving {
 		f.hold = 0
 	}
 	for _, s := range f.touched {

@@ -37,6 +37,8 @@ type Config struct {
 	// rollup, and how long an ended session stays open for stragglers (10 s: an agent that ships a window every 5 s splits some batches
 	// from their details).
 	RawWait, DetailWait time.Duration
+	// Hold is how long rollups of sparse sessions wait for company (1 to 4 s, the longer the more sessions there are).
+	Hold time.Duration
 	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min); Forget drops its
 	// state (24 h: after that, what is sent again is caught only by the gateway's record of windows).
 	IdleAfter, DropNames, Forget time.Duration
