@@ -32,6 +32,9 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
+// soon bounds what takes milliseconds; a machine that does ten other things may take longer, and that is no fault.
+const soon = 20 * time.Second
+
 // eventually waits until ok says true.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
@@ -101,7 +104,7 @@ func TestAuthentication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, _, err := keys.Create(ctx, "acme", "", tenant.Limits{}, 300*time.Millisecond)
+	short, _, err := keys.Create(ctx, "acme", "", tenant.Limits{}, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,9 @@ func TestAuthentication(t *testing.T) {
 		return r.do("POST", "/api/v1/events/stream", strings.NewReader("{}\n"), "Authorization", auth, "X-GpuFlight-Session-Id", "shared")
 	}
 	for _, secret := range []string{good, other, short} {
-		eventually(t, time.Second, "a new key works", func() bool { return send("Bearer "+secret).status == 200 })
+		if a := send("Bearer " + secret); a.status != 200 {
+			t.Errorf("a new key does not work at once: %d %s", a.status, a.raw)
+		}
 	}
 	if a := send("bearer  " + good + " \t"); a.status != 200 {
 		t.Errorf("spaces around the token: %d %s", a.status, a.raw)
@@ -131,8 +136,8 @@ func TestAuthentication(t *testing.T) {
 	if revoked, err := keys.Revoke(ctx, key.ID); err != nil || revoked.Tenant != "acme" {
 		t.Fatal(revoked, err)
 	}
-	eventually(t, time.Second, "a revoked key stops working", func() bool { return send("Bearer "+good).status == 401 })
-	eventually(t, time.Second, "an expired key stops working", func() bool { return send("Bearer "+short).status == 401 })
+	eventually(t, soon, "a revoked key stops working", func() bool { return send("Bearer "+good).status == 401 })
+	eventually(t, soon, "an expired key stops working", func() bool { return send("Bearer "+short).status == 401 })
 	if a := send("Bearer " + other); a.status != 200 {
 		t.Errorf("the other key: %d", a.status)
 	}
@@ -158,7 +163,7 @@ func TestAuthentication(t *testing.T) {
 	if _, err := keys.Put(ctx, good, "acme", "restored", tenant.Limits{}, 0); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Second, "a restored key works", func() bool { return send("Bearer "+good).status == 200 })
+	eventually(t, soon, "a restored key works", func() bool { return send("Bearer "+good).status == 200 })
 	if _, err := keys.Revoke(ctx, good); err != nil { // by the whole secret
 		t.Fatal(err)
 	}
@@ -166,6 +171,21 @@ func TestAuthentication(t *testing.T) {
 	if err != nil || len(list) != 3 || list[0].Tenant != "acme" || list[2].Tenant != "globex" {
 		t.Errorf("list: %+v, %v", list, err)
 	}
+}
+
+// Who guesses keys gets the same answer as ever, and holds nobody with a new key up for long.
+func TestGuessedKeys(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	for i := range 300 { // more than the gateway asks the bucket for
+		if a := r.post("s", []byte("{}"), "Authorization", fmt.Sprint("Bearer guess-", i)); a.status != 401 {
+			t.Fatalf("guess %d: %d %s", i, a.status, a.raw)
+		}
+	}
+	secret, _, err := ingest.NewKeys(r.streams.Keys).Create(t.Context(), "acme", "", tenant.Limits{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "the new key", func() bool { return r.post("s", []byte("{}"), "Authorization", "Bearer "+secret).status == 200 })
 }
 
 // A gateway that opens on many keys knows all of them, and hears of changes at once.
@@ -195,7 +215,7 @@ func TestTenThousandKeys(t *testing.T) {
 	if _, err := keys.Revoke(t.Context(), secrets[5_000]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Second, "revoked", func() bool {
+	eventually(t, soon, "revoked", func() bool {
 		return r.do("POST", "/api/v1/events/stream", strings.NewReader("{}"), "Authorization", "Bearer "+secrets[5_000]).status == 401
 	})
 }
@@ -218,7 +238,9 @@ func TestRateLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 			auth := []string{"Authorization", "Bearer " + secret}
-			eventually(t, time.Second, "key", func() bool { return r.post("s", []byte("{}"), auth...).status == 200 })
+			if a := r.post("s", []byte("{}"), auth...); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.raw)
+			}
 			// One upload far over the burst gets in; the next must wait for the debt.
 			if a := r.post("s", ndjson(c.name, 4000), auth...); a.status != 200 || a.Accepted != 4000 {
 				t.Fatalf("%d %s", a.status, a.raw)
@@ -244,7 +266,7 @@ func TestRateLimits(t *testing.T) {
 			if _, err := keys.Put(t.Context(), secret, "t-"+c.name, "", tenant.Limits{}, 0); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 2*time.Second, "raised limit", func() bool { return r.post("s", ndjson(c.name+"4", 10), auth...).status == 200 })
+			eventually(t, 5*time.Second, "raised limit", func() bool { return r.post("s", ndjson(c.name+"4", 10), auth...).status == 200 })
 		})
 	}
 	r.balanced()
@@ -263,7 +285,7 @@ func TestLimitsAreShared(t *testing.T) {
 	for _, g := range []*ingest.Gateway{r.gateway, other.gateway} {
 		wg.Go(func() { g.Run(ctx) })
 	}
-	eventually(t, 5*time.Second, "both are counted", func() bool { return r.metric("replicas") == 2 })
+	eventually(t, soon, "both are counted", func() bool { return r.metric("replicas") == 2 })
 	r.post("s", ndjson("s", 6000))
 	a := r.post("s", ndjson("t", 1))
 	if after, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status != 429 || after < 8 || !strings.Contains(a.Detail, "= 1000 ") || !strings.Contains(a.Detail, "2 gateways") {
@@ -334,9 +356,11 @@ func TestNATSAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	auth := []string{"Authorization", "Bearer " + secret}
-	eventually(t, time.Second, "key", func() bool { return r.post("s", []byte("{}"), auth...).status == 200 })
+	if a := r.post("s", []byte("{}"), auth...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
 	down()
-	eventually(t, 5*time.Second, "not ready", func() bool { return r.do("GET", "/readyz", nil).status == 503 })
+	eventually(t, soon, "not ready", func() bool { return r.do("GET", "/readyz", nil).status == 503 })
 	began := time.Now()
 	if a := r.post("s", ndjson("s", 10), auth...); a.status != 503 || a.header.Get("Retry-After") == "" || time.Since(began) > 10*time.Second {
 		t.Errorf("%d after %s: %s", a.status, time.Since(began), a.raw)
@@ -344,11 +368,11 @@ func TestNATSAway(t *testing.T) {
 	down = serve()
 	defer func() { down() }()
 	eventually(t, 20*time.Second, "ready again", func() bool { return r.do("GET", "/readyz", nil).status == 200 })
-	eventually(t, 10*time.Second, "stored", func() bool { return r.post("s", ndjson("s", 10), auth...).status == 200 })
+	eventually(t, soon, "stored", func() bool { return r.post("s", ndjson("s", 10), auth...).status == 200 })
 	if _, err := keys.Revoke(t.Context(), key.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Second, "revoked", func() bool { return r.post("s", []byte("{}"), auth...).status == 401 })
+	eventually(t, soon, "revoked", func() bool { return r.post("s", []byte("{}"), auth...).status == 401 })
 }
 
 func freePort(t *testing.T) string {
@@ -384,9 +408,9 @@ func TestDrain(t *testing.T) {
 		posted <- string(b)
 	}()
 	pw.Write(ndjson("s", 5))
-	eventually(t, 2*time.Second, "upload begins", func() bool { return r.metric("active_requests") == 1 })
+	eventually(t, soon, "upload begins", func() bool { return r.metric("active_requests") == 1 })
 	stop()
-	eventually(t, time.Second, "not ready while draining", func() bool {
+	eventually(t, soon, "not ready while draining", func() bool {
 		res, err := http.Get(url + "/readyz")
 		if err != nil {
 			return false
@@ -394,7 +418,7 @@ func TestDrain(t *testing.T) {
 		defer res.Body.Close()
 		return res.StatusCode == 503
 	})
-	eventually(t, 2*time.Second, "no new connections", func() bool {
+	eventually(t, soon, "no new connections", func() bool {
 		c, err := net.Dial("tcp", r.gateway.Addr())
 		if err == nil {
 			c.Close()
@@ -428,9 +452,9 @@ func TestSlowAndBrokenBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(c, "POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{}", devKey)
-	eventually(t, time.Second, "it is there", func() bool { return r.metric("active_requests") == 1 })
+	eventually(t, soon, "it is there", func() bool { return r.metric("active_requests") == 1 })
 	c.Close()
-	eventually(t, 2*time.Second, "all is given back", func() bool { return r.metric("active_requests") == 0 })
+	eventually(t, soon, "all is given back", func() bool { return r.metric("active_requests") == 0 })
 	r.balanced()
 	if n := len(r.published()); n != 0 {
 		t.Errorf("%d messages", n)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
 
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -24,6 +26,7 @@ type keyring struct {
 	defaults tenant.Limits
 	seats    int // uploads of one key that are handled at once
 	loaded   atomic.Bool
+	asks     *rate.Limiter // of the bucket itself, for keys that the watch has not brought
 
 	mu     sync.RWMutex
 	meters map[string]*meter // by key hash
@@ -123,6 +126,46 @@ func (k *keyring) retain(seen map[string]bool) {
 	}
 }
 
+const (
+	// maxAsks is how often in a second a gateway asks the bucket for a key that it does not know: who guesses keys must not load NATS.
+	maxAsks = 50
+	// watchLag is how long the watch may take to bring a key that is in the bucket.
+	watchLag = 3 * time.Second
+)
+
+// await looks for a key that the watch has not brought yet, and waits until it does: who has just made a key uses it at once, and clients
+// give up at a 401. It is the watch that lets keys in all the same, so that one that is deleted meanwhile stays out. late is true when the
+// key is there and the watch does not come.
+func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) {
+	if !k.conn.IsConnected() || !k.asks.Allow() {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, watchLag)
+	defer cancel()
+	e, err := k.kv.Get(ctx, hash)
+	if err != nil {
+		return nil, !errors.Is(err, jetstream.ErrKeyNotFound)
+	}
+	if _, err := parseKey(e.Value()); err != nil {
+		return nil, false // the watch does not let it in either
+	}
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		k.mu.RLock()
+		m = k.meters[hash]
+		k.mu.RUnlock()
+		if m != nil {
+			return m, false
+		}
+		select {
+		case <-ctx.Done():
+			return nil, true
+		case <-again.C:
+		}
+	}
+}
+
 // authenticate finds the key of a request. Every failure looks the same from outside: one hash, one look-up, one answer.
 func (k *keyring) authenticate(r *http.Request) (*meter, *refusal) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
@@ -131,6 +174,12 @@ func (k *keyring) authenticate(r *http.Request) (*meter, *refusal) {
 	m := k.meters[hash]
 	k.mu.RUnlock()
 	why := "no such key"
+	if m == nil && token != "" && k.loaded.Load() {
+		var late bool
+		if m, late = k.await(r.Context(), hash); late {
+			return nil, unavailable("starting", "the key is not loaded yet", nil)
+		}
+	}
 	if m != nil && strings.EqualFold(scheme, "Bearer") {
 		key, _ := m.current()
 		var ok bool
