@@ -343,11 +343,11 @@ func answers(c *cluster, tenant string) (map[string]uint64, error) {
 		{`SELECT '', count() FROM segments WHERE tenant = ?`, []string{"segments"}},
 		{`SELECT end_reason, count() FROM segments WHERE tenant = ? AND end_reason != '' GROUP BY end_reason`, []string{"segments ended"}},
 		{`SELECT '', countIf(final_segment_index >= 0) FROM runs WHERE tenant = ?`, []string{"runs ended"}},
-		{`SELECT '', count() FROM source_files WHERE tenant = ?`, []string{"source lines"}},
-		{`SELECT '', count() FROM ptx WHERE tenant = ?`, []string{"ptx"}},
+		{`SELECT '', count() FROM source_files WHERE tenant = ? AND lent = 0`, []string{"source lines"}},
+		{`SELECT '', count() FROM ptx WHERE tenant = ? AND lent = 0`, []string{"ptx"}},
 		{`SELECT '', count() FROM deep_window_rules WHERE tenant = ?`, []string{"deep window rules"}},
 		{`SELECT '', count() FROM counter_quality WHERE tenant = ?`, []string{"counter qualities"}},
-		{`SELECT '', uniqExact(session_id, cubin_crc, function_name), count() FROM disassembly WHERE tenant = ?`, []string{"functions", "instructions"}},
+		{`SELECT '', uniqExact(session_id, cubin_crc, function_name), count() FROM disassembly WHERE tenant = ? AND lent = 0`, []string{"functions", "instructions"}},
 		{`SELECT concat(reason, ' ', type), sum(events) FROM rejects WHERE tenant = ? GROUP BY 1`, []string{"rejects"}},
 	} {
 		if err := ask(q.query, q.keys...); err != nil {
