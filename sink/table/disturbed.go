@@ -2,11 +2,9 @@ package table
 
 import "fmt"
 
-// What is known of a session's durations only later is joined when they are read. These are the pieces of SQL that do it. They stand in
-// the select list or in IN, not in joins: ClickHouse leaves an expression out that nobody asks for, but never a join. Measured with three
-// million kernels, a third of them in sessions with windows: 0.02 s for a query that does not ask (as without the columns), 0.24 s
-// for one that does; ASOF LEFT JOIN takes 0.22 s from both. kernel_stats without windows: planning takes some 45 ms longer than without
-// all this, a million rollup rows 3 to 4 % longer; no raw row is read (BenchmarkHonestDurations).
+// What is known of a session's durations only later is joined when they are read. Deep windows are joined by tenant and session, so that a
+// question about one reads the windows of that one: a set for IN, or a scalar, would be made of the windows of all tenants, for every query
+// (BenchmarkHonestDurations).
 
 // minuteNS is the length of the buckets that statistics are kept in.
 const minuteNS = 60_000_000_000
@@ -26,9 +24,9 @@ func windowMinutesSQL(before int) string {
 	return fmt.Sprintf("range(toUInt32(greatest(toInt64(%s) - %d, 0)), toUInt32(%s + 1))", minuteSQL("started_at"), before, minuteSQL("ended_at"))
 }
 
-// touchedSQL is the right side of IN for (tenant, session_id, minute): minutes in which a deep window is.
+// touchedSQL is minutes in which a deep window is (tenant, session_id, minute), the one before included when before is 1, each once; touched is 1.
 func touchedSQL(o Options, before int) string {
-	return fmt.Sprintf("(SELECT tenant, session_id, arrayJoin(%s) AS minute FROM %s.deep_windows_data)", windowMinutesSQL(before), ident(o.database()))
+	return fmt.Sprintf("(SELECT DISTINCT tenant, session_id, arrayJoin(%s) AS minute, toUInt8(1) AS touched FROM %s.deep_windows_data)", windowMinutesSQL(before), ident(o.database()))
 }
 
 // windowedSQL is the right side of IN for (tenant, session_id): sessions with deep windows.
@@ -41,23 +39,21 @@ func syntheticSQL(o Options, tenant, session string) string {
 	return fmt.Sprintf("((%s, %s) IN (SELECT tenant, session_id FROM %s.synthetic_sessions_data))", tenant, session, ident(o.database()))
 }
 
-// marksSQL is a scalar that disturbedSQL looks into: a tuple of hashes of (tenant, session, minute) and the deep windows of each. Both arrays
-// begin with an element that no kernel finds, since transform takes no empty ones.
-func marksSQL(o Options) string {
-	return fmt.Sprintf("(SELECT (arrayPushFront(groupArray(h), toUInt64(0)), arrayPushFront(groupArray(w), [])) FROM ("+
-		"SELECT sipHash64(tenant, session_id, minute) AS h, groupArray((f, t)) AS w FROM ("+
-		"SELECT tenant, session_id, %s AS f, %s AS t, %s AS minute FROM %s.deep_windows_data) GROUP BY h))", nanosSQL("started_at"), nanosSQL("ended_at"), keyMinutes, ident(o.database()))
+// spansSQL is deep windows by (tenant, session_id, minute), as arrays of their begins and ends in nanoseconds. Those that begin in the minute
+// behind count as well, since a kernel may run into them, and under anyMinute there are all of a session.
+func spansSQL(o Options) string {
+	return fmt.Sprintf("(SELECT tenant, session_id, minute, groupArray((f, t)) AS spans FROM ("+
+		"SELECT tenant, session_id, %s AS f, %s AS t, arrayJoin(arrayPushBack(%s, toUInt32(%d))) AS minute FROM %s.deep_windows_data) GROUP BY tenant, session_id, minute)",
+		nanosSQL("started_at"), nanosSQL("ended_at"), windowMinutesSQL(1), uint32(anyMinute), ident(o.database()))
 }
 
-// keyMinutes is the minutes under which a deep window is found, one a row.
-var keyMinutes = fmt.Sprintf("arrayJoin(arrayPushBack(%s, toUInt32(%d)))", windowMinutesSQL(1), uint32(anyMinute))
+// spanKeySQL is the minute under which spansSQL has the deep windows that a kernel, of the table alias k, must be compared with. They are few, but
+// for a kernel of more than a minute, which is compared with all windows of its session.
+func spanKeySQL(k string) string {
+	return fmt.Sprintf("if(%[1]s.duration_ns > %[2]d, toUInt32(%[3]d), %[4]s)", k, minuteNS, uint32(anyMinute), minuteSQL(k+".started_at"))
+}
 
-// disturbedSQL is true for kernels, of the table alias k, that ran while a deep window of their session was open; marks is the name that
-// the query gives to marksSQL. Windows are found by session and minute, so that each kernel is compared with few; those that begin in
-// the minute behind count as well. A kernel of more than a minute is compared with all windows of its session.
-func disturbedSQL(o Options, k, marks string) string {
-	minute := fmt.Sprintf("if(%[1]s.duration_ns > %[2]d, toUInt32(%[3]d), %[4]s)", k, minuteNS, uint32(anyMinute), minuteSQL(k+".started_at"))
-	return fmt.Sprintf("((%[1]s.tenant, %[1]s.session_id, %[2]s) IN (SELECT tenant, session_id, %[3]s FROM %[4]s.deep_windows_data)"+
-		" AND arrayExists(w -> w.1 <= %[5]s + %[1]s.duration_ns AND w.2 >= %[5]s, tupleElement(%[6]s, 2)[transform(sipHash64(%[1]s.tenant, %[1]s.session_id, %[2]s),"+
-		" tupleElement(%[6]s, 1), arrayEnumerate(tupleElement(%[6]s, 1)), toUInt32(1))]))", k, minute, keyMinutes, ident(o.database()), nanosSQL(k+".started_at"), marks)
+// disturbedSQL is true for kernels, of the table alias k, that ran while a deep window of their session was open. The query joins spansSQL as w.
+func disturbedSQL(k, w string) string {
+	return fmt.Sprintf("arrayExists(s -> s.1 <= %[1]s + %[2]s.duration_ns AND s.2 >= %[1]s, %[3]s.spans)", nanosSQL(k+".started_at"), k, w)
 }

@@ -28,18 +28,24 @@ FROM (
         sumMap(r.duration_hist) AS durations,
         sum(r.left_out) AS left_out,
         {{synthetic "tenant" "session_id"}} AS synthetic,
-        bucket_s >= 3600 AND (tenant, session_id, bucket) IN (
-            SELECT tenant, session_id, toStartOfHour(toDateTime64(60 * minute, 9, 'UTC')) FROM {{touched 0}}) AS coarse
+        max(r.hour_touched) AS coarse
     FROM (
         SELECT
-            tenant, session_id, bucket, CAST(bucket_s, 'UInt32') AS bucket_s, kernel_id, scope, CAST(kernel, 'LowCardinality(String)') AS kernel,
+            s.tenant AS tenant, s.session_id AS session_id, bucket, CAST(s.bucket_s, 'UInt32') AS bucket_s, kernel_id, scope, CAST(kernel, 'LowCardinality(String)') AS kernel,
             CAST(calls, 'UInt64') AS calls, CAST(total_ns, 'UInt64') AS total_ns, CAST(min_ns, 'UInt64') AS min_ns, CAST(max_ns, 'UInt64') AS max_ns,
-            CAST(duration_hist, 'Map(Int16, UInt64)') AS duration_hist, toUInt64(0) AS left_out
-        FROM {{db}}.kernel_stats_data
-        WHERE NOT (bucket_s < 3600 AND (tenant, session_id, {{minute "bucket"}}) IN {{touched 1}})
+            CAST(duration_hist, 'Map(Int16, UInt64)') AS duration_hist, toUInt64(0) AS left_out,
+            t.touched AS hour_touched
+        FROM {{db}}.kernel_stats_data AS s
+        ANY LEFT JOIN (
+            SELECT tenant, session_id, toUInt8(0) AS hour, minute, touched FROM {{touched 1}}
+            UNION ALL
+            SELECT DISTINCT tenant, session_id, toUInt8(1), toUInt32(60 * intDiv(minute, 60)), touched FROM {{touched 0}}
+        ) AS t
+            ON s.tenant = t.tenant AND s.session_id = t.session_id AND toUInt8(s.bucket_s >= 3600) = t.hour AND {{minute "s.bucket"}} = t.minute
+        WHERE s.bucket_s >= 3600 OR t.touched = 0
         UNION ALL
         SELECT
-            tenant, session_id, bucket, toUInt32(60) AS bucket_s, kernel_id, scope, kernel, calls, total_ns, min_ns, max_ns, duration_hist, left_out
+            tenant, session_id, bucket, toUInt32(60) AS bucket_s, kernel_id, scope, kernel, calls, total_ns, min_ns, max_ns, duration_hist, left_out, toUInt8(0)
         FROM {{db}}.touched_minutes
     ) AS r
     ANY LEFT JOIN (

@@ -1,4 +1,3 @@
-WITH {{marks}} AS marks
 SELECT
     k.tenant AS tenant,
     k.session_id AS session_id,
@@ -14,7 +13,7 @@ SELECT
     c.block AS block,
     l.registers AS registers,
     toUInt8({{synthetic "k.tenant" "k.session_id"}}) AS synthetic,
-    toUInt8({{disturbed "k" "marks"}}) AS disturbed,
+    toUInt8({{disturbed "k" "w"}}) AS disturbed,
     l.dyn_shared_bytes AS dyn_shared_bytes,
     if(l.config_id = 0, d.config_id, l.config_id) AS config_id,
     c.static_shared_bytes AS static_shared_bytes,
@@ -53,3 +52,5 @@ ANY LEFT JOIN {{db}}.kernel_details_data AS d
     ON k.tenant = d.tenant AND k.session_id = d.session_id AND k.corr_id = d.corr_id AND l.config_id = 0
 ANY LEFT JOIN {{db}}.launch_configs AS c
     ON k.tenant = c.tenant AND k.session_id = c.session_id AND if(l.config_id = 0, d.config_id, l.config_id) = c.config_id
+ANY LEFT JOIN {{spans}} AS w
+    ON k.tenant = w.tenant AND k.session_id = w.session_id AND {{spankey "k"}} = w.minute

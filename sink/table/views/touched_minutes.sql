@@ -21,7 +21,6 @@ FROM (
             sumMapIf(map(slot, toUInt64(1)), NOT disturbed) AS duration_hist,
             countIf(disturbed) AS left_out
         FROM (
-            WITH {{marks}} AS marks
             SELECT
                 k.tenant AS tenant,
                 k.session_id AS session_id,
@@ -31,15 +30,19 @@ FROM (
                 {{scopepath "c.user_scope"}} AS scope,
                 k.duration_ns AS duration_ns,
                 {{bucketof "k.duration_ns"}} AS slot,
-                {{disturbed "k" "marks"}} AS disturbed
+                {{disturbed "k" "w"}} AS disturbed
             FROM {{db}}.kernels_data AS k
+            INNER JOIN {{touched 1}} AS m
+                ON k.tenant = m.tenant AND k.session_id = m.session_id AND {{minute "k.started_at"}} = m.minute
+            ANY LEFT JOIN {{spans}} AS w
+                ON k.tenant = w.tenant AND k.session_id = w.session_id AND {{spankey "k"}} = w.minute
             ANY LEFT JOIN (SELECT * FROM {{db}}.launches WHERE (tenant, session_id) IN {{windowed}}) AS l
                 ON k.tenant = l.tenant AND k.session_id = l.session_id AND k.launch_id = l.launch_id
             ANY LEFT JOIN (SELECT * FROM {{db}}.kernel_details_data WHERE (tenant, session_id) IN {{windowed}}) AS d
                 ON k.tenant = d.tenant AND k.session_id = d.session_id AND k.corr_id = d.corr_id AND l.config_id = 0
             ANY LEFT JOIN (SELECT * FROM {{db}}.launch_configs WHERE (tenant, session_id) IN {{windowed}}) AS c
                 ON k.tenant = c.tenant AND k.session_id = c.session_id AND if(l.config_id = 0, d.config_id, l.config_id) = c.config_id
-            WHERE (k.tenant, k.session_id) IN {{windowed}} AND (k.tenant, k.session_id, {{minute "k.started_at"}}) IN {{touched 1}}
+            WHERE (k.tenant, k.session_id) IN {{windowed}}
         )
         GROUP BY tenant, session_id, bucket, kernel_id, kernel, scope
         UNION ALL
@@ -55,12 +58,16 @@ FROM (
             if(hit, rolled, 0) AS left_out
         FROM (
             SELECT
-                tenant, session_id, bucket, kernel_id, toString(scope) AS scope, CAST(kernel, 'String') AS named, CAST(calls, 'UInt64') AS counted,
+                r.tenant AS tenant, r.session_id AS session_id, bucket, kernel_id, toString(scope) AS scope, CAST(kernel, 'String') AS named, CAST(calls, 'UInt64') AS counted,
                 CAST(total_ns, 'UInt64') AS sum_ns, CAST(min_ns, 'UInt64') AS least_ns, CAST(max_ns, 'UInt64') AS most_ns,
                 CAST(duration_hist, 'Map(Int16, UInt64)') AS durations,
-                (tenant, session_id, {{minute "bucket"}}) IN {{touched 0}} AS hit
-            FROM {{db}}.kernel_stats_data
-            WHERE bucket_s < 3600 AND (tenant, session_id) IN {{windowed}} AND (tenant, session_id, {{minute "bucket"}}) IN {{touched 1}}
+                h.touched = 1 AS hit
+            FROM {{db}}.kernel_stats_data AS r
+            INNER JOIN {{touched 1}} AS m
+                ON r.tenant = m.tenant AND r.session_id = m.session_id AND {{minute "r.bucket"}} = m.minute
+            ANY LEFT JOIN {{touched 0}} AS h
+                ON r.tenant = h.tenant AND r.session_id = h.session_id AND {{minute "r.bucket"}} = h.minute
+            WHERE bucket_s < 3600 AND (r.tenant, r.session_id) IN {{windowed}}
         )
         GROUP BY tenant, session_id, bucket, kernel_id, scope, hit
     )
