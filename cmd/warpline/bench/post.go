@@ -16,13 +16,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sender posts windows as the agent does: every channel of every session has a connection and an order of its own.
+// maxUploads is how many windows are on their way at once: each has an open file and a connection. A fleet's other agents collect meanwhile.
+const maxUploads = 1024
+
+// sender posts windows as the agent does: every channel of every session has an order of its own, and while there are few a connection too.
 type sender struct {
 	url, key string
 	acked    func(w *Window, began, at time.Time) // told of every window that was acknowledged, from many goroutines; may be nil
 	// due says when a window may be sent; nil: at once.
 	due func(session int, w *Window) time.Time
 
+	client  *http.Client
+	seats   chan struct{}
 	retries atomic.Int64
 	mu      sync.Mutex
 	answers map[int]int // by status
@@ -30,6 +35,9 @@ type sender struct {
 
 // send posts everything and then ends every session.
 func (s *sender) send(ctx context.Context, d *Data) error {
+	s.seats = make(chan struct{}, maxUploads)
+	s.client = &http.Client{Transport: &http.Transport{MaxIdleConns: maxUploads, MaxIdleConnsPerHost: maxUploads, DisableCompression: true}}
+	defer s.client.CloseIdleConnections()
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range d.Sessions {
 		g.Go(func() error {
@@ -47,8 +55,6 @@ func (s *sender) send(ctx context.Context, d *Data) error {
 }
 
 func (s *sender) channel(ctx context.Context, session int, windows []Window) error {
-	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}
-	defer client.CloseIdleConnections()
 	for i := range windows {
 		w := &windows[i]
 		if s.due != nil {
@@ -56,7 +62,7 @@ func (s *sender) channel(ctx context.Context, session int, windows []Window) err
 				return err
 			}
 		}
-		if err := s.window(ctx, client, w); err != nil {
+		if err := s.window(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -64,10 +70,10 @@ func (s *sender) channel(ctx context.Context, session int, windows []Window) err
 }
 
 // window posts one until it is acknowledged. The agent never gives up; the bench does when the answer cannot change.
-func (s *sender) window(ctx context.Context, client *http.Client, w *Window) error {
+func (s *sender) window(ctx context.Context, w *Window) error {
 	began := time.Now()
 	for {
-		status, wait, err := s.post(ctx, client, w)
+		status, wait, err := s.post(ctx, w)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -98,7 +104,11 @@ func (s *sender) window(ctx context.Context, client *http.Client, w *Window) err
 const defaultRetry = 500 * time.Millisecond
 
 // post sends a window once. The status is 0 when no answer came.
-func (s *sender) post(ctx context.Context, client *http.Client, w *Window) (status int, wait time.Duration, err error) {
+func (s *sender) post(ctx context.Context, w *Window) (status int, wait time.Duration, err error) {
+	if err := s.sit(ctx); err != nil {
+		return 0, 0, err
+	}
+	defer s.rise()
 	f, err := os.Open(w.Path)
 	if err != nil {
 		return -1, 0, fmt.Errorf("window: %w", err)
@@ -118,7 +128,7 @@ func (s *sender) post(ctx context.Context, client *http.Client, w *Window) (stat
 	req.Header.Set("X-GpuFlight-Window-Sequence", strconv.Itoa(w.Sequence))
 	req.Header.Set("X-GpuFlight-Window-CRC32", strconv.FormatUint(uint64(w.CRC32), 10))
 	s.authorize(req)
-	resp, err := client.Do(req)
+	resp, err := s.client.Do(req)
 	if err != nil {
 		return 0, defaultRetry, fmt.Errorf("post: %w", err)
 	}
@@ -143,6 +153,18 @@ func (s *sender) post(ctx context.Context, client *http.Client, w *Window) (stat
 	return resp.StatusCode, wait, fmt.Errorf("the gateway answers %s: %.300s", resp.Status, body)
 }
 
+// sit waits for one of the maxUploads places; rise gives it back.
+func (s *sender) sit(ctx context.Context) error {
+	select {
+	case s.seats <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *sender) rise() { <-s.seats }
+
 func (s *sender) authorize(req *http.Request) {
 	req.Header.Set("User-Agent", "warpline-bench")
 	if s.key != "" {
@@ -159,7 +181,11 @@ func (s *sender) complete(ctx context.Context, session string) error {
 		}
 		req.Header.Set("X-GpuFlight-Session-Id", session)
 		s.authorize(req)
-		resp, err := http.DefaultClient.Do(req)
+		if err := s.sit(ctx); err != nil {
+			return err
+		}
+		resp, err := s.client.Do(req)
+		s.rise()
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode/100 == 2 {
