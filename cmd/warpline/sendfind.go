@@ -103,20 +103,31 @@ func isBundle(dir string) (size int64, ok bool) {
 	return events.Size(), true
 }
 
+// telemetryFormat is what a file's name says: the format as the gateway calls it, or "" if it names none, and whether it is packed.
+func telemetryFormat(name string) (format string, zipped bool) {
+	plain, zipped := strings.CutSuffix(name, ".gz")
+	switch filepath.Ext(plain) {
+	case ".csv":
+		return "csv", zipped
+	case ".ndjson", ".jsonl":
+		return "ndjson", zipped
+	case ".json":
+		return "json", zipped
+	}
+	return "", zipped
+}
+
 // telemetryAt looks what a file is. asked says that somebody has named it: then it is telemetry if its name says so and it is not
 // something else, and if it cannot be read the gateway says why.
 func telemetryAt(name string, size int64, asked bool, o telemetry.Options) (telemetryFile, bool) {
-	plain, zipped := strings.CutSuffix(name, ".gz")
-	f := telemetryFile{path: name, size: size, gzip: zipped}
-	switch filepath.Ext(plain) {
-	case ".csv":
-		f.format = "csv"
+	f := telemetryFile{path: name, size: size}
+	f.format, f.gzip = telemetryFormat(name)
+	switch f.format {
+	case "csv":
 		return f, asked || f.firstIsTaken(o)
-	case ".ndjson", ".jsonl": // GPU Flight's logs have these names too
-		f.format = "ndjson"
+	case "ndjson": // GPU Flight's logs have these names too
 		return f, f.firstIsTaken(o)
-	case ".json":
-	default:
+	case "":
 		return f, false
 	}
 	if dir := filepath.Dir(name); filepath.Base(name) == "events.json" {
@@ -124,7 +135,6 @@ func telemetryAt(name string, size int64, asked bool, o telemetry.Options) (tele
 			return telemetryFile{path: dir, format: "oom", size: size}, true
 		}
 	}
-	f.format = "json"
 	if f.isTrack(o) {
 		f.format = "tf"
 		return f, true

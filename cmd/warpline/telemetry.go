@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -20,25 +22,36 @@ type telemetryCmd struct {
 }
 
 type telemetryCheckCmd struct {
-	File             string  `arg:"" placeholder:"FILE" help:"A JSON file: one record, an array, or an object with a list of events. - reads stdin. Send takes CSV and bundles too."`
+	File             string  `arg:"" placeholder:"FILE" help:"A JSON file: one record, an array, or an object with a list of events. Named .ndjson, .jsonl or .csv it is read as that, and .gz is unpacked, as send does; send takes bundles and track files too. - reads stdin."`
 	PermissiveLegacy bool    `default:"true" help:"Convert records of before schema version 2; --permissive-legacy=false refuses them."`
 	EventsKey        *string `placeholder:"KEY" help:"The key of a top-level object that holds the list of events."`
-	NDJSON           bool    `name:"ndjson" help:"The file holds a record a line."`
+	NDJSON           bool    `name:"ndjson" xor:"form" help:"The file holds a record a line, whatever its name."`
+	CSV              bool    `name:"csv" xor:"form" help:"The file is a tracker's CSV export, whatever its name."`
 	ExitCode         bool    `help:"Exit with 1 if anything is refused."`
 }
 
 // Run reads the file twice: whether it can be read as events at all is known only at its end.
 func (c *telemetryCheckCmd) Run(ctx context.Context, p *program) error {
-	f, err := c.open(p.Stdin)
+	format, zipped := telemetryFormat(c.File)
+	switch {
+	case c.CSV:
+		format = "csv"
+	case c.NDJSON:
+		format = "ndjson"
+	}
+	f, err := c.open(p.Stdin, zipped)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	o := telemetry.Options{RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, Lines: c.NDJSON}
+	o := telemetry.Options{RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, Lines: format == "ndjson"}
 	out := bufio.NewWriterSize(p.Stdout, 1<<16)
-	accepted, refused, err := checkTelemetry(ctx, f, out, o)
+	accepted, refused, hint, err := checkTelemetry(ctx, f, format == "csv", out, o)
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return fmt.Errorf("check %s: %w", c.File, err)
+	}
+	if hint != "" {
+		fmt.Fprintf(p.Stderr, "%s: %s\n", c.File, hint)
 	}
 	fmt.Fprintf(p.Stderr, "%s accepted, %d refused\n", english.Plural(accepted, "record", ""), refused)
 	if c.ExitCode && refused > 0 {
@@ -47,15 +60,15 @@ func (c *telemetryCheckCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// open opens the file. What cannot be read twice is copied first.
-func (c *telemetryCheckCmd) open(stdin io.Reader) (*os.File, error) {
+// open opens the file. What cannot be read twice is copied first, and what is packed is unpacked.
+func (c *telemetryCheckCmd) open(stdin io.Reader, zipped bool) (*os.File, error) {
 	var src io.Reader = stdin
 	if c.File != "-" {
 		f, err := os.Open(c.File)
 		if err != nil {
 			return nil, usage(err)
 		}
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && !zipped {
 			return f, nil
 		}
 		defer f.Close()
@@ -63,6 +76,13 @@ func (c *telemetryCheckCmd) open(stdin io.Reader) (*os.File, error) {
 			return nil, usage(fmt.Errorf("%s is a folder: name one file", c.File))
 		}
 		src = f
+	}
+	if zipped {
+		z, err := gzip.NewReader(bufio.NewReader(src))
+		if err != nil {
+			return nil, usage(fmt.Errorf("unpack %s: %w: it has a name that ends in .gz and does not begin as gzip does", c.File, err))
+		}
+		src = z
 	}
 	f, err := os.CreateTemp("", "warpline-check-*")
 	if err != nil {
@@ -75,32 +95,42 @@ func (c *telemetryCheckCmd) open(stdin io.Reader) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
+		if zipped {
+			err = fmt.Errorf("%w: the gzip in it is damaged or cut short", err)
+		}
 		return nil, fmt.Errorf("read %s: %w", c.File, err)
 	}
 	return f, nil
 }
 
-// checkTelemetry writes one line for each record of f, or one line alone if f cannot be read as events.
-func checkTelemetry(ctx context.Context, f *os.File, out io.Writer, o telemetry.Options) (accepted, refused int, err error) {
+// checkTelemetry writes one line for each record of f, or one line alone if f cannot be read as events, and then the hint
+// says how it might be.
+func checkTelemetry(ctx context.Context, f *os.File, csv bool, out io.Writer, o telemetry.Options) (accepted, refused int, hint string, err error) {
 	var line []byte
-	layout, err := telemetry.Survey(f, o)
+	var records telemetry.Reader
+	if csv {
+		records, err = telemetry.NewTable(f, o)
+	} else {
+		var layout telemetry.Layout
+		layout, err = telemetry.Survey(f, o)
+		records = layout.Decoder(f, o)
+	}
 	var unreadable *telemetry.DocumentError
 	if errors.As(err, &unreadable) {
 		line = appendRejection([]byte(`{`), unreadable.Code, unreadable.Message)
 		_, err = out.Write(line)
-		return 0, 1, err
+		return 0, 1, otherwise(f, csv, unreadable.Code), err
 	}
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, "", err
 	}
-	d := layout.Decoder(f, o)
 	for ctx.Err() == nil {
-		r, err := d.Next()
+		r, err := records.Next()
 		if err == io.EOF {
-			return accepted, refused, nil
+			return accepted, refused, "", nil
 		}
 		if err != nil {
-			return accepted, refused, fmt.Errorf("the file changed while it was read: %w", err)
+			return accepted, refused, "", fmt.Errorf("the file changed while it was read: %w", err)
 		}
 		line = strconv.AppendInt(append(line[:0], `{"index":`...), int64(r.Index), 10)
 		line = append(line, ',')
@@ -113,10 +143,37 @@ func checkTelemetry(ctx context.Context, f *os.File, out io.Writer, o telemetry.
 			line = append(r.Event.AppendJSON(line), '}', '\n')
 		}
 		if _, err := out.Write(line); err != nil {
-			return accepted, refused, err
+			return accepted, refused, "", err
 		}
 	}
-	return accepted, refused, ctx.Err()
+	return accepted, refused, "", ctx.Err()
+}
+
+// otherwise says how a file that could not be read might be: the peer's words, which stand in the output, know only of
+// JSON. It returns "" if there is nothing to say.
+func otherwise(f io.ReaderAt, csv bool, code telemetry.Code) string {
+	var head [4]byte
+	n, _ := f.ReadAt(head[:], 0) // a file of less than four bytes ends with an error
+	switch b := head[:n]; {
+	case n == 0:
+		return "the file is empty"
+	case bytes.HasPrefix(b, []byte{0x1f, 0x8b}):
+		return "it is packed with gzip: give it a name that ends in .gz, or unpack it first"
+	case bytes.HasPrefix(b, []byte("\ufeff")) && !csv:
+		return "it begins with a byte order mark: save it as UTF-8 without one"
+	case bytes.HasPrefix(b, []byte{0xff, 0xfe}) || bytes.HasPrefix(b, []byte{0xfe, 0xff}):
+		return "it is UTF-16: save it as UTF-8"
+	}
+	if code != telemetry.BadJSON || csv {
+		return ""
+	}
+	if _, err := telemetry.NewTable(io.NewSectionReader(f, 0, 1<<20), telemetry.Options{}); err == nil && head[0] != '{' && head[0] != '[' {
+		return "it looks like a CSV export: --csv reads it as one"
+	}
+	if r, err := telemetry.NewDecoder(io.NewSectionReader(f, 0, 1<<62), telemetry.Options{Lines: true}).Next(); err == nil && r.Event != nil {
+		return "its first line is a record: --ndjson reads a record a line"
+	}
+	return ""
 }
 
 func appendRejection(line []byte, code telemetry.Code, message string) []byte {

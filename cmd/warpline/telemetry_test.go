@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,5 +47,90 @@ func TestTelemetryCheck(t *testing.T) {
 	p := &program{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: &stderr}
 	if code := p.run([]string{"telemetry", "check", filepath.Join(t.TempDir(), "none")}); code == 0 || !strings.Contains(stderr.String(), "none") {
 		t.Errorf("a file that is not there: exit code %d, %s", code, stderr.String())
+	}
+}
+
+// A tracker's CSV export is told by its name, as send tells it, and gives the lines that the same tracker's JSON export gives.
+func TestTelemetryCheckForms(t *testing.T) {
+	exports := filepath.Join("..", "..", "testdata", "telemetry", "exports")
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(exports, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	pack := func(b []byte) []byte {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		z.Write(b)
+		z.Close()
+		return out.Bytes()
+	}
+	table, list := read("cpu_tracker_events.csv"), read("cpu_tracker_events.json")
+	check := func(stdin []byte, args ...string) (stdout, stderr string, code int) {
+		var out, errs bytes.Buffer
+		p := &program{Stdin: bytes.NewReader(stdin), Stdout: &out, Stderr: &errs}
+		code = p.run(append([]string{"telemetry", "check"}, args...))
+		return out.String(), errs.String(), code
+	}
+	want, _, code := check(list, "-")
+	if n := strings.Count(want, `"verdict":"accept"`); code != 0 || n != 35 {
+		t.Fatalf("exit code %d, %d records accepted, want 35", code, n)
+	}
+	dir := t.TempDir()
+	file := func(name string, b []byte) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, args := range [][]string{
+		{filepath.Join(exports, "cpu_tracker_events.csv")}, {file("packed.csv.gz", pack(table))}, {file("packed.json.gz", pack(list))},
+		{"--csv", "-"}, {"--csv", file("table.txt", table)},
+	} {
+		if got, stderr, code := check(table, args...); code != 0 || got != want {
+			t.Errorf("%s: exit code %d, %s\n%.300s\nwant\n%.300s", args, code, stderr, got, want)
+		}
+	}
+
+	lines := []byte("{\"timestamp\":1}\n{\"timestamp\":2}\n")
+	for _, name := range []string{"a.ndjson", "a.jsonl"} {
+		if got, stderr, code := check(nil, file(name, lines)); code != 0 || strings.Count(got, `"verdict":"accept"`) != 2 {
+			t.Errorf("%s: exit code %d, %s\n%s", name, code, stderr, got)
+		}
+	}
+
+	// What cannot be read says how it could be.
+	for _, tt := range []struct {
+		input   []byte
+		args    []string
+		code    int
+		message string
+	}{
+		{table, []string{"-"}, 0, "--csv"},
+		{table, []string{"--ndjson=false", file("table.json", table)}, 0, "--csv"},
+		{lines, []string{"-"}, 0, "--ndjson"},
+		{pack(table), []string{"-"}, 0, "gzip"},
+		{nil, []string{"-"}, 0, "empty"},
+		{nil, []string{"--csv", "-"}, 0, "empty"},
+		{[]byte("\ufeff[]"), []string{"-"}, 0, "byte order mark"},
+		{[]byte("\xff\xfe[\x00"), []string{"-"}, 0, "UTF-16"},
+		{nil, []string{file("no.csv.gz", table)}, 2, "gzip"},
+		{nil, []string{file("cut.csv.gz", pack(table)[:200])}, 1, "cut short"},
+		{nil, []string{dir}, 2, "name one file"},
+		{table, []string{"--csv", "--ndjson", "-"}, 2, "can't be used together"},
+	} {
+		got, stderr, code := check(tt.input, tt.args...)
+		if code != tt.code || !strings.Contains(stderr, tt.message) || strings.Contains(got, "accept") {
+			t.Errorf("%s < %.20q: exit code %d, want %d and %q\n%s%s", tt.args, tt.input, code, tt.code, tt.message, got, stderr)
+		}
+		if n := strings.Count(got, "\n"); code == 0 && n != 1 {
+			t.Errorf("%s < %.20q: %d lines, want one", tt.args, tt.input, n)
+		}
+	}
+	if _, stderr, _ := check([]byte(`{"a":1`), "-"); strings.Contains(stderr, "--csv") || strings.Contains(stderr, "--ndjson") {
+		t.Errorf("broken JSON is not CSV: %s", stderr)
 	}
 }

@@ -90,6 +90,7 @@ func (v *Validator) legacyDevice() (integer, *Refusal) {
 // not guess what a device in other digits than ours might be.
 func deviceNumber(b []byte) (n integer, ok bool, _ *Refusal) {
 	ascii, decimal := true, true
+	counted := 0 // digits before the first that Python does not count with: of these it takes no more than MaxDigits
 	for rest := b; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		rest = rest[size:]
@@ -102,18 +103,34 @@ func deviceNumber(b []byte) (n integer, ok bool, _ *Refusal) {
 		default:
 			return n, false, nil
 		}
+		if decimal {
+			counted++
+		}
 	}
 	switch {
 	case len(b) == 0:
 		return n, false, nil
+	case counted > MaxDigits:
+		return n, false, &Refusal{IntegerTooLong, names[fDevice], tooManyDigits(counted)}
 	case !decimal:
-		return n, false, &Refusal{NonASCIIDigits, names[fDevice], "invalid literal for int() with base 10: '" + string(b) + "'"}
+		return n, false, &Refusal{NonASCIIDigits, names[fDevice], "invalid literal for int() with base 10: " + shownLiteral(b)}
 	case !ascii:
 		return n, false, refuse(NonASCIIDigits, fDevice, " ends in digits that are not ASCII")
-	case len(b) > MaxDigits:
-		return n, false, &Refusal{IntegerTooLong, names[fDevice], tooManyDigits(len(b))}
 	}
 	return integerOf(b, kInt), true, nil
+}
+
+// shownLiteral quotes digits as Python does in its refusal: 200 characters, the quotes among them, and then it stops.
+func shownLiteral(digits []byte) string {
+	const most = 200
+	text := "'" + string(digits) + "'"
+	count := 0
+	for i := range text {
+		if count++; count > most {
+			return text[:i]
+		}
+	}
+	return text
 }
 
 // otherDigits are the characters that Python calls digits but does not count with: superscripts, digits in circles.
