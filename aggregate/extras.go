@@ -24,9 +24,27 @@ func (f *folder) extras(s *session, p *part, l *gpuflight.Line, extras []gpuflig
 		t.Type.AppendString(b, l.Type.String())
 		t.BatchID.Append(b, l.BatchID)
 		t.Field.AppendString(b, clip(string(e.Name)))
+		t.Reason.AppendString(b, extraReason(e))
 		t.Rows.Append(b, uint64(e.Rows))
 		t.Values.Append(b, strings.ToValidUTF8(string(e.Value), "\uFFFD"))
 		t.ReceivedAt.Append(b, p.env.ReceivedAt)
 	}
 	f.out.saw(p.env.ReceivedAt)
+}
+
+// extraReason is why an extra is kept.
+func extraReason(e *gpuflight.Extra) string {
+	if e.Bad {
+		return gpuflight.ReasonBadValue
+	}
+	return "unknown"
+}
+
+// leftovers keeps what a line that is read whatever it holds had and its row has not. The line is stored all the same: a session whose
+// job_start has one odd field must not lose its name and its devices.
+func (f *folder) leftovers(s *session, p *part, l *gpuflight.Line) {
+	if left := gpuflight.LeftoversOf(l); len(left.Extras) > 0 {
+		f.metrics.badFields.Add(float64(left.Bad))
+		f.extras(s, p, l, left.Extras, left.Unknown)
+	}
 }
