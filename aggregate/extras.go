@@ -40,11 +40,17 @@ func extraReason(e *gpuflight.Extra) string {
 	return "unknown"
 }
 
-// leftovers keeps what a line that is read whatever it holds had and its row has not. The line is stored all the same: a session whose
-// job_start has one odd field must not lose its name and its devices.
+// leftovers keeps what a line has and its rows have not: keys of the future, and what did not fit in lines that are stored all the same,
+// since a session whose job_start has one odd field must not lose its name and its devices.
 func (f *folder) leftovers(s *session, p *part, l *gpuflight.Line) {
 	if left := gpuflight.LeftoversOf(l); len(left.Extras) > 0 {
 		f.metrics.badFields.Add(float64(left.Bad))
 		f.extras(s, p, l, left.Extras, left.Unknown)
 	}
+}
+
+// detailLeftovers keeps what a kernel_detail has beyond a launch configuration, once with each configuration: a kernel costs a few bytes, and
+// its details nearly always say what others said.
+func (f *folder) detailLeftovers(s *session, p *part, line []byte) {
+	f.leftovers(s, p, &gpuflight.Line{Type: gpuflight.KernelDetail, Raw: line})
 }

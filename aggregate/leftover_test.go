@@ -1,6 +1,9 @@
 package aggregate_test
 
 import (
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +11,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
+	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -72,5 +76,55 @@ func TestBadFieldsAreKept(t *testing.T) {
 	}
 	if counted["warpline_worker_bad_fields_total"] != 10 || counted["warpline_worker_unknown_columns_total"] != 1 {
 		t.Errorf("%v bad fields and %v unknown are counted, want 10 and 1", counted["warpline_worker_bad_fields_total"], counted["warpline_worker_unknown_columns_total"])
+	}
+}
+
+// A key of the future is kept on every type of line, and once, however often the line comes.
+func TestKeysOfTheFutureAreKept(t *testing.T) {
+	var lines, want []string
+	for _, name := range []string{"examples_by_type.ndjson", "examples_handbuilt.ndjson"} {
+		text, err := os.ReadFile("../testdata/gpuflight/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			typ, session := gpuflight.Peek([]byte(line))
+			key := fmt.Sprintf("%v\tzz_%v\tunknown\t[%d]", typ, typ, len(typ.String()))
+			if slices.Contains(want, key) {
+				continue
+			}
+			want = append(want, key)
+			line = strings.Replace(line, fmt.Sprintf("%q", session), `"x"`, 1)
+			lines = append(lines, strings.Replace(line, "{", fmt.Sprintf(`{"zz_%v":[%d],`, typ, len(typ.String())), 1))
+		}
+	}
+	if len(want) < 30 {
+		t.Fatalf("only %d types", len(want))
+	}
+	s := brokertest.Start(t, broker.Layout{Partitions: 1})
+	stop := start(t, s, fast)
+	events := uint64(0)
+	for _, channel := range []string{"device", "scope"} {
+		text := strings.Join(lines, "\n") + "\n" + `{"type":"` + channel + `"}`
+		publish(t, s, stream.Envelope{Session: "x", Identity: channel}, []byte(text))
+		for _, line := range lines {
+			events += uint64(gpuflight.CountEvents([]byte(line)))
+		}
+		events++
+	}
+	sum := waitFor(t, s, "all accounted", func(sum totals) bool { return sum["usage_data.events"] == events })
+	stop()
+	if sum["usage_data.rejected"] != 2 {
+		t.Errorf("%d rejected, want the two lines that tell the channels apart", sum["usage_data.rejected"])
+	}
+	d := newDatabase(t)
+	d.load(s)
+	slices.Sort(want)
+	got := strings.Split(strings.TrimSpace(d.post("SELECT type, field, reason, values FROM extra_fields", nil)), "\n")
+	slices.Sort(got)
+	want = slices.DeleteFunc(want, func(w string) bool { return strings.HasPrefix(w, "graph_node_definition") }) // it may rightly come twice
+	got = slices.DeleteFunc(got, func(w string) bool { return strings.HasPrefix(w, "graph_node_definition") })
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

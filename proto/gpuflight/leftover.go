@@ -1,6 +1,9 @@
 package gpuflight
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 // Leftovers is what the structure of a rare line did not take.
 type Leftovers struct {
@@ -24,17 +27,32 @@ var shapes = map[Type]shape{
 	RunEnd:              shapeOf(reflect.TypeFor[RunClose]()),
 	CaptureCapabilities: shapeOf(reflect.TypeFor[Capabilities]()),
 	DeepWindowEvent:     shapeOf(reflect.TypeFor[DeepWindow]()).and("pid", "app"),
+
+	// Of these only the keys are told: their decoders refuse what does not fit.
+	KernelDetail:      shape{}.and(detailFields[:]...),
+	DictionaryUpdate:  shape{}.and(dictNames[:]...),
+	SourceFileContent: shape{}.and("source_file_id", "lines"),
+	CubinDisassembly:  shape{}.and("cubin_crc", "function_name", "entries"),
+	PtxDisassembly:    shape{}.and("function_name", "arch", "ptx"),
 }
 
-// LeftoversOf returns what a job_start, init, shutdown, segment_start, segment_end, run_end, capture_capabilities or deep_window_event line
-// holds beyond what its decoder took: unknown keys; fields of another JSON kind, which were read as zero; numbers beyond their column,
-// which were bounded; elements beyond those that are read of a list. The line must have passed its decoder. Of another type there are none.
+// batchKeys are those of every batch; the last two are a host_metric_batch's.
+var batchKeys = shape{}.and("batch_id", "base_time_ns", "columns", "rows", "hostname", "ip_addr")
+
+// LeftoversOf returns what a line holds beyond what its decoder took: unknown keys; and of a job_start, init, shutdown, segment_start,
+// segment_end, run_end, capture_capabilities or deep_window_event fields of another JSON kind, which were read as zero, numbers beyond their
+// column, which were bounded, and elements beyond those that are read of a list. The line must have passed its decoder. It is walked again:
+// of a batch call it only when Batch.UnknownKeys says that there is something to find. Of types that EventDecoder reads there are none here.
 func LeftoversOf(line *Line) Leftovers {
 	var l Leftovers
-	if s := shapes[line.Type]; s != nil {
+	s := shapes[line.Type]
+	if line.Type.IsBatch() {
+		s = batchKeys
+	}
+	if s != nil {
 		m := walkObject(line.Raw, 0)
 		l.object(&m, "", s)
-		l.Extras = append(l.Extras, l.bad...)
+		l.Extras = slices.Concat(l.Extras, l.bad)
 	}
 	return l
 }

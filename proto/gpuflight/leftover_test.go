@@ -11,7 +11,9 @@ import (
 // leftovers writes what is left over of a line as text, bad fields with a mark.
 func leftovers(t *testing.T, text string) (got string, l gpuflight.Leftovers) {
 	t.Helper()
-	l = gpuflight.LeftoversOf(decodeLine(t, text))
+	var d gpuflight.Decoder
+	line, _ := d.Decode([]byte(text)) // a batch without columns is a fault, but a line
+	l = gpuflight.LeftoversOf(line)
 	var parts []string
 	for _, e := range l.Extras {
 		mark := ""
@@ -33,6 +35,9 @@ func TestNothingIsLeftOver(t *testing.T) {
 			continue
 		}
 		seen[l.Type]++
+		if l.Batch != nil && l.Batch.UnknownKeys > 0 {
+			t.Errorf("%v has %d unknown keys", l.Type, l.Batch.UnknownKeys)
+		}
 		if left := gpuflight.LeftoversOf(l); left.Unknown+left.Bad > 0 {
 			t.Errorf("%v: %+v", l.Type, left)
 		}
@@ -63,6 +68,10 @@ func TestLeftovers(t *testing.T) {
 		{`{"type":"deep_window_event","session_id":"s","start_ns":1,"end_ns":2,"engines":["a",5],"trigger":{"threshold":"30","observed":1e999,"op":"<"}}`,
 			`!engines=5 !trigger.threshold="30" !trigger.observed=1e999`},
 		{`{"type":"memset_event","session_id":"s","what":1}`, ``},
+		{`{"type":"kernel_detail","session_id":"s","corr_id":7,"grid":"(1,1,1)","cluster":"(2,1,1)"}`, `cluster="(2,1,1)"`},
+		{`{"type":"dictionary_update","session_id":"s","kernel_dict":{"1":"a"},"host_dict":{"1":"h"}}`, `host_dict={"1":"h"}`},
+		{`{"type":"source_file_content","session_id":"s","source_file_id":1,"lines":[],"language":"cuda"}`, `language="cuda"`},
+		{`{"device_id":3,"type":"kernel_event_batch","session_id":"s","batch_id":1,"base_time_ns":1,"columns":[],"rows":[],"clock":{"hz":1}}`, `device_id=3 clock={"hz":1}`},
 	} {
 		if got, _ := leftovers(t, c.line); got != c.want {
 			t.Errorf("%s\ngot  %s\nwant %s", c.line, got, c.want)
