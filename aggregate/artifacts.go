@@ -51,6 +51,7 @@ func (f *folder) artifact(s *session, p *part, l *gpuflight.Line) {
 	}
 	if err == nil {
 		f.stored(s, p, 1)
+		f.leftovers(s, p, l)
 		return
 	}
 	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), typ: l.Type, events: 1, payload: l.Raw}

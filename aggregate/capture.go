@@ -18,6 +18,7 @@ func (f *folder) capabilities(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.TimeNS)
 	t := &table.Capabilities
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
@@ -61,6 +62,7 @@ func (f *folder) deepWindow(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.StartNS)
 	s.delta.sawEvent(d.EndNS)
 	t, r := &table.DeepWindows, &d.Trigger

@@ -16,6 +16,7 @@ type counters struct {
 	fenced         prometheus.Counter
 	snapshots      prometheus.Counter
 	unknownColumns prometheus.Counter
+	badFields      prometheus.Counter
 	lag            prometheus.Histogram
 	partitions     prometheus.Gauge
 	sessions       prometheus.Gauge
@@ -34,13 +35,14 @@ func newCounters(reg prometheus.Registerer) *counters {
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
+		badFields:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total", Help: "Fields of lifecycle and other rare lines whose value did not fit; the line is stored without them, they are kept in the table extra_fields."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
 			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),
 		sessions:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_sessions", Help: "Sessions whose state this process holds."}),
 	}
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.unknownColumns, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

@@ -165,6 +165,7 @@ func (f *folder) detail(s *session, p *part, line []byte) bool {
 			return false
 		}
 		config = f.newConfig(s, p, hash, &d)
+		f.detailLeftovers(s, p, line)
 	}
 	f.received(s, p, 1)
 	f.applyDetail(s, p, corr, config)

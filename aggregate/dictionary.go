@@ -48,6 +48,7 @@ func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 }
 
 // cutName cuts a name that is too long to be kept.

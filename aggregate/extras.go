@@ -24,9 +24,33 @@ func (f *folder) extras(s *session, p *part, l *gpuflight.Line, extras []gpuflig
 		t.Type.AppendString(b, l.Type.String())
 		t.BatchID.Append(b, l.BatchID)
 		t.Field.AppendString(b, clip(string(e.Name)))
+		t.Reason.AppendString(b, extraReason(e))
 		t.Rows.Append(b, uint64(e.Rows))
 		t.Values.Append(b, strings.ToValidUTF8(string(e.Value), "\uFFFD"))
 		t.ReceivedAt.Append(b, p.env.ReceivedAt)
 	}
 	f.out.saw(p.env.ReceivedAt)
+}
+
+// extraReason is why an extra is kept.
+func extraReason(e *gpuflight.Extra) string {
+	if e.Bad {
+		return gpuflight.ReasonBadValue
+	}
+	return "unknown"
+}
+
+// leftovers keeps what a line has and its rows have not: keys of the future, and what did not fit in lines that are stored all the same,
+// since a session whose job_start has one odd field must not lose its name and its devices.
+func (f *folder) leftovers(s *session, p *part, l *gpuflight.Line) {
+	if left := gpuflight.LeftoversOf(l); len(left.Extras) > 0 {
+		f.metrics.badFields.Add(float64(left.Bad))
+		f.extras(s, p, l, left.Extras, left.Unknown)
+	}
+}
+
+// detailLeftovers keeps what a kernel_detail has beyond a launch configuration, once with each configuration: a kernel costs a few bytes, and
+// its details nearly always say what others said.
+func (f *folder) detailLeftovers(s *session, p *part, line []byte) {
+	f.leftovers(s, p, &gpuflight.Line{Type: gpuflight.KernelDetail, Raw: line})
 }

@@ -211,7 +211,7 @@ func (f *folder) line(s *session, p *part, line []byte) {
 			f.rejectLine(s, p, l, line, n, err)
 			return
 		}
-		f.slowDetail(s, p, &d)
+		f.slowDetail(s, p, line, &d)
 		return
 	}
 	if l.Type.IsBatch() || allChannels(l.Type) || isArtifact(l.Type) {
@@ -309,6 +309,9 @@ func (f *folder) batch(s *session, p *part, l *gpuflight.Line, n uint64, fold fu
 	if l.Batch.UnknownColumns > 0 {
 		f.extras(s, p, l, gpuflight.ExtraColumns(l), l.Batch.UnknownColumns)
 	}
+	if l.Batch.UnknownKeys > 0 {
+		f.leftovers(s, p, l)
+	}
 	fold(s, p, l)
 	// CountEvents may differ from the rows by what a refused row opened in brackets: rejects are counted in rows, the rest is stored.
 	if rejected := s.delta.rejects - before; rejected < n {
@@ -317,13 +320,14 @@ func (f *folder) batch(s *session, p *part, l *gpuflight.Line, n uint64, fold fu
 }
 
 // slowDetail folds a kernel_detail that is not written the client's way; its configuration is known by its content.
-func (f *folder) slowDetail(s *session, p *part, d *gpuflight.Detail) {
+func (f *folder) slowDetail(s *session, p *part, line []byte, d *gpuflight.Detail) {
 	corr := d.CorrID
 	d.CorrID, d.PID, d.App = 0, 0, ""
 	hash := detailHash(d)
 	config, known := s.configs[hash]
 	if !known {
 		config = f.newConfig(s, p, hash, d)
+		f.detailLeftovers(s, p, line)
 	}
 	f.applyDetail(s, p, corr, config)
 }

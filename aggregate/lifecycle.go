@@ -15,6 +15,7 @@ func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 	f.jobFacts(s, p, l, &job)
 	s.app, s.pid, s.vendor = clip(job.App), clampU32(job.PID), clip(job.Vendor())
 	if job.Hostname != "" {
@@ -56,7 +57,7 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 	if static == nil {
 		static = &gpuflight.StaticDevice{}
 	}
-	f.deviceRow(s, p, int32(id), d, static, d.TotalMiB*mib)
+	f.deviceRow(s, p, int32(id), d, static, fromMiB(d.TotalMiB))
 }
 
 // deviceRow writes a row of `devices` and remembers that it did.
@@ -90,6 +91,7 @@ func (f *folder) jobEnd(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 	s.shutdown = true
 	s.delta.sawEvent(end.TimeNS)
 	e := sessionEnd{rank: table.EndShutdown, at: end.TimeNS, synthetic: end.Synthetic, exitCode: end.ExitCode, signal: end.Signal, windowStopped: end.WindowStopped}

@@ -9,6 +9,9 @@ import (
 
 const mib = 1 << 20
 
+// fromMiB is a size in bytes; one that no column of bytes holds is the largest that does, not what is left after a wrap.
+func fromMiB(n uint64) uint64 { return min(n, (1<<64-1)/mib) * mib }
+
 // gauge adds up one metric of one minute in wire units, so that sums are exact.
 type gauge struct{ sum, low, high uint64 }
 
@@ -49,8 +52,8 @@ func (f *folder) hostMetrics(s *session, p *part, line *gpuflight.Line) {
 			t.SessionID.Append(b, session)
 			t.At.Append(b, at)
 			t.CPUPct.Append(b, float32(cpu)/100)
-			t.RAMUsedBytes.Append(b, used*mib)
-			t.RAMTotalBytes.Append(b, total*mib)
+			t.RAMUsedBytes.Append(b, fromMiB(used))
+			t.RAMTotalBytes.Append(b, fromMiB(total))
 			t.Hostname.Append(b, hostname)
 			t.ReceivedAt.Append(b, p.env.ReceivedAt)
 		}
@@ -115,8 +118,8 @@ func (f *folder) deviceMetrics(s *session, p *part, line *gpuflight.Line) {
 			t.MemUtilPct.Append(b, float32(row[gpuflight.DeviceMemUtil]))
 			t.TempC.Append(b, float32(row[gpuflight.DeviceTempC]))
 			t.PowerW.Append(b, float32(float64(row[gpuflight.DevicePowerMW])/1000))
-			t.UsedBytes.Append(b, uint64(row[gpuflight.DeviceUsedMiB])*mib)
-			t.TotalBytes.Append(b, uint64(row[gpuflight.DeviceTotalMiB])*mib)
+			t.UsedBytes.Append(b, fromMiB(uint64(row[gpuflight.DeviceUsedMiB])))
+			t.TotalBytes.Append(b, fromMiB(uint64(row[gpuflight.DeviceTotalMiB])))
 			t.ClockSMMHz.Append(b, uint32(row[gpuflight.DeviceClockSM]))
 			t.FanSpeedPct.Append(b, float32(row[gpuflight.DeviceFanSpeedPct]))
 			t.TempMemC.Append(b, float32(row[gpuflight.DeviceTempMemC]))

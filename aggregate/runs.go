@@ -35,6 +35,7 @@ func (f *folder) segmentStart(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.ActualStartNS)
 	f.segment(s, p, &segmentRow{
 		run: d.RunID, index: d.SegmentIndex, previousSession: d.PreviousSessionID, startedAt: d.ActualStartNS, startBoundary: d.RequestedBoundaryNS,
@@ -50,6 +51,7 @@ func (f *folder) segmentEnd(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.ActualEndNS)
 	f.segment(s, p, &segmentRow{
 		run: d.RunID, index: d.SegmentIndex, endedAt: d.ActualEndNS, boundary: d.RequestedBoundaryNS, delay: d.BoundaryDelayNS, outside: d.RecordsOutside,
@@ -67,6 +69,7 @@ func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
 		return
 	}
 	f.stored(s, p, 1)
+	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.EndedNS)
 	f.segment(s, p, &segmentRow{run: d.RunID, index: -1})
 	t := &table.RunEnds

@@ -24,8 +24,8 @@ func (f *folder) system(s *session, p *part, l *gpuflight.Line) error {
 	t.PID.Append(b, e.PID)
 	t.App.Append(b, t.App.IndexBytes(b, e.App))
 	t.CPUPct.Append(b, float32(e.Host.CPUPct))
-	t.RAMUsedBytes.Append(b, e.Host.RAMUsedMiB*mib)
-	t.RAMTotalBytes.Append(b, e.Host.RAMTotalMiB*mib)
+	t.RAMUsedBytes.Append(b, fromMiB(e.Host.RAMUsedMiB))
+	t.RAMTotalBytes.Append(b, fromMiB(e.Host.RAMTotalMiB))
 	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
 	f.deviceSnapshots(s, p, "system_"+kind, e.TimeNS, e.Devices)
 	return nil
@@ -44,9 +44,9 @@ func (f *folder) deviceSnapshots(s *session, p *part, kind string, at int64, dev
 		t.Name.AppendString(b, d.Name)
 		t.Vendor.AppendString(b, d.Vendor)
 		t.PCIBus.Append(b, clampI32(d.PCIBus))
-		t.UsedBytes.Append(b, d.UsedMiB*mib)
-		t.FreeBytes.Append(b, d.FreeMiB*mib)
-		t.TotalBytes.Append(b, d.TotalMiB*mib)
+		t.UsedBytes.Append(b, fromMiB(d.UsedMiB))
+		t.FreeBytes.Append(b, fromMiB(d.FreeMiB))
+		t.TotalBytes.Append(b, fromMiB(d.TotalMiB))
 		t.UtilGPUPct.Append(b, float32(d.UtilGPUPct))
 		t.UtilMemPct.Append(b, float32(d.UtilMemPct))
 		t.TempC.Append(b, float32(d.TempC))
@@ -78,8 +78,8 @@ func (f *folder) jobFacts(s *session, p *part, l *gpuflight.Line, job *gpuflight
 	t.Hostname.AppendString(b, job.Hostname)
 	t.IP.AppendString(b, job.IP)
 	t.CPUPct.Append(b, float32(job.Host.CPUPct))
-	t.RAMUsedBytes.Append(b, job.Host.RAMUsedMiB*mib)
-	t.RAMTotalBytes.Append(b, job.Host.RAMTotalMiB*mib)
+	t.RAMUsedBytes.Append(b, fromMiB(job.Host.RAMUsedMiB))
+	t.RAMTotalBytes.Append(b, fromMiB(job.Host.RAMTotalMiB))
 	t.SessionKind.AppendString(b, job.SessionKind)
 	t.ProfilingEngine.AppendString(b, job.ProfilingEngine)
 	t.AnalysisID.AppendString(b, job.AnalysisID)
@@ -92,9 +92,6 @@ func (f *folder) jobFacts(s *session, p *part, l *gpuflight.Line, job *gpuflight
 	t.PreviousRunID.AppendString(b, job.PreviousRunID)
 	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
 	f.deviceSnapshots(s, p, "job_start", at, job.Devices)
-	if extras, unknown := gpuflight.ExtraJobKeys(l); unknown > 0 {
-		f.extras(s, p, l, extras, unknown)
-	}
 }
 
 func clampI32(v int64) int32 { return int32(min(max(v, -1<<31), 1<<31-1)) }

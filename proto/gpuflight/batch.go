@@ -8,6 +8,8 @@ type Batch struct {
 	Type Type
 	// UnknownColumns counts columns of the wire that this package does not know; see ExtraColumns for their cells.
 	UnknownColumns int
+	// UnknownKeys counts keys beside those of a batch; see LeftoversOf for them.
+	UnknownKeys int
 	// BadRows lists the rows that were refused, in wire order. They are not among Rows.
 	BadRows []BadRow
 

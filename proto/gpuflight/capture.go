@@ -6,10 +6,10 @@ const maxCapabilities = 256
 // Capabilities is a capture_capabilities line: what the session was asked to record, and what it could.
 type Capabilities struct {
 	SessionID       string       `json:"session_id"`
-	TimeNS          int64        `json:"ts_ns"`
+	TimeNS          int64        `json:"ts_ns" fits:"size"`
 	RequestedEngine string       `json:"requested_engine"`
 	SelectedEngine  string       `json:"selected_engine"`
-	Features        []Capability `json:"capabilities"`
+	Features        []Capability `json:"capabilities" most:"256"`
 	// Partial tells that a field was of the wrong JSON kind and read as zero, or that features beyond 256 were left out.
 	Partial bool `json:"-"`
 }
@@ -58,13 +58,13 @@ type DeepWindow struct {
 	SessionID            string      `json:"session_id"`
 	Name                 string      `json:"name"`
 	CloseReason          string      `json:"close_reason"` // deadline, launch_budget, manual, session_stop
-	Engines              []string    `json:"engines"`
+	Engines              []string    `json:"engines" most:"64"`
 	StartNS              int64       `json:"start_ns"`
 	EndNS                int64       `json:"end_ns"`
-	DurationNS           int64       `json:"duration_ns"`
-	LaunchesCovered      int64       `json:"launches_covered"`
-	RequestedDurationMS  int64       `json:"requested_duration_ms"`
-	RequestedMaxLaunches int64       `json:"requested_max_launches"`
+	DurationNS           int64       `json:"duration_ns" fits:"size"`
+	LaunchesCovered      int64       `json:"launches_covered" fits:"size"`
+	RequestedDurationMS  int64       `json:"requested_duration_ms" fits:"size"`
+	RequestedMaxLaunches int64       `json:"requested_max_launches" fits:"size"`
 	Trigger              DeepTrigger `json:"trigger"` // zero when a person opened the window
 	// Partial tells that a field was of the wrong JSON kind and read as zero, or that engines beyond 64 were left out.
 	Partial bool `json:"-"`
@@ -78,10 +78,10 @@ type DeepTrigger struct {
 	Threshold      float64 `json:"threshold"`
 	RearmThreshold float64 `json:"rearm_threshold"`
 	Observed       float64 `json:"observed"`
-	RateWindowMS   int64   `json:"rate_window_ms"`
-	SustainedMS    int64   `json:"sustained_ms"`
-	FirstTrueNS    int64   `json:"first_true_ns"`
-	FiredNS        int64   `json:"fired_ns"`
+	RateWindowMS   int64   `json:"rate_window_ms" fits:"size"`
+	SustainedMS    int64   `json:"sustained_ms" fits:"size"`
+	FirstTrueNS    int64   `json:"first_true_ns" fits:"size"`
+	FiredNS        int64   `json:"fired_ns" fits:"size"`
 }
 
 // DecodeDeepWindow decodes a deep_window_event line, with the errors of DecodeJobStart and: bad_time when it has no start or no end,

@@ -76,6 +76,7 @@ func (d *Decoder) decode(b []byte) error {
 	var fail, batchFail *LineError
 	columnsAt, rowsAt := -1, -1 // lists that stood before the type, or rows before columns
 	var p *plan
+	others := 0 // keys that no batch has
 
 	m := walkObject(b, 0)
 	for m.next() {
@@ -137,7 +138,10 @@ func (d *Decoder) decode(b []byte) error {
 				d.resetBatch(p)
 				m.i, ok = p.readRows(&d.batch, b, m.i)
 			}
+		case "version", "hostname", "ip_addr":
+			ok = m.skip()
 		default:
+			others++
 			ok = m.skip()
 		}
 		if !ok {
@@ -179,7 +183,7 @@ func (d *Decoder) decode(b []byte) error {
 			return badJSON(b, end)
 		}
 	}
-	d.batch.baseTimeNS = l.BaseTimeNS
+	d.batch.baseTimeNS, d.batch.UnknownKeys = l.BaseTimeNS, others
 	l.Batch = &d.batch
 	return orNil(fail)
 }

@@ -39,6 +39,8 @@ type Extra struct {
 	Value []byte
 	// Rows is how many cells of a column Value holds, 1 for a key.
 	Rows int
+	// Bad tells a field that the type does have, of which Value is not, or not in full, what was read.
+	Bad bool
 }
 
 // maxExtras is how many unknown keys or columns of one line are handed out; more are only counted. A client that is a few versions ahead has

@@ -212,20 +212,6 @@ func TestExtraColumns(t *testing.T) {
 	}
 }
 
-func TestExtraJobKeys(t *testing.T) {
-	for _, line := range exampleLines(t) {
-		if typ, _ := gpuflight.Peek(line); typ == gpuflight.JobStart {
-			if extras, n := gpuflight.ExtraJobKeys(&gpuflight.Line{Raw: line}); n != 0 || extras != nil {
-				t.Errorf("%+v", extras)
-			}
-		}
-	}
-	extras, n := gpuflight.ExtraJobKeys(&gpuflight.Line{Raw: []byte(`{"type":"job_start","nvlink":{"a":1},"pid":1}`)})
-	if n != 1 || len(extras) != 1 || string(extras[0].Name) != "nvlink" || string(extras[0].Value) != `{"a":1}` {
-		t.Errorf("%d %+v", n, extras)
-	}
-}
-
 func TestActivityKinds(t *testing.T) {
 	for got, want := range map[string]string{
 		gpuflight.SyncTypeName(0): "unknown", gpuflight.SyncTypeName(3): "stream", gpuflight.SyncTypeName(5): "type_5",
@@ -301,7 +287,9 @@ func FuzzEvents(f *testing.F) {
 				}
 			}
 		}
-		gpuflight.ExtraJobKeys(l)
+		if left := gpuflight.LeftoversOf(l); len(left.Extras) > left.Unknown+left.Bad || len(left.Extras) > 64 {
+			t.Fatalf("%+v", left)
+		}
 		var fresh gpuflight.EventDecoder
 		a, errA := decodeEvent(&fresh, line)
 		if a == nil {

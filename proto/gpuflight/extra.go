@@ -74,29 +74,3 @@ func eachElement(b []byte, i int, f func(n, start, end int) bool) {
 		}
 	}
 }
-
-// jobKeys are the keys of a job_start line. The two vendors' lists repeat parts of gpu_static_devices.
-var jobKeys = map[string]bool{
-	"version": true, "type": true, "pid": true, "app": true, "session_id": true, "log_path": true, "ts_ns": true, "hostname": true, "ip_addr": true,
-	"host": true, "devices": true, "gpu_static_devices": true, "cuda_static_devices": true, "rocm_static_devices": true, "session_kind": true,
-	"profiling_engine": true, "analysis_id": true, "pass_index": true, "pass_count": true, "run_id": true, "segment_index": true,
-	"roll_chain_id": true, "part_index": true, "previous_run_id": true,
-}
-
-// ExtraJobKeys returns the keys of a job_start line that Job does not have, maxExtras at most, and how many there are. They alias the line.
-func ExtraJobKeys(line *Line) (extras []Extra, unknown int) {
-	m := walkObject(line.Raw, 0)
-	for m.next() {
-		key, start := m.key, m.i
-		if !m.skip() {
-			break
-		}
-		if jobKeys[string(key)] {
-			continue
-		}
-		if unknown++; len(extras) < maxExtras {
-			extras = append(extras, Extra{Name: key, Value: line.Raw[start:m.i], Rows: 1})
-		}
-	}
-	return extras, unknown
-}

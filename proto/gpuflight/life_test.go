@@ -99,9 +99,16 @@ func TestLifeLinesAreBounded(t *testing.T) {
 func FuzzLifeLines(f *testing.F) {
 	for _, raw := range exampleLines(f) {
 		switch typ, _ := gpuflight.Peek(raw); typ {
-		case gpuflight.SegmentStart, gpuflight.SegmentEnd, gpuflight.RunEnd, gpuflight.CaptureCapabilities, gpuflight.DeepWindowEvent:
+		case gpuflight.SegmentStart, gpuflight.SegmentEnd, gpuflight.RunEnd, gpuflight.CaptureCapabilities, gpuflight.DeepWindowEvent, gpuflight.JobStart, gpuflight.Shutdown:
 			f.Add(raw)
 		}
+	}
+	for _, line := range []string{
+		`{"type":"job_start","session_id":"s","pid":"x","host":[],"devices":[{"id":-1,"uuid":3},[]],"gpu_static_devices":[{"warp_size":1e2}]}`,
+		`{"type":"init","session_id":"s","devices":[{"util_gpu":"x"}],"rocm_static_devices":[{"compute_major":"9","compute_minor":[]}]}`,
+		`{"type":"shutdown","session_id":"s","crashed":1,"exit_code":18446744073709551616}`,
+	} {
+		f.Add([]byte(line))
 	}
 	f.Add([]byte(`{"type":"deep_window_event","session_id":"s","start_ns":1e99,"end_ns":"2","engines":{"a":1},"trigger":[1]}`))
 	var d gpuflight.Decoder
@@ -109,6 +116,38 @@ func FuzzLifeLines(f *testing.F) {
 		l, err := d.Decode(raw)
 		if err != nil {
 			return
+		}
+		// What a decoder passes over is left over: as a bad field, or as an unknown one where the key is not in the usual letters.
+		left := gpuflight.LeftoversOf(l)
+		if len(left.Extras) > 64 || len(left.Extras) > left.Unknown+left.Bad {
+			t.Fatalf("%+v", left)
+		}
+		partial := false
+		switch l.Type {
+		case gpuflight.JobStart, gpuflight.Init:
+			j, _ := gpuflight.DecodeJobStart(l)
+			partial = j.Partial
+		case gpuflight.Shutdown:
+			e, _ := gpuflight.DecodeShutdown(l)
+			partial = e.Partial
+		case gpuflight.SegmentStart:
+			b, _ := gpuflight.DecodeSegmentStart(l)
+			partial = b.Partial
+		case gpuflight.SegmentEnd:
+			c, _ := gpuflight.DecodeSegmentEnd(l)
+			partial = c.Partial
+		case gpuflight.RunEnd:
+			r, _ := gpuflight.DecodeRunEnd(l)
+			partial = r.Partial
+		case gpuflight.CaptureCapabilities:
+			c, _ := gpuflight.DecodeCapabilities(l)
+			partial = c.Partial
+		case gpuflight.DeepWindowEvent:
+			w, _ := gpuflight.DecodeDeepWindow(l)
+			partial = w.Partial
+		}
+		if partial && left.Unknown+left.Bad == 0 {
+			t.Fatalf("something was not read of %s, and nothing is left over", raw)
 		}
 		gpuflight.DecodeSegmentStart(l)
 		gpuflight.DecodeSegmentEnd(l)

@@ -9,18 +9,7 @@ import (
 // readOlder fills in what an init line spells in another way than job_start: units left out of names, versions in quotes, static devices
 // under their vendor's list alone. What the line has in today's spelling stays.
 func (j *Job) readOlder(raw []byte) {
-	var old struct {
-		Devices []struct {
-			UtilGPU uint64 `json:"util_gpu"`
-			UtilMem uint64 `json:"util_mem"`
-			ClkGfx  uint64 `json:"clk_gfx"`
-			ClkSM   uint64 `json:"clk_sm"`
-			ClkMem  uint64 `json:"clk_mem"`
-		} `json:"devices"`
-		GPU  []olderStatic `json:"gpu_static_devices"`
-		CUDA []olderStatic `json:"cuda_static_devices"`
-		ROCm []olderStatic `json:"rocm_static_devices"`
-	}
+	var old olderJob
 	// The line was read once: what does not fit is left out, as before.
 	_ = json.Unmarshal(raw, &old)
 	for i := range j.Devices {
@@ -43,6 +32,20 @@ func (j *Job) readOlder(raw []byte) {
 	}
 }
 
+// olderJob is what an init line has beside the keys of a Job.
+type olderJob struct {
+	Devices []struct {
+		UtilGPU uint64 `json:"util_gpu"`
+		UtilMem uint64 `json:"util_mem"`
+		ClkGfx  uint64 `json:"clk_gfx" fits:"u32"`
+		ClkSM   uint64 `json:"clk_sm" fits:"u32"`
+		ClkMem  uint64 `json:"clk_mem" fits:"u32"`
+	} `json:"devices" most:"1024"`
+	GPU  []olderStatic `json:"gpu_static_devices" most:"1024"`
+	CUDA []olderStatic `json:"cuda_static_devices" most:"1024"`
+	ROCm []olderStatic `json:"rocm_static_devices" most:"1024"`
+}
+
 func (j *Job) hasStatic(id int64) bool {
 	for i := range j.StaticDevices {
 		if j.StaticDevices[i].ID == id {
@@ -55,12 +58,12 @@ func (j *Job) hasStatic(id int64) bool {
 // olderStatic is a static device in both spellings.
 type olderStatic struct {
 	StaticDevice
-	Major      looseInt `json:"compute_major"`
-	Minor      looseInt `json:"compute_minor"`
+	Major      looseInt `json:"compute_major" fits:"u32"`
+	Minor      looseInt `json:"compute_minor" fits:"u32"`
 	L2         uint64   `json:"l2_cache_size"`
 	Shared     uint64   `json:"shared_mem_per_block"`
-	Multiprocs uint64   `json:"multiprocessor_count"`
-	SMs        uint64   `json:"sm_count"`
+	Multiprocs uint64   `json:"multiprocessor_count" fits:"u32"`
+	SMs        uint64   `json:"sm_count" fits:"u32"`
 }
 
 // today returns the device in today's spelling; vendor is that of the list it stands in.

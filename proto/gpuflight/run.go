@@ -5,12 +5,12 @@ package gpuflight
 type SegmentBegin struct {
 	SessionID           string `json:"session_id"`
 	RunID               string `json:"run_id"`
-	SegmentIndex        int64  `json:"segment_index"`
-	TimeNS              int64  `json:"ts_ns"`
-	ActualStartNS       int64  `json:"actual_start_ns"`
-	PreviousSessionID   string `json:"previous_session_id"`   // "" for the first segment
-	RequestedBoundaryNS int64  `json:"requested_boundary_ns"` // 0: nobody asked for a cut
-	BoundaryDelayNS     int64  `json:"boundary_delay_ns"`
+	SegmentIndex        int64  `json:"segment_index" fits:"id"`
+	TimeNS              int64  `json:"ts_ns" fits:"size"`
+	ActualStartNS       int64  `json:"actual_start_ns" fits:"size"`
+	PreviousSessionID   string `json:"previous_session_id"`               // "" for the first segment
+	RequestedBoundaryNS int64  `json:"requested_boundary_ns" fits:"size"` // 0: nobody asked for a cut
+	BoundaryDelayNS     int64  `json:"boundary_delay_ns" fits:"size"`
 	DeferredBy          string `json:"deferred_by"` // what put the cut off, "" nothing
 	// Partial tells that a field was of the wrong JSON kind and read as zero.
 	Partial bool `json:"-"`
@@ -20,15 +20,15 @@ type SegmentBegin struct {
 type SegmentClose struct {
 	SessionID           string `json:"session_id"`
 	RunID               string `json:"run_id"`
-	SegmentIndex        int64  `json:"segment_index"`
-	TimeNS              int64  `json:"ts_ns"`
-	ActualEndNS         int64  `json:"actual_end_ns"`
-	RequestedBoundaryNS int64  `json:"requested_boundary_ns"` // 0: nobody asked for a cut
-	BoundaryDelayNS     int64  `json:"boundary_delay_ns"`
+	SegmentIndex        int64  `json:"segment_index" fits:"id"`
+	TimeNS              int64  `json:"ts_ns" fits:"size"`
+	ActualEndNS         int64  `json:"actual_end_ns" fits:"size"`
+	RequestedBoundaryNS int64  `json:"requested_boundary_ns" fits:"size"` // 0: nobody asked for a cut
+	BoundaryDelayNS     int64  `json:"boundary_delay_ns" fits:"size"`
 	EndReason           string `json:"end_reason"` // time, row_budget, rolled, final, process_shutdown
 	DeferredBy          string `json:"deferred_by"`
-	RecordsOutside      int64  `json:"records_outside_segment_window"` // rows of the session that lie before its start or behind its end
-	Synthetic           bool   `json:"synthetic"`                      // written for a process that could not
+	RecordsOutside      int64  `json:"records_outside_segment_window" fits:"size"` // rows of the session that lie before its start or behind its end
+	Synthetic           bool   `json:"synthetic"`                                  // written for a process that could not
 	// Partial tells that a field was of the wrong JSON kind and read as zero.
 	Partial bool `json:"-"`
 }
@@ -38,13 +38,13 @@ type SegmentClose struct {
 type RunClose struct {
 	SessionID           string `json:"session_id"`
 	RunID               string `json:"run_id"`
-	FinalSegmentIndex   int64  `json:"final_segment_index"`
-	TimeNS              int64  `json:"ts_ns"`
-	EndedNS             int64  `json:"ended_ns"`
+	FinalSegmentIndex   int64  `json:"final_segment_index" fits:"id"`
+	TimeNS              int64  `json:"ts_ns" fits:"size"`
+	EndedNS             int64  `json:"ended_ns" fits:"size"`
 	EndReason           string `json:"end_reason"`      // rolled, or ""
 	RolloverReason      string `json:"rollover_reason"` // time, serialized_bytes, or ""
-	RequestedRolloverNS int64  `json:"requested_rollover_ns"`
-	ActualRolloverNS    int64  `json:"actual_rollover_ns"`
+	RequestedRolloverNS int64  `json:"requested_rollover_ns" fits:"size"`
+	ActualRolloverNS    int64  `json:"actual_rollover_ns" fits:"size"`
 	Synthetic           bool   `json:"synthetic"`
 	// Partial tells that a field was of the wrong JSON kind and read as zero.
 	Partial bool `json:"-"`

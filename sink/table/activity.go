@@ -155,12 +155,14 @@ type extraFieldsTable struct {
 	Type    DictCol
 	BatchID U64Col
 	Field   DictCol
+	Reason  DictCol
 	Rows    U64Col
 	Values  StrCol
 	RawTail
 }
 
-// ExtraFields holds what lines carry that this version has no column for, so that a later one can read it.
+// ExtraFields holds what lines carry that this version has no column for, so that a later one can read it, and what does not fit the column
+// that it has.
 var ExtraFields = func() extraFieldsTable {
 	t := define("extra_fields_data", Raw, "tenant, session_id, at")
 	return extraFieldsTable{
@@ -170,6 +172,7 @@ var ExtraFields = func() extraFieldsTable {
 		Type:    t.dict("type", note("type of the event")),
 		BatchID: t.u64("batch_id", note("with the base time it identifies the batch, 0 for a line that is no batch")),
 		Field:   t.dict("field", note("column, key, or object.key")),
+		Reason:  t.dict("reason", note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the nearest value")),
 		Rows:    t.u64("rows", note("cells in values")),
 		Values:  t.str("values", codec("ZSTD(6)"), note("JSON as received; of a column an array of the cells of the accepted rows, in their order")),
 		RawTail: t.rawTail(),

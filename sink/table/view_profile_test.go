@@ -74,3 +74,36 @@ func TestProfileMetricsView(t *testing.T) {
 	s.name("metric_dict", 4, "smsp__sass_inst_executed", 1)
 	s.want("SELECT function, metric_name, metric_value, hits FROM {db}.profile_metrics", "f\tsmsp__sass_inst_executed\t9223372036854775808\t2")
 }
+
+// Until the name of a source file comes, rows show the file that the function's name ends in. The other one holds as soon as it is there,
+// for what was stored before too.
+func TestLateSourceFileHolds(t *testing.T) {
+	s := newStore(t, true)
+	p, m, k := table.PCSamples, table.SourceMap, table.ProfileMetrics
+	seed(s, p, 1, func(b *table.Batch, _ int) {
+		session(p.Head, b)
+		p.Function.AppendString(b, "f")
+		p.FunctionID.Append(b, 1)
+		p.File.AppendString(b, "/src/f.cu")
+		p.FileID.Append(b, 7)
+		p.Samples.Append(b, 1)
+	})
+	seed(s, m, 1, func(b *table.Batch, _ int) {
+		session(m.Head, b)
+		m.Function.AppendString(b, "f")
+		m.FunctionID.Append(b, 1)
+		m.File.AppendString(b, "/src/f.cu")
+		m.FileID.Append(b, 7)
+	})
+	seed(s, k, 1, func(b *table.Batch, _ int) {
+		session(k.Head, b)
+		k.Function.AppendString(b, "f")
+		k.FunctionID.Append(b, 1)
+		k.File.AppendString(b, "/src/f.cu")
+		k.FileID.Append(b, 7)
+	})
+	files := "SELECT file, toTypeName(file) FROM {db}.pc_samples UNION ALL SELECT file, toTypeName(file) FROM {db}.source_map UNION ALL SELECT file, toTypeName(file) FROM {db}.profile_metrics"
+	s.want(files, "/src/f.cu\tString\n/src/f.cu\tString\n/src/f.cu\tString")
+	s.name("source_file_dict", 7, "/src/a.h", 1)
+	s.want(files, "/src/a.h\tString\n/src/a.h\tString\n/src/a.h\tString")
+}

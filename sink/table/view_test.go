@@ -89,7 +89,7 @@ func TestViewsKeepTheContract(t *testing.T) {
 		"graph_nodes":     "tenant session_id graph_exec_key node_index node_type dependency_count",
 		"pm_samples":      "tenant session_id at device_id metric_name value scope",
 		"pm_stats":        "tenant session_id bucket device_id metric_name scope samples sum_value mean_value min_value max_value",
-		"extra_fields":    "tenant session_id at type batch_id field rows values",
+		"extra_fields":    "tenant session_id at type batch_id field rows values reason",
 		"ledger":          "lane first last table rows token attempt inserted_at",
 	} {
 		got := strings.Fields(s.query("SELECT name FROM system.columns WHERE database = '{db}' AND table = '" + name + "' ORDER BY position"))

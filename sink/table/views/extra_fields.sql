@@ -1,3 +1,4 @@
 SELECT
-    tenant, session_id, at, type, batch_id, field, rows, `values`, received_at, retention_days
+    tenant, session_id, at, type, batch_id, field, rows, `values`,
+    if(reason = '', 'unknown', reason) AS reason, received_at, retention_days
 FROM {{db}}.extra_fields_data

@@ -15,7 +15,7 @@ SELECT
     sum(r.gpu_ns) AS gpu_ns,
     if(r.scope = '', p.value, r.scope) AS scope,
     r.device_id AS device_id,
-    max(multiIf(r.file != '', toString(r.file), s.value != '', s.value, {{fileof "f.value"}})) AS file,
+    max(multiIf(s.value != '', s.value, r.file != '', toString(r.file), {{fileof "f.value"}})) AS file,
     max(r.line) AS line,
     sum(r.hits) AS hits,
     r.function_id AS function_id,
@@ -29,7 +29,7 @@ ANY LEFT JOIN {{late "metric_dict"}} AS m
 ANY LEFT JOIN {{late "scope_name_dict"}} AS p
     ON r.tenant = p.tenant AND r.session_id = p.session_id AND r.scope_id = p.id AND r.scope = ''
 ANY LEFT JOIN {{late "source_file_dict"}} AS s
-    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id AND r.file = ''
+    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id
 GROUP BY tenant, session_id, bucket, cubin, build_id, function, function_id, pc_offset, stall_reason, metric_id, scope, scope_id, device_id
 {{end}}SELECT
     p.tenant AS tenant,

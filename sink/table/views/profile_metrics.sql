@@ -7,7 +7,7 @@ SELECT
     if(r.metric_name = '', m.value, r.metric_name) AS metric_name,
     sum(r.metric_value) AS metric_value,
     if(r.scope = '', p.value, r.scope) AS scope,
-    max(multiIf(r.file != '', toString(r.file), s.value != '', s.value, {{fileof "f.value"}})) AS file,
+    max(multiIf(s.value != '', s.value, r.file != '', toString(r.file), {{fileof "f.value"}})) AS file,
     max(r.line) AS line,
     r.bucket AS bucket,
     max(r.bucket_s) AS bucket_s,
@@ -24,7 +24,7 @@ ANY LEFT JOIN {{late "metric_dict"}} AS m
 ANY LEFT JOIN {{late "scope_name_dict"}} AS p
     ON r.tenant = p.tenant AND r.session_id = p.session_id AND r.scope_id = p.id AND r.scope = ''
 ANY LEFT JOIN {{late "source_file_dict"}} AS s
-    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id AND r.file = ''
+    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id
 GROUP BY tenant, session_id, bucket, function, function_id, pc_offset, metric_name, metric_id, scope, scope_id, device_id
 {{end}}SELECT
     p.tenant AS tenant,

@@ -3,7 +3,7 @@ SELECT
     r.session_id AS session_id,
     if(r.function = '', {{function "f.value"}}, r.function) AS function,
     r.pc_offset AS pc_offset,
-    multiIf(r.file != '', r.file, s.value != '', s.value, {{fileof "f.value"}}) AS file,
+    multiIf(s.value != '', s.value, r.file != '', r.file, {{fileof "f.value"}}) AS file,
     r.line AS line,
     r.function_id AS function_id,
     r.file_id AS file_id,
@@ -12,5 +12,5 @@ FROM {{db}}.source_map_data AS r
 ANY LEFT JOIN {{late "function_dict"}} AS f
     ON r.tenant = f.tenant AND r.session_id = f.session_id AND r.function_id = f.id
 ANY LEFT JOIN {{late "source_file_dict"}} AS s
-    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id AND r.file = ''
+    ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id
 GROUP BY tenant, session_id, function, function_id, pc_offset, file, file_id, line
