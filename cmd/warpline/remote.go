@@ -15,9 +15,6 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// defaultData is the data folder where none is named.
-const defaultData = "./warpline-data"
-
 // reachFlags lead to a running service: its data folder on this machine, or its addresses.
 type reachFlags struct {
 	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to talk to."`

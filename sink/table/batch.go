@@ -75,7 +75,6 @@ type Batch struct {
 	u16 [][]uint16
 	u32 [][]uint32
 	u64 [][]uint64
-	i16 [][]int16
 	i32 [][]int32
 	i64 [][]int64
 	f32 [][]float32
@@ -96,7 +95,6 @@ func NewBatch(t *Table) *Batch {
 		u16:   make([][]uint16, t.slots[U16]),
 		u32:   make([][]uint32, t.slots[U32]),
 		u64:   make([][]uint64, t.slots[U64]),
-		i16:   make([][]int16, t.slots[I16]),
 		i32:   make([][]int32, t.slots[I32]),
 		i64:   make([][]int64, t.slots[I64]),
 		f32:   make([][]float32, t.slots[F32]),
@@ -127,7 +125,6 @@ func (b *Batch) Reset() {
 	clip(b.u16)
 	clip(b.u32)
 	clip(b.u64)
-	clip(b.i16)
 	clip(b.i32)
 	clip(b.i64)
 	clip(b.f32)
@@ -166,8 +163,6 @@ func (b *Batch) length(c *Column) int {
 		return len(b.u32[c.slot])
 	case U64:
 		return len(b.u64[c.slot])
-	case I16:
-		return len(b.i16[c.slot])
 	case I32:
 		return len(b.i32[c.slot])
 	case I64:
