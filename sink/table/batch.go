@@ -8,22 +8,13 @@ import (
 
 // Partition says which ClickHouse partition rows go to.
 type Partition struct {
-	// Day of receipt in days since the epoch; for Rollup and Fact tables the first day of its month.
+	// Day of receipt in days since the epoch; for Rollup and Fact tables the first day of its month (MonthOf).
 	Day int32
 	// RetentionDays is the retention class.
 	RetentionDays uint16
 }
 
-// PartitionOf returns where rows of t go that the gateway received at that time (nanoseconds since the epoch).
-func PartitionOf(t *Table, receivedAt int64, retentionDays uint16) Partition {
-	at := time.Unix(0, receivedAt).UTC()
-	if t.Retention != Raw {
-		at = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	}
-	return Partition{Day: DayOf(at.UnixNano()), RetentionDays: retentionDays}
-}
-
-// DayOf returns the day of a time in nanoseconds since the epoch, for Day columns.
+// DayOf returns the day (UTC) of a time in nanoseconds since the epoch, in days since the epoch: for Day columns and Partition.
 func DayOf(ns int64) int32 {
 	const day = int64(24 * time.Hour)
 	d := ns / day
@@ -31,6 +22,12 @@ func DayOf(ns int64) int32 {
 		d--
 	}
 	return int32(d)
+}
+
+// MonthOf returns the first day of the month of a day, both in days since the epoch.
+func MonthOf(day int32) int32 {
+	t := time.Unix(int64(day)*86400, 0).UTC()
+	return DayOf(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC).UnixNano())
 }
 
 const (
