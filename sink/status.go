@@ -78,6 +78,9 @@ func (k *Sink) Status() Status {
 	return s
 }
 
+// schemaLane stands in for a lane while the sink makes its tables.
+const schemaLane = -1
+
 type problem struct {
 	err     string
 	reason  string
@@ -90,7 +93,7 @@ type health struct {
 	log  *slog.Logger
 	mu   sync.Mutex
 	away time.Time
-	bad  map[int]problem // by lane, -1 is the schema
+	bad  map[int]problem // by lane, or schemaLane
 }
 
 // failed notes an error and reports its reason.

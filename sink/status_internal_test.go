@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/broker"
 )
 
 // The line that an operator reads names the error of what it tells, however many lanes have other troubles.
@@ -49,5 +52,35 @@ func TestEveryRefusalSaysWhatToDo(t *testing.T) {
 	}
 	if hint(errors.Join(errLost)) != "" || hint(errChunk) == "" {
 		t.Error("an unreadable chunk needs a hint, a lost one has it in its error")
+	}
+}
+
+// A sink that may not make its tables runs no lane, and must still be seen to need a person; so must a stream that fills.
+func TestMetricsOfASinkWithoutLanes(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	k, err := New(&broker.Streams{Lanes: 2}, Config{HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.health.failed(schemaLane, "make the schema", &clickhouse.Exception{Code: 516})
+	k.rows = [2]int64{3, 4}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			got[name] = m.GetGauge().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{"warpline_sink_blocked schema": 1, "warpline_sink_rows_stream_bytes": 3, "warpline_sink_rows_stream_max_bytes": 4} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
 	}
 }
