@@ -266,7 +266,7 @@ func TestRateLimits(t *testing.T) {
 			if _, err := keys.Put(t.Context(), secret, "t-"+c.name, "", tenant.Limits{}, 0); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 5*time.Second, "raised limit", func() bool { return r.post("s", ndjson(c.name+"4", 10), auth...).status == 200 })
+			eventually(t, soon, "raised limit", func() bool { return r.post("s", ndjson(c.name+"4", 10), auth...).status == 200 })
 		})
 	}
 	r.balanced()
@@ -362,7 +362,7 @@ func TestNATSAway(t *testing.T) {
 	down()
 	eventually(t, soon, "not ready", func() bool { return r.do("GET", "/readyz", nil).status == 503 })
 	began := time.Now()
-	if a := r.post("s", ndjson("s", 10), auth...); a.status != 503 || a.header.Get("Retry-After") == "" || time.Since(began) > 10*time.Second {
+	if a := r.post("s", ndjson("s", 10), auth...); a.status != 503 || a.header.Get("Retry-After") == "" || time.Since(began) > soon {
 		t.Errorf("%d after %s: %s", a.status, time.Since(began), a.raw)
 	}
 	down = serve()
