@@ -13,6 +13,7 @@ import (
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/query/report"
 )
 
 type sessionCmd struct {
@@ -47,6 +48,16 @@ type sessionRow struct {
 	LastReceived time.Time `json:"last_received_at"`
 	Events       uint64    `json:"events"`
 	Kernels      uint64    `json:"kernels"`
+}
+
+// line is the row for people, its cells divided by tabs.
+func (r sessionRow) line() string {
+	started := "–" // its beginning has not come, which the view says with 1970
+	if r.StartedAt.Unix() > 0 {
+		started = r.StartedAt.Format("2006-01-02 15:04:05")
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d", r.Tenant, report.Printable(r.Session), r.State, report.Printable(r.App), report.Printable(r.Host),
+		started, humanize.Time(r.LastReceived), r.Events, r.Kernels)
 }
 
 // Run asks the view sessions.
@@ -87,11 +98,7 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 			}
 			continue
 		}
-		started := "–" // its beginning has not come, which the view says with 1970
-		if r.StartedAt.Unix() > 0 {
-			started = r.StartedAt.Format("2006-01-02 15:04:05")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.Tenant, r.Session, r.State, r.App, r.Host, started, humanize.Time(r.LastReceived), r.Events, r.Kernels)
+		fmt.Fprintln(w, r.line())
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read sessions: %w", err)
