@@ -18,8 +18,7 @@ type rejectCmd struct {
 }
 
 type rejectListCmd struct {
-	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
-	clickhouseFlags
+	askFlags
 	Tenant  string `help:"Only this tenant."`
 	Session string `help:"Only this session."`
 	Reason  string `help:"Only this reason, as bad_json."`
@@ -56,11 +55,7 @@ func (r rejectRow) line() string {
 
 // Run asks the view rejects.
 func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
-	srv, err := readServer(c.clickhouseFlags, c.Data)
-	if err != nil {
-		return err
-	}
-	conn, err := srv.open(ctx)
+	conn, database, err := c.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,7 +67,7 @@ func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
 		}
 	}
 	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT at, toString(tenant), toString(session_id), toString(source), toString(reason), detail, toString(type), events, bytes, payload, payload_ref
-		FROM `+"`%s`"+`.rejects WHERE %s ORDER BY at DESC LIMIT %d`, srv.Database, strings.Join(where, " AND "), c.Limit), args...)
+		FROM `+"`%s`"+`.rejects WHERE %s ORDER BY at DESC LIMIT %d`, database, strings.Join(where, " AND "), c.Limit), args...)
 	if err != nil {
 		return fmt.Errorf("read rejects: %w", err)
 	}

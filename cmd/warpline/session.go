@@ -23,8 +23,7 @@ type sessionCmd struct {
 }
 
 type sessionListCmd struct {
-	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
-	clickhouseFlags
+	askFlags
 	Tenant string `help:"Only this tenant."`
 	Limit  int    `default:"50" help:"Most sessions to print."`
 	JSON   bool   `help:"One JSON object a line."`
@@ -62,11 +61,7 @@ func (r sessionRow) line() string {
 
 // Run asks the view sessions.
 func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
-	srv, err := readServer(c.clickhouseFlags, c.Data)
-	if err != nil {
-		return err
-	}
-	conn, err := srv.open(ctx)
+	conn, database, err := c.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,7 +71,7 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 		where, args = "tenant = ?", []any{c.Tenant}
 	}
 	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), state, started_at, last_received_at, events, kernels FROM `%s`.sessions WHERE %s ORDER BY last_received_at DESC LIMIT %d",
-		srv.Database, where, c.Limit), args...)
+		database, where, c.Limit), args...)
 	if err != nil {
 		return fmt.Errorf("read sessions: %w", err)
 	}
