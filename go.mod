@@ -3,28 +3,28 @@ module github.com/warpline/warpline
 go 1.26.0
 
 require (
-	github.com/ClickHouse/clickhouse-go/v2 v2.50.0
-	github.com/RoaringBitmap/roaring/v2 v2.30.0
-	github.com/alecthomas/kong v1.17.0
-	github.com/apache/arrow/go/v17 v17.0.0
-	github.com/cenkalti/backoff/v5 v5.0.3
-	github.com/dustin/go-humanize v1.1.0
-	github.com/ebitengine/purego v0.11.3
-	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724
-	github.com/klauspost/compress v1.20.3
-	github.com/moogar0880/problems v1.0.1
-	github.com/nats-io/nats-server/v2 v2.15.2
-	github.com/nats-io/nats.go v1.55.0
-	github.com/prometheus/client_golang v1.25.0
-	github.com/prometheus/client_model v0.6.3
-	github.com/rivo/uniseg v0.4.7
-	github.com/schollz/progressbar/v3 v3.19.1
-	github.com/zeebo/xxh3 v1.1.0
-	golang.org/x/sync v0.24.0
-	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
-	golang.org/x/time v0.16.0
-	gopkg.in/yaml.v3 v3.0.1
+	github.com/ClickHouse/clickhouse-go/v2 v2.50.0 // queries, inserts of Arrow streams over HTTP
+	github.com/RoaringBitmap/roaring/v2 v2.30.0 // which correlation ids of a session were seen
+	github.com/alecthomas/kong v1.17.0 // the command line, with settings from a file and the environment
+	github.com/apache/arrow/go/v17 v17.0.0 // the rows between worker and ClickHouse
+	github.com/cenkalti/backoff/v5 v5.0.3 // pauses between restarts of the engine
+	github.com/dustin/go-humanize v1.1.0 // sizes, counts and times for people
+	github.com/ebitengine/purego v0.11.3 // opens the embedded engine without a C compiler
+	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724 // names of C++ kernels
+	github.com/klauspost/compress v1.20.3 // S2 for parts and chunks, fast gzip for the bench
+	github.com/moogar0880/problems v1.0.1 // errors as RFC 9457 documents
+	github.com/nats-io/nats-server/v2 v2.15.2 // the embedded NATS
+	github.com/nats-io/nats.go v1.55.0 // JetStream
+	github.com/prometheus/client_golang v1.25.0 // metrics
+	github.com/prometheus/client_model v0.6.3 // metrics as tests read them
+	github.com/rivo/uniseg v0.4.7 // the width of names in reports
+	github.com/schollz/progressbar/v3 v3.19.1 // progress on a terminal
+	github.com/zeebo/xxh3 v1.1.0 // hashes in the state of sessions
+	golang.org/x/sync v0.24.0 // goroutines that end with the first error; a semaphore of bytes in the sink
+	golang.org/x/sys v0.49.0 // file locks, terminals, free space
+	golang.org/x/term v0.47.0 // asks whether a person is looking
+	golang.org/x/time v0.16.0 // rate limits of keys
+	gopkg.in/yaml.v3 v3.0.1 // the settings file
 )
 
 require (

@@ -32,11 +32,11 @@ func activityLoad(t testing.TB, s *broker.Streams, from, n int) {
 func checkActivity(t *testing.T, s *broker.Streams, n int) {
 	t.Helper()
 	parts, events := uint64(n), uint64(n*14)
-	sum := waitFor(t, s, "everything in rows and rollups", func(sum totals) bool {
+	waitFor(t, s, "everything in rows and rollups", func(sum totals) bool {
 		return sum["usage_data.events"] >= events && sum["memcpy_stats_data.calls"] >= 2*parts && sum["sync_stats_data.calls"] >= parts && sum["pm_stats_data.samples"] >= 2*parts
 	})
 	time.Sleep(200 * time.Millisecond)
-	sum = readRows(t, s)
+	sum := readRows(t, s)
 	copies, waits := parts*9+parts*(parts+1)/2, parts*100+parts*(parts-1)/2
 	for key, want := range map[string]uint64{
 		"usage_data.events": events, "usage_data.duplicates": events / 2, "usage_data.rejected": 0,

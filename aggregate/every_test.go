@@ -183,7 +183,6 @@ type everyOwner struct {
 	states [][]byte
 	names  map[sessionKey]map[nameRef]string
 	sums   everySums
-	parts  map[string]bool
 	noRaw  bool
 }
 

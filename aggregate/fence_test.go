@@ -48,11 +48,11 @@ func detailLine(session string, corr int, scope string) string {
 
 func checkLoad(t *testing.T, s *broker.Streams, kernels, total uint64) {
 	t.Helper()
-	sum := waitFor(t, s, "every kernel in rows and rollup", func(sum totals) bool {
+	waitFor(t, s, "every kernel in rows and rollup", func(sum totals) bool {
 		return sum["kernels_data"] >= kernels && sum["kernel_stats_data.calls"] >= kernels
 	})
 	time.Sleep(200 * time.Millisecond)
-	sum = readRows(t, s)
+	sum := readRows(t, s)
 	for key, want := range map[string]uint64{
 		"kernels_data": kernels, "kernels_data.duration_ns": total, "kernel_stats_data.calls": kernels, "kernel_stats_data.total_ns": total,
 		"kernels_data.kernel=alpha": kernels / 2, "kernels_data.kernel=beta": kernels / 2,

@@ -144,11 +144,11 @@ func TestMemoryTelemetry(t *testing.T) {
 				publish(t, s, stream.Envelope{Session: "mem:node1:77:job-9:3", Kind: stream.KindTelemetry, Source: "telemetry", Origin: "csv", Identity: "telemetry/content/x", Part: p.part, Events: uint64(p.to - p.from)}, body)
 			}
 			stop := start(t, s, aggregate.Config{ChunkRows: rows})
-			got := waitFor(t, s, "all events", func(sum totals) bool {
+			waitFor(t, s, "all events", func(sum totals) bool {
 				return sum["usage_data.events"] == 6000 && sum["sessions_data.samples"] == 3000
 			})
 			stop()
-			got = readRows(t, s)
+			got := readRows(t, s)
 			for k, v := range want {
 				near := got[k] == v
 				if k == "memory_stats_data.fragmentation_ppb" || k == "memory_stats_data.utilization_ppb" {

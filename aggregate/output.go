@@ -107,12 +107,10 @@ const nanosPerDay = int64(24 * time.Hour)
 
 // rawPartition is the ClickHouse partition of raw rows received at a time: its day and retention class.
 func rawPartition(receivedAt int64, days uint16) table.Partition {
-	return table.Partition{Day: int32(receivedAt / nanosPerDay), RetentionDays: days}
+	return table.Partition{Day: table.DayOf(receivedAt), RetentionDays: days}
 }
 
 // factPartition is the same for rollups and facts: the first day of the month.
 func factPartition(receivedAt int64, days uint16) table.Partition {
-	t := time.Unix(0, receivedAt).UTC()
-	first := time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
-	return table.Partition{Day: int32(first.Unix() / 86400), RetentionDays: days}
+	return table.Partition{Day: table.MonthOf(table.DayOf(receivedAt)), RetentionDays: days}
 }

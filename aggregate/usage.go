@@ -36,7 +36,7 @@ func (f *folder) duplicate(s *session, p *part, n uint64) {
 	p.usage.duplicates += n
 }
 
-func dayOf(ns int64) int32 { return int32(ns / nanosPerDay) }
+func dayOf(ns int64) int32 { return table.DayOf(ns) }
 
 func (s *session) receivedDay() int32 { return dayOf(s.lastReceived) }
 
@@ -62,7 +62,7 @@ func (f *folder) flushUsage(rawBytes int) {
 	t := &table.Usage
 	for _, key := range keys {
 		u := f.usage[key]
-		b := f.out.batch(t.Table, factPartition(int64(key.day)*nanosPerDay, key.days))
+		b := f.out.batch(t.Table, table.Partition{Day: table.MonthOf(key.day), RetentionDays: key.days})
 		t.Tenant.AppendString(b, key.tenant)
 		t.Day.Append(b, key.day)
 		t.Source.AppendString(b, key.source)

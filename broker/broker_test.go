@@ -16,7 +16,7 @@ func TestLeasesAreSharedAndInherited(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 8})
 	var mu sync.Mutex
 	running := [2]map[int]bool{{}, {}}
-	hold := func(ctx context.Context, who int) *broker.Leases {
+	holder := func(who int) *broker.Leases {
 		return &broker.Leases{Bucket: s.Leases, Role: "worker", Count: 8, TTL: s.LeaseTTL, Logger: slog.New(slog.DiscardHandler),
 			Run: func(ctx context.Context, i int) {
 				mu.Lock()
@@ -35,7 +35,7 @@ func TestLeasesAreSharedAndInherited(t *testing.T) {
 	}
 	wait := func(what string, ok func(a, b int) bool) {
 		t.Helper()
-		deadline := time.Now().Add(15 * time.Second)
+		deadline := time.Now().Add(30 * time.Second)
 		for {
 			a, b := counts()
 			if ok(a, b) {
@@ -49,11 +49,11 @@ func TestLeasesAreSharedAndInherited(t *testing.T) {
 	}
 	ctx0, stop0 := context.WithCancel(t.Context())
 	defer stop0()
-	go hold(ctx0, 0).Hold(ctx0)
+	go holder(0).Hold(ctx0)
 	wait("first takes all", func(a, b int) bool { return a == 8 })
 	ctx1, stop1 := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { hold(ctx1, 1).Hold(ctx1); close(done) }()
+	go func() { holder(1).Hold(ctx1); close(done) }()
 	wait("they share", func(a, b int) bool { return a == 4 && b == 4 })
 	stop1()
 	<-done

@@ -16,13 +16,13 @@ import (
 
 // Leases shares out n numbered things (partitions, lanes) among the live processes of one role. Each is run by the process that
 // holds its lease. A lease only says who should run; two may believe they hold one for a moment, and correctness rests on the
-// fence of whatever they write.
+// fence of whatever they write. Fill the fields in, then call Hold once; all but Greedy are required.
 type Leases struct {
 	Bucket jetstream.KeyValue // with the TTL below
 	Role   string             // key prefix: "worker", "sink"
-	Count  int
-	TTL    time.Duration
-	Logger *slog.Logger
+	Count  int                // of the things; they are numbered from 0
+	TTL    time.Duration      // above 0: a holder that has not renewed for so long has lost the lease
+	Logger *slog.Logger       // required
 	// Run does the work of one thing until ctx ends. When it returns, the lease is given up (and taken again later, by anyone).
 	Run func(ctx context.Context, i int)
 	// Greedy takes every free lease, however many others are alive: for tests of the fence only.

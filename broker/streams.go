@@ -172,8 +172,23 @@ func fixed(st jetstream.Stream, key string) (int, error) {
 // IsFull reports whether err is JetStream refusing a message for lack of room: the stream's max_bytes or the server's storage.
 func IsFull(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && (api.ErrorCode == 10077 || api.ErrorCode == 10023 || api.ErrorCode == 10047 || api.ErrorCode == 10122)
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode {
+	case codeStoreFailed, codeInsufficientResources, codeStorageExceeded, codeStreamMaxBytes:
+		return true
+	}
+	return false
 }
+
+// NATS's own codes for a lack of room, which its client library has no names for.
+const (
+	codeInsufficientResources jetstream.ErrorCode = 10023
+	codeStorageExceeded       jetstream.ErrorCode = 10047
+	codeStoreFailed           jetstream.ErrorCode = 10077 // "maximum bytes exceeded" among others
+	codeStreamMaxBytes        jetstream.ErrorCode = 10122
+)
 
 // IsWrongSequence reports whether err is an optimistic write that lost: somebody else wrote the subject or key first.
 func IsWrongSequence(err error) bool {

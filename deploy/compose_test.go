@@ -150,6 +150,19 @@ func TestGoVersionOfTheImage(t *testing.T) {
 	}
 }
 
+// What the module requires by itself is there for a reason, which go.mod says.
+func TestEveryDependencyHasAReason(t *testing.T) {
+	required := regexp.MustCompile(`(?m)^\t(\S+) v\S+(.*)$`).FindAllStringSubmatch(read(t, filepath.Join(root, "go.mod")), -1)
+	if len(required) < 20 {
+		t.Fatalf("only %d requirements found", len(required))
+	}
+	for _, m := range required {
+		if reason, ok := strings.CutPrefix(strings.TrimSpace(m[2]), "// "); !ok || reason == "" {
+			t.Errorf("go.mod does not say what %s is for", m[1])
+		}
+	}
+}
+
 func TestMountedFilesAndVolumesExist(t *testing.T) {
 	c := load(t)
 	used := map[string]bool{}

@@ -1,25 +1,28 @@
 package deploy_test
 
 import (
-	"context"
-	"encoding/json"
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/warpline/warpline/sink/engine/enginetest"
-	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/sink"
 )
 
-// sources is the Go text of the roles, without tests.
+// sources is the Go text of the roles, without tests: where the values of labels come from.
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, dir := range []string{"ingest", "aggregate", "sink", "broker"} {
+	for _, dir := range []string{"ingest", "aggregate", "sink", "broker", "proto"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				all.WriteString(read(t, path))
@@ -33,58 +36,129 @@ func sources(t *testing.T) string {
 	return all.String()
 }
 
-var metricName = regexp.MustCompile(`\b(?:warpline|up|go|process|ClickHouse)[a-zA-Z0-9_]*`)
+var describes = regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{([^}]*)\}`)
 
-// metricExists reports whether the roles have a metric of this name, written whole, as subsystem and name, or as prefix and name.
-func metricExists(text, name string) bool {
-	if name == "up" {
-		return true
+// series are the metrics of all roles with their labels, as the roles themselves register them.
+func series(t *testing.T) map[string][]string {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	streams := brokertest.Start(t, broker.Layout{})
+	g, err := ingest.New(streams, ingest.Config{SpoolDir: t.TempDir(), Registerer: reg})
+	if err != nil {
+		t.Fatal(err)
 	}
-	quoted := func(s string) bool { return strings.Contains(text, `"`+s+`"`) }
-	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-		base, ok := strings.CutSuffix(name, suffix)
-		if !ok {
-			continue
-		}
-		rest, ok := strings.CutPrefix(base, "warpline_")
-		if !ok {
-			return false
-		}
-		subsystem, short, _ := strings.Cut(rest, "_")
-		if quoted(base) || quoted(short) && (quoted(subsystem) || quoted("warpline_"+subsystem+"_")) {
-			return true
-		}
+	t.Cleanup(g.Close)
+	aggregate.New(streams, aggregate.Config{Registerer: reg})
+	if _, err := sink.New(streams, sink.Config{HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil { // it asks nobody
+		t.Fatal(err)
 	}
-	return false
+	all := map[string][]string{"up": nil} // Prometheus's own
+	descs := make(chan *prometheus.Desc)
+	go func() { reg.Describe(descs); close(descs) }()
+	for d := range descs {
+		m := describes.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("a metric describes itself as %s", d)
+		}
+		all[m[1]] = strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' })
+	}
+	if len(all) < 40 {
+		t.Fatalf("only %d metrics", len(all))
+	}
+	return all
 }
 
-var labels = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|by \([^)]*\)`)
+// labelsOf returns the labels that a name in an expression can have, those that Prometheus adds included.
+func labelsOf(all map[string][]string, name string) (labels []string, ok bool) {
+	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+		if base, cut := strings.CutSuffix(name, suffix); cut {
+			if own, found := all[base]; found {
+				labels = append(slices.Clone(own), "job", "instance")
+				if suffix == "_bucket" {
+					labels = append(labels, "le")
+				}
+				return labels, true
+			}
+		}
+	}
+	return nil, false
+}
 
-func checkExpression(t *testing.T, text, where, expr string) {
+var (
+	selector = regexp.MustCompile(`\b([a-zA-Z_]\w*)(\{[^}]*\})?(\[\w+\])?`)
+	matcher  = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"`)
+	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
+)
+
+// functions are the words of the expressions that are no metrics.
+var functions = []string{"sum", "max", "min", "rate", "increase", "histogram_quantile", "or"}
+
+// checkExpression says what an expression names that nobody has, and returns the labels of its result.
+func checkExpression(t *testing.T, all map[string][]string, text, where, expr string) (result []string) {
 	t.Helper()
 	if strings.Count(expr, "(") != strings.Count(expr, ")") {
 		t.Errorf("%s: parentheses of %s", where, expr)
 	}
-	names := metricName.FindAllString(labels.ReplaceAllString(expr, ""), -1)
-	if len(names) == 0 {
+	n := 0
+	var common []string
+	for _, m := range selector.FindAllStringSubmatch(grouping.ReplaceAllString(expr, ""), -1) {
+		if slices.Contains(functions, m[1]) {
+			continue
+		}
+		labels, ok := labelsOf(all, m[1])
+		if !ok {
+			t.Errorf("%s: no role has a metric %s", where, m[1])
+			continue
+		}
+		if n++; n == 1 {
+			common = labels
+		}
+		common = slices.DeleteFunc(common, func(l string) bool { return !slices.Contains(labels, l) })
+		for _, pair := range matcher.FindAllStringSubmatch(m[2], -1) {
+			if !slices.Contains(labels, pair[1]) {
+				t.Errorf("%s: %s has no label %s", where, m[1], pair[1])
+			}
+			for value := range strings.SplitSeq(pair[2], "|") {
+				if !strings.Contains(text, `"`+value+`"`) && pair[1] != "job" {
+					t.Errorf("%s: nothing sets %s of %s to %q", where, pair[1], m[1], value)
+				}
+			}
+		}
+	}
+	if n == 0 {
 		t.Errorf("%s: no metric in %s", where, expr)
 	}
-	for _, n := range names {
-		if !metricExists(text, n) {
-			t.Errorf("%s: no role has a metric %s", where, n)
+	by := grouping.FindAllStringSubmatch(expr, -1)
+	for _, m := range by {
+		for label := range strings.SplitSeq(m[1], ",") {
+			if label = strings.TrimSpace(label); !slices.Contains(common, label) {
+				t.Errorf("%s: by %s, which not every metric in %s has", where, label, expr)
+			}
+			result = append(result, label)
+		}
+	}
+	if by == nil && !regexp.MustCompile(`^(sum|max|min)\(`).MatchString(expr) {
+		result = common
+	}
+	return result
+}
+
+func TestMetricsAreFoundAndMissed(t *testing.T) {
+	all := series(t)
+	for name, label := range map[string]string{"warpline_worker_lag_seconds_bucket": "le", "warpline_gateway_events_received_total": "tenant", "warpline_sink_inserts_total": "table", "up": "job"} {
+		if labels, ok := labelsOf(all, name); !ok || !slices.Contains(labels, label) {
+			t.Errorf("%s has labels %v, want %s among them", name, labels, label)
+		}
+	}
+	for _, name := range []string{"warpline_gateway_unheard_of_total", "warpline_worker_lag_minutes_bucket", "warpline_sink_inserts"} {
+		if labels, ok := labelsOf(all, name); ok {
+			t.Errorf("%s is found, with labels %v", name, labels)
 		}
 	}
 }
 
-func TestMetricExistsCanFail(t *testing.T) {
-	text := sources(t)
-	if !metricExists(text, "warpline_worker_lag_seconds_bucket") || !metricExists(text, "warpline_gateway_events_received_total") || !metricExists(text, "warpline_sink_inserts_total") {
-		t.Error("known metrics are not found")
-	}
-	if metricExists(text, "warpline_gateway_unheard_of_total") || metricExists(text, "warpline_worker_lag_minutes_bucket") {
-		t.Error("metrics are found that nobody has")
-	}
-}
+var shownLabel = regexp.MustCompile(`\$labels\.(\w+)`)
 
 func TestAlertsAreOnMetricsThatExist(t *testing.T) {
 	var file struct {
@@ -97,13 +171,39 @@ func TestAlertsAreOnMetricsThatExist(t *testing.T) {
 		}
 	}
 	decode(t, "prometheus/alerts.yml", &file)
-	text, n := sources(t), 0
+	var scraped struct {
+		Scrape []struct {
+			Job string `yaml:"job_name"`
+		} `yaml:"scrape_configs"`
+	}
+	decode(t, "prometheus/prometheus.yml", &scraped)
+	jobs := map[string]bool{}
+	for _, s := range scraped.Scrape {
+		jobs[s.Job] = true
+	}
+	all, text, n, names := series(t), sources(t), 0, map[string]bool{}
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			n++
-			checkExpression(t, text, r.Alert, r.Expr)
+			if names[r.Alert] {
+				t.Errorf("two alerts are called %s", r.Alert)
+			}
+			names[r.Alert] = true
+			labels := checkExpression(t, all, text, r.Alert, r.Expr)
 			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["action"] == "" {
 				t.Errorf("%s lacks severity, summary or action", r.Alert)
+			}
+			for _, m := range shownLabel.FindAllStringSubmatch(r.Annotations["summary"]+r.Annotations["action"], -1) {
+				if !slices.Contains(labels, m[1]) {
+					t.Errorf("%s tells the label %s, its result has %v", r.Alert, m[1], labels)
+				}
+			}
+			for _, m := range matcher.FindAllStringSubmatch(r.Expr, -1) {
+				for job := range strings.SplitSeq(m[2], "|") {
+					if m[1] == "job" && !jobs[job] {
+						t.Errorf("%s is about job %s, which is not scraped", r.Alert, job)
+					}
+				}
 			}
 		}
 	}
@@ -112,126 +212,18 @@ func TestAlertsAreOnMetricsThatExist(t *testing.T) {
 	}
 }
 
-type source struct{ Type, UID string }
-
-type dashboard struct {
-	Panels []struct {
-		ID         int
-		Type       string
-		Title      string
-		Datasource source
-		GridPos    struct{ X, Y, W, H int }
-		Targets    []struct {
-			Datasource   source
-			Expr, RawSQL string
-		}
-	}
-	Templating struct {
-		List []struct {
-			Name, Query string
-			Datasource  source
-		}
-	}
-}
-
-func loadDashboard(t *testing.T) (d dashboard) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, "grafana/dashboards/warpline.json")), &d); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func TestDashboardUsesProvisionedSources(t *testing.T) {
-	var file struct {
-		Datasources []struct{ UID, Type, URL string }
-	}
-	decode(t, "grafana/provisioning/datasources/warpline.yml", &file)
-	known := map[source]bool{}
-	for _, d := range file.Datasources {
-		known[source{d.Type, d.UID}] = true
-	}
-	d, text, ids := loadDashboard(t), sources(t), map[int]bool{}
-	for _, p := range d.Panels {
-		if ids[p.ID] {
-			t.Errorf("two panels have the id %d", p.ID)
-		}
-		ids[p.ID] = true
-		if p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("%s is wider than the page", p.Title)
-		}
-		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("%s asks nothing", p.Title)
-		}
-		for _, q := range p.Targets {
-			if !known[q.Datasource] || q.Datasource != p.Datasource {
-				t.Errorf("%s: source %v is not provisioned", p.Title, q.Datasource)
-			}
-			if q.Expr != "" {
-				checkExpression(t, text, p.Title, q.Expr)
+// The README names metrics whole, and alerts name metrics and flags in their texts.
+func TestTextsNameMetricsThatExist(t *testing.T) {
+	all, n := series(t), 0
+	for _, path := range []string{"../README.md", "README.md", "prometheus/alerts.yml"} {
+		for _, name := range regexp.MustCompile(`\bwarpline_(?:gateway|worker|sink)_\w+`).FindAllString(read(t, path), -1) {
+			n++
+			if _, ok := labelsOf(all, name); !ok {
+				t.Errorf("%s: no role has a metric %s", path, name)
 			}
 		}
 	}
-	for _, v := range d.Templating.List {
-		if !known[v.Datasource] {
-			t.Errorf("variable %s: source %v is not provisioned", v.Name, v.Datasource)
-		}
-	}
-}
-
-// The dashboard's SQL runs on the real engine against the real schema.
-func TestDashboardSQLRuns(t *testing.T) {
-	e := enginetest.Shared(t)
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Username: e.User(), Password: e.Password()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ctx := context.Background()
-	if err := table.Ensure(ctx, conn, table.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: "warpline", Username: "default"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	// What the plugin makes of its macros and variables.
-	macros := strings.NewReplacer("$tenant", "dev", "$__fromTime", "toDateTime(0)")
-	filter := regexp.MustCompile(`\$__timeFilter\((\w[\w.]*)\)`)
-	interval := regexp.MustCompile(`\$__timeInterval\((\w[\w.]*)\)`)
-	run := func(where, sql string) {
-		sql = filter.ReplaceAllString(sql, "$1 >= toDateTime(0) AND $1 <= toDateTime(2000000000)")
-		sql = macros.Replace(interval.ReplaceAllString(sql, "toStartOfInterval(toDateTime($1), INTERVAL 60 second)"))
-		if strings.Contains(sql, "$") {
-			t.Errorf("%s: a macro is left in %s", where, sql)
-			return
-		}
-		rows, err := reader.Query(ctx, sql)
-		if err != nil {
-			t.Errorf("%s: %v\n%s", where, err, sql)
-			return
-		}
-		for rows.Next() {
-		}
-		if err := rows.Err(); err != nil {
-			t.Errorf("%s: %v\n%s", where, err, sql)
-		}
-		rows.Close()
-	}
-	d, n := loadDashboard(t), 0
-	for _, p := range d.Panels {
-		for _, q := range p.Targets {
-			if q.RawSQL != "" {
-				n++
-				run(p.Title, q.RawSQL)
-			}
-		}
-	}
-	for _, v := range d.Templating.List {
-		run("variable "+v.Name, v.Query)
-	}
-	if n == 0 {
-		t.Fatal("no SQL in the dashboard")
+	if n < 10 {
+		t.Errorf("only %d names found", n)
 	}
 }

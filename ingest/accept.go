@@ -77,7 +77,6 @@ func (c *claim) settle(ctx context.Context, kv jetstream.KeyValue, accepted, rej
 			return errConflict
 		}
 		w.state, w.accepted, w.rejected, w.whole = windowDone, accepted, rejected, whole
-		rec.advance()
 		_, err := saveRecord(ctx, kv, c.key, rec, rev)
 		if err == nil || !broker.IsWrongSequence(err) {
 			return err

@@ -34,7 +34,7 @@ func (d *diskGuard) check() string {
 			continue // a folder that vanished fails by itself and says so
 		}
 		if free := int64(st.Bavail) * int64(st.Bsize); free < d.min {
-			d.low = fmt.Sprintf("the volume of %s has %d bytes free, min_free_disk_bytes = %d: free some space", dir, free, d.min)
+			d.low = fmt.Sprintf("the volume of %s has %d bytes free and must keep %d: free some space", dir, free, d.min)
 			return d.low
 		}
 	}

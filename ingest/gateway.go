@@ -117,7 +117,6 @@ type Gateway struct {
 	replicas atomic.Int64
 	contact  atomic.Int64 // when JetStream last answered, unix ns
 	fill     atomic.Int64 // of the INGEST stream, in 1/1000
-	active   atomic.Int64 // requests being handled
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup

@@ -266,7 +266,7 @@ func TestRateLimits(t *testing.T) {
 			if _, err := keys.Put(t.Context(), secret, "t-"+c.name, "", tenant.Limits{}, 0); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 5*time.Second, "raised limit", func() bool { return r.post("s", ndjson(c.name+"4", 10), auth...).status == 200 })
+			eventually(t, soon, "raised limit", func() bool { return r.post("s", ndjson(c.name+"4", 10), auth...).status == 200 })
 		})
 	}
 	r.balanced()
@@ -362,7 +362,7 @@ func TestNATSAway(t *testing.T) {
 	down()
 	eventually(t, soon, "not ready", func() bool { return r.do("GET", "/readyz", nil).status == 503 })
 	began := time.Now()
-	if a := r.post("s", ndjson("s", 10), auth...); a.status != 503 || a.header.Get("Retry-After") == "" || time.Since(began) > 10*time.Second {
+	if a := r.post("s", ndjson("s", 10), auth...); a.status != 503 || a.header.Get("Retry-After") == "" || time.Since(began) > soon {
 		t.Errorf("%d after %s: %s", a.status, time.Since(began), a.raw)
 	}
 	down = serve()
@@ -467,9 +467,10 @@ func TestBudgets(t *testing.T) {
 		name   string
 		change func(*ingest.Config)
 		code   string
+		says   string
 	}{
-		{"spool", func(c *ingest.Config) { c.SpoolMaxBytes = 100 << 10 }, "spool_full"},
-		{"disk", func(c *ingest.Config) { c.MinFreeDiskBytes = 1 << 60; c.StoreDir = c.SpoolDir }, "disk_low"},
+		{"spool", func(c *ingest.Config) { c.SpoolMaxBytes = 100 << 10 }, "spool_full", "spool-max"},
+		{"disk", func(c *ingest.Config) { c.MinFreeDiskBytes = 1 << 60; c.StoreDir = c.SpoolDir }, "disk_low", "free some space"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := brokertest.Start(t, broker.Layout{})
@@ -483,7 +484,7 @@ func TestBudgets(t *testing.T) {
 			r := &rig{t: t, streams: s, gateway: g, server: newServer(t, g)}
 			for name, body := range map[string]io.Reader{"known length": bytes.NewReader(text), "chunked": io.MultiReader(bytes.NewReader(text))} {
 				a := r.do("POST", "/api/v1/events/stream", body, "X-GpuFlight-Session-Id", "s")
-				if a.status != 503 || a.Code != c.code || a.header.Get("Retry-After") == "" {
+				if a.status != 503 || a.Code != c.code || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.raw), c.says) || strings.Contains(string(a.raw), "_bytes =") {
 					t.Errorf("%s: %d %s", name, a.status, a.raw)
 				}
 			}

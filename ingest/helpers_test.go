@@ -28,7 +28,7 @@ import (
 // waitReady waits until the gateway says that it is ready.
 func waitReady(t testing.TB, g *ingest.Gateway) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		w := httptest.NewRecorder()
 		g.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if w.Code == http.StatusOK {

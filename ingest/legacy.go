@@ -23,7 +23,11 @@ import (
 // wrapperBytes is what a wrapper may add to its line beside the escapes.
 const wrapperBytes = 64 << 10
 
-// serveLine takes one line.
+// lineBody is the most that the body of a line may have as received: escaping doubles a line at most, but for control characters, of which a
+// line has none.
+func lineBody(l tenant.Limits) int64 { return min(l.MaxBodyBytes, 2*l.MaxLineBytes+wrapperBytes) }
+
+// serveLine takes one line. Its Content-Encoding is not held against it: a body that is neither gzip nor a line is a reject.
 func (g *Gateway) serveLine(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
 	m, no := g.enter(r, x)
 	if no != nil {
@@ -31,35 +35,13 @@ func (g *Gateway) serveLine(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	defer g.leave(m)
 	_, limits := m.current()
-	if low := g.disk.check(); low != "" {
-		return unavailable("disk_low", low, nil)
-	}
-	u := &upload{tenant: x.tenant, received: time.Now()}
-	switch strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))) {
-	case "gzip", "x-gzip":
-		u.gzip = true
-	}
-	if channel := strings.TrimSpace(r.Header.Get("X-Key")); isToken(channel) {
-		u.channel = channel
-	}
-	m.share(int(g.replicas.Load()))
-	if no := m.admit(u.received, r.ContentLength); no != nil {
+	u, s, no := g.receive(ctx, w, r, x, m, lineBody(limits))
+	if no != nil {
 		return no
 	}
-	s := &spool{budget: g.budget, meter: m}
 	defer s.close()
-	// Escaping doubles a line at most, but for control characters, of which a line has none.
-	limit := min(limits.MaxBodyBytes, 2*limits.MaxLineBytes+wrapperBytes)
-	if err := s.receive(ctx, w, r, g.cfg.SpoolDir, limit, g.cfg.ReadTimeout); err != nil {
-		return asRefusal(err)
-	}
-	x.body = s.total
-	if r.ContentLength <= 0 {
-		m.charge(time.Now(), 0, s.total)
-	}
-	g.metrics.bodyBytes.WithLabelValues(x.tenant).Add(float64(s.total))
-	if s.unread {
-		w.Header().Set("Connection", "close")
+	if channel := strings.TrimSpace(r.Header.Get("X-Key")); isToken(channel) {
+		u.channel = channel
 	}
 	if s.size == 0 {
 		writeJSON(w, receipt{Errors: []lineError{}, Whole: true})
@@ -86,7 +68,7 @@ func (g *Gateway) acceptLine(ctx context.Context, m *meter, limits tenant.Limits
 		s.ReadAt(magic[:], 0)
 		u.gzip = magic == [2]byte{0x1f, 0x8b}
 	}
-	maxBody := min(limits.MaxBodyBytes, 2*limits.MaxLineBytes+wrapperBytes)
+	maxBody := lineBody(limits)
 	cut := cutLimits{maxBody: maxBody, maxRaw: min(limits.MaxRawBytes, maxBody), maxRatio: limits.MaxRatio, maxLine: min(limits.MaxLineBytes, stream.MaxBodyBytes-1)}
 	line, err := g.openLine(u, s, wk, cut)
 	if err != nil {

@@ -55,7 +55,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rejectedBytes:   counter("bytes_rejected_total", "Bytes refused by the gateway.", "tenant", "reason"),
 		bodyBytes:       counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
 		parts:           counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
-		windows:         counter("windows_total", "Uploads by outcome: new, repeat, resumed, conflict; line in legacy mode, where a worker tells repeats.", "tenant", "outcome"),
+		windows:         counter("windows_total", "Uploads by outcome: new, repeat, resumed, conflict; line in legacy mode, where a worker tells repeats; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),
 		refused:         counter("refused_total", "Requests that were answered with a problem document.", "reason"),
 		failures:        counter("publish_failures_total", "Uploads that could not be stored, by cause.", "reason"),
 		requests:        counter("requests_total", "Requests.", "route", "code"),

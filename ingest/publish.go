@@ -153,5 +153,5 @@ func failure(err error) (reason, words string) {
 		errors.Is(err, jetstream.ErrAsyncPublishTimeout), errors.Is(err, jetstream.ErrTooManyStalledMsgs):
 		return "timeout", "JetStream did not acknowledge in time"
 	}
-	return "other", "storing failed"
+	return "other", "storing failed: the gateway's log says why"
 }

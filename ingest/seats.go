@@ -26,7 +26,7 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
 	key, _ := m.current()
 	x.tenant = key.Tenant
 	own := m.requests.Add(1)
-	g.metrics.active.Set(float64(g.active.Add(1)))
+	g.metrics.active.Inc()
 	if no := g.sit(r, m, own); no != nil {
 		g.stand(m)
 		return nil, no
@@ -38,14 +38,14 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
 func (g *Gateway) sit(r *http.Request, m *meter, own int64) *refusal {
 	seats := cap(m.seats)
 	if own > int64(seats*(1+queuePerSeat)) {
-		return unavailable("too_many_requests", fmt.Sprintf("more than %d uploads of this key wait for their turn (max_requests = %d)", seats*queuePerSeat, g.cfg.MaxRequests), nil)
+		return unavailable("too_many_requests", fmt.Sprintf("more than %d uploads of this key wait for their turn: send fewer at a time", seats*queuePerSeat), nil)
 	}
 	wait := time.NewTimer(seatWait)
 	defer wait.Stop()
 	select {
 	case m.seats <- struct{}{}:
 	case <-wait.C:
-		return unavailable("too_many_requests", fmt.Sprintf("%d uploads of this key at once (a quarter of max_requests = %d), and none ended in %v", seats, g.cfg.MaxRequests, seatWait), nil)
+		return unavailable("too_many_requests", fmt.Sprintf("%d uploads of this key at once, which is what one key may have, and none ended in %v: send fewer at a time", seats, seatWait), nil)
 	case <-r.Context().Done():
 		return unavailable("too_many_requests", "the client left while it waited for its turn", r.Context().Err())
 	}
@@ -54,7 +54,7 @@ func (g *Gateway) sit(r *http.Request, m *meter, own int64) *refusal {
 		return nil
 	case <-wait.C:
 		<-m.seats
-		return unavailable("too_many_requests", fmt.Sprintf("max_requests = %d uploads at once, and none ended in %v", g.cfg.MaxRequests, seatWait), nil)
+		return unavailable("too_many_requests", fmt.Sprintf("%d uploads at once, which is what this gateway takes, and none ended in %v: the operator can start another gateway", g.cfg.MaxRequests, seatWait), nil)
 	case <-r.Context().Done():
 		<-m.seats
 		return unavailable("too_many_requests", "the client left while it waited for its turn", r.Context().Err())
@@ -69,5 +69,5 @@ func (g *Gateway) leave(m *meter) {
 
 func (g *Gateway) stand(m *meter) {
 	m.requests.Add(-1)
-	g.metrics.active.Set(float64(g.active.Add(-1)))
+	g.metrics.active.Dec()
 }

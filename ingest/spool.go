@@ -54,9 +54,9 @@ func (s *spool) grow(n int64) *refusal {
 	all, own := s.budget.used.Add(more), s.meter.spooled.Add(more)
 	switch {
 	case own > s.budget.max/2:
-		return unavailable("spool_full", fmt.Sprintf("this key's uploads would spool more than half of spool_max_bytes = %d at once: send fewer at a time", s.budget.max), nil)
+		return unavailable("spool_full", fmt.Sprintf("this key's uploads would spool more than half of spool-max = %d bytes at once: send fewer at a time", s.budget.max), nil)
 	case all > s.budget.max:
-		return unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool_max_bytes = %d", s.budget.max), nil)
+		return unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can raise it, or start another gateway", s.budget.max), nil)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (s *spool) keep(dir string, p []byte, all bool) error {
 	if s.file == nil {
 		f, err := os.CreateTemp(dir, "warpline-spool-*")
 		if err != nil {
-			return unavailable("spool_failed", "the gateway cannot write to its spool folder", err)
+			return unavailable("spool_failed", "the gateway cannot write to its spool folder: its log says why", err)
 		}
 		s.file = f
 		// Without a name nothing is left behind by a kill.
@@ -136,7 +136,7 @@ func (s *spool) keep(dir string, p []byte, all bool) error {
 	n, err := s.file.Write(p)
 	s.size += int64(n)
 	if err != nil {
-		return unavailable("spool_failed", "the gateway cannot write to its spool folder", err)
+		return unavailable("spool_failed", "the gateway cannot write to its spool folder: its log says why", err)
 	}
 	return nil
 }
@@ -174,10 +174,10 @@ func (s *spool) close() {
 func bodyError(ctx context.Context, err error, progress time.Duration) error {
 	switch {
 	case ctx.Err() != nil:
-		return unavailable("too_slow", "the upload did not end within handle_timeout", err)
+		return unavailable("too_slow", "the upload took too long as a whole: send less at a time, or over a faster line", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &refusal{status: http.StatusRequestTimeout, code: "too_slow", cause: err,
-			detail: fmt.Sprintf("no byte came for read_timeout = %s; nothing was stored: send the same again", progress)}
+			detail: fmt.Sprintf("no byte came for %s; nothing was stored: send the same again", progress)}
 	}
 	return &refusal{status: http.StatusBadRequest, code: "broken_body", detail: "the body ended early; nothing was stored: send the same again", cause: err}
 }

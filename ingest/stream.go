@@ -78,7 +78,10 @@ func (g *Gateway) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	defer g.leave(m)
 	_, limits := m.current()
-	u, s, no := g.receive(ctx, w, r, x, m)
+	if no := knownEncoding(r); no != nil {
+		return no
+	}
+	u, s, no := g.receive(ctx, w, r, x, m, limits.MaxBodyBytes)
 	if no != nil {
 		return no
 	}

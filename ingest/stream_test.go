@@ -380,7 +380,7 @@ func watchFirst(t *testing.T, s *broker.Streams) func() (string, []byte) {
 				if e != nil {
 					return e.Key(), e.Value()
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(30 * time.Second):
 				t.Fatal("no record was written")
 			}
 		}

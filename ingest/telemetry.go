@@ -51,7 +51,10 @@ func (g *Gateway) serveTelemetry(ctx context.Context, w http.ResponseWriter, r *
 	if no != nil {
 		return no
 	}
-	u, s, no := g.receive(ctx, w, r, x, m)
+	if no := knownEncoding(r); no != nil {
+		return no
+	}
+	u, s, no := g.receive(ctx, w, r, x, m, limits.MaxBodyBytes)
 	if no != nil {
 		return no
 	}

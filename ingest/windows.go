@@ -41,7 +41,7 @@ type window struct {
 	body     digest // of the body
 	state    windowState
 	whole    bool   // every byte was kept: window_acknowledged
-	sequence uint64 // the client's, 0 for none
+	sequence uint64 // the client's, 0 for none; for people who look at the record
 	// generation counts the conflicts accepted under this id; it is part of the parts' identity.
 	generation         uint64
 	accepted, rejected uint64
@@ -50,9 +50,7 @@ type window struct {
 
 // record is the value of one key of the windows bucket.
 type record struct {
-	// contiguous is the highest sequence up to which every window of the channel was accepted.
-	contiguous uint64
-	windows    []window // oldest first
+	windows []window // oldest first
 }
 
 // find returns the window with this id, nil if it is not remembered.
@@ -71,19 +69,6 @@ func (r *record) add(w window) {
 		r.windows = append(r.windows[:0], r.windows[n:]...)
 	}
 	r.windows = append(r.windows, w)
-}
-
-// advance moves contiguous over what is done.
-func (r *record) advance() {
-	done := make(map[uint64]bool, len(r.windows))
-	for i := range r.windows {
-		if r.windows[i].state == windowDone {
-			done[r.windows[i].sequence] = true
-		}
-	}
-	for done[r.contiguous+1] {
-		r.contiguous++
-	}
 }
 
 const recordVersion = 1
@@ -105,8 +90,7 @@ func appendRecord(dst []byte, r *record) []byte {
 	for i := range r.windows {
 		index(r.windows[i].limits)
 	}
-	dst = append(dst, recordVersion)
-	dst = binary.AppendUvarint(dst, r.contiguous)
+	dst = append(dst, recordVersion, 0) // the 0 is a field that version 1 has and nobody reads
 	dst = binary.AppendUvarint(dst, uint64(len(sets)))
 	for _, l := range sets {
 		dst = binary.AppendUvarint(dst, uint64(l.maxBody))
@@ -137,7 +121,8 @@ func parseRecord(src []byte) (*record, error) {
 		return nil, errRecord
 	}
 	d := decoder{src: src[1:]}
-	r := &record{contiguous: d.uvarint()}
+	d.uvarint() // see appendRecord
+	r := &record{}
 	sets := make([]cutLimits, 0, d.count(4))
 	for range cap(sets) {
 		set := cutLimits{maxBody: d.size(), maxRaw: d.size(), maxLine: d.size(), maxRatio: math.Float64frombits(d.uvarint())}

@@ -16,7 +16,7 @@ import (
 
 // Reasons of warpline_sink_retries_total.
 const (
-	reasonRefused     = "refused"     // by the schema, the data or the rights: a person has to act
+	reasonRefused     = "refused"     // by the schema, the data, the rights or the disk: a person has to act
 	reasonUnreachable = "unreachable" // no answer at all
 	reasonTimeout     = "timeout"
 	reasonRunning     = "running"  // an insert of the same token is still running
@@ -26,15 +26,55 @@ const (
 	reasonInternal    = "internal" // anything else that ClickHouse says
 )
 
-// refusals are the error codes that the same insert would meet again.
+// What a person can do about a refusal.
+const (
+	hintSchema = "start a sink of the worker's version, which mends the schema; table schema_history tells who changed it last"
+	hintRights = "give the sink's user the right to create, alter and insert (--clickhouse-user)"
+	hintLogin  = "give the sink the right --clickhouse-user and WARPLINE_CLICKHOUSE_PASSWORD"
+)
+
+// refusals are ClickHouse's error codes that the same insert would meet again until a person acts, each with what that person can do.
 var refusals = map[int32]string{
-	6: "", 8: "", 10: "", 16: "a column is missing", 20: "", 27: "", 36: "", 44: "", 47: "a column is missing", 49: "", 50: "", 53: "", 60: "a table is missing",
-	62: "", 70: "", 81: "the database is missing", 115: "the server is older than 26.3", 117: "", 164: "the user may only read",
-	192: "the user is unknown", 193: "wrong password", 194: "wrong password", 497: "the user may not insert", 516: "wrong user or password",
+	6:   hintSchema,                                       // CANNOT_PARSE_TEXT
+	8:   hintSchema,                                       // THERE_IS_NO_COLUMN
+	10:  hintSchema,                                       // NOT_FOUND_COLUMN_IN_BLOCK
+	16:  hintSchema,                                       // NO_SUCH_COLUMN_IN_TABLE
+	20:  hintSchema,                                       // NUMBER_OF_COLUMNS_DOESNT_MATCH
+	27:  hintSchema,                                       // CANNOT_PARSE_INPUT_ASSERTION_FAILED
+	36:  hintSchema,                                       // BAD_ARGUMENTS
+	44:  hintSchema,                                       // ILLEGAL_COLUMN
+	47:  hintSchema,                                       // UNKNOWN_IDENTIFIER
+	49:  hintSchema,                                       // LOGICAL_ERROR
+	50:  hintSchema,                                       // UNKNOWN_TYPE
+	53:  hintSchema,                                       // TYPE_MISMATCH
+	60:  hintSchema,                                       // UNKNOWN_TABLE
+	62:  hintSchema,                                       // SYNTAX_ERROR
+	70:  hintSchema,                                       // CANNOT_CONVERT_TYPE
+	81:  hintSchema,                                       // UNKNOWN_DATABASE
+	115: "upgrade the ClickHouse server to 26.3 or later", // UNKNOWN_SETTING
+	117: hintSchema,                                       // INCORRECT_DATA
+	164: hintRights,                                       // READONLY
+	192: hintLogin,                                        // UNKNOWN_USER
+	193: hintLogin,                                        // WRONG_PASSWORD
+	194: hintLogin,                                        // REQUIRED_PASSWORD
+	243: "make room on ClickHouse's disk",                 // NOT_ENOUGH_SPACE
+	497: hintRights,                                       // ACCESS_DENIED
+	516: hintLogin,                                        // AUTHENTICATION_FAILED
 }
 
 // busy are the codes of a server that has too much to do.
-var busy = map[int32]bool{159: true, 202: true, 203: true, 241: true, 252: true, 290: true, 439: true}
+var busy = map[int32]bool{
+	159: true, // TIMEOUT_EXCEEDED
+	202: true, // TOO_MANY_SIMULTANEOUS_QUERIES
+	203: true, // NO_FREE_CONNECTION
+	241: true, // MEMORY_LIMIT_EXCEEDED
+	252: true, // TOO_MANY_PARTS
+	290: true, // LIMIT_EXCEEDED
+	439: true, // CANNOT_SCHEDULE_TASK
+}
+
+// running is ClickHouse's code for a query whose id is that of one that runs: QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING.
+const running = 216
 
 // reasonOf sorts an error of ClickHouse or of the way to it.
 func reasonOf(err error) string {
@@ -43,7 +83,7 @@ func reasonOf(err error) string {
 		switch _, refused := refusals[e.Code]; {
 		case refused:
 			return reasonRefused
-		case e.Code == 216:
+		case e.Code == running:
 			return reasonRunning
 		case busy[e.Code]:
 			return reasonBusy
@@ -52,7 +92,7 @@ func reasonOf(err error) string {
 	}
 	var op net.Error
 	switch {
-	case errors.Is(err, errStuck), errors.Is(err, errChunk):
+	case errors.Is(err, errStuck), errors.Is(err, errChunk), errors.Is(err, errLost):
 		return reasonRefused
 	case errors.Is(err, errOrphan):
 		return reasonOrphan
@@ -74,21 +114,23 @@ func reasonOf(err error) string {
 	return reasonInternal
 }
 
-// hint says what a person can do about a refusal.
+// hint says what a person can do about a refusal, "" where the error says so itself.
 func hint(err error) string {
 	var e *clickhouse.Exception
-	if errors.As(err, &e) {
-		if h := refusals[e.Code]; h != "" {
-			return h + ": start a sink of the worker's version, which mends the schema, or grant the right"
-		}
+	switch {
+	case errors.As(err, &e):
+		return refusals[e.Code]
+	case errors.Is(err, errChunk):
+		return "compare the versions of worker and sink: a sink must not be older"
 	}
-	return "compare the versions of worker, sink and schema (table schema_history)"
+	return ""
 }
 
 var (
 	errOrphan = errors.New("clickhouse answered OK and does not have the rows")
 	errStuck  = errors.New("clickhouse answers OK again and again and never has the rows: stopped sending, or they would be doubled when they show up; look for DELETE or DROP PARTITION on this table")
 	errChunk  = errors.New("a chunk that this sink cannot read")
+	errLost   = errors.New("chunks that were to be inserted are gone")
 	errBody   = errors.New("cannot read a chunk body")
 )
 

@@ -289,7 +289,7 @@ func (l *lane) collect(ctx context.Context, p *pending) (*span, error) {
 	}
 	if s.last != p.Last || len(s.messages) != p.Messages {
 		err := fmt.Errorf("ROWS has %d of the %d messages of the span %d to %d that was begun: it was purged or restored; delete the lane's key %s in the marks bucket to go on without them: %w",
-			len(s.messages), p.Messages, p.First, p.Last, l.marks.key, errChunk)
+			len(s.messages), p.Messages, p.First, p.Last, l.marks.key, errLost)
 		l.retry("rebuild a span", err)
 		sleep(ctx, 30*time.Second)
 		return nil, err

@@ -42,13 +42,15 @@ var (
 	laneLag     = prometheus.NewDesc("warpline_sink_lag_seconds", "Age of the oldest chunk that is not in ClickHouse, by lane.", []string{"lane"}, nil)
 	laneMark    = prometheus.NewDesc("warpline_sink_mark", "ROWS sequence up to which everything of the lane is in ClickHouse.", []string{"lane"}, nil)
 	lanePending = prometheus.NewDesc("warpline_sink_pending_messages", "Messages of the lane that are not in ClickHouse.", []string{"lane"}, nil)
-	laneBlocked = prometheus.NewDesc("warpline_sink_blocked", "1 while ClickHouse refuses an insert of the lane and a person has to act.", []string{"lane"}, nil)
+	laneBlocked = prometheus.NewDesc("warpline_sink_blocked", "1 while ClickHouse refuses an insert of the lane and a person has to act; lane \"schema\" while it refuses the tables.", []string{"lane"}, nil)
+	rowsBytes   = prometheus.NewDesc("warpline_sink_rows_stream_bytes", "Bytes in the ROWS stream.", nil, nil)
+	rowsMax     = prometheus.NewDesc("warpline_sink_rows_stream_max_bytes", "Bytes that the ROWS stream may hold.", nil, nil)
 	unreachable = prometheus.NewDesc("warpline_sink_clickhouse_up", "0 while ClickHouse does not answer.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (l laneMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{laneLag, laneMark, lanePending, laneBlocked, unreachable} {
+	for _, d := range []*prometheus.Desc{laneLag, laneMark, lanePending, laneBlocked, unreachable, rowsBytes, rowsMax} {
 		out <- d
 	}
 }
@@ -60,16 +62,24 @@ func (l laneMetrics) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	blocked := func(lane int) float64 {
+		if problems[lane].reason == reasonRefused {
+			return 1
+		}
+		return 0
+	}
 	for _, lane := range s.Lanes {
 		n := strconv.Itoa(lane.Lane)
-		blocked := 0.0
-		if problems[lane.Lane].reason == reasonRefused {
-			blocked = 1
-		}
 		gauge(laneLag, lane.Lag.Seconds(), n)
 		gauge(laneMark, float64(lane.Mark), n)
 		gauge(lanePending, float64(lane.Pending), n)
-		gauge(laneBlocked, blocked, n)
+		gauge(laneBlocked, blocked(lane.Lane), n)
+	}
+	// Without its tables a sink runs no lane, so no lane could tell that a person has to act.
+	gauge(laneBlocked, blocked(schemaLane), "schema")
+	if s.RowsMaxBytes > 0 {
+		gauge(rowsBytes, float64(s.RowsBytes))
+		gauge(rowsMax, float64(s.RowsMaxBytes))
 	}
 	up := 1.0
 	if !s.Unreachable.IsZero() {

@@ -190,13 +190,13 @@ func (k *Sink) ensure(ctx context.Context) error {
 		err := k.ensureOnce(try)
 		cancel()
 		if err == nil {
-			k.health.ok(-1)
+			k.health.ok(schemaLane)
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err() // asked to stop: not ClickHouse's fault
 		}
-		k.health.failed(-1, "make the schema", err)
+		k.health.failed(schemaLane, "make the schema", err)
 		if !sleep(ctx, pause.next()) {
 			return ctx.Err()
 		}

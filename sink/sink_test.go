@@ -340,7 +340,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 	w.run(w.sink())
 	w.settled(30 * time.Second)
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		left, err := w.s.Chunks.List(t.Context())
 		if err == jetstream.ErrNoObjectsFound {
@@ -368,7 +368,7 @@ func TestUnreadableChunkStopsItsLane(t *testing.T) {
 	w.lastSeq[0], w.lastSeq[2] = 0, 0
 	w.publish(1, 10)
 	w.settled(20 * time.Second)
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for !strings.Contains(k.Status().String(), "from_the_future") {
 		if time.Now().After(deadline) {
 			t.Fatalf("the sink says %q", k.Status().String())
@@ -509,7 +509,7 @@ func TestTornStreamInsertsNothing(t *testing.T) {
 		switch end {
 		case "half":
 			conn.(*net.TCPConn).CloseWrite()
-			conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 			io.ReadAll(conn)
 		case "reset":
 			conn.(*net.TCPConn).SetLinger(0)
@@ -537,7 +537,7 @@ func postWhole(w *world, q url.Values, body []byte) (string, error) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /?%s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", q.Encode(), len(body), body)
-	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	answer := make([]byte, 512)
 	n, err := conn.Read(answer)
 	return string(answer[:n]), err

@@ -207,7 +207,7 @@ func (s *span) loadMessage(ctx context.Context, m *message, objects jetstream.Ob
 func (l *load) add(c *stream.Chunk, r *stream.Rows, packed []byte) {
 	at := table.Partition{Day: r.Day, RetentionDays: r.RetentionDays}
 	if l.table.Retention != table.Raw {
-		at.Day = monthOf(r.Day)
+		at.Day = table.MonthOf(r.Day)
 	}
 	var p *part
 	for _, have := range l.parts {
@@ -217,7 +217,7 @@ func (l *load) add(c *stream.Chunk, r *stream.Rows, packed []byte) {
 	}
 	received := at.Day
 	if c.OldestReceivedAt > 0 {
-		received = max(received, int32(c.OldestReceivedAt/int64(24*time.Hour)))
+		received = max(received, table.DayOf(c.OldestReceivedAt))
 	}
 	if p == nil {
 		p = &part{key: fmt.Sprintf("%s/%d/%d", l.name, at.Day, at.RetentionDays), partition: at, newest: map[int]uint64{}, received: received}
@@ -228,12 +228,6 @@ func (l *load) add(c *stream.Chunk, r *stream.Rows, packed []byte) {
 	l.rows += uint64(r.Rows)
 	p.received = min(p.received, received)
 	p.newest[c.Partition] = max(p.newest[c.Partition], c.Number)
-}
-
-// monthOf returns the first day of the month of a day.
-func monthOf(day int32) int32 {
-	t := time.Unix(int64(day)*86400, 0).UTC()
-	return int32(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC).Unix() / 86400)
 }
 
 // unload forgets what load made.

@@ -3,6 +3,7 @@ package sink
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,8 @@ type Status struct {
 	Lanes                   []LaneStatus // those that this process runs, in order
 	RowsBytes, RowsMaxBytes int64        // what the ROWS stream holds and may hold (0: not known yet)
 	// Unreachable is since when ClickHouse has not answered; zero while it does. Blocked is since when a lane stands still for a
-	// reason that trying again will not mend: a refused insert, an unreadable chunk. Err is the last error of either.
+	// reason that trying again will not mend: a refused insert, an unreadable chunk. Err is the error that goes with it, with
+	// Unreachable if both are set; "" while both are zero.
 	Unreachable, Blocked time.Time
 	Err                  string
 }
@@ -76,6 +78,9 @@ func (k *Sink) Status() Status {
 	return s
 }
 
+// schemaLane stands in for a lane while the sink makes its tables.
+const schemaLane = -1
+
 type problem struct {
 	err     string
 	reason  string
@@ -88,7 +93,7 @@ type health struct {
 	log  *slog.Logger
 	mu   sync.Mutex
 	away time.Time
-	bad  map[int]problem // by lane, -1 is the schema
+	bad  map[int]problem // by lane, or schemaLane
 }
 
 // failed notes an error and reports its reason.
@@ -150,12 +155,23 @@ func (h *health) snapshot(s *Status) map[int]problem {
 	defer h.mu.Unlock()
 	out := make(map[int]problem, len(h.bad))
 	s.Unreachable = h.away
-	for n, p := range h.bad {
+	last := ""
+	for _, n := range slices.Sorted(maps.Keys(h.bad)) {
+		p := h.bad[n]
 		out[n] = p
-		if p.reason == reasonRefused && (s.Blocked.IsZero() || p.since.Before(s.Blocked)) {
+		last = p.err
+		switch {
+		case p.reason == reasonUnreachable && !h.away.IsZero():
+			s.Err = p.err
+		case p.reason == reasonRefused && (s.Blocked.IsZero() || p.since.Before(s.Blocked)):
 			s.Blocked = p.since
+			if h.away.IsZero() {
+				s.Err = p.err
+			}
 		}
-		s.Err = p.err
+	}
+	if s.Err == "" && !h.away.IsZero() { // the lane that found ClickHouse away has met another error since
+		s.Err = last
 	}
 	return out
 }

@@ -41,7 +41,7 @@ type world struct {
 
 // totals are what SQL must answer.
 type totals struct {
-	kernels, duration, calls, totalNS, samples, events, sessionKernels, dictionaries uint64
+	kernels, duration, calls, totalNS, samples, events uint64
 }
 
 // worlds numbers the databases, so that a test may run several times on the shared engine.

@@ -19,8 +19,7 @@ import (
 // with nanoseconds. 64-bit integers are text too: a reader that keeps numbers as doubles would round them. Bytes that are no UTF-8 become
 // U+FFFD.
 type sessionExportCmd struct {
-	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
-	clickhouseFlags
+	askFlags
 	Tenant  string   `arg:"" help:"Tenant of the session."`
 	Session string   `arg:"" help:"Session id, as \"warpline session list\" shows it."`
 	Tables  []string `placeholder:"A,B" help:"Only these tables and views; by default all that have sessions."`
@@ -32,16 +31,12 @@ func (c *sessionExportCmd) check(p *program) error {
 
 // Run writes row after row as ClickHouse gives them, so that memory does not grow with the session.
 func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
-	srv, err := readServer(c.clickhouseFlags, c.Data)
-	if err != nil {
-		return err
-	}
-	conn, err := srv.open(ctx)
+	conn, database, err := c.ask(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	tables, err := sessionTables(ctx, conn, srv.Database)
+	tables, err := sessionTables(ctx, conn, database)
 	if err != nil {
 		return err
 	}
@@ -57,7 +52,7 @@ func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
 	out := bufio.NewWriterSize(p.Stdout, 1<<20)
 	var total uint64
 	for _, t := range tables {
-		n, err := exportTable(ctx, conn, out, srv.Database, t, c.Tenant, c.Session)
+		n, err := exportTable(ctx, conn, out, database, t, c.Tenant, c.Session)
 		if err != nil {
 			out.Flush()
 			return fmt.Errorf("export %s: %w: what was written is not the whole session", t, err)
@@ -72,7 +67,7 @@ func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
 	}
 	if total == 0 {
 		return fmt.Errorf("nothing is stored of session %q of tenant %s%s: \"warpline session list --tenant %s\" lists those there are", c.Session, c.Tenant,
-			longerID(ctx, conn, srv.Database, c.Tenant, c.Session), c.Tenant)
+			longerID(ctx, conn, database, c.Tenant, c.Session), c.Tenant)
 	}
 	return nil
 }

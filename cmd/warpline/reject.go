@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/warpline/warpline/query/report"
 )
 
 type rejectCmd struct {
@@ -16,8 +18,7 @@ type rejectCmd struct {
 }
 
 type rejectListCmd struct {
-	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
-	clickhouseFlags
+	askFlags
 	Tenant  string `help:"Only this tenant."`
 	Session string `help:"Only this session."`
 	Reason  string `help:"Only this reason, as bad_json."`
@@ -46,13 +47,15 @@ type rejectRow struct {
 	Ref     string    `json:"payload_ref,omitempty"`
 }
 
+// line is the row for people, its cells divided by tabs.
+func (r rejectRow) line() string {
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", r.At.Format("2006-01-02 15:04:05"), r.Tenant, report.Printable(r.Session), r.Reason, report.Printable(r.Type),
+		r.Events, humanize.IBytes(r.Bytes), report.Printable(r.Detail))
+}
+
 // Run asks the view rejects.
 func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
-	srv, err := readServer(c.clickhouseFlags, c.Data)
-	if err != nil {
-		return err
-	}
-	conn, err := srv.open(ctx)
+	conn, database, err := c.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
 		}
 	}
 	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT at, toString(tenant), toString(session_id), toString(source), toString(reason), detail, toString(type), events, bytes, payload, payload_ref
-		FROM %s.rejects WHERE %s ORDER BY at DESC LIMIT %d`, srv.Database, strings.Join(where, " AND "), c.Limit), args...)
+		FROM `+"`%s`"+`.rejects WHERE %s ORDER BY at DESC LIMIT %d`, database, strings.Join(where, " AND "), c.Limit), args...)
 	if err != nil {
 		return fmt.Errorf("read rejects: %w", err)
 	}
@@ -86,7 +89,7 @@ func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.At.Format("2006-01-02 15:04:05"), r.Tenant, r.Session, r.Reason, r.Type, r.Events, humanize.IBytes(r.Bytes), r.Detail)
+		fmt.Fprintln(w, r.line())
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read rejects: %w", err)

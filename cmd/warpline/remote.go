@@ -8,15 +8,13 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 )
-
-// defaultData is the data folder where none is named.
-const defaultData = "./warpline-data"
 
 // reachFlags lead to a running service: its data folder on this machine, or its addresses.
 type reachFlags struct {
@@ -70,7 +68,7 @@ func (f reachFlags) connect(ctx context.Context, p *program) (*connection, error
 	return &connection{nc, js, func() { nc.Close(); stop() }, alone}, nil
 }
 
-// keys opens only the bucket of keys, making it where no service ever ran.
+// keys opens only the bucket of keys. It is an error where no service ever ran: a bucket made here would have limits of its own.
 func (c *connection) keys(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := c.js.KeyValue(ctx, stream.KeysBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -102,6 +100,22 @@ func (c *connection) streams(ctx context.Context) (*broker.Streams, error) {
 		l.LeaseTTL = s.CachedInfo().Config.MaxAge
 	}
 	return broker.Open(ctx, c.nc, c.js, l)
+}
+
+// askFlags lead to a ClickHouse that is only read.
+type askFlags struct {
+	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
+	clickhouseFlags
+}
+
+// ask connects to it and returns the name of the database; the caller closes the connection.
+func (f askFlags) ask(ctx context.Context) (conn driver.Conn, database string, err error) {
+	srv, err := readServer(f.clickhouseFlags, f.Data)
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err = srv.open(ctx)
+	return conn, srv.Database, err
 }
 
 // readServer is the ClickHouse to read from: --clickhouse, or the engine of the process that runs on data.

@@ -13,14 +13,13 @@ import (
 
 // reportCmd is the reports there are; without a name it is that on everything.
 type reportCmd struct {
-	All    reportAllCmd    `cmd:"" default:"withargs" help:"What arrived, the hottest kernels, scopes, stalls and copies. This is the report without a name."`
+	All    reportAllCmd    `cmd:"" default:"withargs" help:"What arrived, the hottest kernels, scopes, stalls and copies. This is the report without a name; \"warpline report all --help\" lists its flags."`
 	Memory reportMemoryCmd `cmd:"" help:"Memory of each rank and device over time, and what is odd about it."`
 }
 
 // reportAllCmd prints what is known of some sessions.
 type reportAllCmd struct {
-	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
-	clickhouseFlags
+	askFlags
 	Session string `placeholder:"ID" help:"Only this session, or those that begin so."`
 	Tenant  string `placeholder:"NAME" help:"Only this tenant."`
 	Top     int    `default:"10" help:"Rows of each list."`

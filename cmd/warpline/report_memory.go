@@ -12,8 +12,7 @@ import (
 
 // reportMemoryCmd prints what is known of the memory of some ranks.
 type reportMemoryCmd struct {
-	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
-	clickhouseFlags
+	askFlags
 	Session string `placeholder:"ID" help:"Only this session, or those that begin so."`
 	Job     string `placeholder:"ID" help:"Only this job."`
 	Rank    string `default:"all" placeholder:"RANKS" help:"Only these ranks of each job: all, or a list as 0,2,4-7."`
@@ -31,20 +30,16 @@ func (c *reportMemoryCmd) check(p *program) error {
 
 // Run reads and prints.
 func (c *reportMemoryCmd) Run(ctx context.Context, p *program) error {
-	srv, err := readServer(c.clickhouseFlags, c.Data)
-	if err != nil {
-		return err
-	}
 	ranks, err := report.ParseRanks(c.Rank)
 	if err != nil {
 		return err
 	}
-	conn, err := srv.open(ctx)
+	conn, database, err := c.ask(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	m, err := report.ReadMemory(ctx, conn, report.MemoryQuery{Database: srv.Database, Tenant: c.Tenant, Session: c.Session, Job: c.Job, Ranks: ranks})
+	m, err := report.ReadMemory(ctx, conn, report.MemoryQuery{Database: database, Tenant: c.Tenant, Session: c.Session, Job: c.Job, Ranks: ranks})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/warpline/warpline/cmd/warpline/replay"
 	"github.com/warpline/warpline/proto/telemetry"
+	"github.com/warpline/warpline/query/report"
 )
 
 // telemetryFlags say how telemetry is to be read.
@@ -90,7 +91,7 @@ func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, client *http.Cl
 				fmt.Fprintf(p.Stderr, "  and %d more: \"warpline reject list\" has them\n", a.Rejected-shownRefusals)
 				break
 			}
-			fmt.Fprintf(p.Stderr, "  record %d: %s (%s)\n", e.Index, e.Message, e.Code)
+			fmt.Fprintf(p.Stderr, "  record %d: %s (%s)\n", e.Index, report.Printable(e.Message), e.Code)
 		}
 	}
 	if len(refusedFiles) > 0 {

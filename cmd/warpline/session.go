@@ -13,6 +13,7 @@ import (
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/query/report"
 )
 
 type sessionCmd struct {
@@ -22,8 +23,7 @@ type sessionCmd struct {
 }
 
 type sessionListCmd struct {
-	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
-	clickhouseFlags
+	askFlags
 	Tenant string `help:"Only this tenant."`
 	Limit  int    `default:"50" help:"Most sessions to print."`
 	JSON   bool   `help:"One JSON object a line."`
@@ -49,13 +49,19 @@ type sessionRow struct {
 	Kernels      uint64    `json:"kernels"`
 }
 
+// line is the row for people, its cells divided by tabs.
+func (r sessionRow) line() string {
+	started := "–" // its beginning has not come, which the view says with 1970
+	if r.StartedAt.Unix() > 0 {
+		started = r.StartedAt.Format("2006-01-02 15:04:05")
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d", r.Tenant, report.Printable(r.Session), r.State, report.Printable(r.App), report.Printable(r.Host),
+		started, humanize.Time(r.LastReceived), r.Events, r.Kernels)
+}
+
 // Run asks the view sessions.
 func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
-	srv, err := readServer(c.clickhouseFlags, c.Data)
-	if err != nil {
-		return err
-	}
-	conn, err := srv.open(ctx)
+	conn, database, err := c.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,7 +71,7 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 		where, args = "tenant = ?", []any{c.Tenant}
 	}
 	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), state, started_at, last_received_at, events, kernels FROM `%s`.sessions WHERE %s ORDER BY last_received_at DESC LIMIT %d",
-		srv.Database, where, c.Limit), args...)
+		database, where, c.Limit), args...)
 	if err != nil {
 		return fmt.Errorf("read sessions: %w", err)
 	}
@@ -87,11 +93,7 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 			}
 			continue
 		}
-		started := "–" // its beginning has not come, which the view says with 1970
-		if r.StartedAt.Unix() > 0 {
-			started = r.StartedAt.Format("2006-01-02 15:04:05")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.Tenant, r.Session, r.State, r.App, r.Host, started, humanize.Time(r.LastReceived), r.Events, r.Kernels)
+		fmt.Fprintln(w, r.line())
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read sessions: %w", err)

@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +53,41 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 				t.Errorf("exit %d, want the line %q in\n%s%s", r.code, c.want, r.stdout, r.stderr)
 			}
 		})
+	}
+}
+
+// The READMEs and the alerts name flags that some command has, or that belong to another program.
+func TestTextsNameFlagsThatExist(t *testing.T) {
+	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --query --detach --build --rm")
+	parser, err := kong.New(&commands{}, kong.Vars{"version": ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{"--help": true}
+	var walk func(n *kong.Node)
+	walk = func(n *kong.Node) {
+		for _, f := range n.Flags {
+			have["--"+f.Name] = true
+		}
+		for _, child := range n.Children {
+			walk(child)
+		}
+	}
+	walk(parser.Model.Node)
+	seen := 0
+	for _, path := range []string{"../../README.md", "../../deploy/README.md", "../../deploy/prometheus/alerts.yml"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("(?:^|[\\s`(\"])(--[a-z][a-z-]+)").FindAllStringSubmatch(string(text), -1) {
+			if seen++; !have[m[1]] && !slices.Contains(others, m[1]) {
+				t.Errorf("%s names %s, which no command has", path, m[1])
+			}
+		}
+	}
+	if seen < 40 {
+		t.Errorf("only %d flags found", seen)
 	}
 }
 

@@ -209,7 +209,7 @@ func TestUp(t *testing.T) {
 		if got := runIn(t, nil, "key", "revoke", key, "--data", dir); got.code != exitOK {
 			t.Errorf("%+v", got)
 		}
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(30 * time.Second)
 		for {
 			got := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "--url", "http://"+r.Gateway, "--key", key)
 			if got.code == exitRefused && strings.Contains(got.stderr, "warpline key create") {
@@ -398,7 +398,7 @@ func TestRolesApart(t *testing.T) {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

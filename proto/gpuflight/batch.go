@@ -19,7 +19,6 @@ type Batch struct {
 	stride     int
 	rows       int
 	badRows    int
-	present    uint32 // bit c: the wire had column c
 }
 
 // BadRow is one refused row, or, once a batch has more than maxBadRows of them, a run of neighbours refused for the same reason.
@@ -40,11 +39,9 @@ const maxBadRows = 1024
 // Rows returns the number of rows that were accepted.
 func (b *Batch) Rows() int { return b.rows }
 
-// WireRows returns the number of elements in the "rows" array: accepted and refused.
+// WireRows returns the number of elements in the "rows" array: accepted and refused. Those that
+// were refused are the sum of Count over BadRows.
 func (b *Batch) WireRows() int { return b.rows + b.badRows }
-
-// BadRowCount returns how many rows were refused: the sum of Count over BadRows.
-func (b *Batch) BadRowCount() int { return b.badRows }
 
 // Row returns the cells of accepted row r, indexed by the Column constants of the batch type. Cells of columns the wire lacked
 // are 0. Integer cells are range-checked: conversion to the Go type of the column's kind loses nothing.
@@ -63,27 +60,16 @@ func (b *Batch) At(r int, c Column) int64 {
 // Float returns the cell of a KindF64 column.
 func (b *Batch) Float(r int, c Column) float64 { return math.Float64frombits(uint64(b.At(r, c))) }
 
-// Has reports whether the wire had this column, to tell an absent one from zeros.
-func (b *Batch) Has(c Column) bool { return c >= 0 && c < 32 && b.present&(1<<c) != 0 }
-
-// Col returns the place of the column with this wire name, -1 when this batch lacks it.
-func (b *Batch) Col(name string) Column {
-	if c := ColumnOf(b.Type, name); b.Has(c) {
-		return c
-	}
-	return -1
-}
-
 // Time returns base time + dt_ns of row r in nanoseconds. ok is false when the sum is below zero or beyond int64 (the year 2262):
 // refuse such a row with ReasonBadTime. Small values are legal: AMD activity times count from a clock of their own.
 func (b *Batch) Time(r int) (ns int64, ok bool) {
 	return AddTime(b.baseTimeNS, b.vals[r*b.stride+b.timeCol])
 }
 
-// Begin makes b a batch of type t that no line carried, without rows, whose times count from baseTimeNS. All columns count as present.
+// Begin makes b a batch of type t that no line carried, without rows, whose times count from baseTimeNS.
 // It keeps b's memory. Together with Add it lets single lines take the way of batches.
 func (b *Batch) Begin(t Type, baseTimeNS int64) {
-	*b = Batch{Type: t, BadRows: b.BadRows[:0], vals: b.vals[:0], stride: len(schemas[t]), baseTimeNS: baseTimeNS, present: 1<<len(schemas[t]) - 1}
+	*b = Batch{Type: t, BadRows: b.BadRows[:0], vals: b.vals[:0], stride: len(schemas[t]), baseTimeNS: baseTimeNS}
 	b.timeCol = int(ColumnOf(t, "dt_ns"))
 }
 

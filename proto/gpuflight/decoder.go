@@ -225,7 +225,7 @@ func (d *Decoder) resetBatch(p *plan) {
 	b := &d.batch
 	*b = Batch{
 		Type: p.batchType, UnknownColumns: p.unknown, BadRows: b.BadRows[:0],
-		timeCol: p.timeCol, vals: b.vals, stride: p.stride, present: p.present,
+		timeCol: p.timeCol, vals: b.vals, stride: p.stride,
 	}
 }
 

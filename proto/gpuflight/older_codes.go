@@ -99,13 +99,3 @@ func LegacyStall(code uint32) string {
 	}
 	return "Stall_" + strconv.FormatUint(uint64(code), 10)
 }
-
-// isLegacyStall reports whether a name is that of a state which samples were taken in.
-func isLegacyStall(name string) bool {
-	for _, s := range legacyStalls[1:] {
-		if s == name {
-			return true
-		}
-	}
-	return false
-}

@@ -201,14 +201,6 @@ func ColumnOf(t Type, name string) Column {
 	return -1
 }
 
-// ColumnInfo returns the wire name and kind of a column of a batch type, and false when there is no such column.
-func ColumnInfo(t Type, c Column) (name string, kind ColumnKind, ok bool) {
-	if !t.IsBatch() || c < 0 || int(c) >= len(schemas[t]) {
-		return "", 0, false
-	}
-	return schemas[t][c].name, schemas[t][c].kind, true
-}
-
 // limits returns the smallest value and the width of the range an integer kind holds: v fits when uint64(v)-lo <= span. For
 // KindU64 the range is the part that fits int64; larger values are told apart by their length.
 func (k ColumnKind) limits() (lo, span uint64) {

@@ -107,16 +107,6 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s %d: %s, want %s", c.vendor, c.code, got, c.want)
 		}
 	}
-	const prefix = "smsp__pcsamp_warps_issue_stalled_"
-	for name, want := range map[string]string{
-		prefix + "long_scoreboard": "stall", prefix + "selected": "stall", prefix + "brand_new": "stall", prefix + "wait_not_issued": "stall_not_issued",
-		"smsp__pcsamp_sample_count": "sample_count", "smsp__pcsamp_samples_data_dropped": "data_dropped", "Stall_7": "unresolved", "stall_reason_3": "unresolved",
-		prefix: "unresolved", "": "unresolved",
-	} {
-		if got := gpuflight.ReasonKindOf(name).String(); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
 }
 
 func TestTypeNames(t *testing.T) {

@@ -98,7 +98,7 @@ func TestExamples(t *testing.T) {
 	types := map[gpuflight.Type]bool{}
 	for _, raw := range exampleLines(t) {
 		line := compare(t, &dec, raw)
-		if line.Type == gpuflight.TypeUnknown || line.Batch != nil && line.Batch.BadRowCount() > 0 {
+		if line.Type == gpuflight.TypeUnknown || line.Batch != nil && len(line.Batch.BadRows) > 0 {
 			t.Errorf("%s: bad rows or unknown", line.TypeName)
 		}
 		types[line.Type] = true

@@ -63,11 +63,11 @@ func (s style) good(t string) string  { return s.paint(green, t) }
 func (s style) bad(t string) string   { return s.paint(yellow, t) }
 
 // cells is how many cells of a terminal t takes.
-func cells(t string) int { return uniseg.StringWidth(printable(t)) }
+func cells(t string) int { return uniseg.StringWidth(Printable(t)) }
 
 // cut shortens t to width cells by leaving out its middle: kernel names differ at both ends.
 func cut(t string, width int) string {
-	t = printable(t)
+	t = Printable(t)
 	if cells(t) <= width {
 		return t
 	}
@@ -103,8 +103,8 @@ func takeEnd(t string, width int) string {
 	return t
 }
 
-// printable keeps what clients sent from steering the terminal.
-func printable(t string) string {
+// Printable returns text that a client sent as a terminal may show it: what would steer the terminal or turn the line around is a dot.
+func Printable(t string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
 			return '·'

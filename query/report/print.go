@@ -141,7 +141,7 @@ func (p *printer) paragraph(t string) { p.wrapped("  ", t, func(s string) string
 
 func (p *printer) wrapped(indent, t string, paint func(string) string) {
 	line := ""
-	for _, word := range strings.Fields(printable(t)) {
+	for _, word := range strings.Fields(Printable(t)) {
 		if line != "" && cells(indent)+cells(line)+1+cells(word) > p.Width {
 			fmt.Fprintln(p.w, indent+paint(line))
 			line = ""
@@ -298,6 +298,6 @@ func (p *printer) queries(r *Report) {
 			"SELECT toStartOfSecond(started_at) AS t, count() AS kernels, sum(duration_ns) / 1e9 AS busy_gpus FROM " + db + ".kernels WHERE session_id = '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(session) + "' GROUP BY t ORDER BY t"},
 	} {
 		fmt.Fprintf(p.w, "  %s\n", p.st.dim(q.why))
-		fmt.Fprintf(p.w, "    curl %s --data-binary @- <<'SQL'\n    %s FORMAT PrettyCompact\n    SQL\n", "'"+p.HTTP+"/'", printable(q.sql))
+		fmt.Fprintf(p.w, "    curl %s --data-binary @- <<'SQL'\n    %s FORMAT PrettyCompact\n    SQL\n", "'"+p.HTTP+"/'", Printable(q.sql))
 	}
 }

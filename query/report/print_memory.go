@@ -239,7 +239,7 @@ func fitting(width int, words ...string) string {
 		if cells(s)+2+cells(w) > width {
 			break
 		}
-		s += "  " + printable(w)
+		s += "  " + Printable(w)
 	}
 	return s
 }

@@ -171,7 +171,7 @@ func TestLocateByEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(engine.LibraryEnv, missing)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := engine.Start(ctx, engine.Config{Dir: t.TempDir()})
 	if err == nil {

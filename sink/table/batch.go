@@ -8,22 +8,13 @@ import (
 
 // Partition says which ClickHouse partition rows go to.
 type Partition struct {
-	// Day of receipt in days since the epoch; for Rollup and Fact tables the first day of its month.
+	// Day of receipt in days since the epoch; for Rollup and Fact tables the first day of its month (MonthOf).
 	Day int32
 	// RetentionDays is the retention class.
 	RetentionDays uint16
 }
 
-// PartitionOf returns where rows of t go that the gateway received at that time (nanoseconds since the epoch).
-func PartitionOf(t *Table, receivedAt int64, retentionDays uint16) Partition {
-	at := time.Unix(0, receivedAt).UTC()
-	if t.Retention != Raw {
-		at = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	}
-	return Partition{Day: DayOf(at.UnixNano()), RetentionDays: retentionDays}
-}
-
-// DayOf returns the day of a time in nanoseconds since the epoch, for Day columns.
+// DayOf returns the day (UTC) of a time in nanoseconds since the epoch, in days since the epoch: for Day columns and Partition.
 func DayOf(ns int64) int32 {
 	const day = int64(24 * time.Hour)
 	d := ns / day
@@ -31,6 +22,12 @@ func DayOf(ns int64) int32 {
 		d--
 	}
 	return int32(d)
+}
+
+// MonthOf returns the first day of the month of a day, both in days since the epoch.
+func MonthOf(day int32) int32 {
+	t := time.Unix(int64(day)*86400, 0).UTC()
+	return DayOf(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC).UnixNano())
 }
 
 const (
@@ -75,7 +72,6 @@ type Batch struct {
 	u16 [][]uint16
 	u32 [][]uint32
 	u64 [][]uint64
-	i16 [][]int16
 	i32 [][]int32
 	i64 [][]int64
 	f32 [][]float32
@@ -96,7 +92,6 @@ func NewBatch(t *Table) *Batch {
 		u16:   make([][]uint16, t.slots[U16]),
 		u32:   make([][]uint32, t.slots[U32]),
 		u64:   make([][]uint64, t.slots[U64]),
-		i16:   make([][]int16, t.slots[I16]),
 		i32:   make([][]int32, t.slots[I32]),
 		i64:   make([][]int64, t.slots[I64]),
 		f32:   make([][]float32, t.slots[F32]),
@@ -127,7 +122,6 @@ func (b *Batch) Reset() {
 	clip(b.u16)
 	clip(b.u32)
 	clip(b.u64)
-	clip(b.i16)
 	clip(b.i32)
 	clip(b.i64)
 	clip(b.f32)
@@ -166,8 +160,6 @@ func (b *Batch) length(c *Column) int {
 		return len(b.u32[c.slot])
 	case U64:
 		return len(b.u64[c.slot])
-	case I16:
-		return len(b.i16[c.slot])
 	case I32:
 		return len(b.i32[c.slot])
 	case I64:

@@ -252,19 +252,24 @@ func TestFillTail(t *testing.T) {
 	}
 }
 
-func TestPartitionOf(t *testing.T) {
-	at := time.Date(2026, 11, 20, 23, 59, 59, 0, time.UTC)
+func TestDays(t *testing.T) {
 	day := func(y int, m time.Month, d int) int32 {
 		return int32(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400)
 	}
-	if got, want := table.PartitionOf(table.Kernels.Table, at.UnixNano(), 30), (table.Partition{Day: day(2026, 11, 20), RetentionDays: 30}); got != want {
-		t.Errorf("raw rows go to %v, want %v", got, want)
-	}
-	if got, want := table.PartitionOf(table.KernelStats.Table, at.UnixNano(), 90), (table.Partition{Day: day(2026, 11, 1), RetentionDays: 90}); got != want {
-		t.Errorf("rollups go to %v, want %v", got, want)
+	last := time.Date(2026, 11, 20, 23, 59, 59, 999_999_999, time.UTC).UnixNano()
+	if got, want := table.DayOf(last), day(2026, 11, 20); got != want || table.DayOf(last+1) != want+1 {
+		t.Errorf("the last moment of %d is in %d, the next in %d", want, got, table.DayOf(last+1))
 	}
 	if got := table.DayOf(-1); got != -1 {
 		t.Errorf("the day before the epoch is %d", got)
+	}
+	for _, d := range []int32{day(2026, 11, 1), day(2026, 11, 20), day(2026, 11, 30)} {
+		if got, want := table.MonthOf(d), day(2026, 11, 1); got != want {
+			t.Errorf("the month of %d begins at %d, want %d", d, got, want)
+		}
+	}
+	if got, want := table.MonthOf(-1), day(1969, 12, 1); got != want {
+		t.Errorf("the month before the epoch begins at %d, want %d", got, want)
 	}
 }
 

@@ -14,7 +14,6 @@ type benchSource struct {
 	r       *rand.Rand
 	zipf    *rand.Zipf
 	medians []float64
-	now     int64
 	corr    [benchSessions]uint32
 	at      [benchSessions]int64
 	turn    int

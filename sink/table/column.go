@@ -22,7 +22,6 @@ const (
 	U16
 	U32
 	U64
-	I16
 	I32
 	I64
 	F32
@@ -59,7 +58,6 @@ var kinds = [...]struct {
 	U16:  {arrow.PrimitiveTypes.Uint16, "UInt16", 2},
 	U32:  {arrow.PrimitiveTypes.Uint32, "UInt32", 4},
 	U64:  {arrow.PrimitiveTypes.Uint64, "UInt64", 8},
-	I16:  {arrow.PrimitiveTypes.Int16, "Int16", 2},
 	I32:  {arrow.PrimitiveTypes.Int32, "Int32", 4},
 	I64:  {arrow.PrimitiveTypes.Int64, "Int64", 8},
 	F32:  {arrow.PrimitiveTypes.Float32, "Float32", 4},

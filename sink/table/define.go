@@ -19,7 +19,6 @@ var codecs = [...]string{
 	U16:  "T64, ZSTD(1)",
 	U32:  "T64, ZSTD(1)",
 	U64:  "T64, ZSTD(1)",
-	I16:  "T64, ZSTD(1)",
 	I32:  "T64, ZSTD(1)",
 	I64:  "T64, ZSTD(1)",
 	F32:  "ZSTD(1)",
@@ -146,7 +145,6 @@ func (t *Table) u8(name string, o ...option) U8Col     { return U8Col(t.add(name
 func (t *Table) u16(name string, o ...option) U16Col   { return U16Col(t.add(name, U16, o)) }
 func (t *Table) u32(name string, o ...option) U32Col   { return U32Col(t.add(name, U32, o)) }
 func (t *Table) u64(name string, o ...option) U64Col   { return U64Col(t.add(name, U64, o)) }
-func (t *Table) i16(name string, o ...option) I16Col   { return I16Col(t.add(name, I16, o)) }
 func (t *Table) i32(name string, o ...option) I32Col   { return I32Col(t.add(name, I32, o)) }
 func (t *Table) i64(name string, o ...option) I64Col   { return I64Col(t.add(name, I64, o)) }
 func (t *Table) f32(name string, o ...option) F32Col   { return F32Col(t.add(name, F32, o)) }

@@ -78,8 +78,6 @@ func (b *Batch) data(c *Column, rows int) arrow.ArrayData {
 		return flat(typ, b.u32[c.slot])
 	case U64:
 		return flat(typ, b.u64[c.slot])
-	case I16:
-		return flat(typ, b.i16[c.slot])
 	case I32:
 		return flat(typ, b.i32[c.slot])
 	case I64:

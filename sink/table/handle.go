@@ -19,8 +19,6 @@ type (
 	U32Col int
 	// U64Col is a column of uint64.
 	U64Col int
-	// I16Col is a column of int16.
-	I16Col int
 	// I32Col is a column of int32.
 	I32Col int
 	// I64Col is a column of int64.

@@ -81,18 +81,6 @@ func (c F32Col) Fill(b *Batch, v float32) { fill(&b.f32[c], v, b.Rows()) }
 func (c F32Col) Slice(b *Batch) *[]float32 { return &b.f32[c] }
 
 // Append adds one value.
-func (c I16Col) Append(b *Batch, v int16) { b.i16[c] = append(b.i16[c], v) }
-
-// AppendN adds a value n times.
-func (c I16Col) AppendN(b *Batch, v int16, n int) { more(&b.i16[c], v, n) }
-
-// Fill repeats a value up to the row count.
-func (c I16Col) Fill(b *Batch, v int16) { fill(&b.i16[c], v, b.Rows()) }
-
-// Slice gives the column itself, to append to.
-func (c I16Col) Slice(b *Batch) *[]int16 { return &b.i16[c] }
-
-// Append adds one value.
 func (c I64Col) Append(b *Batch, v int64) { b.i64[c] = append(b.i64[c], v) }
 
 // AppendN adds a value n times.

@@ -19,16 +19,7 @@ var legacyReasons = []StallReason{
 
 const legacyDoc = "https://docs.nvidia.com/cupti/index.html"
 
-func isLegacyReason(name string) bool {
-	for i := range legacyReasons {
-		if legacyReasons[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// legacyReasonSQL is isLegacyReason as an expression over the SQL expression name.
+// legacyReasonSQL is whether the SQL expression name holds one of legacyReasons.
 func legacyReasonSQL(name string) string {
 	list := ""
 	for i := range legacyReasons {

@@ -1,19 +1,17 @@
 package table
 
-import "strings"
-
 // StallReason explains one stall reason of program counter samples. The view stall_reasons shows them.
 type StallReason struct {
 	Name    string // as on the wire
-	Kind    string // see ReasonKind
+	Kind    string // one of ReasonStall and the others
 	Group   string // coarse group of causes, for one column in a report
 	Meaning string // one sentence
 	Remedy  string // what usually helps; '' where nothing is known
 	Doc     string // where to read more
 }
 
-// The kinds that ReasonKind returns. Only ReasonStall counts towards the samples of a place: the not-issued variants
-// count the same samples a second time, and the pseudo reasons count something else.
+// The kinds of stall reasons, as the column reason_kind has them. Only ReasonStall counts towards the samples of a place: the
+// not-issued variants count the same samples a second time, and the pseudo reasons count something else.
 const (
 	ReasonStall          = "stall"
 	ReasonStallNotIssued = "stall_not_issued"
@@ -30,24 +28,8 @@ const (
 	stallDoc       = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#statistical-sampler"
 )
 
-// ReasonKind classifies a stall reason by its full wire name; reasons not known yet keep their kind by their prefix.
-func ReasonKind(name string) string {
-	switch {
-	case name == sampleCount:
-		return ReasonSampleCount
-	case name == samplesDropped:
-		return ReasonDataDropped
-	case isLegacyReason(name):
-		return ReasonStall
-	case !strings.HasPrefix(name, stallPrefix):
-		return ReasonUnresolved
-	case strings.HasSuffix(name, notIssued):
-		return ReasonStallNotIssued
-	}
-	return ReasonStall
-}
-
-// reasonKindSQL is ReasonKind as an expression over the SQL expression name.
+// reasonKindSQL classifies the stall reason that the SQL expression name holds, by its full name as on the wire. Reasons not known yet
+// keep their kind by their prefix, so that new hardware needs no new table.
 func reasonKindSQL(name string) string {
 	return "multiIf(" + name + " = " + quote(sampleCount) + ", " + quote(ReasonSampleCount) + ", " +
 		name + " = " + quote(samplesDropped) + ", " + quote(ReasonDataDropped) + ", " +

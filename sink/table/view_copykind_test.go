@@ -3,7 +3,6 @@ package table_test
 import (
 	"testing"
 
-	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -50,15 +49,5 @@ func TestCopyKindsThatCameAsWords(t *testing.T) {
 			m.Calls.Append(b, uint64(i))
 		})
 		s.want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM (SELECT copy_kind FROM {db}.memcpy_stats WHERE session_id = 's"+vendor+"' ORDER BY calls)", "HtoD DtoH DtoD HtoH PtoP other")
-	}
-}
-
-// Worker and views agree about what the stall reasons of the old interface are.
-func TestLegacyReasonKinds(t *testing.T) {
-	for code := range uint32(14) {
-		name := gpuflight.LegacyStall(code)
-		if got, want := table.ReasonKind(name), gpuflight.ReasonKindOf(name).String(); got != want {
-			t.Errorf("%s is %s in the views, %s in the worker", name, got, want)
-		}
 	}
 }

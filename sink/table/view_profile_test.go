@@ -2,10 +2,13 @@ package table_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -48,14 +51,31 @@ func TestPCSampleViews(t *testing.T) {
 	}, "\n"))
 	s.want("SELECT samples, file, line, symbol_status FROM {db}.pc_lines ORDER BY samples", "1\ta.cu\t10\twire\n2\tmap.cu\t77\twire\n3\tmap.cu\t77\twire\n4\t\t0\tnone")
 	s.want("SELECT count() FROM {db}.stall_reasons", fmt.Sprint(len(table.StallReasons())))
+}
+
+// The views sort every reason that is explained as it is explained, those of the old interface by the worker's own spelling, and new ones by their prefix.
+func TestReasonKinds(t *testing.T) {
+	s := newStore(t, true)
+	p := table.PCSamples
+	want := map[string]string{
+		"smsp__pcsamp_warps_issue_stalled_from_the_future": table.ReasonStall, "smsp__pcsamp_warps_issue_stalled_from_the_future_not_issued": table.ReasonStallNotIssued,
+		gpuflight.LegacyStall(0): table.ReasonUnresolved, gpuflight.LegacyStall(4e9): table.ReasonUnresolved, "stall_reason_3": table.ReasonUnresolved, "": table.ReasonUnresolved,
+	}
 	for _, r := range table.StallReasons() {
-		if got := table.ReasonKind(r.Name); got != r.Kind {
-			t.Errorf("%s is of kind %s, listed as %s", r.Name, got, r.Kind)
-		}
+		want[r.Name] = r.Kind
 	}
-	if got := table.ReasonKind("smsp__pcsamp_warps_issue_stalled_from_the_future"); got != table.ReasonStall {
-		t.Errorf("an unknown stall is of kind %s", got)
+	for code := uint32(1); code <= 12; code++ {
+		want[gpuflight.LegacyStall(code)] = table.ReasonStall
 	}
+	names := slices.Sorted(maps.Keys(want))
+	lines := make([]string, len(names))
+	seed(s, p, len(names), func(b *table.Batch, i int) {
+		session(p.Head, b)
+		p.StallReason.AppendString(b, names[i])
+		p.PCOffset.Append(b, uint64(i))
+		lines[i] = fmt.Sprint(i, "\t", want[names[i]])
+	})
+	s.want("SELECT pc_offset, reason_kind FROM {db}.pc_samples ORDER BY pc_offset", strings.Join(lines, "\n"))
 }
 
 func TestProfileMetricsView(t *testing.T) {

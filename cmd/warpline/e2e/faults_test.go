@@ -129,7 +129,7 @@ func TestKeys(t *testing.T) {
 	if out, err := exec.Command(binary, "key", "revoke", red, "--nats", "nats://"+c.natsAddr).CombinedOutput(); err != nil {
 		t.Fatalf("revoke: %v %s", err, out)
 	}
-	eventually(t, 10*time.Second, "the revoked key is refused", func() (bool, string) {
+	eventually(t, 30*time.Second, "the revoked key is refused", func() (bool, string) {
 		status, body, _ := w.post(ctx, c.gatewayAddr, red, true)
 		return status == 401, fmt.Sprint(status, body)
 	})

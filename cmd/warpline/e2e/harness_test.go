@@ -51,7 +51,6 @@ type cluster struct {
 	t                                          testing.TB
 	dir                                        string
 	natsAddr, gatewayAddr, clickTCP, clickHTTP string
-	mu                                         sync.Mutex
 	roles                                      map[string]*role
 	layout                                     []string
 }
@@ -218,19 +217,6 @@ func (c *cluster) kill(name string) {
 	}
 	cmd.Process.Kill()
 	<-done
-}
-
-// stop asks a role to end, as Ctrl-C does.
-func (c *cluster) stop(name string) {
-	r := c.roles[name]
-	r.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-r.done:
-	case <-time.After(40 * time.Second):
-		c.t.Errorf("%s did not end within 40 s of SIGTERM:\n%s", name, c.tail(name))
-		r.cmd.Process.Kill()
-		<-r.done
-	}
 }
 
 func (c *cluster) stopAll() {

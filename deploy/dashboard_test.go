@@ -1,0 +1,138 @@
+package deploy_test
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/warpline/warpline/sink/engine/enginetest"
+	"github.com/warpline/warpline/sink/table"
+)
+
+type source struct{ Type, UID string }
+
+type dashboard struct {
+	Panels []struct {
+		ID         int
+		Type       string
+		Title      string
+		Datasource source
+		GridPos    struct{ X, Y, W, H int }
+		Targets    []struct {
+			Datasource   source
+			Expr, RawSQL string
+		}
+	}
+	Templating struct {
+		List []struct {
+			Name, Query string
+			Datasource  source
+		}
+	}
+}
+
+func loadDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, "grafana/dashboards/warpline.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestDashboardUsesProvisionedSources(t *testing.T) {
+	var file struct {
+		Datasources []struct{ UID, Type, URL string }
+	}
+	decode(t, "grafana/provisioning/datasources/warpline.yml", &file)
+	known := map[source]bool{}
+	for _, d := range file.Datasources {
+		known[source{d.Type, d.UID}] = true
+	}
+	d, all, text, ids := loadDashboard(t), series(t), sources(t), map[int]bool{}
+	for _, p := range d.Panels {
+		if ids[p.ID] {
+			t.Errorf("two panels have the id %d", p.ID)
+		}
+		ids[p.ID] = true
+		if p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("%s is wider than the page", p.Title)
+		}
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s asks nothing", p.Title)
+		}
+		for _, q := range p.Targets {
+			if !known[q.Datasource] || q.Datasource != p.Datasource {
+				t.Errorf("%s: source %v is not provisioned", p.Title, q.Datasource)
+			}
+			if q.Expr != "" {
+				checkExpression(t, all, text, p.Title, q.Expr)
+			}
+		}
+	}
+	for _, v := range d.Templating.List {
+		if !known[v.Datasource] {
+			t.Errorf("variable %s: source %v is not provisioned", v.Name, v.Datasource)
+		}
+	}
+}
+
+// The dashboard's SQL runs on the real engine against the real schema.
+func TestDashboardSQLRuns(t *testing.T) {
+	e := enginetest.Shared(t)
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Username: e.User(), Password: e.Password()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx := context.Background()
+	if err := table.Ensure(ctx, conn, table.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: "warpline", Username: "default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	// What the plugin makes of its macros and variables.
+	macros := strings.NewReplacer("$tenant", "dev", "$__fromTime", "toDateTime(0)")
+	filter := regexp.MustCompile(`\$__timeFilter\((\w[\w.]*)\)`)
+	interval := regexp.MustCompile(`\$__timeInterval\((\w[\w.]*)\)`)
+	run := func(where, sql string) {
+		sql = filter.ReplaceAllString(sql, "$1 >= toDateTime(0) AND $1 <= toDateTime(2000000000)")
+		sql = macros.Replace(interval.ReplaceAllString(sql, "toStartOfInterval(toDateTime($1), INTERVAL 60 second)"))
+		if strings.Contains(sql, "$") {
+			t.Errorf("%s: a macro is left in %s", where, sql)
+			return
+		}
+		rows, err := reader.Query(ctx, sql)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", where, err, sql)
+			return
+		}
+		for rows.Next() {
+		}
+		if err := rows.Err(); err != nil {
+			t.Errorf("%s: %v\n%s", where, err, sql)
+		}
+		rows.Close()
+	}
+	d, n := loadDashboard(t), 0
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			if q.RawSQL != "" {
+				n++
+				run(p.Title, q.RawSQL)
+			}
+		}
+	}
+	for _, v := range d.Templating.List {
+		run("variable "+v.Name, v.Query)
+	}
+	if n == 0 {
+		t.Fatal("no SQL in the dashboard")
+	}
+}
