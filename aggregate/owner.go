@@ -114,40 +114,75 @@ func (o *owner) publishOut(ctx context.Context) error {
 // leaveGrace is how long an owner may go on after it was told to stop. It is below the lease's TTL, which is renewed meanwhile.
 const leaveGrace = 4 * time.Second
 
+// tailCheck is how long silence lasts before the stream is asked whether it has more.
+const tailCheck = 2 * time.Second
+
 // pump reads the partition's parts from the position on into a channel that closes when reading ends.
 func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) {
-	cons, err := o.streams.Ingest.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{stream.IngestFilter(o.partition)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq: o.position + 1, InactiveThreshold: 30 * time.Second,
-	})
+	next := o.position + 1
+	it, err := o.read(ctx, next)
 	if err != nil {
-		return nil, nil, fmt.Errorf("consume ingest: %w", err)
+		return nil, nil, err
 	}
-	// Bounded by bytes, and by more than the largest message, or that one would never come.
-	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(16, stream.MaxPayloadBytes+1<<20))
-	if err != nil {
-		return nil, nil, fmt.Errorf("consume ingest: %w", err)
-	}
+	ctx, stop := context.WithCancel(ctx)
 	parts := make(chan jetstream.Msg)
-	done := make(chan struct{})
 	go func() {
 		defer close(parts)
+		defer func() { it.Stop() }()
 		for {
-			msg, err := it.Next()
-			if err != nil {
-				if errors.Is(err, jetstream.ErrNoHeartbeat) {
-					continue // the iterator resets itself
-				}
+			wait, cancel := context.WithTimeout(ctx, tailCheck)
+			msg, err := it.Next(jetstream.NextContext(wait))
+			cancel()
+			switch {
+			case err == nil:
+			case ctx.Err() != nil:
 				return
+			case errors.Is(err, jetstream.ErrNoHeartbeat):
+				continue // the iterator resets itself
+			case errors.Is(err, context.DeadlineExceeded):
+				// The iterator sees a lost message by the one that follows. Behind the last one there is none, and silence.
+				if _, err := o.streams.Ingest.GetMsg(ctx, next, jetstream.WithGetMsgSubject(stream.IngestFilter(o.partition))); err != nil {
+					continue
+				}
+				again, err := o.read(ctx, next)
+				if err != nil {
+					continue
+				}
+				it.Stop()
+				it = again
+				continue
+			default:
+				return
+			}
+			if meta, err := msg.Metadata(); err == nil {
+				next = meta.Sequence.Stream + 1
 			}
 			select {
 			case parts <- msg:
-			case <-done:
+			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	return parts, func() { close(done); it.Stop() }, nil
+	return parts, stop, nil
+}
+
+// read begins to read the partition's parts at a sequence of INGEST. What waits in the client is bounded by bytes, and by more than the
+// largest message, or that one would never come. The number is no bound but the room of the client's queue, which the server's notes on
+// each pull share: when it was 16 the queue overflowed under load, and messages were lost on the way.
+func (o *owner) read(ctx context.Context, from uint64) (jetstream.MessagesContext, error) {
+	cons, err := o.streams.Ingest.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{stream.IngestFilter(o.partition)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: from, InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consume ingest: %w", err)
+	}
+	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(1024, stream.MaxPayloadBytes+1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("consume ingest: %w", err)
+	}
+	return it, nil
 }
 
 // take folds one message.
