@@ -17,8 +17,8 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// keyring is the gateway's copy of the keys bucket, kept up to date by a watch. Requests are checked against it alone, so they
-// are checked while NATS is away too.
+// keyring is the gateway's copy of the keys bucket, kept up to date by a watch. Requests are checked against it, so they are checked while
+// NATS is away too; only for a key that it does not have is the bucket asked.
 type keyring struct {
 	kv       jetstream.KeyValue
 	conn     *nats.Conn
@@ -152,10 +152,7 @@ func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) 
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		k.mu.RLock()
-		m = k.meters[hash]
-		k.mu.RUnlock()
-		if m != nil {
+		if m = k.find(hash); m != nil {
 			return m, false
 		}
 		select {
@@ -166,21 +163,26 @@ func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) 
 	}
 }
 
-// authenticate finds the key of a request. Every failure looks the same from outside: one hash, one look-up, one answer.
+func (k *keyring) find(hash string) *meter {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.meters[hash]
+}
+
+// authenticate finds the key of a request. Every failure has the same answer; a key that there is and may not be used is told from one that
+// there is not by the time it takes, and only by who has it.
 func (k *keyring) authenticate(r *http.Request) (*meter, *refusal) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	hash := tenant.Hash(strings.TrimSpace(token))
-	k.mu.RLock()
-	m := k.meters[hash]
-	k.mu.RUnlock()
-	why := "no such key"
-	if m == nil && token != "" && k.loaded.Load() {
+	m, why := k.find(hash), "no such key"
+	bearer := strings.EqualFold(scheme, "Bearer")
+	if m == nil && bearer && token != "" && k.loaded.Load() {
 		var late bool
 		if m, late = k.await(r.Context(), hash); late {
 			return nil, unavailable("starting", "the key is not loaded yet", nil)
 		}
 	}
-	if m != nil && strings.EqualFold(scheme, "Bearer") {
+	if m != nil && bearer {
 		key, _ := m.current()
 		var ok bool
 		if ok, why = key.Valid(time.Now()); ok {

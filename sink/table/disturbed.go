@@ -3,8 +3,8 @@ package table
 import "fmt"
 
 // What is known of a session's durations only later is joined when they are read. Deep windows are joined by tenant and session, so that a
-// question about one reads the windows of that one: a set for IN, or a scalar, would be made of the windows of all tenants, for every query
-// (BenchmarkHonestDurations).
+// question about one reads the windows of that one: a set of their minutes, or a scalar, would be made of the windows of all tenants, for every
+// query (BenchmarkHonestDurations). Only which sessions have some is such a set, see windowedSQL.
 
 // minuteNS is the length of the buckets that statistics are kept in.
 const minuteNS = 60_000_000_000
@@ -29,7 +29,9 @@ func touchedSQL(o Options, before int) string {
 	return fmt.Sprintf("(SELECT DISTINCT tenant, session_id, arrayJoin(%s) AS minute, toUInt8(1) AS touched FROM %s.deep_windows_data)", windowMinutesSQL(before), ident(o.database()))
 }
 
-// windowedSQL is the right side of IN for (tenant, session_id): sessions with deep windows.
+// windowedSQL is the right side of IN for (tenant, session_id): sessions with deep windows. It is made of those of all tenants, but IN lets
+// ClickHouse pass over the rows of other sessions by their key, as a join does not on every version: where nobody has windows, statistics read no
+// raw row.
 func windowedSQL(o Options) string {
 	return fmt.Sprintf("(SELECT tenant, session_id FROM %s.deep_windows_data)", ident(o.database()))
 }
