@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,8 +18,8 @@ import (
 type ConnectConfig struct {
 	// URL is the server list ("nats://host:4222,nats://other:4222"); ignored when Server is set.
 	URL string
-	// Server connects in process to an embedded server.
-	Server *server.Server
+	// Server connects in process to an embedded server: a *server.Server, or a *Supervisor, whose restarts it survives.
+	Server nats.InProcessConnProvider
 	// Token is the server's, when Server wants one; in a URL it stands before the host: nats://token@host:port.
 	Token string
 	// Name shows up in the server's connection list.

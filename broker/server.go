@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -38,7 +39,7 @@ func Serve(cfg ServerConfig) (*server.Server, error) {
 		ServerName: "warpline", JetStream: true, StoreDir: cfg.Dir, NoSigs: true,
 		MaxPayload: stream.MaxPayloadBytes, MaxPending: 128 << 20, JetStreamMaxStore: cfg.MaxStoreBytes,
 		SyncAlways: cfg.Fsync, Authorization: cfg.Token, DontListen: cfg.Listen == "",
-		WriteDeadline: 30 * time.Second,
+		WriteDeadline: 30 * time.Second, MaxConn: maxConnections(),
 	}
 	if cfg.Listen != "" {
 		host, port, err := net.SplitHostPort(cfg.Listen)
@@ -73,6 +74,16 @@ func Serve(cfg ServerConfig) (*server.Server, error) {
 		return nil, fmt.Errorf("nats server: JetStream did not start on %s: check that the folder is writable and has space", cfg.Dir)
 	}
 	return srv, nil
+}
+
+// maxConnections bounds the clients of an embedded server by an eighth of the descriptors that the process may have: who floods it from
+// this machine must not take the descriptors that its files need.
+func maxConnections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return int(min(max(limit.Cur/8, 64), 16384))
 }
 
 // serverLog passes the server's warnings and errors on; its notices are the banner and are debug to us.

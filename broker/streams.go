@@ -1,10 +1,10 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -24,9 +24,14 @@ type Layout struct {
 	// BucketMaxBytes bounds each key-value bucket and object store.
 	BucketMaxBytes int64
 	LeaseTTL       time.Duration
+	// Lower lets Open make existing streams and buckets smaller, never below what they hold. Otherwise Open only ever raises sizes: a
+	// role that was started with other flags must not take room from the others.
+	Lower bool
 	// Duplicates is how long JetStream itself drops a part that is published again (0: DuplicateWindow). It is a saving, no promise:
 	// workers drop parts that they have folded, whenever they come.
 	Duplicates time.Duration
+	// Logger hears what Open waits for and what it had to make anew; nil for nobody.
+	Logger *slog.Logger
 }
 
 // DefaultLayout fits `warpline up` on one machine: 16 partitions, 2 lanes, 4 GiB of each stream.
@@ -35,7 +40,8 @@ func DefaultLayout() Layout {
 	return Layout{Partitions: 16, Lanes: 2, Replicas: 1, IngestMaxBytes: 4 << 30, RowsMaxBytes: 4 << 30, BucketMaxBytes: 1 << 30, LeaseTTL: 5 * time.Second}
 }
 
-// Streams are the opened streams, buckets and object stores.
+// Streams are the opened streams, buckets and object stores. The handles go by name, so they work on after the keeper (Keep) has made
+// anew what was deleted. Safe for concurrent use; the connection is the caller's to close.
 type Streams struct {
 	Conn       *nats.Conn
 	JS         jetstream.JetStream
@@ -47,6 +53,10 @@ type Streams struct {
 
 	Keys, Windows, Dictionaries, Leases, Marks, Deletions jetstream.KeyValue
 	Parts, State, Chunks                                  jetstream.ObjectStore
+
+	layout Layout // partitions and lanes as fixed
+	log    *slog.Logger
+	remade remade
 }
 
 // WindowHorizon is how long accepted windows and dictionary entries are remembered.
@@ -58,24 +68,34 @@ const ReceiptHorizon = 90 * 24 * time.Hour
 // DuplicateWindow is how long JetStream itself drops a part that is published again.
 const DuplicateWindow = 2 * time.Minute
 
-// Open creates what is missing and opens everything. Limits follow l; partitions and lanes of existing streams win over l.
-// It is safe to call from several processes at once.
+// Open creates what is missing and opens everything. Existing streams and buckets keep their partitions, lanes and replicas unless l has
+// more copies, and their sizes unless l has larger ones or says Lower. It waits for a server that is starting or has no room, and says
+// so; it fails when the server will never do what l asks. It is safe to call from several processes at once.
 func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) (*Streams, error) {
-	s := &Streams{Conn: nc, JS: js, LeaseTTL: l.LeaseTTL}
-	meta := map[string]string{stream.MetaPartitions: strconv.Itoa(l.Partitions), stream.MetaLanes: strconv.Itoa(l.Lanes)}
-	var err error
-	if s.Ingest, err = openStream(ctx, js, jetstream.StreamConfig{
-		Name: stream.IngestStream, Subjects: []string{"ingest.>"}, MaxBytes: l.IngestMaxBytes, Discard: jetstream.DiscardNew,
-		Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateWindow), Metadata: meta, AllowDirect: true,
-		Description: "accepted parts, kept for a replay window behind the workers",
-	}); err != nil {
+	s := &Streams{Conn: nc, JS: js, LeaseTTL: l.LeaseTTL, layout: l, log: l.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	there, err := s.existing(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if s.Rows, err = openStream(ctx, js, jetstream.StreamConfig{
-		Name: stream.RowsStream, Subjects: []string{"rows.*"}, MaxBytes: l.RowsMaxBytes, Discard: jetstream.DiscardNew,
-		Storage: jetstream.FileStorage, Replicas: l.Replicas, Metadata: meta, AllowDirect: false,
-		Description: "chunks of Arrow rows; the newest message of a subject is its partition's checkpoint: never purge a subject whole",
-	}); err != nil {
+	if err := s.inherit(ctx, there); err != nil {
+		return nil, err
+	}
+	// What the stores of another time say is known before INGEST is made: its first sequence has to be above every position.
+	known := there[stream.IngestStream] || there[stream.RowsStream]
+	for _, st := range s.stores() {
+		made, err := s.open(ctx, st)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", st.said, err)
+		}
+		if made && known {
+			s.log.Warn(st.said+" was not there and is made anew", "lost", st.lost)
+			s.remade.add(st.name)
+		}
+	}
+	if err := s.handles(ctx); err != nil {
 		return nil, err
 	}
 	if s.Partitions, err = fixed(s.Ingest, stream.MetaPartitions); err != nil {
@@ -84,80 +104,54 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	if s.Lanes, err = fixed(s.Rows, stream.MetaLanes); err != nil {
 		return nil, err
 	}
-	for _, b := range []struct {
-		kv   *jetstream.KeyValue
-		name string
-		ttl  time.Duration
-	}{
-		{&s.Keys, stream.KeysBucket, 0}, {&s.Windows, stream.WindowsBucket, WindowHorizon}, {&s.Dictionaries, stream.DictionariesBucket, WindowHorizon},
-		{&s.Leases, stream.LeasesBucket, l.LeaseTTL}, {&s.Marks, stream.MarksBucket, 0},
-		{&s.Deletions, stream.DeletionsBucket, ReceiptHorizon},
-	} {
-		cfg := jetstream.KeyValueConfig{Bucket: b.name, TTL: b.ttl, Storage: jetstream.FileStorage, Replicas: l.Replicas, History: 1, MaxBytes: l.BucketMaxBytes}
-		if b.name == stream.LeasesBucket || b.name == stream.DeletionsBucket { // small; the first in a file although it lives for seconds: a bucket in memory is gone for good when NATS restarts
-			cfg.MaxBytes = 16 << 20
-		}
-		if *b.kv, err = create(ctx, func(ctx context.Context) (jetstream.KeyValue, error) { return js.CreateOrUpdateKeyValue(ctx, cfg) }); err != nil {
-			return nil, fmt.Errorf("bucket %s: %w", b.name, err)
-		}
-	}
-	for _, o := range []struct {
-		store *jetstream.ObjectStore
-		name  string
-		ttl   time.Duration
-	}{{&s.Parts, stream.PartsObjects, WindowHorizon}, {&s.State, stream.StateObjects, 0}, {&s.Chunks, stream.ChunksObjects, 0}} {
-		cfg := jetstream.ObjectStoreConfig{Bucket: o.name, TTL: o.ttl, Storage: jetstream.FileStorage, Replicas: l.Replicas, MaxBytes: l.BucketMaxBytes}
-		if *o.store, err = create(ctx, func(ctx context.Context) (jetstream.ObjectStore, error) {
-			return js.CreateOrUpdateObjectStore(ctx, cfg)
-		}); err != nil {
-			return nil, fmt.Errorf("object store %s: %w", o.name, err)
-		}
-	}
+	s.layout.Partitions, s.layout.Lanes = s.Partitions, s.Lanes
 	return s, nil
 }
 
-// openStream creates the stream or, when it exists, applies the limits and keeps its metadata.
-func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	st, err := create(ctx, func(ctx context.Context) (jetstream.Stream, error) {
-		old, err := js.Stream(ctx, cfg.Name)
+// inherit takes partitions and lanes from whichever of the two streams is there: the other, made anew, must agree with it.
+func (s *Streams) inherit(ctx context.Context, there map[string]bool) error {
+	for _, name := range []string{stream.IngestStream, stream.RowsStream} {
+		if !there[name] {
+			continue
+		}
+		st, err := patient(ctx, s.log, "stream "+name, func(ctx context.Context) (jetstream.Stream, error) { return s.JS.Stream(ctx, name) })
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return js.CreateStream(ctx, cfg)
+			continue
 		}
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("stream %s: %w", name, err)
 		}
-		have := old.CachedInfo().Config
-		if have.MaxBytes == cfg.MaxBytes && have.Replicas == cfg.Replicas {
-			return old, nil
+		if s.layout.Partitions, err = fixed(st, stream.MetaPartitions); err != nil {
+			return err
 		}
-		have.MaxBytes, have.Replicas = cfg.MaxBytes, cfg.Replicas
-		return js.UpdateStream(ctx, have)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
+		if s.layout.Lanes, err = fixed(st, stream.MetaLanes); err != nil {
+			return err
+		}
 	}
-	return st, nil
+	return nil
 }
 
-// create retries f while the server is still starting or another process creates the same thing, until ctx ends.
-func create[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	for {
-		try, cancel := context.WithTimeout(ctx, 10*time.Second)
-		v, err := f(try)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return v, err
-		}
-		var api *jetstream.APIError
-		if errors.As(err, &api) && api.Code >= 400 && api.Code < 500 && api.ErrorCode != jetstream.JSErrCodeStreamNameInUse {
-			return v, err
-		}
-		select {
-		case <-ctx.Done():
-			return v, err
-		case <-time.After(200 * time.Millisecond):
+// handles opens what is there by now.
+func (s *Streams) handles(ctx context.Context) (err error) {
+	for name, to := range map[string]*jetstream.Stream{stream.IngestStream: &s.Ingest, stream.RowsStream: &s.Rows} {
+		if *to, err = patient(ctx, s.log, "stream "+name, func(ctx context.Context) (jetstream.Stream, error) { return s.JS.Stream(ctx, name) }); err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
 		}
 	}
+	for name, to := range map[string]*jetstream.KeyValue{
+		stream.KeysBucket: &s.Keys, stream.WindowsBucket: &s.Windows, stream.DictionariesBucket: &s.Dictionaries,
+		stream.LeasesBucket: &s.Leases, stream.MarksBucket: &s.Marks, stream.DeletionsBucket: &s.Deletions,
+	} {
+		if *to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) }); err != nil {
+			return fmt.Errorf("bucket %s: %w", name, err)
+		}
+	}
+	for name, to := range map[string]*jetstream.ObjectStore{stream.PartsObjects: &s.Parts, stream.StateObjects: &s.State, stream.ChunksObjects: &s.Chunks} {
+		if *to, err = patient(ctx, s.log, "object store "+name, func(ctx context.Context) (jetstream.ObjectStore, error) { return s.JS.ObjectStore(ctx, name) }); err != nil {
+			return fmt.Errorf("object store %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func fixed(st jetstream.Stream, key string) (int, error) {

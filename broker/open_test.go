@@ -1,0 +1,235 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// everything is each JetStream stream that Warpline has.
+var everything = []string{
+	stream.IngestStream, stream.RowsStream, "KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket,
+	"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "OBJ_" + stream.PartsObjects, "OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
+}
+
+// text is a log that tests read while it is written.
+type text struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *text) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *text) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *text) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func small() broker.Layout {
+	l := broker.DefaultLayout()
+	l.Partitions, l.Lanes, l.IngestMaxBytes, l.RowsMaxBytes, l.BucketMaxBytes, l.LeaseTTL = 4, 2, 64<<20, 64<<20, 16<<20, time.Second
+	return l
+}
+
+// serve starts a server and connects to it.
+func serve(t *testing.T, cfg broker.ServerConfig) (*server.Server, *nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	srv, err := broker.Serve(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{Server: srv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return srv, nc, js
+}
+
+func config(t *testing.T, js jetstream.JetStream, name string) jetstream.StreamConfig {
+	t.Helper()
+	st, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return st.CachedInfo().Config
+}
+
+// Who opens the streams with other limits takes nothing away; larger limits hold; Lower lowers, but never below what is there.
+func TestOpenNeverLowersWhatItFinds(t *testing.T) {
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	open := func(l broker.Layout) {
+		t.Helper()
+		if _, err := broker.Open(t.Context(), nc, js, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := small()
+	open(l)
+	if _, err := js.Publish(t.Context(), stream.IngestSubject(1, "t", "s"), make([]byte, 6<<20)); err != nil {
+		t.Fatal(err)
+	}
+	less := l
+	less.IngestMaxBytes, less.RowsMaxBytes, less.BucketMaxBytes, less.Partitions = 1<<20, 16<<20, 1<<20, 16
+	open(less)
+	for name, want := range map[string]int64{stream.IngestStream: 64 << 20, stream.RowsStream: 64 << 20, "KV_" + stream.KeysBucket: 16 << 20, "OBJ_" + stream.StateObjects: 16 << 20} {
+		if have := config(t, js, name).MaxBytes; have != want {
+			t.Errorf("%s has %d bytes after a role with smaller flags, want %d", name, have, want)
+		}
+	}
+	more := l
+	more.IngestMaxBytes, more.BucketMaxBytes = 128<<20, 32<<20
+	open(more)
+	if a, b := config(t, js, stream.IngestStream).MaxBytes, config(t, js, "KV_"+stream.KeysBucket).MaxBytes; a != 128<<20 || b != 32<<20 {
+		t.Errorf("larger limits were asked for, there are %d and %d", a, b)
+	}
+	less.Lower = true
+	open(less)
+	if have := config(t, js, stream.IngestStream).MaxBytes; have < 6<<20 || have > 16<<20 {
+		t.Errorf("INGEST holds 6 MiB and was lowered to %d", have)
+	}
+	if have := config(t, js, stream.RowsStream); have.MaxBytes != 16<<20 || len(have.Subjects) != 4 {
+		t.Errorf("ROWS was lowered to %d with %d subjects", have.MaxBytes, len(have.Subjects))
+	}
+}
+
+// A stream that is there reserves more than the server may have now: it opens all the same, and what is missing fits in.
+func TestOpenWithLessRoomThanIsReserved(t *testing.T) {
+	dir := t.TempDir()
+	srv, nc, js := serve(t, broker.ServerConfig{Dir: dir, MaxStoreBytes: 1 << 40})
+	l := small()
+	l.IngestMaxBytes, l.RowsMaxBytes, l.BucketMaxBytes = 4<<30, 4<<30, 1<<30
+	if _, err := broker.Open(t.Context(), nc, js, l); err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	_, nc, js = serve(t, broker.ServerConfig{Dir: dir, MaxStoreBytes: 1 << 30})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	less := small()
+	if _, err := broker.Open(ctx, nc, js, less); err != nil {
+		t.Fatal(err)
+	}
+	more := l
+	more.IngestMaxBytes = 8 << 30
+	if _, err := broker.Open(ctx, nc, js, more); err != nil {
+		t.Fatalf("a stream that cannot grow keeps everybody out: %v", err)
+	}
+}
+
+// What cannot be made is told, with what to do, and waited for; what never will be is an error.
+func TestOpenSaysWhatItWaitsFor(t *testing.T) {
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 32 << 20})
+	var log text
+	l := small()
+	l.Logger = log.logger()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := broker.Open(ctx, nc, js, l); err == nil {
+		t.Error("64 MiB fit into 32")
+	}
+	if s := log.String(); !strings.Contains(s, "trouble: waiting for") || !strings.Contains(s, "--store-max") {
+		t.Errorf("it waited and said %q", s)
+	}
+	_, nc, js = serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	three := small()
+	three.Replicas = 3
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := broker.Open(ctx, nc, js, three); err == nil || !strings.Contains(err.Error(), "--replicas") || ctx.Err() != nil {
+		t.Errorf("three copies on one server: %v", err)
+	}
+	if _, err := broker.Open(t.Context(), nc, js, small()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := broker.Open(ctx, nc, js, three); err == nil || !strings.Contains(err.Error(), "--replicas") {
+		t.Errorf("three copies of existing streams on one server: %v", err)
+	}
+}
+
+// A role without --replicas 3 leaves a cluster's three copies alone; a role with it makes three of one.
+func TestOpenLeavesReplicasAlone(t *testing.T) {
+	js, nc := trio(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	l := small()
+	l.Replicas = 3
+	if _, err := broker.Open(ctx, nc, js, l); err != nil {
+		t.Fatal(err)
+	}
+	one := l
+	one.Replicas, one.IngestMaxBytes = 1, 128<<20
+	if _, err := broker.Open(ctx, nc, js, one); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range everything {
+		if have := config(t, js, name).Replicas; have != 3 {
+			t.Errorf("%s has %d copies after a role without --replicas", name, have)
+		}
+	}
+	if have := config(t, js, stream.IngestStream).MaxBytes; have != 128<<20 {
+		t.Errorf("INGEST has %d bytes", have)
+	}
+}
+
+// trio is a cluster of three servers in this process.
+func trio(t *testing.T) (jetstream.JetStream, *nats.Conn) {
+	t.Helper()
+	var routes []*url.URL
+	var ports []int
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
+		l.Close()
+	}
+	var urls []string
+	for i := range 3 {
+		srv, err := server.NewServer(&server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, MaxPayload: stream.MaxPayloadBytes,
+			MaxPending: 64 << 20, JetStreamMaxStore: 1 << 40, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: ports[i]}, Routes: routes,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go srv.Start()
+		t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+		if !srv.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a server of the cluster does not start")
+		}
+		urls = append(urls, srv.ClientURL())
+	}
+	nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{URL: strings.Join(urls, ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return js, nc
+}
