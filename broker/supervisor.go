@@ -122,7 +122,7 @@ func (s *Supervisor) loop() {
 		s.mu.Unlock()
 		why, lost := "the server did not start again", ""
 		if srv != nil {
-			why, lost = ailment(srv)
+			why, lost = ailment(srv, s.cfg.Dir)
 		}
 		switch {
 		case lost == "":
@@ -149,6 +149,11 @@ func (s *Supervisor) loop() {
 		if err := probe(s.cfg.Dir); err != nil {
 			s.setStuck(why + "; not started again yet: " + err.Error())
 			continue
+		}
+		if srv != nil { // without descriptors nobody could say whether something stuck
+			if now, gone := ailment(srv, s.cfg.Dir); now == "" && gone == "" {
+				continue
+			}
 		}
 		last, wait = time.Now(), min(2*wait, restartMost)
 		s.restart(srv)
@@ -185,7 +190,12 @@ func (s *Supervisor) setStuck(why string) bool {
 
 // ailment says which streams failed to write (or that JetStream has ended), and apart from that which are in the folder and not in the
 // server.
-func ailment(srv *server.Server) (failed, lost string) {
+func ailment(srv *server.Server, dir string) (failed, lost string) {
+	if f, err := os.Open(dir); err != nil {
+		return "its folder cannot be read: " + err.Error(), "" // and the server's own check would see no streams, and find them well
+	} else {
+		f.Close()
+	}
 	var bad, gone []string
 	for _, e := range srv.Healthz(&server.HealthzOptions{Details: true}).Errors {
 		switch {
