@@ -383,6 +383,7 @@ func (o *owner) retry(reason string, err error) {
 }
 
 func (o *owner) well() {
+	o.w.thrives(o.partition)
 	o.w.setStatus(o.partition, func(st *PartitionStatus) {
 		if st.LastError != "" {
 			o.log.Info("going on", "after", time.Since(st.Since).Round(time.Millisecond))

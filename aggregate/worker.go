@@ -82,13 +82,17 @@ type Worker struct {
 	cfg     Config
 	metrics *counters
 
-	mu     sync.Mutex
-	status map[int]PartitionStatus
-	usage  float64 // of INGEST, 0 to 1, as of the last look
+	mu      sync.Mutex
+	status  map[int]PartitionStatus
+	failing map[int]Failure
+	usage   float64 // of INGEST, 0 to 1, as of the last look
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
-type Status struct{ Partitions []PartitionStatus }
+type Status struct {
+	Partitions []PartitionStatus
+	Failing    []Failure
+}
 
 // PartitionStatus is one owned partition. LastError is "" while all is well; Since is when that began.
 type PartitionStatus struct {
@@ -129,6 +133,7 @@ func (w *Worker) Status() Status {
 			s.Partitions = append(s.Partitions, st)
 		}
 	}
+	s.Failing = w.failures()
 	return s
 }
 
@@ -153,6 +158,7 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	o := newOwner(w, p)
 	if err := o.run(ctx); err != nil && ctx.Err() == nil {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
+		w.fails(p, err)
 		select { // do not spin on a lasting failure
 		case <-ctx.Done():
 		case <-time.After(300 * time.Millisecond):

@@ -47,6 +47,9 @@ func (r *remade) filled(name string, full float64) {
 
 // Full returns the used part of the room of each stream and bucket, by the name of its JetStream stream, 0 to 1, as Keep saw it last.
 func (s *Streams) Full() map[string]float64 {
+	if s.remade == nil {
+		return nil
+	}
 	s.remade.mu.Lock()
 	defer s.remade.mu.Unlock()
 	return maps.Clone(s.remade.full)
@@ -84,6 +87,9 @@ func (r *remade) seen(name string) uint64 {
 
 // Remade is how often this process saw the JetStream stream of that name ("INGEST", "KV_WL_KEYS", "OBJ_WL_STATE") gone and made anew.
 func (s *Streams) Remade(name string) int {
+	if s.remade == nil {
+		return 0
+	}
 	s.remade.mu.Lock()
 	defer s.remade.mu.Unlock()
 	return s.remade.times[name]
@@ -92,6 +98,9 @@ func (s *Streams) Remade(name string) int {
 // RemadeChanged returns a channel that has a value whenever a Remade count rose, and a function that ends it.
 func (s *Streams) RemadeChanged() (<-chan struct{}, func()) {
 	c := make(chan struct{}, 1)
+	if s.remade == nil {
+		return c, func() {}
+	}
 	s.remade.mu.Lock()
 	defer s.remade.mu.Unlock()
 	s.remade.hears = append(s.remade.hears, c)

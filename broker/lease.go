@@ -235,3 +235,19 @@ func Alive(ctx context.Context, bucket jetstream.KeyValue, role string) (int, er
 	}
 	return n, ctx.Err()
 }
+
+// Owned returns which numbered things of a role are leased now, by anybody.
+func Owned(ctx context.Context, bucket jetstream.KeyValue, role string) (map[int]bool, error) {
+	lister, err := bucket.ListKeysFiltered(ctx, role+".lease.*")
+	if err != nil {
+		return nil, err
+	}
+	defer lister.Stop()
+	owned := map[int]bool{}
+	for key := range lister.Keys() {
+		if i, err := strconv.Atoi(key[strings.LastIndexByte(key, '.')+1:]); err == nil {
+			owned[i] = true
+		}
+	}
+	return owned, ctx.Err()
+}

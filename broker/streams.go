@@ -56,7 +56,7 @@ type Streams struct {
 
 	layout Layout // partitions and lanes as fixed
 	log    *slog.Logger
-	remade remade
+	remade *remade // shared by copies of the struct; nil where Open did not make it
 }
 
 // WindowHorizon is how long accepted windows and dictionary entries are remembered.
@@ -72,7 +72,7 @@ const DuplicateWindow = 2 * time.Minute
 // more copies, and their sizes unless l has larger ones or says Lower. It waits for a server that is starting or has no room, and says
 // so; it fails when the server will never do what l asks. It is safe to call from several processes at once.
 func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) (*Streams, error) {
-	s := &Streams{Conn: nc, JS: js, LeaseTTL: l.LeaseTTL, layout: l, log: l.Logger}
+	s := &Streams{Conn: nc, JS: js, LeaseTTL: l.LeaseTTL, layout: l, log: l.Logger, remade: &remade{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -11,14 +11,21 @@ import (
 type diskGuard struct {
 	dirs []string
 	min  int64
+	// refuse is Config.Refuse.
+	refuse func() string
 
 	mu      sync.Mutex
 	checked time.Time
 	low     string
 }
 
-// check returns "" or, in words, which volume is short of space. It asks the system at most once a second.
+// check returns "" or, in words, why nothing can be stored: JetStream cannot, or a volume is short of space. It asks the system at most once a second.
 func (d *diskGuard) check() string {
+	if d.refuse != nil {
+		if why := d.refuse(); why != "" {
+			return why
+		}
+	}
 	if d.min <= 0 {
 		return ""
 	}

@@ -62,7 +62,10 @@ type Config struct {
 	MinFreeDiskBytes int64
 	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
 	StoreDir string
-	Logger   *slog.Logger
+	// Refuse says why nothing can be stored just now, "" when all is well: uploads are answered 503 at once. Ready says in the same way what
+	// else keeps the gateway from being ready. Both are asked often and must not block; nil is never.
+	Refuse, Ready func() string
+	Logger        *slog.Logger
 	// Registerer takes the metrics; /metrics shows what it gathers. nil makes a registry of its own.
 	Registerer prometheus.Registerer
 }
@@ -154,7 +157,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: &spoolBudget{max: cfg.SpoolMaxBytes},
 		quiet: quiet{interval: 10 * time.Second}}
-	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes}
+	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
 	if cfg.StoreDir != "" {
 		g.disk.dirs = append(g.disk.dirs, cfg.StoreDir)
 	}

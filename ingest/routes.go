@@ -212,6 +212,8 @@ func (g *Gateway) notReady() string {
 		return "JetStream does not answer"
 	case low != "":
 		return low
+	case g.cfg.Ready != nil:
+		return g.cfg.Ready()
 	}
 	return ""
 }

@@ -51,13 +51,16 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer closeNATS()
+	reg := newRegistry()
+	w := newWatcher(p.Log, reg)
 	g, err := ingest.New(streams, ingest.Config{
 		Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: int64(c.SpoolMax),
-		Defaults: c.limits(), MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: version(), Logger: p.Log, Registerer: newRegistry(),
+		Defaults: c.limits(), MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: version(), Logger: p.Log, Registerer: reg, Ready: w.blocked,
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
+	defer c.keep(streams, reg, w, apartTroubles(streams, newFlow(streams).look))()
 	if err := awaitGateway(ctx, g, nil, p.Log); err != nil {
 		g.Close()
 		return err

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/broker"
 )
@@ -38,7 +41,9 @@ func (a apart) open(ctx context.Context, p *program, name string) (s *broker.Str
 	if err != nil {
 		return nil, nil, unreachable(err)
 	}
-	if s, err = broker.Open(ctx, nc, js, a.layout()); err != nil {
+	layout := a.layout()
+	layout.Logger = p.Log
+	if s, err = broker.Open(ctx, nc, js, layout); err != nil {
 		nc.Close()
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
@@ -46,6 +51,16 @@ func (a apart) open(ctx context.Context, p *program, name string) (s *broker.Str
 		return nil, nil, fmt.Errorf("open the streams: %w", err)
 	}
 	return s, nc.Close, nil
+}
+
+// keep makes anew what is deleted from NATS, and says what troubles finds, until the process ends. The caller calls stop before it closes
+// the connection.
+func (a apart) keep(s *broker.Streams, reg prometheus.Registerer, w *watcher, troubles func(context.Context) map[string]string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Keep(ctx, broker.KeeperConfig{Registerer: reg}) })
+	wg.Go(func() { w.run(ctx, troubles) })
+	return func() { cancel(); wg.Wait() }
 }
 
 // serve runs a role until a signal, then gives it drain to finish.

@@ -58,3 +58,11 @@ func serveMetrics(ctx context.Context, addr string, reg *prometheus.Registry, re
 }
 
 var errStopping = errors.New("stopping")
+
+// readiness is what keeps a role from being ready, nil for nothing.
+func readiness(w *watcher) error {
+	if why := w.blocked(); why != "" {
+		return errors.New(why)
+	}
+	return nil
+}

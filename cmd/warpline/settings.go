@@ -29,11 +29,12 @@ type settings struct {
 	values map[string]*yaml.Node // by flag name
 	// source tells where a flag's value came from: "--flag" when the command line named it or nothing did.
 	source map[string]string
+	named  map[string]bool // flags that the command line names
 }
 
 // loadSettings reads the file that args or the environment name, and refuses keys that no command has.
 func loadSettings(model *kong.Application, args []string, env func(string) (string, bool)) (*settings, error) {
-	s := &settings{env: env, values: map[string]*yaml.Node{}, source: map[string]string{}}
+	s := &settings{env: env, values: map[string]*yaml.Node{}, source: map[string]string{}, named: map[string]bool{}}
 	named := "--config"
 	s.path = argument(args, "--config")
 	if s.path == "" {
@@ -123,8 +124,15 @@ func (s *settings) chosen(ctx *kong.Context) {
 	for _, p := range ctx.Path {
 		if p.Flag != nil && !p.Resolved {
 			delete(s.source, p.Flag.Name)
+			s.named[p.Flag.Name] = true
 		}
 	}
+}
+
+// given reports whether anything but its default says what the flag is.
+func (s *settings) given(flag string) bool {
+	_, ok := s.source[flag]
+	return ok || s.named[flag]
 }
 
 var longFlag = regexp.MustCompile(`--([a-z][a-z0-9-]*)(=[^:\s]+)?`)

@@ -44,11 +44,18 @@ func (c *sinkCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return fmt.Errorf("sink: %w", err)
 	}
+	watch := newWatcher(p.Log, reg)
+	defer c.keep(streams, reg, watch, apartTroubles(streams, func(_ context.Context, t map[string]string) {
+		if err := sinkTrouble(s); err != nil {
+			t["rows do not reach ClickHouse and wait in NATS"] = err.Error()
+		}
+		stoodStill(t, s)
+	}))()
 	addr, err := serveMetrics(p.Hard, c.MetricsListen, reg, func() error {
 		if ctx.Err() != nil {
 			return errStopping
 		}
-		return sinkTrouble(s)
+		return errors.Join(readiness(watch), sinkTrouble(s))
 	})
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/broker"
@@ -49,7 +49,7 @@ type stack struct {
 	cfg     stackConfig
 	dir     *dataDir
 	engine  *engine.Supervisor
-	nats    *server.Server
+	nats    *broker.Supervisor
 	nc      *nats.Conn
 	Streams *broker.Streams
 	Sink    *sink.Sink
@@ -63,7 +63,11 @@ type stack struct {
 	// Failed delivers the error of a role that ended by itself.
 	Failed chan error
 
-	sinkRole, workerRole, gatewayRole *role
+	reg     *prometheus.Registry
+	watcher *watcher
+	flow    *flow
+
+	keeperRole, sinkRole, workerRole, gatewayRole *role
 }
 
 // startStack starts everything, downstream first, so that nobody pushes into a void. ctx bounds the start. When it fails,
@@ -72,7 +76,8 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 	if cfg.Step == nil {
 		cfg.Step = func(string) {}
 	}
-	s = &stack{cfg: cfg, Failed: make(chan error, 1)}
+	s = &stack{cfg: cfg, Failed: make(chan error, 1), reg: newRegistry()}
+	s.watcher = newWatcher(cfg.Log, s.reg)
 	defer func() {
 		if err != nil {
 			if ctx.Err() != nil {
@@ -102,7 +107,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 		return s, err
 	}
 	cfg.Step("roles")
-	reg := newRegistry()
+	reg := s.reg
 	sc := s.Server.sinkConfig()
 	sc.MinInterval, sc.Fsync, sc.Logger, sc.Registerer = cfg.SinkInterval, cfg.Fsync, cfg.Log, reg // it says its role itself
 	if s.Sink, err = sink.New(s.Streams, sc); err != nil {
@@ -121,6 +126,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 	if s.Gateway, err = ingest.New(s.Streams, ingest.Config{
 		Listen: cfg.Listen, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, SpoolDir: s.dir.file("spool"),
 		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: version(), StoreDir: s.dir.path, MinFreeDiskBytes: minFreeDisk, Logger: cfg.Log.With("role", "gateway"), Registerer: reg,
+		Refuse: s.refuse, Ready: s.watcher.blocked,
 	}); err != nil {
 		return s, fmt.Errorf("gateway: %w", err)
 	}
@@ -238,12 +244,13 @@ func (s *stack) startNATS(ctx context.Context) error {
 		if layout, store, err = fitStore(s.dir.file("nats"), layout, s.cfg.StoreMax); err != nil {
 			return err
 		}
+		layout.Lower = layout.Lower && (s.cfg.StoreMax > 0 || layout == s.cfg.Layout) // sizes that were scaled to the disk are nobody's wish
 		s.cfg.Layout = layout
 		token, err := s.dir.secret("nats-token")
 		if err != nil {
 			return err
 		}
-		if s.nats, err = broker.Serve(broker.ServerConfig{
+		if s.nats, err = broker.Supervise(broker.ServerConfig{
 			Dir: s.dir.file("nats"), Listen: s.cfg.NATSListen, MaxStoreBytes: store, Fsync: s.cfg.Fsync, Token: token, Logger: s.cfg.Log,
 		}); err != nil {
 			return err
@@ -258,10 +265,27 @@ func (s *stack) startNATS(ctx context.Context) error {
 		return unreachable(err)
 	}
 	s.nc = nc
+	layout.Logger = s.cfg.Log
 	if s.Streams, err = broker.Open(ctx, nc, js, layout); err != nil {
 		return fmt.Errorf("open the streams: %w", err)
 	}
+	s.flow = newFlow(s.Streams)
+	s.keeperRole = start("keeper", s.Failed, func(ctx context.Context) error {
+		s.Streams.Keep(ctx, broker.KeeperConfig{Registerer: s.reg, Hold: s.refuse})
+		return nil
+	})
 	return nil
+}
+
+// refuse is why nothing can be stored, "" when everything can: uploads are answered 503 at once, instead of after a time-out each.
+func (s *stack) refuse() string {
+	if s.nats == nil {
+		return ""
+	}
+	if why := s.nats.Stuck(); why != "" {
+		return "NATS cannot store and is started again by itself: " + why
+	}
+	return ""
 }
 
 // stop ends everything from the edge inwards: the gateway finishes its requests, the worker publishes its open chunk, the sink
@@ -285,11 +309,16 @@ func (s *stack) stop(ctx context.Context, told func(part string, took time.Durat
 			return errors.Join(drained, s.sinkRole.end(ctx))
 		})
 	}
+	if s.keeperRole != nil {
+		if err := s.keeperRole.end(ctx); err != nil {
+			told("keeper", 0, err)
+		}
+	}
 	if s.nc != nil {
 		s.nc.Close()
 	}
 	if s.nats != nil {
-		step("nats", func() error { s.nats.Shutdown(); s.nats.WaitForShutdown(); return nil })
+		step("nats", func() error { s.nats.Stop(); return nil })
 	}
 	if s.engine != nil {
 		step("engine", func() error { return s.engine.Stop(ctx) })

@@ -104,10 +104,13 @@ func checkTLS(s *settings, cert, key string) error {
 }
 
 func (c *upCmd) config(p *program) stackConfig {
+	layout := c.layout()
+	// Only who names a size takes room back from streams that are there.
+	layout.Lower = p.Settings.given("ingest-max") || p.Settings.given("rows-max") || p.Settings.given("bucket-max") || c.StoreMax > 0
 	return stackConfig{
 		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		NATS: c.natsFlags, NATSListen: c.NATSListen, ClickHouse: c.clickhouseFlags, EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
-		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: c.layout(), StoreMax: int64(c.StoreMax),
+		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
 		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, Log: p.Log, Progress: p.Stderr,
 	}
 }
@@ -132,7 +135,7 @@ func (c *upCmd) Run(ctx context.Context, p *program) error {
 	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr, "took", time.Since(began).Round(time.Millisecond))
 	watchCtx, stopWatch := context.WithCancel(context.Background())
 	watched := make(chan struct{})
-	go func() { defer close(watched); watch(watchCtx, s, p.Log) }()
+	go func() { defer close(watched); s.watcher.run(watchCtx, s.troubles) }()
 	select {
 	case <-ctx.Done():
 	case err = <-s.Failed:

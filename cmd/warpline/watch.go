@@ -21,41 +21,8 @@ import (
 	"github.com/warpline/warpline/sink/engine"
 )
 
-// watchEvery is how often a running stack is looked at.
-const watchEvery = time.Second
-
 // nearlyFull is the part of a stream's room from which on a person should know.
 const nearlyFull = 0.9
-
-// watch says what is wrong with a running stack, one line when it begins and one when it ends, until ctx ends.
-func watch(ctx context.Context, s *stack, log *slog.Logger) {
-	open := map[string]time.Time{}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := s.troubles(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		for what, why := range now {
-			if _, known := open[what]; !known {
-				open[what] = time.Now()
-				log.Warn("trouble: "+what, "why", why)
-			}
-		}
-		for what, since := range open {
-			if _, still := now[what]; !still {
-				log.Info("over: "+what, "after", time.Since(since).Round(100*time.Millisecond))
-				delete(open, what)
-			}
-		}
-	}
-}
 
 // engineWatch says once that the engine went down and once that it is back. It hears of every change, since an engine can be down
 // and up again between two looks.
@@ -95,10 +62,18 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}
-	if s.nc.Status() != nats.CONNECTED {
-		t["NATS is not connected; the gateway answers 503"] = s.nc.Status().String()
+	stoodStill(t, s.Sink)
+	notTaken(t, s.Worker)
+	if why := s.refuse(); why != "" {
+		t[natsStuck] = why
 		return t
 	}
+	if s.nc.Status() != nats.CONNECTED {
+		t[natsAway] = s.nc.Status().String()
+		return t
+	}
+	s.flow.look(ctx, t)
+	bucketsFull(t, s.Streams)
 	for _, st := range []struct {
 		stream jetstream.Stream
 		then   string
@@ -107,7 +82,7 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 			t["stream "+st.stream.CachedInfo().Config.Name+" is nearly full; "+st.then] = fmt.Sprintf("%.0f %%; raise --store-max, or make room on the disk", 100*full)
 		}
 	}
-	if why := gatewayTrouble(ctx, s.Gateway); why != "" {
+	if why := gatewayTrouble(ctx, s.Gateway); why != "" && !strings.HasPrefix(why, dataDoesNotFlow) {
 		t["the gateway takes nothing"] = why
 	}
 	return t

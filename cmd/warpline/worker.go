@@ -36,11 +36,18 @@ func (c *workerCmd) Run(ctx context.Context, p *program) error {
 		p.Log.Warn("without --clickhouse, names that have left NATS after 7 days stay unknown to this worker; the views still find them")
 	}
 	w := aggregate.New(streams, cfg)
+	watch := newWatcher(p.Log, reg)
+	defer c.keep(streams, reg, watch, apartTroubles(streams, func(_ context.Context, t map[string]string) {
+		if err := workerTrouble(w); err != nil {
+			t["the worker does not get on"] = err.Error()
+		}
+		notTaken(t, w)
+	}))()
 	addr, err := serveMetrics(p.Hard, c.MetricsListen, reg, func() error {
 		if ctx.Err() != nil {
 			return errStopping
 		}
-		return workerTrouble(w)
+		return errors.Join(readiness(watch), workerTrouble(w))
 	})
 	if err != nil {
 		return err
