@@ -58,6 +58,8 @@ type Config struct {
 	DrainDelay, DrainTimeout time.Duration
 	// MaxRequests bounds the uploads handled at once (default 256); one key may have a quarter. More wait for a while.
 	MaxRequests int
+	// MaxConnections bounds the connections that are open at once (default: by the limit of descriptors, see maxConnections).
+	MaxConnections int
 	// MinFreeDiskBytes is what must be free on the volumes of SpoolDir and StoreDir for uploads to be taken; 0 checks nothing.
 	MinFreeDiskBytes int64
 	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
@@ -87,6 +89,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxRequests <= 0 {
 		c.MaxRequests = 256
 	}
+	if c.MaxConnections <= 0 {
+		c.MaxConnections = maxConnections()
+	}
 	if c.SpoolDir == "" {
 		c.SpoolDir = os.TempDir()
 	}
@@ -107,6 +112,7 @@ type Gateway struct {
 	streams  *broker.Streams
 	js       jetstream.JetStream // its own, so that its publishes time out
 	listener net.Listener
+	conns    *connections // beneath the listener
 	handler  http.Handler
 	keys     *keyring
 	metrics  *metrics
@@ -175,7 +181,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g.handler = g.routes()
 	if cfg.Listen != "" {
-		if g.listener, err = listen(cfg); err != nil {
+		if g.listener, g.conns, err = listen(cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -186,20 +192,21 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-func listen(cfg Config) (net.Listener, error) {
+func listen(cfg Config) (net.Listener, *connections, error) {
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("gateway: %w: is another process using the address?", err)
+		return nil, nil, fmt.Errorf("gateway: %w: is another process using the address?", err)
 	}
+	conns := boundConnections(l, cfg.MaxConnections, cfg.Registerer)
 	if cfg.TLSCert == "" {
-		return l, nil
+		return conns, conns, nil
 	}
 	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
 	if err != nil {
 		l.Close()
-		return nil, fmt.Errorf("gateway certificate: %w", err)
+		return nil, nil, fmt.Errorf("gateway certificate: %w", err)
 	}
-	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), conns, nil
 }
 
 // Addr returns the address it listens on, "" when it does not.
@@ -224,7 +231,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer silent()
 	g.wg.Go(func() { broker.Announce(announce, g.streams.Leases, "gateway", g.streams.LeaseTTL) })
 	srv := &http.Server{
-		Handler: g.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: g.conns.busy(g.handler), ConnContext: g.conns.context, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		WriteTimeout: g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)

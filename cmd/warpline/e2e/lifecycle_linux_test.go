@@ -1,0 +1,226 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+var (
+	fills  = flag.Int("fills", 1, "how often the disk under up is filled and freed")
+	shares = flag.String("shares", "60,95", "parts of the volume, in %, that others have taken when up starts again")
+)
+
+// volume mounts a small file system of its own; the test is skipped where that is not allowed.
+func volume(t *testing.T, size int64) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		t.Skipf("needs root, to mount a small volume: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// take writes a file that leaves so much of the volume free, as others would see it.
+func take(t *testing.T, path string, leave int64) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 256<<10)
+	for {
+		var st syscall.Statfs_t
+		if err := syscall.Statfs(filepath.Dir(path), &st); err != nil {
+			t.Fatal(err)
+		}
+		left := int64(st.Bavail)*st.Bsize - leave
+		if left <= 0 {
+			return
+		}
+		if _, err := f.Write(block[:min(left, int64(len(block)))]); errors.Is(err, syscall.ENOSPC) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Others take more and more of the volume, and up starts again each time. Where there is room it works; where there is too little it
+// starts, says why it takes nothing, and goes on by itself once there is room. Everything accepted is there once.
+func TestStartOnAFullerDisk(t *testing.T) {
+	const size = 1800 << 20
+	dir := volume(t, size)
+	s := startUp(t, filepath.Join(dir, "data"), 0)
+	s.mustPost(30 * time.Second)
+	s.exact(60 * time.Second)
+	filler := filepath.Join(dir, "filler")
+	for share := range strings.SplitSeq(*shares, ",") {
+		var percent int64
+		fmt.Sscan(share, &percent)
+		s.stop()
+		leave := int64(size) * (100 - percent) / 100
+		take(t, filler, leave)
+		s.start()
+		if leave > 600<<20 {
+			s.awaitReadyz(200, 30*time.Second)
+			s.mustPost(30 * time.Second)
+		} else {
+			s.awaitReadyz(503, 10*time.Second)
+			if status, body := s.post(); status != 503 || !strings.Contains(body, "disk_low") {
+				t.Errorf("with %d %% taken an upload is answered %d %s", percent, status, body)
+			}
+			eventually(t, 20*time.Second, "the log says so", func() (bool, string) {
+				return strings.Contains(s.log(), "trouble: the gateway takes nothing"), ""
+			})
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		s.mustPost(60 * time.Second)
+		s.awaitReadyz(200, 60*time.Second)
+		s.exact(60 * time.Second)
+	}
+}
+
+// The volume under spool, NATS and ClickHouse is full to the last byte while uploads come, and freed again: up is not ready, says why, and
+// goes on by itself; what it accepted is there once.
+func TestDiskFullUnderUp(t *testing.T) {
+	dir := volume(t, 1400<<20)
+	s := startUp(t, filepath.Join(dir, "data"), 0)
+	filler := filepath.Join(dir, "filler")
+	for range *fills {
+		for range 10 {
+			s.mustPost(30 * time.Second)
+		}
+		take(t, filler, 0)
+		for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+			s.post()
+			if f, err := os.OpenFile(filler, os.O_APPEND|os.O_WRONLY, 0); err == nil { // and stay so
+				for block := make([]byte, 4096); err == nil; {
+					_, err = f.Write(block)
+				}
+				f.Close()
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		s.awaitReadyz(503, 10*time.Second)
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		s.mustPost(60 * time.Second)
+		s.awaitReadyz(200, 60*time.Second)
+		s.exact(60 * time.Second)
+	}
+	if log := s.log(); !strings.Contains(log, "trouble: ") || !strings.Contains(log, "over: ") {
+		t.Error("not a line about it")
+	}
+}
+
+// 2 500 connections that never send a key stop nobody, although the process may have 1 024 descriptors.
+func TestIdleConnectionsStopNobody(t *testing.T) {
+	s := startUp(t, filepath.Join(t.TempDir(), "data"), 1024)
+	s.mustPost(30 * time.Second)
+	var idle []net.Conn
+	defer func() {
+		for _, c := range idle {
+			c.Close()
+		}
+	}()
+	for i := range 2500 {
+		c, err := net.DialTimeout("tcp", s.addr, 5*time.Second)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		idle = append(idle, c)
+		if i%3 == 0 {
+			c.Write([]byte("POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\n")) // never ends its header
+		}
+		if i%100 == 0 {
+			began := time.Now()
+			if status, body := s.post(); status != 200 && status != 202 {
+				t.Fatalf("with %d idle connections an upload is answered %d %s", i, status, body)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("with %d idle connections an upload takes %v", i, took)
+			}
+		}
+	}
+	if status, body := s.readyz(); status != 200 {
+		t.Errorf("readiness is %d %s", status, body)
+	}
+	s.exact(30 * time.Second)
+}
+
+// Each stream and bucket is deleted while uploads come. The service goes on without a restart, later uploads are there, and the log names
+// what was gone.
+func TestDeletedUnderUp(t *testing.T) {
+	s := startUp(t, filepath.Join(t.TempDir(), "data"), 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: s.nats()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	key, err := os.ReadFile(filepath.Join(s.dir, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket, "KV_" + stream.MarksBucket,
+		"KV_" + stream.DeletionsBucket, "OBJ_" + stream.PartsObjects, "OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
+	} {
+		for range 3 {
+			s.mustPost(30 * time.Second)
+		}
+		s.exact(60 * time.Second)
+		if err := js.DeleteStream(ctx, name); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		eventually(t, 30*time.Second, name+" is there again", func() (bool, string) {
+			_, err := js.Stream(ctx, name)
+			return err == nil, fmt.Sprint(err)
+		})
+		s.mustPost(60 * time.Second)
+		s.awaitReadyz(200, 60*time.Second)
+		s.exact(60 * time.Second)
+		if what := strings.TrimPrefix(strings.TrimPrefix(name, "KV_"), "OBJ_") + " was gone"; !strings.Contains(s.log(), what) {
+			t.Errorf("the log does not say that %s", what)
+		}
+	}
+	// The key of the data folder was in WL_KEYS: the gateway put it back.
+	kv, err := js.KeyValue(ctx, stream.KeysBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the keys are back", func() (bool, string) {
+		lister, err := kv.ListKeys(ctx)
+		if err != nil {
+			return errors.Is(err, jetstream.ErrNoKeysFound), err.Error()
+		}
+		n := 0
+		for range lister.Keys() {
+			n++
+		}
+		return n == 1, fmt.Sprintf("%d keys", n)
+	})
+	if len(strings.TrimSpace(string(key))) == 0 {
+		t.Error("there was no key")
+	}
+}

@@ -1,0 +1,177 @@
+package ingest
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// connections bounds what a listener has open, because each costs a descriptor, and NATS's files and the spool need some too. Nobody is
+// kept waiting at the door: one connection too many makes room by ending those that have been idle longest, of whoever has most of them.
+// A connection is idle while no request whose header is complete is being answered on it. Only when none is idle the new one is closed.
+type connections struct {
+	net.Listener
+	max    int
+	now    prometheus.Gauge
+	closed prometheus.Counter
+
+	mu   sync.Mutex
+	open map[*connection]struct{}
+}
+
+// connection is one of them.
+type connection struct {
+	net.Conn
+	all   *connections
+	from  netip.Prefix
+	idle  time.Time // since when; zero while a request is answered. all.mu is held
+	ended bool      // all.mu is held
+}
+
+// descriptors is how many descriptors this process may have.
+func descriptors() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return int(min(limit.Cur, 1<<20))
+}
+
+// maxConnections is the bound by default: half of the descriptors, less some. The other half is for the files of NATS and of bodies that
+// are being received, one for each of Config.MaxRequests.
+func maxConnections() int { return min(max(descriptors()/2-64, 32), 16384) }
+
+func boundConnections(l net.Listener, max int, reg prometheus.Registerer) *connections {
+	c := &connections{Listener: l, max: max, open: map[*connection]struct{}{},
+		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections", Help: "Open connections of clients."}),
+		closed: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_closed_total",
+			Help: "Connections that were ended because there were too many: idle ones, of whoever had most."}),
+	}
+	if reg != nil {
+		reg.MustRegister(c.now, c.closed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_max",
+			Help: "Most connections of clients at once, from the limit of descriptors."}, func() float64 { return float64(max) }))
+	}
+	return c
+}
+
+// Accept implements net.Listener.
+func (c *connections) Accept() (net.Conn, error) {
+	for {
+		raw, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		n := &connection{Conn: raw, all: c, from: origin(raw.RemoteAddr()), idle: time.Now()}
+		c.mu.Lock()
+		room := len(c.open) < c.max
+		var end []*connection
+		if !room {
+			end = c.longest(max(1, c.max/16))
+			room = len(end) > 0
+		}
+		if room {
+			c.open[n] = struct{}{}
+			c.now.Set(float64(len(c.open)))
+		}
+		c.mu.Unlock()
+		for _, old := range end {
+			c.closed.Inc()
+			old.Close()
+		}
+		if room {
+			return n, nil
+		}
+		c.closed.Inc()
+		raw.Close()
+	}
+}
+
+// longest picks at most n idle connections: those that have most newer ones of the same origin. Many at a time, so that a flood does not
+// make each newcomer pay for a look at all. c.mu is held.
+func (c *connections) longest(n int) (pick []*connection) {
+	by := map[netip.Prefix][]*connection{}
+	for o := range c.open {
+		if !o.idle.IsZero() && !o.ended {
+			by[o.from] = append(by[o.from], o)
+		}
+	}
+	type ranked struct {
+		*connection
+		newer int
+	}
+	var all []ranked
+	for _, of := range by {
+		slices.SortFunc(of, func(a, b *connection) int { return a.idle.Compare(b.idle) })
+		for i, o := range of {
+			all = append(all, ranked{o, len(of) - 1 - i})
+		}
+	}
+	slices.SortFunc(all, func(a, b ranked) int { return b.newer - a.newer })
+	for _, r := range all[:min(n, len(all))] {
+		r.ended = true
+		pick = append(pick, r.connection)
+	}
+	return pick
+}
+
+// Close implements net.Conn.
+func (n *connection) Close() error {
+	n.all.mu.Lock()
+	delete(n.all.open, n)
+	n.all.now.Set(float64(len(n.all.open)))
+	n.all.mu.Unlock()
+	return n.Conn.Close()
+}
+
+// origin is whom a connection counts for: an IPv4 address, or the network that an IPv6 host may choose addresses from.
+func origin(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	p, _ := ip.Prefix(bits)
+	return p
+}
+
+type connectionKey struct{}
+
+// context is for http.Server.ConnContext, so that busy finds the connection of a request.
+func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if n, ok := conn.(*connection); ok {
+		return context.WithValue(ctx, connectionKey{}, n)
+	}
+	return ctx
+}
+
+// busy keeps the connections of requests that are being answered.
+func (c *connections) busy(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+			n.set(time.Time{})
+			defer func() { n.set(time.Now()) }()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (n *connection) set(idle time.Time) {
+	n.all.mu.Lock()
+	n.idle = idle
+	n.all.mu.Unlock()
+}
