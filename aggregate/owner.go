@@ -47,6 +47,7 @@ type owner struct {
 	lastPurge     time.Time
 	traces        bool   // a deletion is published, and no snapshot since
 	body          []byte // scratch
+	resnapshot    resnapshot
 }
 
 // checkpoint remembers when a position was published, for the replay window.
@@ -296,6 +297,7 @@ func (o *owner) badPart(p *part, msg jetstream.Msg, err error) {
 
 // tick does what time alone brings about.
 func (o *owner) tick(now time.Time) {
+	o.resnapshot.look(o, now)
 	f := o.folder
 	before := len(f.touched)
 	f.expire(now.UnixNano())

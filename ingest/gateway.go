@@ -174,7 +174,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g.seats = make(chan struct{}, cfg.MaxRequests)
 	g.replicas.Store(1)
-	g.keys = &keyring{kv: s.Keys, conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, seats: seatsOf(cfg.MaxRequests), meters: map[string]*meter{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
+	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, seats: seatsOf(cfg.MaxRequests), meters: map[string]*meter{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
 		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, g.keys.seats)

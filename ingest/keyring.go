@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -21,6 +22,8 @@ import (
 // NATS is away too; only for a key that it does not have is the bucket asked.
 type keyring struct {
 	kv       jetstream.KeyValue
+	streams  *broker.Streams
+	restored int // how often the bucket was made anew, as of the last look; run's goroutine only
 	conn     *nats.Conn
 	log      *slog.Logger
 	defaults tenant.Limits
@@ -37,9 +40,11 @@ type keyring struct {
 // are missed that it is gone, and a revocation must hold within a second.
 func (k *keyring) run(ctx context.Context) {
 	status := k.conn.StatusChanged(nats.CONNECTED)
+	anew, end := k.streams.RemadeChanged()
+	defer end()
 	defer k.conn.RemoveStatusListener(status)
 	for ctx.Err() == nil {
-		if err := k.watch(ctx, status); err != nil && ctx.Err() == nil {
+		if err := k.watch(ctx, status, anew); err != nil && ctx.Err() == nil {
 			k.log.Warn("cannot watch the keys, trying again", "err", err)
 			select {
 			case <-ctx.Done():
@@ -50,7 +55,10 @@ func (k *keyring) run(ctx context.Context) {
 	}
 }
 
-func (k *keyring) watch(ctx context.Context, status <-chan nats.Status) error {
+func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-chan struct{}) error {
+	if k.remade() {
+		k.restore(ctx)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := k.kv.WatchAll(ctx)
@@ -65,6 +73,11 @@ func (k *keyring) watch(ctx context.Context, status <-chan nats.Status) error {
 			return ctx.Err()
 		case <-status:
 			return nil
+		case <-anew:
+			if k.remade() {
+				k.restore(ctx)
+				return nil
+			}
 		case e, ok := <-w.Updates():
 			if !ok {
 				return nats.ErrConnectionClosed

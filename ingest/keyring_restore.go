@@ -1,0 +1,64 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// restore puts the keys that this gateway knows into a bucket that was deleted and made anew: whoever deleted it ended no key by that, and
+// clients that get a 401 may give up. A key that another gateway or a person was faster with is left as it is.
+func (k *keyring) restore(ctx context.Context) {
+	k.mu.RLock()
+	known := make(map[string]tenant.Key, len(k.meters))
+	for hash, m := range k.meters {
+		if hash != k.dev {
+			known[hash], _ = m.current()
+		}
+	}
+	k.mu.RUnlock()
+	back, failed := 0, error(nil)
+	for hash, key := range known {
+		value, err := json.Marshal(key)
+		if err != nil {
+			failed = err
+			continue
+		}
+		for range 5 {
+			try, cancel := context.WithTimeout(ctx, 5*time.Second)
+			_, err = k.kv.Create(try, hash, value)
+			cancel()
+			if err == nil || broker.IsWrongSequence(err) || ctx.Err() != nil {
+				break
+			}
+		}
+		switch {
+		case err == nil:
+			back++
+		case !broker.IsWrongSequence(err):
+			failed = err
+		}
+	}
+	if failed != nil {
+		k.log.Error("the bucket of keys was made anew, and not every key could be put back", "keys", len(known), "put_back", back, "err", failed)
+		return
+	}
+	k.log.Warn("the bucket of keys was made anew: the keys that this gateway knows are in it again", "keys", len(known), "put_back", back)
+}
+
+// remade reports whether the bucket was made anew since it was last asked.
+func (k *keyring) remade() bool {
+	if k.streams == nil {
+		return false
+	}
+	n := k.streams.Remade("KV_" + stream.KeysBucket)
+	if n == k.restored {
+		return false
+	}
+	k.restored = n
+	return true
+}
