@@ -111,7 +111,10 @@ type Gateway struct {
 	budget   *spoolBudget
 	seats    chan struct{} // bounds the uploads being handled
 	workers  chan *worker  // bounds the uploads being cut and holds their buffers
-	quiet    quiet         // keeps refusals from flooding the log
+	quiet    *quiet        // keeps refusals from flooding the log
+	uploads  *uploads
+	history  history
+	repeats  repeats
 
 	draining atomic.Bool
 	replicas atomic.Int64
@@ -153,7 +156,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: &spoolBudget{max: cfg.SpoolMaxBytes},
-		quiet: quiet{interval: 10 * time.Second}}
+		quiet: &quiet{interval: 10 * time.Second}}
+	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes}
 	if cfg.StoreDir != "" {
 		g.disk.dirs = append(g.disk.dirs, cfg.StoreDir)
@@ -180,6 +184,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.stop = stop
 	g.wg.Go(func() { g.keys.run(ctx) })
 	g.wg.Go(func() { g.observe(ctx) })
+	g.wg.Go(func() { g.uploads.run(ctx) })
+	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })
 	return g, nil
 }
 
@@ -286,9 +292,17 @@ func (g *Gateway) look(ctx context.Context) {
 	}
 	g.contact.Store(time.Now().UnixNano())
 	info := st.CachedInfo()
+	g.history.saw(info)
 	g.metrics.ingestBytes.Set(float64(info.State.Bytes))
 	g.metrics.ingestMax.Set(float64(max(info.Config.MaxBytes, 0)))
 	if info.Config.MaxBytes > 0 {
 		g.fill.Store(int64(info.State.Bytes) * 1000 / info.Config.MaxBytes)
 	}
+	if st, err = g.js.Stream(ctx, "KV_"+stream.WindowsBucket); err != nil {
+		return
+	}
+	info = st.CachedInfo()
+	g.metrics.uploadBytes.Set(float64(info.State.Bytes))
+	g.metrics.uploadMax.Set(float64(max(info.Config.MaxBytes, 0)))
+	g.uploads.watchRoom(ctx, float64(info.State.Bytes), float64(info.Config.MaxBytes))
 }

@@ -253,7 +253,7 @@ func (r *rig) balanced() {
 	r.t.Helper()
 	for _, unit := range []string{"events", "bytes"} {
 		in, out, no := r.metric(unit+"_received_total"), r.metric(unit+"_published_total"), r.metric(unit+"_rejected_total")
-		if in != out+no {
+		if again := r.metric(unit + "_repeated_total"); in != out+no+again {
 			r.t.Errorf("%s: received %.0f, published %.0f, rejected %.0f", unit, in, out, no)
 		}
 	}

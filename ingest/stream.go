@@ -157,53 +157,93 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 	g.findSession(u, s, wk, cut)
 	x.session, x.window = u.session, u.window
 
-	key, identity := uploadKey(u.tenant, u.session, s.sum), "sha256-"+s.sum.String()
+	at, identity := place{tenant: u.tenant, key: uploadKey(u.tenant, u.session, s.sum)}, "sha256-"+s.sum.String()
 	want := window{id: s.sum, body: s.sum, limits: cut}
 	if u.window != "" && u.missing == "" {
-		key, identity = windowsKey(u.tenant, u.session, u.channel), ""
+		at.key, at.channel = windowKey(u.tenant, u.session, u.channel, u.window), channelKey(u.tenant, u.session, u.channel)
+		identity = ""
 		want.id, want.sequence = digestOf(u.window), u.sequence
 	}
-	short, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
-	c, err := claimWindow(short, g.streams.Windows, key, want)
-	cancel()
+	name := func(c *claim) string {
+		switch {
+		case identity == "":
+			return windowIdentity(u.channel, c.window.generation, u.window)
+		case c.window.generation > 0:
+			return identity + "~" + strconv.FormatUint(c.window.generation, 10)
+		}
+		return identity
+	}
+	c, err := g.claim(ctx, at, want, name)
 	switch {
 	case errors.Is(err, errConflict):
 		x.outcome = "conflict"
 		g.metrics.windows.WithLabelValues(u.tenant, "conflict").Inc()
+		g.uploads.noteConflict(ctx, conflictKey(u.tenant, u.session, u.window, u.channel), at)
 		return nil, &refusal{status: http.StatusConflict, code: "window_identity_conflict",
 			detail: fmt.Sprintf("window %s of session %s was accepted with other bytes; this channel waits until that is decided: if the new bytes are right, an operator runs `warpline window accept %s %s %s`",
 				u.window, u.session, u.tenant, u.session, u.window)}
 	case err != nil:
 		return nil, g.failed("recognising the upload", atWindows(err))
 	case c.window.state == windowDone:
-		x.outcome = "repeat"
-		g.metrics.windows.WithLabelValues(u.tenant, "repeat").Inc()
+		g.repeated(u.tenant, "gpu-flight", x, limits, c)
+		m.charge(time.Now(), c.window.accepted, 0)
 		return &receipt{Accepted: c.window.accepted, Rejected: c.window.rejected, Errors: []lineError{}, Whole: c.window.whole}, nil
 	}
-	if x.outcome = "new"; c.resumed {
-		x.outcome = "resumed"
-	}
-	if identity == "" {
-		identity = windowIdentity(u.channel, c.window.generation, u.window)
-	} else if c.window.generation > 0 {
-		identity += "~" + strconv.FormatUint(c.window.generation, 10)
-	}
+	x.outcome = c.outcome()
 	wk.open(s, u.gzip, c.window.limits)
-	p := g.publisher(u, identity, limits, wk)
+	p := g.publisher(u, name(c), limits, wk)
 	t, err := g.publish(ctx, p, wk, u)
 	wk.out = p.scratch
 	if err != nil {
 		p.abandon()
 		return nil, g.failed("storing the upload", err)
 	}
-	short, cancel = context.WithTimeout(ctx, g.cfg.PublishTimeout)
-	defer cancel()
-	if err := c.settle(short, g.streams.Windows, t.Accepted, t.Rejected, t.Whole); err != nil {
+	first, err := g.settle(ctx, c, t, p.last)
+	if err != nil {
 		return nil, g.failed("recording the upload", atWindows(err))
 	}
-	m.charge(time.Now(), t.Accepted, 0)
+	if m.charge(time.Now(), t.Accepted, 0); !first {
+		g.repeated(u.tenant, "gpu-flight", x, limits, c)
+		return &t.receipt, nil
+	}
 	g.enterBooks(u.tenant, x, t)
 	return &t.receipt, nil
+}
+
+// claim looks an upload up and records it as pending when it is new, or when INGEST has lost what was accepted. name gives the identity of its parts.
+func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*claim) string) (*claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	c, err := g.uploads.claim(ctx, at, want)
+	if err != nil || c.window.state != windowDone {
+		return c, err
+	}
+	stored, err := g.history.has(ctx, g.js, at.key, name(c), &c.window)
+	if err == nil && !stored {
+		c.again(want)
+	}
+	return c, err
+}
+
+// settle records a claimed upload as done. first is false when another request had done so before.
+func (g *Gateway) settle(ctx context.Context, c *claim, t *tally, last uint64) (first bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	if first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last); !first {
+		c.window.accepted, c.window.rejected = t.Accepted, t.Rejected
+	}
+	return first, err
+}
+
+// outcome is what an upload that is about to be published is called in the metrics.
+func (c *claim) outcome() string {
+	switch {
+	case c.lost:
+		return "lost_and_resent"
+	case c.resumed:
+		return "resumed"
+	}
+	return "new"
 }
 
 // windowIdentity names an upload with window headers: <channel>/<conflicts accepted>/<window id>. A channel has no '/', so no client's id
