@@ -64,9 +64,6 @@ func (h *history) has(ctx context.Context, js jetstream.JetStream, key, identity
 		return true, nil
 	}
 	id := uploadIDOf(key)
-	if h.knows(id, w.last) {
-		return true, nil
-	}
 	s, err := js.Stream(ctx, stream.IngestStream)
 	if err != nil {
 		return false, fmt.Errorf("ask for an accepted part: %w", err)
@@ -74,6 +71,8 @@ func (h *history) has(ctx context.Context, js jetstream.JetStream, key, identity
 	info := s.CachedInfo()
 	h.saw(info)
 	switch {
+	case h.knows(id, w.last):
+		return true, nil
 	case time.Unix(w.at, 0).Before(info.Created): // made anew since; at is rounded up
 		return false, nil
 	case w.last > info.State.LastSeq:

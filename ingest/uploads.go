@@ -54,8 +54,8 @@ type uploads struct {
 
 // sealing says when the settled uploads of a tenant become a block. Small blocks cost more room, and uploads that wait ten times as much.
 type sealing struct {
-	most    int           // seal at so many
-	few     int           // after soon, when there are so many
+	most    int // seal at so many
+	few     int // after soon, when there are so many
 	soon    time.Duration
 	latest  time.Duration // seal whatever there is
 	inTotal int           // seal the tenant with the most beyond so many of all
@@ -74,13 +74,19 @@ type tenantUploads struct {
 // openUpload is an upload that this gateway settled and that is not in a block yet.
 type openUpload struct {
 	settled
-	revision uint64 // of its key
+	settledClaim
+}
+
+// settledClaim is the key of a settled upload, and where it stood when it was settled.
+type settledClaim struct {
+	key      string
+	revision uint64
 }
 
 // doomed are claims that are in a block by now. They are deleted a little later: other gateways learn of the block by their watch.
 type doomed struct {
-	at        time.Time
-	revisions []uint64
+	at     time.Time
+	claims []settledClaim
 }
 
 // doomedWait is how long claims outlive their sealing.
@@ -111,26 +117,42 @@ func (u *uploads) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { u.watchAll(ctx) })
 	wg.Go(func() { u.adoptAll(ctx) })
+	waiting := make(chan doomed, 64)
+	wg.Go(func() { u.dropAll(ctx, waiting) })
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var waiting []doomed
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 			for name := range u.ripe(time.Now()) {
-				if gone := u.seal(ctx, name); len(gone) > 0 {
-					waiting = append(waiting, doomed{at: time.Now(), revisions: gone})
+				gone := u.seal(ctx, name)
+				select {
+				case waiting <- doomed{at: time.Now(), claims: gone}:
+				case <-ctx.Done():
 				}
-			}
-			for len(waiting) > 0 && time.Since(waiting[0].at) > doomedWait {
-				u.drop(ctx, waiting[0].revisions)
-				waiting = waiting[1:]
 			}
 			u.horizon(time.Now())
 		}
 	}
 	wg.Wait()
+}
+
+// dropAll removes claims some time after they were sealed.
+func (u *uploads) dropAll(ctx context.Context, waiting <-chan doomed) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case d := <-waiting:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(doomedWait - time.Since(d.at)):
+			}
+			u.drop(ctx, d.claims)
+		}
+	}
 }
 
 // watchAll holds the watch of the indexes. It is begun anew on every reconnect, and after a while in silence: a bucket that was made again
@@ -307,7 +329,7 @@ func indexKey(tenant, block string) string { return tenant + ".f." + block }
 
 // remember takes note of an upload that this gateway has settled under key at a revision.
 func (u *uploads) remember(tenant, key string, revision uint64, w *window) {
-	e := openUpload{revision: revision, settled: settled{
+	e := openUpload{settledClaim: settledClaim{key, revision}, settled: settled{
 		id: uploadIDOf(key), whole: w.whole, generation: w.generation, accepted: w.accepted, rejected: w.rejected, last: w.last, at: w.at,
 	}}
 	if w.id != w.body {
@@ -346,9 +368,9 @@ func (u *uploads) ripe(now time.Time) map[string]bool {
 	return out
 }
 
-// seal makes a block of what a tenant has open and returns the revisions of the claims that it replaces. Where it fails everything stays
+// seal makes a block of what a tenant has open and returns the claims that it replaces. Where it fails everything stays
 // open; pages without an index are found by nobody and expire.
-func (u *uploads) seal(ctx context.Context, tenant string) (gone []uint64) {
+func (u *uploads) seal(ctx context.Context, tenant string) (gone []settledClaim) {
 	u.mu.Lock()
 	t := u.of(tenant)
 	taken, since := t.open, t.since
@@ -376,9 +398,9 @@ func (u *uploads) seal(ctx context.Context, tenant string) (gone []uint64) {
 	u.mu.Lock()
 	t.insert(b)
 	u.mu.Unlock()
-	gone = make([]uint64, len(taken))
+	gone = make([]settledClaim, len(taken))
 	for i := range taken {
-		gone[i] = taken[i].revision
+		gone[i] = taken[i].settledClaim
 	}
 	return gone
 }
@@ -425,22 +447,23 @@ func (u *uploads) put(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// drop deletes claims that are in a block by now. One that was written since, because a conflict was accepted, is another message.
-func (u *uploads) drop(ctx context.Context, revisions []uint64) {
+// drop removes claims that are in a block by now. One that was written since, because a conflict was accepted, stays. What it fails to remove is
+// adopted later.
+func (u *uploads) drop(ctx context.Context, claims []settledClaim) {
 	s, err := u.js.Stream(ctx, "KV_"+stream.WindowsBucket)
 	if err != nil {
-		return // they expire; adopt sees them before
+		return
 	}
-	for _, rev := range revisions {
-		if err := s.DeleteMsg(ctx, rev); err != nil && !isNoMessage(err) {
-			if ctx.Err() != nil || !u.conn.IsConnected() {
-				return
-			}
+	for _, c := range claims {
+		e, err := u.kv.Get(ctx, c.key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && e.Revision() != c.revision {
+			continue
+		}
+		if err == nil { // the bucket denies to delete a message, and a purge leaves no marker behind
+			err = s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+"."+c.key))
+		}
+		if err != nil && (ctx.Err() != nil || !u.conn.IsConnected()) {
+			return
 		}
 	}
-}
-
-func isNoMessage(err error) bool {
-	var api *jetstream.APIError
-	return errors.Is(err, jetstream.ErrMsgNotFound) || errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeMessageNotFound || api.Code == 404)
 }

@@ -45,9 +45,9 @@ type window struct {
 	accepted, rejected uint64
 	limits             cutLimits
 	// last is the sequence in INGEST of the upload's last part, 0 when it is not known: records of older builds have none.
-	last uint64
-	at   int64 // when it was settled, seconds since the epoch, rounded up; 0 when it is not known
-	sealed bool // read from a block: of body only the beginning is known
+	last   uint64
+	at     int64 // when it was settled, seconds since the epoch, rounded up; 0 when it is not known
+	sealed bool  // read from a block: of body only the beginning is known
 }
 
 // record is the value of one key of the windows bucket.
