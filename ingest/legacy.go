@@ -87,7 +87,7 @@ func (g *Gateway) acceptLine(ctx context.Context, m *meter, limits tenant.Limits
 		}
 		if c.window.state == windowDone {
 			g.repeated(u.tenant, "gpu-flight", x, limits, c)
-			m.charge(time.Now(), c.window.accepted, 0)
+			m.charge(time.Now(), cost{events: c.window.accepted})
 			return &receipt{Accepted: c.window.accepted, Rejected: c.window.rejected, Errors: []lineError{}, Whole: c.window.whole}, nil
 		}
 		wk.cutter.maxLine = c.window.limits.maxLine
@@ -107,7 +107,7 @@ func (g *Gateway) acceptLine(ctx context.Context, m *meter, limits tenant.Limits
 	} else {
 		first = p.known == 0 // one part: JetStream has it from minutes ago
 	}
-	m.charge(time.Now(), t.Accepted, 0)
+	m.charge(time.Now(), t.cost())
 	if !first {
 		g.repeated(u.tenant, "gpu-flight", x, limits, &claim{window: window{accepted: t.Accepted, rejected: t.Rejected}})
 		return &t.receipt, nil

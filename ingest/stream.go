@@ -66,6 +66,7 @@ type tally struct {
 	receipt
 	kind          stream.Kind      // of the parts; "" is stream.KindGPUFlight
 	bytes         int64            // published
+	lines         int64            // blank ones included
 	parts         [2]int           // published, rejects
 	refusedBytes  map[string]int64 // by reason
 	refusedEvents map[string]uint64
@@ -134,7 +135,9 @@ func (g *Gateway) describe(u *upload, r *http.Request) {
 	case id != "" || h.Get("X-GpuFlight-Window-Sequence") != "" || h.Get("X-GpuFlight-Window-CRC32") != "":
 		// Some headers without the others identify nothing. The body's hash does.
 		g.metrics.windows.WithLabelValues(u.tenant, "incomplete_headers").Inc()
-		g.cfg.Logger.Warn("window headers are incomplete or malformed and were not used", "tenant", u.tenant, "session", printable(u.session, maxSessionBytes))
+		if ok, held := g.quiet.say("window_headers", time.Now()); ok {
+			g.cfg.Logger.Warn("window headers are incomplete or malformed and were not used", "tenant", u.tenant, "session", printable(u.session, maxSessionBytes), "alike_since_last_line", held)
+		}
 	}
 }
 
@@ -186,7 +189,7 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 		return nil, g.failed("recognising the upload", atWindows(err))
 	case c.window.state == windowDone:
 		g.repeated(u.tenant, "gpu-flight", x, limits, c)
-		m.charge(time.Now(), c.window.accepted, 0)
+		m.charge(time.Now(), cost{events: c.window.accepted})
 		return &receipt{Accepted: c.window.accepted, Rejected: c.window.rejected, Errors: []lineError{}, Whole: c.window.whole}, nil
 	}
 	x.outcome = c.outcome()
@@ -202,7 +205,7 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 	if err != nil {
 		return nil, g.failed("recording the upload", atWindows(err))
 	}
-	if m.charge(time.Now(), t.Accepted, 0); !first {
+	if m.charge(time.Now(), t.cost()); !first {
 		g.repeated(u.tenant, "gpu-flight", x, limits, c)
 		return &t.receipt, nil
 	}
@@ -252,10 +255,10 @@ func windowIdentity(channel string, generation uint64, window string) string {
 	return channel + "/" + strconv.FormatUint(generation, 10) + "/" + window
 }
 
-// takeWorker waits for a turn: first among the uploads of this key, so that one sender cannot take all workers, then among all.
+// takeWorker waits for a turn: first among the uploads of this tenant, so that one cannot take all workers, then among all.
 func (g *Gateway) takeWorker(ctx context.Context, m *meter) (*worker, *refusal) {
 	select {
-	case m.turns <- struct{}{}:
+	case m.guest.turns <- struct{}{}:
 	case <-ctx.Done():
 		return nil, unavailable("busy", "the upload waited its turn for too long", ctx.Err())
 	}
@@ -263,7 +266,7 @@ func (g *Gateway) takeWorker(ctx context.Context, m *meter) (*worker, *refusal) 
 	case wk := <-g.workers:
 		return wk, nil
 	case <-ctx.Done():
-		<-m.turns
+		<-m.guest.turns
 		return nil, unavailable("busy", "the upload waited its turn for too long", ctx.Err())
 	}
 }
@@ -273,7 +276,7 @@ func (g *Gateway) giveWorker(m *meter, wk *worker) {
 	wk.source.section = io.SectionReader{} // holds the spool, as body does
 	wk.cutter.src = nil
 	g.workers <- wk
-	<-m.turns
+	<-m.guest.turns
 }
 
 // open makes the worker ready to cut a spooled body.
@@ -405,6 +408,7 @@ func (g *Gateway) publishRefused(ctx context.Context, p *publisher, wk *worker, 
 		}
 		head = append(head, got.body[:min(len(got.body), cap(head)-len(head))]...)
 		all.size += got.size
+		all.lines += got.lines
 		all.events += got.events
 		all.whole = all.whole && (got.kind == piecePart || got.whole)
 	}
@@ -420,7 +424,17 @@ func (g *Gateway) publishRefused(ctx context.Context, p *publisher, wk *worker, 
 	return p.flush(ctx)
 }
 
+// cost is what the upload is charged for. An event is a row, and a line that holds none costs as well.
+func (t *tally) cost() cost {
+	raw := t.bytes
+	for _, n := range t.refusedBytes {
+		raw += n
+	}
+	return cost{events: max(t.Accepted, uint64(t.lines)), raw: raw}
+}
+
 func (t *tally) add(p piece) {
+	t.lines += p.lines
 	if p.kind != pieceReject {
 		t.Accepted += p.events
 		t.bytes += p.size

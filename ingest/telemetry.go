@@ -136,7 +136,7 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	if answer.Omitted = answer.Rejected - uint64(len(answer.Errors)); repeat {
 		// It was read again for the sake of the errors alone. What counts is what was stored.
 		g.repeated(u.tenant, "telemetry", x, limits, c)
-		m.charge(time.Now(), c.window.accepted+c.window.rejected, 0)
+		m.charge(time.Now(), cost{events: c.window.accepted + c.window.rejected, raw: t.books.cost().raw})
 		answer.Accepted, answer.Rejected, answer.Duplicate = c.window.accepted, c.window.rejected, true
 		return answer, nil
 	}
@@ -145,7 +145,7 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	if err != nil {
 		return nil, g.failed("recording the upload", atWindows(err))
 	}
-	if m.charge(time.Now(), t.Accepted+t.Rejected, 0); !first {
+	if m.charge(time.Now(), cost{events: t.Accepted + t.Rejected, raw: t.books.cost().raw}); !first {
 		g.repeated(u.tenant, "telemetry", x, limits, c)
 		return answer, nil
 	}

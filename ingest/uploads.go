@@ -89,6 +89,9 @@ type doomed struct {
 	claims []settledClaim
 }
 
+// maxOpen bounds what waits of one tenant to be sealed.
+const maxOpen = 64 << 10
+
 // doomedWait is how long claims outlive their sealing.
 const doomedWait = 3 * time.Second
 
@@ -341,7 +344,7 @@ func (u *uploads) remember(tenant, key string, revision uint64, w *window) {
 	if len(t.open) == 0 {
 		t.since = time.Now()
 	}
-	if len(t.open) < 4*u.sealAt.most { // NATS is away: what is left out stays as it is, and is adopted later
+	if len(t.open) < maxOpen { // NATS is away: what is left out stays as it is, and is adopted later
 		t.open = append(t.open, e)
 		u.open++
 	}
