@@ -204,6 +204,11 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			return nil
 		}
 	}
+	if err == nil && env.Kind == stream.KindRepeats {
+		o.folder.repeats(p)
+		o.folded(seq)
+		return nil
+	}
 	if err == nil && env.Object != "" && o.seen(&env) {
 		// Sent again while the first was folded, which deleted the object: there is nothing to read, and nothing is needed.
 		env.Object, compressed = "", nil

@@ -36,6 +36,13 @@ func (f *folder) duplicate(s *session, p *part, n uint64) {
 	p.usage.duplicates += n
 }
 
+// repeats counts what the gateway recognised as sent again.
+func (f *folder) repeats(p *part) {
+	u := f.usageOf(&session{key: sessionKey{tenant: p.env.Tenant}}, p)
+	u.events += p.env.Events
+	u.duplicates += p.env.Events
+}
+
 func dayOf(ns int64) int32 { return table.DayOf(ns) }
 
 func (s *session) receivedDay() int32 { return dayOf(s.lastReceived) }

@@ -2,9 +2,11 @@ package ingest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,81 +16,175 @@ import (
 
 // claim is an upload that this gateway has recorded as pending, or found recorded.
 type claim struct {
-	key      string
-	revision uint64
-	record   *record
+	tenant   string
+	key      string // "": there was no room to record it, and it is taken all the same
+	revision uint64 // 0: there is no entry of its own
 	window   window // as recorded
 	resumed  bool   // it was pending already: parts of it may be published
+	lost     bool   // it was done, and its parts are gone: see again
+}
+
+// again makes a claim of one that was found done, because its parts are gone from INGEST: settle records it anew.
+func (c *claim) again(w window) {
+	c.window.state, c.window.limits, c.window.body = windowPending, w.limits, w.body
+	c.lost = true
 }
 
 // errConflict is an upload whose id was used for other bytes.
 var errConflict = errors.New("the window id was used for other bytes")
 
-// recordTries bounds optimistic writes to one record: only another gateway with the same channel can make one lose.
+// recordTries bounds optimistic writes to one record: only another gateway with the same upload can make one lose.
 const recordTries = 20
 
-// claimWindow records w as pending under key unless it is known. Known and done is returned as it is (claim.window.state is
-// windowDone), known and pending is resumed with the limits it was first cut with, the same id with other bytes is errConflict.
-func claimWindow(ctx context.Context, kv jetstream.KeyValue, key string, w window) (*claim, error) {
-	w.state = windowPending
-	for range recordTries {
-		rec, rev, err := loadRecord(ctx, kv, key)
-		if err != nil {
-			return nil, err
-		}
-		c := &claim{key: key, revision: rev, record: rec}
-		switch old := rec.find(w.id); {
-		case old == nil:
-			rec.add(w)
-			c.window = w
-		case old.state == windowOpen:
-			old.state, old.body, old.limits, old.sequence = windowPending, w.body, w.limits, w.sequence
-			c.window = *old
-		case old.body != w.body:
-			return nil, errConflict
-		default:
-			c.window, c.resumed = *old, old.state == windowPending
-			return c, nil
-		}
-		if c.revision, err = saveRecord(ctx, kv, key, rec, rev); err == nil {
-			return c, nil
-		} else if !broker.IsWrongSequence(err) {
-			return nil, err
-		}
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("window record %s: lost %d writes in a row to other gateways", key, recordTries)
+// place is where an upload is recorded: its key, and for a window the key of its channel in older builds.
+type place struct {
+	tenant, key, channel string
 }
 
-// settle marks the claimed upload as done.
-func (c *claim) settle(ctx context.Context, kv jetstream.KeyValue, accepted, rejected uint64, whole bool) error {
-	rec, rev := c.record, c.revision
-	for range recordTries {
-		w := rec.find(c.window.id)
+// claim records w as pending unless it is known. Known and done is returned as it is (claim.window.state is windowDone), known and pending is
+// resumed with the limits it was first cut with, the same id with other bytes is errConflict.
+func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error) {
+	w.state = windowPending
+	c := &claim{tenant: at.tenant, key: at.key}
+	known, err := u.known(ctx, at, w)
+	if err != nil {
+		return nil, err
+	}
+	for try := range recordTries {
+		var old *window
+		var rev uint64
+		if known != nil || try > 0 {
+			if old, rev, err = u.load(ctx, at.key); err != nil {
+				return nil, err
+			}
+		}
+		if old == nil {
+			old = known
+		}
 		switch {
-		case w == nil: // pushed out by newer windows meanwhile, or expired
-			rec.add(c.window)
-			w = rec.find(c.window.id)
-		case w.state == windowDone && w.body == c.window.body:
-			return nil // another gateway was at it too
-		case w.body != c.window.body || w.generation != c.window.generation:
-			return errConflict
+		case old == nil:
+			c.window = w
+		case old.state == windowOpen:
+			c.window = *old
+			c.window.state, c.window.body, c.window.limits, c.window.sequence = windowPending, w.body, w.limits, w.sequence
+		case !sameBody(old, &w):
+			return nil, errConflict
+		case old.state == windowPending && rev == 0: // of an older build: goes on with an entry of its own
+			c.window, c.resumed = *old, true
+		default:
+			c.window, c.revision, c.resumed = *old, rev, old.state == windowPending
+			return c, nil
 		}
-		w.state, w.accepted, w.rejected, w.whole = windowDone, accepted, rejected, whole
-		_, err := saveRecord(ctx, kv, c.key, rec, rev)
-		if err == nil || !broker.IsWrongSequence(err) {
-			return err
+		switch c.revision, err = u.save(ctx, at.key, &c.window, rev); {
+		case err == nil:
+			return c, nil
+		case broker.IsFull(err): // it could be made no room: better taken and not recognised than not taken
+			u.metrics.forgotten.WithLabelValues(at.tenant).Inc()
+			c.key = ""
+			return c, nil
+		case !broker.IsWrongSequence(err):
+			return nil, err
 		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
-		if rec, rev, err = loadRecord(ctx, kv, c.key); err != nil {
-			return err
+		if try > 0 {
+			if err := pause(ctx); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return fmt.Errorf("window record %s: lost %d writes in a row to other gateways", c.key, recordTries)
+	return nil, fmt.Errorf("upload record %s: lost %d writes in a row to other gateways", at.key, recordTries)
+}
+
+// sameBody reports whether an upload has the bytes that its id stands for. Of a sealed one only the beginning of the hash is known.
+func sameBody(old, w *window) bool {
+	if old.sealed {
+		return w.id == w.body || bodyCheck(old.body[:len(bodyCheck{})]) == bodyCheck(w.body[:len(bodyCheck{})])
+	}
+	return old.body == w.body
+}
+
+// known looks for the upload in blocks, and while there are any in records of older builds.
+func (u *uploads) known(ctx context.Context, at place, w window) (*window, error) {
+	e, err := u.find(ctx, at.tenant, at.key)
+	if err != nil {
+		return nil, fmt.Errorf("upload record: %w", err)
+	}
+	if e != nil {
+		old := &window{id: w.id, state: windowDone, whole: e.whole, generation: e.generation, accepted: e.accepted, rejected: e.rejected, last: e.last, at: e.at, sealed: true, limits: w.limits}
+		copy(old.body[:], e.body[:])
+		return u.undeleted(ctx, at, old)
+	}
+	if at.channel == "" || !u.older.Load() {
+		return nil, nil
+	}
+	rec, _, err := u.loadRecord(ctx, at.channel)
+	if err != nil {
+		return nil, err
+	}
+	return rec.find(w.id), nil
+}
+
+// undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys; of those that are sealed
+// with others it leaves word up to where in INGEST it took everything.
+func (u *uploads) undeleted(ctx context.Context, at place, w *window) (*window, error) {
+	tenant, rest, _ := strings.Cut(at.key, ".")
+	token, _, _ := strings.Cut(rest, ".")
+	for _, key := range []string{tenant + "." + token + ".d", tenant + ".purge.d"} {
+		if token == "t" && key != tenant+".purge.d" { // telemetry has many sessions an upload; only a purge forgets it
+			continue
+		}
+		e, err := u.kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("upload record: %w", err)
+		}
+		if upTo, n := binary.Uvarint(e.Value()); n > 0 && w.last <= upTo {
+			return nil, nil
+		}
+	}
+	return w, nil
+}
+
+// settle marks the claimed upload as done. last is where its last part is in INGEST. first is false when somebody else was at it too and
+// was done before.
+func (u *uploads) settle(ctx context.Context, c *claim, accepted, rejected uint64, whole bool, last uint64) (first bool, err error) {
+	if c.key == "" {
+		return true, nil
+	}
+	w := c.window
+	w.state, w.accepted, w.rejected, w.whole, w.last, w.sealed = windowDone, accepted, rejected, whole, last, false
+	w.at = time.Now().Unix() + 1
+	rev := c.revision
+	for range recordTries {
+		rev, err = u.save(ctx, c.key, &w, rev)
+		if err == nil {
+			u.remember(c.tenant, c.key, rev, &w)
+			return true, nil
+		}
+		if broker.IsFull(err) {
+			u.metrics.forgotten.WithLabelValues(c.tenant).Inc()
+			return true, nil // it stays pending: if it comes again its parts are published again
+		}
+		if !broker.IsWrongSequence(err) {
+			return false, err
+		}
+		if err := pause(ctx); err != nil {
+			return false, err
+		}
+		var old *window
+		if old, rev, err = u.load(ctx, c.key); err != nil {
+			return false, err
+		}
+		switch {
+		case old == nil: // expired, forgotten, or sealed by another gateway
+		case old.body != w.body || old.generation != w.generation:
+			return false, errConflict
+		case old.state == windowDone && !(c.lost && old.last == c.window.last):
+			return false, nil // another was at it too
+		}
+	}
+	return false, fmt.Errorf("upload record %s: lost %d writes in a row to other gateways", c.key, recordTries)
 }
 
 func pause(ctx context.Context) error {
@@ -100,19 +196,42 @@ func pause(ctx context.Context) error {
 	}
 }
 
+// load reads the entry of one upload; nil and 0 when there is none.
+func (u *uploads) load(ctx context.Context, key string) (*window, uint64, error) {
+	rec, rev, err := u.loadRecord(ctx, key)
+	if err != nil || len(rec.windows) == 0 {
+		return nil, rev, err
+	}
+	return &rec.windows[0], rev, nil
+}
+
+func (u *uploads) loadRecord(ctx context.Context, key string) (*record, uint64, error) {
+	return loadRecord(ctx, u.kv, key)
+}
+
 func loadRecord(ctx context.Context, kv jetstream.KeyValue, key string) (*record, uint64, error) {
 	e, err := kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return &record{}, 0, nil
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("window record: %w", err)
+		return nil, 0, fmt.Errorf("upload record: %w", err)
 	}
 	rec, err := parseRecord(e.Value())
 	if err != nil {
-		return nil, 0, fmt.Errorf("window record %s: %w", key, err)
+		return nil, 0, fmt.Errorf("upload record %s: %w", key, err)
 	}
 	return rec, e.Revision(), nil
+}
+
+// save writes the entry of one upload if the key is still at rev (0: absent). Where there is no room it makes some.
+func (u *uploads) save(ctx context.Context, key string, w *window, rev uint64) (uint64, error) {
+	now, err := saveRecord(ctx, u.kv, key, &record{windows: []window{*w}}, rev)
+	for try := 0; err != nil && broker.IsFull(err) && try < 3; try++ {
+		u.makeRoom(ctx)
+		now, err = saveRecord(ctx, u.kv, key, &record{windows: []window{*w}}, rev)
+	}
+	return now, err
 }
 
 // saveRecord writes rec if the key is still at rev (0: absent).
@@ -125,43 +244,91 @@ func saveRecord(ctx context.Context, kv jetstream.KeyValue, key string, rec *rec
 		rev, err = kv.Update(ctx, key, value, rev)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("window record: %w", err)
+		return 0, fmt.Errorf("upload record: %w", err)
 	}
 	return rev, nil
 }
 
+// noteConflict writes down which entry an operator opens who accepts the conflict. An entry in a block gets one of its own then.
+func (u *uploads) noteConflict(ctx context.Context, key string, at place) {
+	generation := uint64(0)
+	if e, err := u.find(ctx, at.tenant, at.key); err == nil && e != nil {
+		generation = e.generation
+	}
+	u.kv.Create(ctx, key, append(binary.AppendUvarint(nil, generation), at.key...)) // it may be there; without room the operator is told
+}
+
 // AcceptConflict forgets which bytes a window id stands for, so that the next upload under it is taken instead of being answered
 // with 409 window_identity_conflict. What was stored under the id stays stored; the new bytes' parts get an identity of their own.
-// It fails when no channel of the session remembers the window.
+// It fails when no upload under this id was refused within the last 7 days.
 func AcceptConflict(ctx context.Context, s *broker.Streams, tenantName, session, windowID string) error {
-	keys, err := s.Windows.ListKeysFiltered(ctx, windowsPrefix(tenantName, session)+"*")
+	keys, err := s.Windows.ListKeysFiltered(ctx, sessionPrefix(tenantName, session)+"*.*")
 	if err != nil {
-		return fmt.Errorf("list window records: %w", err)
+		return fmt.Errorf("list upload records: %w", err)
 	}
 	defer keys.Stop()
 	id, found := digestOf(windowID), false
+	conflict, channels := conflictPrefix(tenantName, session, windowID), sessionPrefix(tenantName, session)+"w."
 	for key := range keys.Keys() {
-		for try := 0; ; try++ {
-			rec, rev, err := loadRecord(ctx, s.Windows, key)
-			if err != nil {
-				return err
-			}
-			w := rec.find(id)
-			if w == nil {
-				break
-			}
-			w.state = windowOpen
-			w.generation++
-			if _, err = saveRecord(ctx, s.Windows, key, rec, rev); err == nil {
-				found = true
-				break
-			} else if !broker.IsWrongSequence(err) || try == recordTries {
-				return err
-			}
+		var ok bool
+		switch {
+		case strings.HasPrefix(key, channels): // of an older build
+			ok, err = openWindow(ctx, s.Windows, key, id, nil)
+		case strings.HasPrefix(key, conflict):
+			ok, err = openConflict(ctx, s.Windows, key, id)
 		}
+		if err != nil {
+			return err
+		}
+		found = found || ok
 	}
 	if !found {
-		return fmt.Errorf("window %q of session %q is not remembered for tenant %q: check the three names in the gateway's warning", windowID, session, tenantName)
+		return fmt.Errorf("no upload of window %q of session %q was refused for tenant %q: check the three names in the gateway's warning", windowID, session, tenantName)
 	}
 	return nil
+}
+
+// openConflict opens the entry that a note of a conflict names.
+func openConflict(ctx context.Context, kv jetstream.KeyValue, key string, id digest) (bool, error) {
+	e, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("upload record: %w", err)
+	}
+	generation, n := binary.Uvarint(e.Value())
+	if n <= 0 {
+		return false, fmt.Errorf("upload record %s: %w", key, errRecord)
+	}
+	ok, err := openWindow(ctx, kv, string(e.Value()[n:]), id, &window{id: id, generation: generation})
+	if ok {
+		err = kv.Delete(ctx, key)
+	}
+	return ok, err
+}
+
+// openWindow opens a window in the record of a key. Where it is not there, missing takes its place, unless that is nil.
+func openWindow(ctx context.Context, kv jetstream.KeyValue, key string, id digest, missing *window) (bool, error) {
+	for try := 0; ; try++ {
+		rec, rev, err := loadRecord(ctx, kv, key)
+		if err != nil {
+			return false, err
+		}
+		w := rec.find(id)
+		if w == nil {
+			if missing == nil {
+				return false, nil
+			}
+			rec.add(*missing)
+			w = rec.find(id)
+		}
+		w.state = windowOpen
+		w.generation++
+		if _, err = saveRecord(ctx, kv, key, rec, rev); err == nil {
+			return true, nil
+		} else if !broker.IsWrongSequence(err) || try == recordTries {
+			return false, err
+		}
+	}
 }

@@ -28,11 +28,10 @@ func (g *Gateway) serveComplete(ctx context.Context, w http.ResponseWriter, r *h
 	}
 	x.session = session
 	// It costs one event: each one may make a worker keep a session.
-	m.share(int(g.replicas.Load()))
 	if no := m.admit(time.Now(), 0); no != nil {
 		return no
 	}
-	m.charge(time.Now(), 1, 0)
+	m.charge(time.Now(), cost{events: 1})
 	if low := g.disk.check(); low != "" {
 		return unavailable("disk_low", low, nil)
 	}

@@ -27,6 +27,7 @@ type piece struct {
 	// size is how many bytes of the upload the piece stands for; of a reject it may be more than body has.
 	size   int64
 	events uint64
+	lines  int64 // in it, blank ones included; 0 counts as one
 	line   int64 // number of its first line, from 1
 	// reason and detail are set for rejects. whole says that body is everything that was refused, so nothing is lost.
 	reason, detail string
@@ -189,6 +190,7 @@ func (c *cutter) part(body []byte) piece {
 	var lines int64
 	p.events, lines = countLines(body)
 	c.line += lines
+	p.lines = lines
 	c.start = len(body)
 	return p
 }

@@ -39,7 +39,7 @@ type Config struct {
 	PathPrefix string
 	// SpoolDir holds bodies while they are received (default: the system's folder for temporary files). Its files have no name.
 	SpoolDir string
-	// SpoolMaxBytes bounds the spooled bytes of all requests together (default 2 GiB); one key may use half.
+	// SpoolMaxBytes bounds the spooled bytes of all requests together (default 2 GiB); one tenant may use half.
 	SpoolMaxBytes int64
 	// Defaults are the limits where a key has none of its own; zero fields are tenant.DefaultLimits.
 	Defaults tenant.Limits
@@ -51,12 +51,16 @@ type Config struct {
 	HandleTimeout time.Duration
 	// ReadTimeout is how long a body may stand still (default 30 s).
 	ReadTimeout time.Duration
+	// LeastSpeed is how many bytes a second a body must bring on average, once SlowGrace is over (defaults 1 KiB/s and 10 s): who trickles
+	// must not hold a seat.
+	LeastSpeed int64
+	SlowGrace  time.Duration
 	// PublishTimeout is how long JetStream may take to acknowledge one part (default 15 s).
 	PublishTimeout time.Duration
 	// DrainDelay is how long the gateway goes on accepting after it has said that it is not ready (default 0); DrainTimeout is
 	// how long running requests may then take to finish (default 30 s).
 	DrainDelay, DrainTimeout time.Duration
-	// MaxRequests bounds the uploads handled at once (default 256); one key may have a quarter. More wait for a while.
+	// MaxRequests bounds the uploads handled at once (default 256); one tenant may have a quarter. More wait for a while.
 	MaxRequests int
 	// MaxConnections bounds the connections that are open at once (default: by the limit of descriptors, see maxConnections).
 	MaxConnections int
@@ -78,10 +82,13 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&c.HandleTimeout, 5 * time.Minute}, {&c.ReadTimeout, 30 * time.Second}, {&c.PublishTimeout, 15 * time.Second}, {&c.DrainTimeout, 30 * time.Second}} {
+	}{{&c.HandleTimeout, 5 * time.Minute}, {&c.ReadTimeout, 30 * time.Second}, {&c.SlowGrace, 10 * time.Second}, {&c.PublishTimeout, 15 * time.Second}, {&c.DrainTimeout, 30 * time.Second}} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
+	}
+	if c.LeastSpeed <= 0 {
+		c.LeastSpeed = 1 << 10
 	}
 	if c.SpoolMaxBytes <= 0 {
 		c.SpoolMaxBytes = 2 << 30
@@ -117,10 +124,14 @@ type Gateway struct {
 	keys     *keyring
 	metrics  *metrics
 	disk     *diskGuard
-	budget   *spoolBudget
-	seats    chan struct{} // bounds the uploads being handled
-	workers  chan *worker  // bounds the uploads being cut and holds their buffers
-	quiet    quiet         // keeps refusals from flooding the log
+	budget   *pool // bytes to spool
+	seats    *pool // bounds the uploads being handled
+	guests   guests
+	workers  chan *worker // bounds the uploads being cut and holds their buffers
+	quiet    *quiet       // keeps refusals from flooding the log
+	uploads  *uploads
+	history  history
+	repeats  repeats
 
 	draining atomic.Bool
 	replicas atomic.Int64
@@ -161,8 +172,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: &spoolBudget{max: cfg.SpoolMaxBytes},
-		quiet: quiet{interval: 10 * time.Second}}
+	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
+		quiet: &quiet{interval: 10 * time.Second}}
+	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
 	if cfg.StoreDir != "" {
 		g.disk.dirs = append(g.disk.dirs, cfg.StoreDir)
@@ -172,12 +184,13 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	for range cap(g.workers) {
 		g.workers <- &worker{}
 	}
-	g.seats = make(chan struct{}, cfg.MaxRequests)
+	g.seats = newPool(int64(cfg.MaxRequests), int64(seatsOf(cfg.MaxRequests)))
 	g.replicas.Store(1)
-	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, seats: seatsOf(cfg.MaxRequests), meters: map[string]*meter{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
+	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, guests: &g.guests,
+		meters: map[string]*meter{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
-		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, g.keys.seats)
+		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, g.guests.of("dev"))
 	}
 	g.handler = g.routes()
 	if cfg.Listen != "" {
@@ -189,6 +202,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.stop = stop
 	g.wg.Go(func() { g.keys.run(ctx) })
 	g.wg.Go(func() { g.observe(ctx) })
+	g.wg.Go(func() { g.uploads.run(ctx) })
+	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })
 	return g, nil
 }
 
@@ -296,9 +311,17 @@ func (g *Gateway) look(ctx context.Context) {
 	}
 	g.contact.Store(time.Now().UnixNano())
 	info := st.CachedInfo()
+	g.history.saw(info)
 	g.metrics.ingestBytes.Set(float64(info.State.Bytes))
 	g.metrics.ingestMax.Set(float64(max(info.Config.MaxBytes, 0)))
 	if info.Config.MaxBytes > 0 {
 		g.fill.Store(int64(info.State.Bytes) * 1000 / info.Config.MaxBytes)
 	}
+	if st, err = g.js.Stream(ctx, "KV_"+stream.WindowsBucket); err != nil {
+		return
+	}
+	info = st.CachedInfo()
+	g.metrics.uploadBytes.Set(float64(info.State.Bytes))
+	g.metrics.uploadMax.Set(float64(max(info.Config.MaxBytes, 0)))
+	g.uploads.watchRoom(ctx, float64(info.State.Bytes), float64(info.Config.MaxBytes))
 }

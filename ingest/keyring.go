@@ -27,7 +27,7 @@ type keyring struct {
 	conn     *nats.Conn
 	log      *slog.Logger
 	defaults tenant.Limits
-	seats    int // uploads of one key that are handled at once
+	guests   *guests
 	loaded   atomic.Bool
 	asks     *rate.Limiter // of the bucket itself, for keys that the watch has not brought
 
@@ -112,11 +112,11 @@ func (k *keyring) put(hash string, key tenant.Key) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if m := k.meters[hash]; m != nil {
+	if m := k.meters[hash]; m != nil && m.guest.name == key.Tenant {
 		m.update(key, key.Limits.Or(k.defaults))
 		return
 	}
-	k.meters[hash] = newMeter(key, key.Limits.Or(k.defaults), k.seats)
+	k.meters[hash] = newMeter(key, key.Limits.Or(k.defaults), k.guests.of(key.Tenant))
 }
 
 func (k *keyring) remove(hash string) {

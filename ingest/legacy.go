@@ -80,15 +80,14 @@ func (g *Gateway) acceptLine(ctx context.Context, m *meter, limits tenant.Limits
 	}
 	var c *claim
 	if line.size >= stream.PartBytes && u.missing == "" { // it goes to the object store, which must not get it again after a worker deleted it
-		short, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
-		c, err = claimWindow(short, g.streams.Windows, uploadKey(u.tenant, u.session, line.sum), window{id: line.sum, body: line.sum, limits: cut})
-		cancel()
+		at := place{tenant: u.tenant, key: uploadKey(u.tenant, u.session, line.sum)}
+		c, err = g.claim(ctx, at, window{id: line.sum, body: line.sum, limits: cut}, func(*claim) string { return line.identity() })
 		if err != nil {
 			return nil, g.failed("recognising the line", atWindows(err))
 		}
 		if c.window.state == windowDone {
-			x.outcome = "repeat"
-			g.metrics.windows.WithLabelValues(u.tenant, "repeat").Inc()
+			g.repeated(u.tenant, "gpu-flight", x, limits, c)
+			m.charge(time.Now(), cost{events: c.window.accepted})
 			return &receipt{Accepted: c.window.accepted, Rejected: c.window.rejected, Errors: []lineError{}, Whole: c.window.whole}, nil
 		}
 		wk.cutter.maxLine = c.window.limits.maxLine
@@ -100,14 +99,19 @@ func (g *Gateway) acceptLine(ctx context.Context, m *meter, limits tenant.Limits
 		p.abandon()
 		return nil, g.failed("storing the line", err)
 	}
+	first := true
 	if c != nil {
-		short, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
-		defer cancel()
-		if err := c.settle(short, g.streams.Windows, t.Accepted, t.Rejected, t.Whole); err != nil {
+		if first, err = g.settle(ctx, c, t, p.last); err != nil {
 			return nil, g.failed("recording the line", atWindows(err))
 		}
+	} else {
+		first = p.known == 0 // one part: JetStream has it from minutes ago
 	}
-	m.charge(time.Now(), t.Accepted, 0)
+	m.charge(time.Now(), t.cost())
+	if !first {
+		g.repeated(u.tenant, "gpu-flight", x, limits, &claim{window: window{accepted: t.Accepted, rejected: t.Rejected}})
+		return &t.receipt, nil
+	}
 	g.enterBooks(u.tenant, x, t)
 	return &t.receipt, nil
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -16,10 +15,7 @@ import (
 
 // meter is one key: what it may send and what it has sent. It is safe for concurrent use.
 type meter struct {
-	spooled  atomic.Int64  // bytes reserved for spooling, see spoolBudget
-	requests atomic.Int64  // being handled or waiting for a seat
-	seats    chan struct{} // bounds how many are handled at once
-	turns    chan struct{} // bounds how many uploads are cut at once
+	guest *guest // whose key it is; a key never changes its tenant
 
 	mu       sync.Mutex
 	key      tenant.Key
@@ -27,16 +23,39 @@ type meter struct {
 	replicas int
 	events   *rate.Limiter
 	bytes    *rate.Limiter
+	raw      *rate.Limiter
+	requests *rate.Limiter
 }
 
-// cutsPerKey is how many uploads of one key are cut at a time: a client has four channels.
-const cutsPerKey = 4
+// bucket is one limit of a meter, by its flag.
+type bucket struct {
+	limiter *rate.Limiter
+	name    string
+	rate    float64
+}
 
-func newMeter(key tenant.Key, limits tenant.Limits, seats int) *meter {
+// buckets are the limits of a meter. The caller holds the lock.
+func (m *meter) buckets() [4]bucket {
+	return [4]bucket{
+		{m.events, "limit-events-per-second", m.limits.EventsPerSecond}, {m.bytes, "limit-bytes-per-second", m.limits.BytesPerSecond},
+		{m.raw, "limit-raw-bytes-per-second", m.limits.RawBytesPerSecond}, {m.requests, "limit-requests-per-second", m.limits.RequestsPerSecond},
+	}
+}
+
+// cost is what a request is charged for.
+type cost struct {
+	events uint64 // or lines, blank ones too, where those are more
+	bytes  int64  // as received
+	raw    int64  // after decompression
+}
+
+func newMeter(key tenant.Key, limits tenant.Limits, of *guest) *meter {
+	limiter := func(perSecond float64) *rate.Limiter {
+		return rate.NewLimiter(rate.Limit(perSecond), burstOf(perSecond, limits.BurstSeconds))
+	}
 	return &meter{
-		seats: make(chan struct{}, seats), turns: make(chan struct{}, cutsPerKey), replicas: 1, key: key, limits: limits,
-		events: rate.NewLimiter(rate.Limit(limits.EventsPerSecond), burstOf(limits.EventsPerSecond, limits.BurstSeconds)),
-		bytes:  rate.NewLimiter(rate.Limit(limits.BytesPerSecond), burstOf(limits.BytesPerSecond, limits.BurstSeconds)),
+		guest: of, replicas: 1, key: key, limits: limits, events: limiter(limits.EventsPerSecond), bytes: limiter(limits.BytesPerSecond),
+		raw: limiter(limits.RawBytesPerSecond), requests: limiter(limits.RequestsPerSecond),
 	}
 }
 
@@ -68,10 +87,7 @@ func (m *meter) share(replicas int) {
 // apply sets rates and bursts. The rate is divided among the gateways, the burst is not: a lone large window must get in anywhere.
 func (m *meter) apply() {
 	now := time.Now()
-	for _, b := range []struct {
-		limiter *rate.Limiter
-		rate    float64
-	}{{m.events, m.limits.EventsPerSecond}, {m.bytes, m.limits.BytesPerSecond}} {
+	for _, b := range m.buckets() {
 		b.limiter.SetLimitAt(now, rate.Limit(b.rate/float64(m.replicas)))
 		b.limiter.SetBurstAt(now, burstOf(b.rate, m.limits.BurstSeconds))
 	}
@@ -85,38 +101,53 @@ func burstOf(perSecond, seconds float64) int {
 func (m *meter) admit(now time.Time, bytes int64) *refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, b := range []struct {
-		limiter *rate.Limiter
-		name    string
-		rate    float64
-	}{{m.events, "limit-events-per-second", m.limits.EventsPerSecond}, {m.bytes, "limit-bytes-per-second", m.limits.BytesPerSecond}} {
-		debt := -b.limiter.TokensAt(now)
-		if debt <= 0 {
-			continue
-		}
-		wait := time.Duration(min(debt/float64(b.limiter.Limit()), 3600) * float64(time.Second))
-		shared := ""
-		if m.replicas > 1 {
-			shared = fmt.Sprintf(", shared by %d gateways", m.replicas)
-		}
-		return &refusal{
-			status: http.StatusTooManyRequests, code: "rate_limited",
-			// A little jitter, so that senders that were refused together do not come back together.
-			retryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
-			detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After seconds, or ask the operator for a higher limit",
-				m.key.ID, b.name, number(b.rate), m.limits.BurstSeconds, shared),
+	for _, b := range m.buckets() {
+		if no := m.owes(now, b); no != nil && b.limiter != m.requests {
+			return no
 		}
 	}
 	charge(m.bytes, now, bytes)
 	return nil
 }
 
-// charge takes what a request turned out to cost; the buckets may go into debt by it.
-func (m *meter) charge(now time.Time, events uint64, bytes int64) {
+// admitRequest lets a request in unless there were too many, before anything else is done for it.
+func (m *meter) admitRequest(now time.Time) *refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	charge(m.events, now, int64(min(events, math.MaxInt64)))
-	charge(m.bytes, now, bytes)
+	if no := m.owes(now, m.buckets()[3]); no != nil {
+		return no
+	}
+	charge(m.requests, now, 1)
+	return nil
+}
+
+// owes refuses when a bucket is in debt.
+func (m *meter) owes(now time.Time, b bucket) *refusal {
+	debt := -b.limiter.TokensAt(now)
+	if debt <= 0 {
+		return nil
+	}
+	wait := time.Duration(min(debt/float64(b.limiter.Limit()), 3600) * float64(time.Second))
+	shared := ""
+	if m.replicas > 1 {
+		shared = fmt.Sprintf(", shared by %d gateways", m.replicas)
+	}
+	return &refusal{
+		status: http.StatusTooManyRequests, code: "rate_limited",
+		// A little jitter, so that senders that were refused together do not come back together.
+		retryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
+		detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After seconds, or ask the operator for a higher limit",
+			m.key.ID, b.name, number(b.rate), m.limits.BurstSeconds, shared),
+	}
+}
+
+// charge takes what a request turned out to cost; the buckets may go into debt by it.
+func (m *meter) charge(now time.Time, c cost) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	charge(m.events, now, int64(min(c.events, math.MaxInt64)))
+	charge(m.bytes, now, c.bytes)
+	charge(m.raw, now, c.raw)
 }
 
 func charge(l *rate.Limiter, now time.Time, n int64) {

@@ -7,13 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the gateway's books: per tenant, received = published + rejected, in events and in bytes (uncompressed). An upload is
-// entered once all of it is acknowledged, so a failed try leaves no trace; one that is repeated is counted under windows alone.
+// metrics are the gateway's books: per tenant, received = published + rejected + repeated in events, and without repeated, which are not
+// unpacked, in bytes (uncompressed). An upload is entered once all of it is acknowledged, so a failed try leaves no trace.
 type metrics struct {
 	handler http.Handler
 
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
+	repeatedEvents                   *prometheus.CounterVec // tenant
+	forgotten                        *prometheus.CounterVec // tenant
 	rejectedEvents, rejectedBytes    *prometheus.CounterVec // tenant, reason
 	bodyBytes                        *prometheus.CounterVec // tenant
 	parts                            *prometheus.CounterVec // tenant, kind
@@ -25,6 +27,7 @@ type metrics struct {
 	ackSeconds                       prometheus.Histogram
 	inFlight, spooled, active        prometheus.Gauge
 	replicas, ingestBytes, ingestMax prometheus.Gauge
+	uploadBytes, uploadMax, horizon  prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -48,14 +51,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		handler:         promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}),
 		receivedEvents:  counter("events_received_total", "Events of uploads that were answered with success.", "tenant"),
-		receivedBytes:   counter("bytes_received_total", "Uncompressed bytes of uploads that were answered with success.", "tenant"),
+		receivedBytes:   counter("bytes_received_total", "Uncompressed bytes of uploads that were answered with success, without those that were stored before.", "tenant"),
 		publishedEvents: counter("events_published_total", "Events acknowledged by JetStream as parts.", "tenant"),
 		publishedBytes:  counter("bytes_published_total", "Uncompressed bytes acknowledged by JetStream as parts.", "tenant"),
 		rejectedEvents:  counter("events_rejected_total", "Events refused by the gateway and kept as rejects.", "tenant", "reason"),
 		rejectedBytes:   counter("bytes_rejected_total", "Bytes refused by the gateway.", "tenant", "reason"),
+		repeatedEvents:  counter("events_repeated_total", "Events of uploads that were answered with success because they were stored before.", "tenant"),
+		forgotten:       counter("uploads_forgotten_total", "Uploads that are not recognised any more, or were not recorded, because the record of accepted uploads was full.", "tenant"),
 		bodyBytes:       counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
 		parts:           counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
-		windows:         counter("windows_total", "Uploads by outcome: new, repeat, resumed, conflict; line in legacy mode, where a worker tells repeats; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),
+		windows:         counter("windows_total", "Uploads by outcome: new, repeat, resumed, conflict, lost_and_resent (stored before and gone from INGEST); line in legacy mode; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),
 		refused:         counter("refused_total", "Requests that were answered with a problem document.", "reason"),
 		failures:        counter("publish_failures_total", "Uploads that could not be stored, by cause.", "reason"),
 		requests:        counter("requests_total", "Requests.", "route", "code"),
@@ -65,6 +70,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		replicas:        gauge("replicas", "Live gateways that share the limits."),
 		ingestBytes:     gauge("ingest_stream_bytes", "Bytes in the INGEST stream."),
 		ingestMax:       gauge("ingest_stream_max_bytes", "Bytes that the INGEST stream may hold."),
+		uploadBytes:     gauge("upload_record_bytes", "Bytes in the record of accepted uploads."),
+		uploadMax:       gauge("upload_record_max_bytes", "Bytes that the record of accepted uploads may hold."),
+		horizon:         gauge("upload_horizon_seconds", "How far back uploads that come again are recognised, of the tenant for which that is shortest."),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "warpline", Subsystem: "gateway", Name: "request_seconds", Help: "Time to answer.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),

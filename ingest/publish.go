@@ -32,11 +32,14 @@ type publisher struct {
 	waiting  [partsInFlight]pendingAck
 	head, n  int // of waiting
 	timeout  time.Duration
+	last     uint64 // the highest sequence in INGEST of what is acknowledged
+	known    uint64 // events of parts that JetStream had already, from within its duplicate window
 }
 
 type pendingAck struct {
 	future jetstream.PubAckFuture
 	bytes  int
+	events uint64
 	sent   time.Time
 }
 
@@ -68,7 +71,7 @@ func (p *publisher) send(ctx context.Context, e *stream.Envelope, body []byte) e
 	if err != nil {
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
-	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, bytes: len(p.scratch), sent: time.Now()}
+	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, bytes: len(p.scratch), events: e.Events, sent: time.Now()}
 	p.n++
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
@@ -81,7 +84,11 @@ func (p *publisher) await(ctx context.Context) error {
 	p.head, p.n = (p.head+1)%len(p.waiting), p.n-1
 	defer p.metrics.inFlight.Sub(float64(a.bytes))
 	select {
-	case <-a.future.Ok():
+	case ack := <-a.future.Ok():
+		p.last = max(p.last, ack.Sequence)
+		if ack.Duplicate {
+			p.known += a.events
+		}
 		p.metrics.ackSeconds.Observe(time.Since(a.sent).Seconds())
 		return nil
 	case err := <-a.future.Err():
@@ -138,8 +145,6 @@ func atWindows(err error) error { return fmt.Errorf("%w: %w", errWindows, err) }
 // failure names the reason a publish failed, for metrics and for the words of the answer.
 func failure(err error) (reason, words string) {
 	switch {
-	case broker.IsFull(err) && errors.Is(err, errWindows):
-		return "windows_full", "the record of accepted uploads (bucket " + stream.WindowsBucket + ") is full until its oldest entries are 7 days old: ask the operator to raise --bucket-max"
 	case broker.IsFull(err) && errors.Is(err, errParts):
 		return "parts_full", "the store of lines over 1 MiB (" + stream.PartsObjects + ") is full: the workers are slower than the senders, or the operator has to raise --bucket-max"
 	case broker.IsFull(err):

@@ -10,7 +10,7 @@ import (
 type quiet struct {
 	mu       sync.Mutex
 	interval time.Duration
-	codes    map[string]*silence // the codes are a closed list
+	codes    map[string]*silence // the codes are a closed list, some of them a tenant's
 }
 
 type silence struct {

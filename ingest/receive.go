@@ -31,18 +31,17 @@ func (g *Gateway) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	case "gzip", "x-gzip":
 		u.gzip = true
 	}
-	m.share(int(g.replicas.Load()))
 	if no := m.admit(u.received, r.ContentLength); no != nil {
 		return nil, nil, no
 	}
-	s := &spool{budget: g.budget, meter: m}
-	if err := s.receive(ctx, w, r, g.cfg.SpoolDir, limit, g.cfg.ReadTimeout); err != nil {
+	s := &spool{budget: g.budget, tenant: x.tenant}
+	if err := s.receive(ctx, w, r, g.cfg.SpoolDir, limit, pace{still: g.cfg.ReadTimeout, grace: g.cfg.SlowGrace, least: g.cfg.LeastSpeed}); err != nil {
 		s.close()
 		return nil, nil, asRefusal(err)
 	}
 	x.body = s.total
 	if r.ContentLength <= 0 {
-		m.charge(time.Now(), 0, s.total)
+		m.charge(time.Now(), cost{bytes: s.total})
 	}
 	g.metrics.bodyBytes.WithLabelValues(x.tenant).Add(float64(s.total))
 	if s.unread {

@@ -169,7 +169,7 @@ func (g *Gateway) serveVersion(_ context.Context, w http.ResponseWriter, _ *http
 }
 
 func (g *Gateway) serveMetrics(_ context.Context, w http.ResponseWriter, r *http.Request, _ *exchange) *refusal {
-	g.metrics.spooled.Set(float64(g.budget.used.Load()))
+	g.metrics.spooled.Set(float64(g.budget.inUse()))
 	g.metrics.handler.ServeHTTP(w, r)
 	return nil
 }

@@ -1,8 +1,11 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,12 +13,39 @@ const (
 	// seatWait is how long a request waits for a seat before it is sent away. Agents set no time-out and come again after 5 s, so waiting
 	// here is the shorter way for both.
 	seatWait = 10 * time.Second
-	// queuePerSeat bounds how many requests of one key wait for each of its seats: a connection and a goroutine each, and nothing read yet.
+	// queuePerSeat bounds how many requests of one tenant wait for each of its seats: a connection and a goroutine each, and nothing read yet.
 	queuePerSeat = 16
+	// cutsPerTenant is how many uploads of one tenant are cut at a time: a client has four channels.
+	cutsPerTenant = 4
 )
 
-// seatsOf is how many uploads of one key are handled at once, of all: one sender never takes the whole gateway.
+// seatsOf is how many uploads of one tenant are handled at once, of all: one never takes the whole gateway.
 func seatsOf(all int) int { return max(1, all/4) }
+
+// guest is a tenant at this gateway, with all its keys.
+type guest struct {
+	name     string
+	requests atomic.Int64  // being handled or waiting for a seat
+	turns    chan struct{} // bounds how many uploads are cut at once
+}
+
+// guests are the tenants that have keys. Safe for concurrent use.
+type guests struct {
+	mu sync.Mutex
+	by map[string]*guest
+}
+
+func (g *guests) of(name string) *guest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.by == nil {
+		g.by = map[string]*guest{}
+	}
+	if g.by[name] == nil {
+		g.by[name] = &guest{name: name, turns: make(chan struct{}, cutsPerTenant)}
+	}
+	return g.by[name]
+}
 
 // enter authenticates a request and waits for a seat; leave must follow when it succeeds.
 func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
@@ -23,9 +53,12 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	key, _ := m.current()
-	x.tenant = key.Tenant
-	own := m.requests.Add(1)
+	x.tenant = m.guest.name
+	m.share(int(g.replicas.Load()))
+	if no := m.admitRequest(time.Now()); no != nil {
+		return nil, no
+	}
+	own := m.guest.requests.Add(1)
 	g.metrics.active.Inc()
 	if no := g.sit(r, m, own); no != nil {
 		g.stand(m)
@@ -34,40 +67,31 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
 	return m, nil
 }
 
-// sit takes a seat of the key, then one of the gateway.
+// sit takes a seat for the tenant.
 func (g *Gateway) sit(r *http.Request, m *meter, own int64) *refusal {
-	seats := cap(m.seats)
-	if own > int64(seats*(1+queuePerSeat)) {
-		return unavailable("too_many_requests", fmt.Sprintf("more than %d uploads of this key wait for their turn: send fewer at a time", seats*queuePerSeat), nil)
+	if own > g.seats.cap*(1+queuePerSeat) {
+		return unavailable("too_many_requests", fmt.Sprintf("more than %d uploads of this tenant wait for their turn: send fewer at a time", g.seats.cap*queuePerSeat), nil)
 	}
-	wait := time.NewTimer(seatWait)
-	defer wait.Stop()
-	select {
-	case m.seats <- struct{}{}:
-	case <-wait.C:
-		return unavailable("too_many_requests", fmt.Sprintf("%d uploads of this key at once, which is what one key may have, and none ended in %v: send fewer at a time", seats, seatWait), nil)
-	case <-r.Context().Done():
-		return unavailable("too_many_requests", "the client left while it waited for its turn", r.Context().Err())
+	ctx, cancel := context.WithTimeout(r.Context(), seatWait)
+	defer cancel()
+	if err := g.seats.wait(ctx, m.guest.name); err != nil {
+		switch {
+		case r.Context().Err() != nil:
+			return unavailable("too_many_requests", "the client left while it waited for its turn", err)
+		case g.seats.held(m.guest.name) >= g.seats.cap:
+			return unavailable("too_many_requests", fmt.Sprintf("%d uploads of this tenant at once, which is what one tenant may have, and none ended in %v: send fewer at a time", g.seats.cap, seatWait), nil)
+		}
+		return unavailable("too_many_requests", fmt.Sprintf("%d uploads at once, which is about what this gateway takes, and none ended in %v: the operator can start another gateway", g.seats.inUse(), seatWait), nil)
 	}
-	select {
-	case g.seats <- struct{}{}:
-		return nil
-	case <-wait.C:
-		<-m.seats
-		return unavailable("too_many_requests", fmt.Sprintf("%d uploads at once, which is what this gateway takes, and none ended in %v: the operator can start another gateway", g.cfg.MaxRequests, seatWait), nil)
-	case <-r.Context().Done():
-		<-m.seats
-		return unavailable("too_many_requests", "the client left while it waited for its turn", r.Context().Err())
-	}
+	return nil
 }
 
 func (g *Gateway) leave(m *meter) {
-	<-g.seats
-	<-m.seats
+	g.seats.give(m.guest.name, 1)
 	g.stand(m)
 }
 
 func (g *Gateway) stand(m *meter) {
-	m.requests.Add(-1)
+	m.guest.requests.Add(-1)
 	g.metrics.active.Dec()
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,12 +23,6 @@ const drainFactor = 4
 
 var spoolBuffers = sync.Pool{New: func() any { b := make([]byte, spoolBuffer); return &b }}
 
-// spoolBudget bounds the bytes spooled by all requests together, and each key to half of that.
-type spoolBudget struct {
-	max  int64
-	used atomic.Int64
-}
-
 // spool is one request's body: received whole, with its digests, before anything is done with it.
 type spool struct {
 	buf     *[]byte
@@ -39,8 +32,8 @@ type spool struct {
 	unread  bool     // the body was even longer
 	crc     uint32   // of all bytes received
 	sum     digest   // likewise
-	budget  *spoolBudget
-	meter   *meter
+	budget  *pool
+	tenant  string
 	granted int64
 }
 
@@ -50,26 +43,41 @@ func (s *spool) grow(n int64) *refusal {
 	if more <= 0 {
 		return nil
 	}
-	s.granted += more
-	all, own := s.budget.used.Add(more), s.meter.spooled.Add(more)
-	switch {
-	case own > s.budget.max/2:
-		return unavailable("spool_full", fmt.Sprintf("this key's uploads would spool more than half of spool-max = %d bytes at once: send fewer at a time", s.budget.max), nil)
-	case all > s.budget.max:
-		return unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can raise it, or start another gateway", s.budget.max), nil)
+	if !s.budget.take(s.tenant, more) {
+		return s.full()
 	}
+	s.granted = n
 	return nil
 }
 
-// receive reads the request's body, keeping at most limit bytes of it. The caller closes the spool, also after an error.
-func (s *spool) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, dir string, limit int64, progress time.Duration) error {
+func (s *spool) full() *refusal {
+	if s.budget.held(s.tenant) > s.budget.max/4 {
+		return unavailable("spool_full", fmt.Sprintf("this tenant's uploads would spool more than half of what spool-max = %d bytes leaves it: send fewer at a time", s.budget.max), nil)
+	}
+	return unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can raise it, or start another gateway", s.budget.max), nil)
+}
+
+// pace is how slowly a body may come.
+type pace struct {
+	still time.Duration // without a byte
+	grace time.Duration // from the start, in which nothing is said about the speed
+	least int64         // bytes a second on average from then on
+}
+
+// late is when a body of which so much has come is too slow.
+func (p pace) late(began time.Time, received int64) time.Time {
+	return began.Add(max(p.grace, time.Duration(float64(received)/float64(p.least)*float64(time.Second))))
+}
+
+// receive reads the request's body, keeping at most limit bytes of it. What it holds of the budget grows with what has come, whatever the
+// client has announced. The caller closes the spool, also after an error.
+func (s *spool) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, dir string, limit int64, pace pace) error {
+	if r.ContentLength > 0 && !s.budget.would(s.tenant, min(r.ContentLength, limit)) { // before it is sent in vain
+		return s.full()
+	}
 	s.buf = spoolBuffers.Get().(*[]byte)
 	buf := (*s.buf)[:spoolBuffer]
-	if r.ContentLength > 0 {
-		if err := s.grow(min(r.ContentLength, limit)); err != nil {
-			return err
-		}
-	}
+	began := time.Now()
 	rc := http.NewResponseController(w)
 	// A deadline left behind would end the connection while we publish: net/http reads ahead to notice that the client leaves.
 	defer rc.SetReadDeadline(time.Time{})
@@ -78,7 +86,11 @@ func (s *spool) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	for eof := false; !eof; {
 		n := 0
 		for n < len(buf) && !eof {
-			deadline := time.Now().Add(progress)
+			deadline := time.Now().Add(pace.still)
+			late := pace.late(began, s.total+int64(n))
+			if late.Before(deadline) {
+				deadline = late
+			}
 			if !end.IsZero() && end.Before(deadline) {
 				deadline = end
 			}
@@ -88,7 +100,7 @@ func (s *spool) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			if err == io.EOF {
 				eof = true
 			} else if err != nil {
-				return bodyError(ctx, err, progress)
+				return bodyError(ctx, err, pace, !time.Now().Before(late))
 			}
 		}
 		crc.Write(buf[:n])
@@ -165,19 +177,21 @@ func (s *spool) close() {
 		spoolBuffers.Put(s.buf)
 		s.buf = nil
 	}
-	s.budget.used.Add(-s.granted)
-	s.meter.spooled.Add(-s.granted)
+	s.budget.give(s.tenant, s.granted)
 	s.granted = 0
 }
 
 // bodyError turns a failed read into an answer; the client is often gone by then.
-func bodyError(ctx context.Context, err error, progress time.Duration) error {
+func bodyError(ctx context.Context, err error, pace pace, late bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return unavailable("too_slow", "the upload took too long as a whole: send less at a time, or over a faster line", err)
+	case errors.Is(err, os.ErrDeadlineExceeded) && late:
+		return &refusal{status: http.StatusRequestTimeout, code: "too_slow", cause: err,
+			detail: fmt.Sprintf("fewer than %d bytes a second came, over %s and more; nothing was stored: send less at a time, or over a faster line", pace.least, pace.grace)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &refusal{status: http.StatusRequestTimeout, code: "too_slow", cause: err,
-			detail: fmt.Sprintf("no byte came for %s; nothing was stored: send the same again", progress)}
+			detail: fmt.Sprintf("no byte came for %s; nothing was stored: send the same again", pace.still)}
 	}
 	return &refusal{status: http.StatusBadRequest, code: "broken_body", detail: "the body ended early; nothing was stored: send the same again", cause: err}
 }

@@ -66,6 +66,7 @@ type tally struct {
 	receipt
 	kind          stream.Kind      // of the parts; "" is stream.KindGPUFlight
 	bytes         int64            // published
+	lines         int64            // blank ones included
 	parts         [2]int           // published, rejects
 	refusedBytes  map[string]int64 // by reason
 	refusedEvents map[string]uint64
@@ -134,7 +135,9 @@ func (g *Gateway) describe(u *upload, r *http.Request) {
 	case id != "" || h.Get("X-GpuFlight-Window-Sequence") != "" || h.Get("X-GpuFlight-Window-CRC32") != "":
 		// Some headers without the others identify nothing. The body's hash does.
 		g.metrics.windows.WithLabelValues(u.tenant, "incomplete_headers").Inc()
-		g.cfg.Logger.Warn("window headers are incomplete or malformed and were not used", "tenant", u.tenant, "session", printable(u.session, maxSessionBytes))
+		if ok, held := g.quiet.say("window_headers", time.Now()); ok {
+			g.cfg.Logger.Warn("window headers are incomplete or malformed and were not used", "tenant", u.tenant, "session", printable(u.session, maxSessionBytes), "alike_since_last_line", held)
+		}
 	}
 }
 
@@ -157,53 +160,93 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 	g.findSession(u, s, wk, cut)
 	x.session, x.window = u.session, u.window
 
-	key, identity := uploadKey(u.tenant, u.session, s.sum), "sha256-"+s.sum.String()
+	at, identity := place{tenant: u.tenant, key: uploadKey(u.tenant, u.session, s.sum)}, "sha256-"+s.sum.String()
 	want := window{id: s.sum, body: s.sum, limits: cut}
 	if u.window != "" && u.missing == "" {
-		key, identity = windowsKey(u.tenant, u.session, u.channel), ""
+		at.key, at.channel = windowKey(u.tenant, u.session, u.channel, u.window), channelKey(u.tenant, u.session, u.channel)
+		identity = ""
 		want.id, want.sequence = digestOf(u.window), u.sequence
 	}
-	short, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
-	c, err := claimWindow(short, g.streams.Windows, key, want)
-	cancel()
+	name := func(c *claim) string {
+		switch {
+		case identity == "":
+			return windowIdentity(u.channel, c.window.generation, u.window)
+		case c.window.generation > 0:
+			return identity + "~" + strconv.FormatUint(c.window.generation, 10)
+		}
+		return identity
+	}
+	c, err := g.claim(ctx, at, want, name)
 	switch {
 	case errors.Is(err, errConflict):
 		x.outcome = "conflict"
 		g.metrics.windows.WithLabelValues(u.tenant, "conflict").Inc()
+		g.uploads.noteConflict(ctx, conflictKey(u.tenant, u.session, u.window, u.channel), at)
 		return nil, &refusal{status: http.StatusConflict, code: "window_identity_conflict",
 			detail: fmt.Sprintf("window %s of session %s was accepted with other bytes; this channel waits until that is decided: if the new bytes are right, an operator runs `warpline window accept %s %s %s`",
 				u.window, u.session, u.tenant, u.session, u.window)}
 	case err != nil:
 		return nil, g.failed("recognising the upload", atWindows(err))
 	case c.window.state == windowDone:
-		x.outcome = "repeat"
-		g.metrics.windows.WithLabelValues(u.tenant, "repeat").Inc()
+		g.repeated(u.tenant, "gpu-flight", x, limits, c)
+		m.charge(time.Now(), cost{events: c.window.accepted})
 		return &receipt{Accepted: c.window.accepted, Rejected: c.window.rejected, Errors: []lineError{}, Whole: c.window.whole}, nil
 	}
-	if x.outcome = "new"; c.resumed {
-		x.outcome = "resumed"
-	}
-	if identity == "" {
-		identity = windowIdentity(u.channel, c.window.generation, u.window)
-	} else if c.window.generation > 0 {
-		identity += "~" + strconv.FormatUint(c.window.generation, 10)
-	}
+	x.outcome = c.outcome()
 	wk.open(s, u.gzip, c.window.limits)
-	p := g.publisher(u, identity, limits, wk)
+	p := g.publisher(u, name(c), limits, wk)
 	t, err := g.publish(ctx, p, wk, u)
 	wk.out = p.scratch
 	if err != nil {
 		p.abandon()
 		return nil, g.failed("storing the upload", err)
 	}
-	short, cancel = context.WithTimeout(ctx, g.cfg.PublishTimeout)
-	defer cancel()
-	if err := c.settle(short, g.streams.Windows, t.Accepted, t.Rejected, t.Whole); err != nil {
+	first, err := g.settle(ctx, c, t, p.last)
+	if err != nil {
 		return nil, g.failed("recording the upload", atWindows(err))
 	}
-	m.charge(time.Now(), t.Accepted, 0)
+	if m.charge(time.Now(), t.cost()); !first {
+		g.repeated(u.tenant, "gpu-flight", x, limits, c)
+		return &t.receipt, nil
+	}
 	g.enterBooks(u.tenant, x, t)
 	return &t.receipt, nil
+}
+
+// claim looks an upload up and records it as pending when it is new, or when INGEST has lost what was accepted. name gives the identity of its parts.
+func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*claim) string) (*claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	c, err := g.uploads.claim(ctx, at, want)
+	if err != nil || c.window.state != windowDone {
+		return c, err
+	}
+	stored, err := g.history.has(ctx, g.js, at.key, name(c), &c.window)
+	if err == nil && !stored {
+		c.again(want)
+	}
+	return c, err
+}
+
+// settle records a claimed upload as done. first is false when another request had done so before.
+func (g *Gateway) settle(ctx context.Context, c *claim, t *tally, last uint64) (first bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	if first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last); !first {
+		c.window.accepted, c.window.rejected = t.Accepted, t.Rejected
+	}
+	return first, err
+}
+
+// outcome is what an upload that is about to be published is called in the metrics.
+func (c *claim) outcome() string {
+	switch {
+	case c.lost:
+		return "lost_and_resent"
+	case c.resumed:
+		return "resumed"
+	}
+	return "new"
 }
 
 // windowIdentity names an upload with window headers: <channel>/<conflicts accepted>/<window id>. A channel has no '/', so no client's id
@@ -212,10 +255,10 @@ func windowIdentity(channel string, generation uint64, window string) string {
 	return channel + "/" + strconv.FormatUint(generation, 10) + "/" + window
 }
 
-// takeWorker waits for a turn: first among the uploads of this key, so that one sender cannot take all workers, then among all.
+// takeWorker waits for a turn: first among the uploads of this tenant, so that one cannot take all workers, then among all.
 func (g *Gateway) takeWorker(ctx context.Context, m *meter) (*worker, *refusal) {
 	select {
-	case m.turns <- struct{}{}:
+	case m.guest.turns <- struct{}{}:
 	case <-ctx.Done():
 		return nil, unavailable("busy", "the upload waited its turn for too long", ctx.Err())
 	}
@@ -223,7 +266,7 @@ func (g *Gateway) takeWorker(ctx context.Context, m *meter) (*worker, *refusal) 
 	case wk := <-g.workers:
 		return wk, nil
 	case <-ctx.Done():
-		<-m.turns
+		<-m.guest.turns
 		return nil, unavailable("busy", "the upload waited its turn for too long", ctx.Err())
 	}
 }
@@ -233,7 +276,7 @@ func (g *Gateway) giveWorker(m *meter, wk *worker) {
 	wk.source.section = io.SectionReader{} // holds the spool, as body does
 	wk.cutter.src = nil
 	g.workers <- wk
-	<-m.turns
+	<-m.guest.turns
 }
 
 // open makes the worker ready to cut a spooled body.
@@ -365,6 +408,7 @@ func (g *Gateway) publishRefused(ctx context.Context, p *publisher, wk *worker, 
 		}
 		head = append(head, got.body[:min(len(got.body), cap(head)-len(head))]...)
 		all.size += got.size
+		all.lines += got.lines
 		all.events += got.events
 		all.whole = all.whole && (got.kind == piecePart || got.whole)
 	}
@@ -380,7 +424,17 @@ func (g *Gateway) publishRefused(ctx context.Context, p *publisher, wk *worker, 
 	return p.flush(ctx)
 }
 
+// cost is what the upload is charged for. An event is a row, and a line that holds none costs as well.
+func (t *tally) cost() cost {
+	raw := t.bytes
+	for _, n := range t.refusedBytes {
+		raw += n
+	}
+	return cost{events: max(t.Accepted, uint64(t.lines)), raw: raw}
+}
+
 func (t *tally) add(p piece) {
+	t.lines += p.lines
 	if p.kind != pieceReject {
 		t.Accepted += p.events
 		t.bytes += p.size

@@ -98,9 +98,8 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	if o.key != "" {
 		want.id, kind = digestOf(o.key), "key"
 	}
-	short, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
-	c, err := claimWindow(short, g.streams.Windows, telemetryKey(u.tenant, kind, want.id), want)
-	cancel()
+	identity := "telemetry/" + kind + "/" + want.id.String()
+	c, err := g.claim(ctx, place{tenant: u.tenant, key: telemetryKey(u.tenant, kind, want.id)}, want, func(*claim) string { return identity })
 	if errors.Is(err, errConflict) {
 		x.outcome = "conflict"
 		g.metrics.windows.WithLabelValues(u.tenant, "conflict").Inc()
@@ -111,18 +110,13 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 		return nil, g.failed("recognising the upload", atWindows(err))
 	}
 	repeat := c.window.state == windowDone
-	switch x.outcome = "new"; {
-	case repeat:
-		x.outcome = "repeat"
-	case c.resumed:
-		x.outcome = "resumed"
-	}
+	x.outcome = c.outcome()
 	doc.limits = c.window.limits
 	reader, err := doc.open()
 	if err != nil {
 		return nil, asRefusal(err)
 	}
-	p := g.publisher(u, "telemetry/"+kind+"/"+want.id.String(), limits, wk)
+	p := g.publisher(u, identity, limits, wk)
 	p.envelope.Source, p.envelope.Origin = "telemetry", o.origin()
 	if wk.buf == nil {
 		wk.buf = make([]byte, stream.PartBytes)
@@ -141,17 +135,20 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	answer := &t.telemetryReceipt
 	if answer.Omitted = answer.Rejected - uint64(len(answer.Errors)); repeat {
 		// It was read again for the sake of the errors alone. What counts is what was stored.
-		g.metrics.windows.WithLabelValues(u.tenant, "repeat").Inc()
+		g.repeated(u.tenant, "telemetry", x, limits, c)
+		m.charge(time.Now(), cost{events: c.window.accepted + c.window.rejected, raw: t.books.cost().raw})
 		answer.Accepted, answer.Rejected, answer.Duplicate = c.window.accepted, c.window.rejected, true
 		return answer, nil
 	}
-	short, cancel = context.WithTimeout(ctx, g.cfg.PublishTimeout)
-	defer cancel()
-	if err := c.settle(short, g.streams.Windows, t.Accepted, t.Rejected, true); err != nil {
+	t.books.Accepted, t.books.Rejected, t.books.Whole = t.Accepted, t.Rejected, true
+	first, err := g.settle(ctx, c, &t.books, p.last)
+	if err != nil {
 		return nil, g.failed("recording the upload", atWindows(err))
 	}
-	m.charge(time.Now(), t.Accepted+t.Rejected, 0)
-	t.books.Accepted, t.books.Rejected = t.Accepted, t.Rejected
+	if m.charge(time.Now(), cost{events: t.Accepted + t.Rejected, raw: t.books.cost().raw}); !first {
+		g.repeated(u.tenant, "telemetry", x, limits, c)
+		return answer, nil
+	}
 	g.enterBooks(u.tenant, x, &t.books)
 	return answer, nil
 }

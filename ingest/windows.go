@@ -5,15 +5,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// keptWindows is how many windows a record of a (session, channel) remembers. A client sends the windows of a channel one after another and
-// repeats only the last ones; what is older is caught by the worker, which drops parts it has folded. A full record is
-// about 50 KiB, written twice a window.
+// keptWindows is how many windows the record of a (session, channel) remembered in the builds that had such records. They are read until
+// they have expired; today each upload has a record of its own until it is sealed into a block, see uploads.go.
 const keptWindows = 1024
 
 // digest is the first half of a SHA-256.
@@ -46,6 +44,10 @@ type window struct {
 	generation         uint64
 	accepted, rejected uint64
 	limits             cutLimits
+	// last is the sequence in INGEST of the upload's last part, 0 when it is not known: records of older builds have none.
+	last   uint64
+	at     int64 // when it was settled, seconds since the epoch, rounded up; 0 when it is not known
+	sealed bool  // read from a block: of body only the beginning is known
 }
 
 // record is the value of one key of the windows bucket.
@@ -71,9 +73,10 @@ func (r *record) add(w window) {
 	r.windows = append(r.windows, w)
 }
 
-const recordVersion = 1
+// recordVersion 2 has where the last part is in INGEST, and when the upload was settled. Version 1 is read as well.
+const recordVersion = 2
 
-var errRecord = errors.New("not a window record of version 1 (was it written by a newer warpline?)")
+var errRecord = errors.New("not a window record of version 1 or 2 (was it written by a newer warpline?)")
 
 // appendRecord encodes r: counts as uvarints, each distinct set of limits once.
 func appendRecord(dst []byte, r *record) []byte {
@@ -108,7 +111,7 @@ func appendRecord(dst []byte, r *record) []byte {
 			flags |= 1 << 7
 		}
 		dst = append(dst, flags)
-		for _, n := range [...]uint64{w.sequence, w.generation, w.accepted, w.rejected, index(w.limits)} {
+		for _, n := range [...]uint64{w.sequence, w.generation, w.accepted, w.rejected, index(w.limits), w.last, uint64(w.at)} {
 			dst = binary.AppendUvarint(dst, n)
 		}
 	}
@@ -117,9 +120,10 @@ func appendRecord(dst []byte, r *record) []byte {
 
 // parseRecord reads a record. Sizes are checked against what is there before anything is allocated.
 func parseRecord(src []byte) (*record, error) {
-	if len(src) == 0 || src[0] != recordVersion {
+	if len(src) == 0 || src[0] < 1 || src[0] > recordVersion {
 		return nil, errRecord
 	}
+	version := src[0]
 	d := decoder{src: src[1:]}
 	d.uvarint() // see appendRecord
 	r := &record{}
@@ -142,6 +146,9 @@ func parseRecord(src []byte) (*record, error) {
 		}
 		w.sequence, w.generation, w.accepted, w.rejected = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
 		set := d.uvarint()
+		if version >= 2 {
+			w.last, w.at = d.uvarint(), d.size()
+		}
 		if d.bad || set >= uint64(len(sets)) || w.state < windowPending || w.state > windowOpen {
 			return nil, errRecord
 		}
@@ -199,16 +206,31 @@ func (d *decoder) take(n int) []byte {
 	return out
 }
 
-// windowsKey is the KV key of a channel's record: client text is hashed.
-func windowsKey(tenant, session, channel string) string {
-	return windowsPrefix(tenant, session) + digestOf(channel).String()
+// channelKey is the KV key of a channel's record in older builds.
+func channelKey(tenant, session, channel string) string {
+	return sessionPrefix(tenant, session) + "w." + digestOf(channel).String()
 }
 
-func windowsPrefix(tenant, session string) string {
-	return fmt.Sprintf("%s.%s.w.", tenant, stream.SessionToken(session))
+// sessionPrefix begins every key of a session, so that a deletion finds them.
+func sessionPrefix(tenant, session string) string {
+	return tenant + "." + stream.SessionToken(session) + "."
+}
+
+// windowKey is the KV key of a window: client text is hashed.
+func windowKey(tenant, session, channel, window string) string {
+	return sessionPrefix(tenant, session) + "v." + digestOf(channel+"/"+window).String() // a channel has no '/'
 }
 
 // uploadKey is the KV key of an upload without window headers.
 func uploadKey(tenant, session string, body digest) string {
-	return fmt.Sprintf("%s.%s.u.%s", tenant, stream.SessionToken(session), body)
+	return sessionPrefix(tenant, session) + "u." + body.String()
+}
+
+// conflictKey is the KV key that says where a window is recorded that was sent again with other bytes: an operator names no channel.
+func conflictKey(tenant, session, window, channel string) string {
+	return conflictPrefix(tenant, session, window) + digestOf(channel).String()[:8]
+}
+
+func conflictPrefix(tenant, session, window string) string {
+	return sessionPrefix(tenant, session) + "x." + digestOf(window).String() + "-"
 }

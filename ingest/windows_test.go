@@ -15,7 +15,7 @@ func sampleRecord(n int) *record {
 	for i := range n {
 		r.windows = append(r.windows, window{
 			id: digestOf(fmt.Sprint(i)), body: digestOf(fmt.Sprint("b", i)), state: windowState(1 + rng.IntN(3)), whole: rng.IntN(2) == 0,
-			sequence: rng.Uint64(), generation: rng.Uint64N(3), accepted: rng.Uint64(), rejected: rng.Uint64N(100),
+			sequence: rng.Uint64(), generation: rng.Uint64N(3), accepted: rng.Uint64(), rejected: rng.Uint64N(100), last: rng.Uint64(), at: rng.Int64(),
 			limits: cutLimits{maxBody: int64(i % 2), maxRaw: 1 << 40, maxLine: 7, maxRatio: 0.5},
 		})
 	}
@@ -38,12 +38,27 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-// Records of version 1 hold a number behind the version that nobody reads any more.
-func TestRecordWithASequence(t *testing.T) {
-	want := sampleRecord(3)
-	old := append(binary.AppendUvarint([]byte{recordVersion}, 1<<40), appendRecord(nil, want)[2:]...)
+// A record that version 1 wrote: it has a number behind the version that nobody reads, and no sequences in INGEST.
+func TestRecordOfVersion1(t *testing.T) {
+	w := sampleRecord(1).windows[0]
+	w.last, w.at = 0, 0
+	old := binary.AppendUvarint([]byte{1}, 1<<40)
+	old = binary.AppendUvarint(old, 1)
+	for _, n := range []uint64{uint64(w.limits.maxBody), uint64(w.limits.maxRaw), uint64(w.limits.maxLine), math.Float64bits(w.limits.maxRatio)} {
+		old = binary.AppendUvarint(old, n)
+	}
+	old = append(append(binary.AppendUvarint(old, 1), w.id[:]...), w.body[:]...)
+	flags := byte(w.state)
+	if w.whole {
+		flags |= 1 << 7
+	}
+	old = append(old, flags)
+	for _, n := range []uint64{w.sequence, w.generation, w.accepted, w.rejected, 0} {
+		old = binary.AppendUvarint(old, n)
+	}
+	want := &record{windows: []window{w}}
 	if got, err := parseRecord(old); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 }
 

@@ -332,6 +332,9 @@ func (k *Sink) cleanStreams(ctx context.Context, c *stream.Chunk, d stream.Delet
 	}
 	n, err = purge(ctx, uploads, d.Subjects("$KV."+stream.WindowsBucket, ".>"), upToUploads)
 	r.Keys += n
+	if err == nil {
+		err = k.markUploads(ctx, &d, c.Position)
+	}
 	if err != nil {
 		return err
 	}

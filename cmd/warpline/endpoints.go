@@ -129,6 +129,8 @@ func (s clickhouseServer) sinkConfig() sink.Config {
 type limitFlags struct {
 	EventsPerSecond float64 `name:"limit-events-per-second" default:"5000000" help:"Events a second of one key."`
 	BytesPerSecond  size    `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one key, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" default:"1GiB" help:"Bytes a second of one key, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" default:"5000" help:"Requests a second of one key."`
 	BurstSeconds    float64 `name:"limit-burst-seconds" default:"2" help:"How many seconds' worth may come at once."`
 	MaxBody         size    `name:"limit-body" default:"256MiB" help:"Largest body as received."`
 	MaxRaw          size    `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
@@ -142,6 +144,8 @@ type limitFlags struct {
 type keyLimitFlags struct {
 	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"Events a second of this key; by default the service's limit, as with all below."`
 	BytesPerSecond  size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
 	BurstSeconds    float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
 	MaxBody         size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
 	MaxRaw          size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
@@ -153,7 +157,8 @@ type keyLimitFlags struct {
 
 func (f limitFlags) limits() tenant.Limits {
 	return tenant.Limits{
-		EventsPerSecond: f.EventsPerSecond, BytesPerSecond: float64(f.BytesPerSecond), BurstSeconds: f.BurstSeconds,
+		EventsPerSecond: f.EventsPerSecond, BytesPerSecond: float64(f.BytesPerSecond),
+		RawBytesPerSecond: float64(f.RawPerSecond), RequestsPerSecond: f.Requests, BurstSeconds: f.BurstSeconds,
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
 		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays,
 	}
@@ -164,7 +169,7 @@ func (f limitFlags) check(s *settings) error {
 		flag  string
 		value float64
 	}{
-		{"limit-events-per-second", f.EventsPerSecond}, {"limit-burst-seconds", f.BurstSeconds}, {"limit-ratio", f.MaxRatio},
+		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds}, {"limit-ratio", f.MaxRatio},
 	} {
 		if l.value < 0 || l.value != l.value {
 			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)

@@ -22,6 +22,8 @@ const (
 	KindReject Kind = "reject"
 	// KindComplete says that the client ended the session (session-complete). It has no body.
 	KindComplete Kind = "complete"
+	// KindRepeats says that Events events of the tenant were sent again and recognised at the door. It has no body and no session.
+	KindRepeats Kind = "repeats"
 )
 
 // Envelope is the header of one part. The zero value is not valid: Tenant, Session, Kind and Identity are required.

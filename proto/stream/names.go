@@ -76,6 +76,9 @@ func IngestSubject(partition int, tenant, token string) string {
 	return "ingest." + strconv.Itoa(partition) + "." + tenant + "." + token
 }
 
+// RepeatsToken stands in the subject of KindRepeats where a part has its session's token, which is hex.
+const RepeatsToken = "repeats"
+
 // IngestFilter selects every part of one partition.
 func IngestFilter(partition int) string { return "ingest." + strconv.Itoa(partition) + ".>" }
 

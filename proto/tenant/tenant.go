@@ -27,23 +27,27 @@ type Key struct {
 type Limits struct {
 	EventsPerSecond float64 `json:"events_per_second,omitempty" yaml:"events_per_second"`
 	BytesPerSecond  float64 `json:"bytes_per_second,omitempty" yaml:"bytes_per_second"` // of compressed body, as received
-	BurstSeconds    float64 `json:"burst_seconds,omitempty" yaml:"burst_seconds"`       // bucket size = rate × this
-	MaxBodyBytes    int64   `json:"max_body_bytes,omitempty" yaml:"max_body_bytes"`     // before decompression
-	MaxRawBytes     int64   `json:"max_raw_bytes,omitempty" yaml:"max_raw_bytes"`       // after decompression
-	MaxRatio        float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`               // raw / compressed, checked beyond 192 MiB raw
-	MaxLineBytes    int64   `json:"max_line_bytes,omitempty" yaml:"max_line_bytes"`
-	RetentionDays   uint16  `json:"retention_days,omitempty" yaml:"retention_days"` // of raw rows
-	RollupDays      uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
+	// RawBytesPerSecond counts bytes after decompression: what a body costs is known only then.
+	RawBytesPerSecond float64 `json:"raw_bytes_per_second,omitempty" yaml:"raw_bytes_per_second"`
+	RequestsPerSecond float64 `json:"requests_per_second,omitempty" yaml:"requests_per_second"`
+	BurstSeconds      float64 `json:"burst_seconds,omitempty" yaml:"burst_seconds"`   // bucket size = rate × this
+	MaxBodyBytes      int64   `json:"max_body_bytes,omitempty" yaml:"max_body_bytes"` // before decompression
+	MaxRawBytes       int64   `json:"max_raw_bytes,omitempty" yaml:"max_raw_bytes"`   // after decompression
+	MaxRatio          float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`           // raw / compressed, checked beyond 192 MiB raw
+	MaxLineBytes      int64   `json:"max_line_bytes,omitempty" yaml:"max_line_bytes"`
+	RetentionDays     uint16  `json:"retention_days,omitempty" yaml:"retention_days"` // of raw rows
+	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
 }
 
 // DefaultLimits are the service's limits where neither configuration nor key says otherwise.
 //
 // Rates: 5 M events/s is what one two-core machine cannot reach, so a lone tenant is bounded by the machine and a runaway loop
 // still cannot starve others for long. Bodies: the real client cuts windows at 64 MiB raw plus one line and refuses to upload
-// more than 128 MiB raw; 1 GiB raw and 256 MiB compressed leave room. Ratio: real windows compress 10 to 60 fold.
+// more than 128 MiB raw; 1 GiB raw and 256 MiB compressed leave room. Ratio: real windows compress 10 to 60 fold. Requests: legacy mode, one
+// a line, was seen to send 1100 a second.
 func DefaultLimits() Limits {
 	return Limits{
-		EventsPerSecond: 5e6, BytesPerSecond: 256 << 20, BurstSeconds: 2,
+		EventsPerSecond: 5e6, BytesPerSecond: 256 << 20, RawBytesPerSecond: 1 << 30, RequestsPerSecond: 5000, BurstSeconds: 2,
 		MaxBodyBytes: 256 << 20, MaxRawBytes: 1 << 30, MaxRatio: 400, MaxLineBytes: 32 << 20,
 		RetentionDays: 7, RollupDays: 395,
 	}
@@ -53,6 +57,8 @@ func DefaultLimits() Limits {
 func (l Limits) Or(d Limits) Limits {
 	or(&l.EventsPerSecond, d.EventsPerSecond)
 	or(&l.BytesPerSecond, d.BytesPerSecond)
+	or(&l.RawBytesPerSecond, d.RawBytesPerSecond)
+	or(&l.RequestsPerSecond, d.RequestsPerSecond)
 	or(&l.BurstSeconds, d.BurstSeconds)
 	or(&l.MaxBodyBytes, d.MaxBodyBytes)
 	or(&l.MaxRawBytes, d.MaxRawBytes)

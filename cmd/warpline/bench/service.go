@@ -41,7 +41,7 @@ const readyLimit = 10 * time.Minute
 // it is ready. args are further flags of up. The caller calls Stop.
 func Start(ctx context.Context, binary, dir string, args ...string) (*Service, error) {
 	args = append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0",
-		"--limit-events-per-second", "1e12", "--limit-bytes-per-second", "1TB"}, args...)
+		"--limit-events-per-second", "1e12", "--limit-bytes-per-second", "1TB", "--limit-raw-bytes-per-second", "1TB", "--limit-requests-per-second", "1e9"}, args...)
 	s := &Service{Key: devKey, Alone: true, done: make(chan struct{}), log: filepath.Join(dir, "up.log")}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bench folder: %w", err)

@@ -1,0 +1,235 @@
+package ingest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+)
+
+// Settled uploads are sealed into blocks: some thousands of one tenant, sorted by hash and cut into pages by the beginning of the hash, so
+// that looking one up reads one page. Beside its pages a block has an index: a Bloom filter that gateways hold in memory, which says of
+// nearly every new upload that it is in no block. A block is written once and never again.
+
+// uploadID is what a settled upload is known by: the first 96 bits of the SHA-256 of its key in the bucket. With 30 million uploads of a tenant
+// the odds that a new one is taken for an old one are 1 in 10^21 an upload; a window's body is compared too.
+type uploadID [12]byte
+
+func uploadIDOf(key string) uploadID {
+	sum := sha256.Sum256([]byte(key))
+	return uploadID(sum[:12])
+}
+
+// bodyCheck is as much of a window's body hash as is kept, to tell a repeat from a conflict. Where the key says the bytes it is zero.
+type bodyCheck [6]byte
+
+// settled is one upload in a page.
+type settled struct {
+	id         uploadID
+	body       bodyCheck
+	whole      bool
+	generation uint64
+	accepted   uint64
+	rejected   uint64
+	last       uint64
+	at         int64
+}
+
+const (
+	blockVersion = 1
+	pageEntries  = 512 // of a page: about 12 KiB
+	bloomBits    = 12  // an upload; with 6 probes in one cache line some 6 of 1000 unknown uploads cost a look at a page
+	bloomLine    = 64
+)
+
+var errBlock = errors.New("not a block of uploads of version 1 (was it written by a newer warpline?)")
+
+// pagesOf is how many pages a block of n uploads has.
+func pagesOf(n int) int { return (n + pageEntries - 1) / pageEntries }
+
+// pageOf is the page, of n, that an upload is in.
+func pageOf(id uploadID, n int) int {
+	return int(uint64(binary.BigEndian.Uint32(id[:])) * uint64(n) >> 32)
+}
+
+// Flags of an entry in a page.
+const (
+	entryWhole = 1 << iota
+	entryBody
+	entryRejected
+	entryGeneration
+)
+
+// appendPage encodes the uploads of a page.
+func appendPage(dst []byte, entries []settled) []byte {
+	base, since := uint64(0), int64(0)
+	for i := range entries {
+		e := &entries[i]
+		if e.last > 0 && (base == 0 || e.last < base) {
+			base = e.last
+		}
+		if i == 0 || e.at < since {
+			since = e.at
+		}
+	}
+	dst = append(dst, blockVersion)
+	dst = binary.AppendUvarint(dst, uint64(len(entries)))
+	dst = binary.AppendUvarint(dst, base)
+	dst = binary.AppendUvarint(dst, uint64(since))
+	for i := range entries {
+		e := &entries[i]
+		dst = append(dst, e.id[:]...)
+		flags := byte(0)
+		if e.whole {
+			flags |= entryWhole
+		}
+		if e.body != (bodyCheck{}) {
+			flags |= entryBody
+		}
+		if e.rejected > 0 {
+			flags |= entryRejected
+		}
+		if e.generation > 0 {
+			flags |= entryGeneration
+		}
+		dst = append(dst, flags)
+		if flags&entryBody != 0 {
+			dst = append(dst, e.body[:]...)
+		}
+		dst = binary.AppendUvarint(dst, e.accepted)
+		if flags&entryRejected != 0 {
+			dst = binary.AppendUvarint(dst, e.rejected)
+		}
+		if flags&entryGeneration != 0 {
+			dst = binary.AppendUvarint(dst, e.generation)
+		}
+		last := uint64(0) // not known
+		if e.last > 0 {
+			last = e.last - base + 1
+		}
+		dst = binary.AppendUvarint(dst, last)
+		dst = binary.AppendUvarint(dst, uint64(e.at-since))
+	}
+	return dst
+}
+
+// findInPage looks an upload up in a page. It allocates nothing.
+func findInPage(page []byte, id uploadID) (e settled, found bool, err error) {
+	if len(page) == 0 || page[0] != blockVersion {
+		return e, false, errBlock
+	}
+	d := decoder{src: page[1:]}
+	n := d.count(len(uploadID{}) + 4)
+	base, since := d.uvarint(), d.size()
+	for range n {
+		have := d.take(len(id) + 1)
+		if d.bad {
+			return e, false, errBlock
+		}
+		e = settled{id: uploadID(have[:len(id)])}
+		flags := have[len(id)]
+		e.whole = flags&entryWhole != 0
+		if flags&entryBody != 0 {
+			copy(e.body[:], d.take(len(e.body)))
+		}
+		e.accepted = d.uvarint()
+		if flags&entryRejected != 0 {
+			e.rejected = d.uvarint()
+		}
+		if flags&entryGeneration != 0 {
+			e.generation = d.uvarint()
+		}
+		if last := d.uvarint(); last > 0 {
+			e.last = base + last - 1
+		}
+		e.at = since + d.size()
+		if d.bad {
+			return e, false, errBlock
+		}
+		if e.id == id {
+			return e, true, nil
+		}
+	}
+	return settled{}, false, nil
+}
+
+// block is the index of a block, as a gateway holds it.
+type block struct {
+	name         string // of the block among its tenant's; names sort by age
+	count        int    // of the uploads
+	bytes        int64  // of pages and index at rest, about
+	since, until int64  // when the first and the last of them were settled
+	bloom        []byte
+}
+
+// newBlock makes the index of sorted entries, of which there is at least one.
+func newBlock(name string, entries []settled, bytes int64) *block {
+	b := &block{name: name, count: len(entries), bytes: bytes, since: entries[0].at, until: entries[0].at}
+	b.bloom = make([]byte, bloomLine*((len(entries)*bloomBits+8*bloomLine-1)/(8*bloomLine)))
+	for i := range entries {
+		e := &entries[i]
+		b.since, b.until = min(b.since, e.at), max(b.until, e.at)
+		line, probes := b.line(e.id)
+		for range 6 {
+			line[probes>>3&(bloomLine-1)] |= 1 << (probes & 7)
+			probes >>= 9
+		}
+	}
+	return b
+}
+
+// line is the cache line of the filter that an upload is in, and six times nine bits that say where. Neither uses the bits that the page is
+// found by.
+func (b *block) line(id uploadID) ([]byte, uint64) {
+	n := len(b.bloom) / bloomLine
+	at := int(binary.BigEndian.Uint32(id[8:])%uint32(n)) * bloomLine
+	return b.bloom[at : at+bloomLine], binary.LittleEndian.Uint64(id[2:])
+}
+
+// may reports whether the upload can be in the block. It says yes wrongly now and then, and never no wrongly.
+func (b *block) may(id uploadID) bool {
+	line, probes := b.line(id)
+	for range 6 {
+		if line[probes>>3&(bloomLine-1)]&(1<<(probes&7)) == 0 {
+			return false
+		}
+		probes >>= 9
+	}
+	return true
+}
+
+// appendIndex encodes b but for its name, which is in the key.
+func (b *block) appendIndex(dst []byte) []byte {
+	dst = append(dst, blockVersion)
+	for _, n := range [...]uint64{uint64(b.count), uint64(b.bytes), uint64(b.since), uint64(b.until)} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return append(dst, b.bloom...)
+}
+
+func parseIndex(name string, src []byte) (*block, error) {
+	if len(src) == 0 || src[0] != blockVersion {
+		return nil, errBlock
+	}
+	d := decoder{src: src[1:]}
+	b := &block{name: name, count: int(d.size()), bytes: d.size(), since: d.size(), until: d.size()}
+	if d.bad || b.count <= 0 || len(d.src) == 0 || len(d.src)%bloomLine != 0 || b.count > 8*len(d.src) {
+		return nil, errBlock
+	}
+	b.bloom = bytes.Clone(d.src)
+	return b, nil
+}
+
+// sortEntries sorts by id. Of one id that stands there twice the later one stays: a conflict was accepted in between.
+func sortEntries(entries []settled) []settled {
+	slices.SortStableFunc(entries, func(a, b settled) int { return bytes.Compare(a.id[:], b.id[:]) })
+	out := entries[:0]
+	for i := range entries {
+		if i+1 < len(entries) && entries[i+1].id == entries[i].id {
+			continue
+		}
+		out = append(out, entries[i])
+	}
+	return out
+}

@@ -1,0 +1,24 @@
+package ingest
+
+import (
+	"context"
+	"time"
+)
+
+// SealUploads makes a block of what a gateway has settled of a tenant, as it does by itself in time, and deletes the claims.
+func (g *Gateway) SealUploads(ctx context.Context, tenant string) int {
+	gone := g.uploads.seal(ctx, tenant)
+	g.uploads.drop(ctx, gone)
+	return len(gone)
+}
+
+// AdoptUploads seals what gateways that have ended left behind, as if it were that much later.
+func (g *Gateway) AdoptUploads(ctx context.Context, later time.Duration) error {
+	return g.uploads.adopt(ctx, time.Now().Add(later))
+}
+
+// DigestOf and Hex make the keys that older builds wrote.
+func DigestOf(text string) [16]byte { return digestOf(text) }
+
+// Hex is a digest in a key.
+func Hex(d [16]byte) string { return digest(d).String() }

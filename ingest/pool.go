@@ -1,0 +1,118 @@
+package ingest
+
+import (
+	"context"
+	"sync"
+)
+
+// pool is something that a gateway has a fixed amount of, seats or bytes to spool, shared by tenants. A tenant, with all its keys, may hold at
+// most its cap, and never more than what it would leave free: so one holds half at most, two a third each, and however many hold what
+// they can, there is as much left for the next. It is safe for concurrent use.
+type pool struct {
+	max, cap int64
+
+	mu    sync.Mutex
+	used  int64
+	own   map[string]int64           // by tenant
+	queue map[string][]chan struct{} // who waits for one, by tenant, in order
+}
+
+func newPool(most, ofOne int64) *pool {
+	return &pool{max: most, cap: ofOne, own: map[string]int64{}, queue: map[string][]chan struct{}{}}
+}
+
+// fits reports whether the tenant may have n more. The caller holds the lock.
+func (p *pool) fits(tenant string, n int64) bool {
+	own := p.own[tenant]
+	return own+n <= p.cap && own <= p.max-p.used-n
+}
+
+// take gives the tenant n more, or reports that it may not have them now.
+func (p *pool) take(tenant string, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue[tenant]) > 0 || !p.fits(tenant, n) {
+		return false
+	}
+	p.grant(tenant, n)
+	return true
+}
+
+// would reports whether the tenant could have n more now.
+func (p *pool) would(tenant string, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fits(tenant, n)
+}
+
+func (p *pool) grant(tenant string, n int64) {
+	p.used += n
+	p.own[tenant] += n
+}
+
+// wait takes one for the tenant, behind those of the tenant that came before, unless ctx ends.
+func (p *pool) wait(ctx context.Context, tenant string) error {
+	p.mu.Lock()
+	if len(p.queue[tenant]) == 0 && p.fits(tenant, 1) {
+		p.grant(tenant, 1)
+		p.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	p.queue[tenant] = append(p.queue[tenant], turn)
+	p.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.queue[tenant] {
+		if other == turn {
+			p.queue[tenant] = append(p.queue[tenant][:i], p.queue[tenant][i+1:]...)
+			if len(p.queue[tenant]) == 0 {
+				delete(p.queue, tenant)
+			}
+			return ctx.Err()
+		}
+	}
+	return nil // it was given one just then
+}
+
+// give returns n of the tenant's, and lets in who waits.
+func (p *pool) give(tenant string, n int64) {
+	if n == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used -= n
+	if p.own[tenant] -= n; p.own[tenant] == 0 {
+		delete(p.own, tenant)
+	}
+	for tenant, queue := range p.queue {
+		for len(queue) > 0 && p.fits(tenant, 1) {
+			p.grant(tenant, 1)
+			close(queue[0])
+			queue = queue[1:]
+		}
+		if p.queue[tenant] = queue; len(queue) == 0 {
+			delete(p.queue, tenant)
+		}
+	}
+}
+
+// inUse is how much is held by all.
+func (p *pool) inUse() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
+}
+
+// held is how much a tenant holds.
+func (p *pool) held(tenant string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.own[tenant]
+}

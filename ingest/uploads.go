@@ -1,0 +1,472 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// uploads is the record of accepted uploads, in the bucket stream.WindowsBucket:
+//
+//	<tenant>.<session>.v.<hash>   a window, from its claim until it is sealed (accept.go)
+//	<tenant>.<session>.u.<hash>   an upload without window headers, likewise; <tenant>.t.<kind>.<hash> one of telemetry
+//	<tenant>.p.<block>.<page>     pages of sealed uploads (block.go)
+//	<tenant>.f.<block>            the index of a block, written behind its pages
+//	<tenant>.h.forgotten          until when the tenant's uploads were forgotten for lack of room (forget.go)
+//	<tenant>.<session>.x.<hash>   which window an operator may accept
+//	<tenant>.<session>.d          up to where in INGEST a session was deleted, <tenant>.purge.d a tenant
+//	<tenant>.<session>.w.<hash>   a channel's windows, of older builds
+//
+// A claim costs some 250 bytes and an upload in a block some 25. The indexes of all blocks are in memory, 1.5 bytes an upload, kept up
+// to date by a watch, so that a new upload costs no look-up. What a gateway does not know yet is no harm: it publishes parts that the
+// broker or the worker drops. It is safe for concurrent use.
+type uploads struct {
+	kv      jetstream.KeyValue
+	js      jetstream.JetStream
+	conn    *nats.Conn
+	log     *slog.Logger
+	metrics *metrics
+	quiet   *quiet
+	sealAt  sealing
+
+	loaded chan struct{} // closed once the indexes are here
+	older  atomic.Bool   // there may be records of older builds
+
+	mu      sync.RWMutex
+	tenants map[string]*tenantUploads
+	open    int // settled and not sealed, of all tenants
+
+	forgetting sync.Mutex // one round at a time
+}
+
+// sealing says when the settled uploads of a tenant become a block. Small blocks cost more room, and uploads that wait ten times as much.
+type sealing struct {
+	most    int // seal at so many
+	few     int // after soon, when there are so many
+	soon    time.Duration
+	latest  time.Duration // seal whatever there is
+	inTotal int           // seal the tenant with the most beyond so many of all
+}
+
+var defaultSealing = sealing{most: 16 << 10, few: 256, soon: time.Hour, latest: 6 * time.Hour, inTotal: 128 << 10}
+
+// tenantUploads is what a gateway holds of a tenant.
+type tenantUploads struct {
+	blocks []*block // oldest first
+	open   []openUpload
+	since  time.Time // of the first in open
+	until  int64     // uploads settled up to then were forgotten, seconds since the epoch; 0: none
+}
+
+// openUpload is an upload that this gateway settled and that is not in a block yet.
+type openUpload struct {
+	settled
+	settledClaim
+}
+
+// settledClaim is the key of a settled upload, and where it stood when it was settled.
+type settledClaim struct {
+	key      string
+	revision uint64
+}
+
+// doomed are claims that are in a block by now. They are deleted a little later: other gateways learn of the block by their watch.
+type doomed struct {
+	at     time.Time
+	claims []settledClaim
+}
+
+// maxOpen bounds what waits of one tenant to be sealed.
+const maxOpen = 64 << 10
+
+// doomedWait is how long claims outlive their sealing.
+const doomedWait = 3 * time.Second
+
+func newUploads(s *broker.Streams, js jetstream.JetStream, log *slog.Logger, m *metrics, q *quiet) *uploads {
+	u := &uploads{
+		kv: s.Windows, js: js, conn: s.Conn, log: log, metrics: m, quiet: q, sealAt: defaultSealing,
+		loaded: make(chan struct{}), tenants: map[string]*tenantUploads{},
+	}
+	u.older.Store(true)
+	m.horizon.Set(broker.WindowHorizon.Seconds())
+	return u
+}
+
+// of returns what is held of a tenant. The caller holds the lock.
+func (u *uploads) of(tenant string) *tenantUploads {
+	t := u.tenants[tenant]
+	if t == nil {
+		t = &tenantUploads{}
+		u.tenants[tenant] = t
+	}
+	return t
+}
+
+// run keeps the indexes up to date and seals until ctx ends.
+func (u *uploads) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { u.watchAll(ctx) })
+	wg.Go(func() { u.adoptAll(ctx) })
+	waiting := make(chan doomed, 64)
+	wg.Go(func() { u.dropAll(ctx, waiting) })
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			for name := range u.ripe(time.Now()) {
+				gone := u.seal(ctx, name)
+				select {
+				case waiting <- doomed{at: time.Now(), claims: gone}:
+				case <-ctx.Done():
+				}
+			}
+			u.horizon(time.Now())
+		}
+	}
+	wg.Wait()
+}
+
+// dropAll removes claims some time after they were sealed.
+func (u *uploads) dropAll(ctx context.Context, waiting <-chan doomed) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case d := <-waiting:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(doomedWait - time.Since(d.at)):
+			}
+			u.drop(ctx, d.claims)
+		}
+	}
+}
+
+// watchAll holds the watch of the indexes. It is begun anew on every reconnect, and after a while in silence: a bucket that was made again
+// has no consumer, and who waits for one hears nothing.
+func (u *uploads) watchAll(ctx context.Context) {
+	status := u.conn.StatusChanged(nats.CONNECTED)
+	defer u.conn.RemoveStatusListener(status)
+	for ctx.Err() == nil {
+		if err := u.watch(ctx, status); err != nil && ctx.Err() == nil {
+			if ok, _ := u.quiet.say("watch_uploads", time.Now()); ok {
+				u.log.Warn("cannot watch the record of accepted uploads, trying again", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-status:
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func (u *uploads) watch(ctx context.Context, status <-chan nats.Status) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := u.kv.WatchFiltered(ctx, []string{"*.f.*", "*.h.forgotten"})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	again := time.NewTimer(15 * time.Minute)
+	defer again.Stop()
+	seen := map[string]map[string]bool{} // tenant, block
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-status:
+			return nil
+		case <-again.C:
+			return nil
+		case e, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return nats.ErrConnectionClosed
+			case e == nil:
+				u.retain(seen)
+				seen = nil
+				select {
+				case <-u.loaded:
+				default:
+					close(u.loaded)
+				}
+			default:
+				u.learn(e, seen)
+			}
+		}
+	}
+}
+
+// learn takes what the watch brought.
+func (u *uploads) learn(e jetstream.KeyValueEntry, seen map[string]map[string]bool) {
+	tenant, rest, _ := strings.Cut(e.Key(), ".")
+	kind, name, _ := strings.Cut(rest, ".")
+	put := e.Operation() == jetstream.KeyValuePut
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.of(tenant)
+	if kind == "h" {
+		if at, err := strconv.ParseInt(string(e.Value()), 10, 64); err == nil && put {
+			t.until = max(t.until, at)
+		}
+		return
+	}
+	if !put {
+		t.remove(name)
+		return
+	}
+	if seen != nil {
+		if seen[tenant] == nil {
+			seen[tenant] = map[string]bool{}
+		}
+		seen[tenant][name] = true
+	}
+	b, err := parseIndex(name, e.Value())
+	if err != nil {
+		u.log.Warn("an index of accepted uploads cannot be read: what is in it is not recognised", "key", e.Key(), "err", err)
+		return
+	}
+	t.insert(b)
+}
+
+// insert puts a block where its name belongs; nearly always that is the end.
+func (t *tenantUploads) insert(b *block) {
+	i := len(t.blocks)
+	for i > 0 && t.blocks[i-1].name > b.name {
+		i--
+	}
+	if i > 0 && t.blocks[i-1].name == b.name {
+		return
+	}
+	// Readers hold the old slice.
+	next := make([]*block, 0, len(t.blocks)+1)
+	t.blocks = append(append(append(next, t.blocks[:i]...), b), t.blocks[i:]...)
+}
+
+func (t *tenantUploads) remove(name string) {
+	next := make([]*block, 0, len(t.blocks))
+	for _, b := range t.blocks {
+		if b.name != name {
+			next = append(next, b)
+		}
+	}
+	t.blocks = next
+}
+
+// retain forgets blocks that are gone, whether they expired or were purged.
+func (u *uploads) retain(seen map[string]map[string]bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for tenant, t := range u.tenants {
+		for _, b := range t.blocks {
+			if !seen[tenant][b.name] {
+				t.remove(b.name)
+			}
+		}
+	}
+}
+
+// find looks for a sealed upload. A window comes back as it was settled, nil when it is in no block.
+func (u *uploads) find(ctx context.Context, tenant, key string) (*settled, error) {
+	select {
+	case <-u.loaded:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the record of accepted uploads is not loaded yet: %w", ctx.Err())
+	}
+	u.mu.RLock()
+	var blocks []*block
+	if t := u.tenants[tenant]; t != nil {
+		blocks = t.blocks
+	}
+	u.mu.RUnlock()
+	if len(blocks) == 0 {
+		return nil, nil
+	}
+	id := uploadIDOf(key)
+	for i := len(blocks) - 1; i >= 0; i-- { // what was accepted after a conflict is in a later block
+		b := blocks[i]
+		if !b.may(id) {
+			continue
+		}
+		e, err := u.kv.Get(ctx, pageKey(tenant, b.name, pageOf(id, pagesOf(b.count))))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue // expired, forgotten or purged
+		}
+		if err != nil {
+			return nil, err
+		}
+		have, found, err := findInPage(e.Value(), id)
+		if err != nil {
+			return nil, fmt.Errorf("page %s: %w", e.Key(), err)
+		}
+		if found {
+			return &have, nil
+		}
+	}
+	return nil, nil
+}
+
+func pageKey(tenant, block string, page int) string {
+	return tenant + ".p." + block + "." + strconv.Itoa(page)
+}
+
+func indexKey(tenant, block string) string { return tenant + ".f." + block }
+
+// remember takes note of an upload that this gateway has settled under key at a revision.
+func (u *uploads) remember(tenant, key string, revision uint64, w *window) {
+	e := openUpload{settledClaim: settledClaim{key, revision}, settled: settled{
+		id: uploadIDOf(key), whole: w.whole, generation: w.generation, accepted: w.accepted, rejected: w.rejected, last: w.last, at: w.at,
+	}}
+	if w.id != w.body {
+		copy(e.body[:], w.body[:])
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.of(tenant)
+	if len(t.open) == 0 {
+		t.since = time.Now()
+	}
+	if len(t.open) < maxOpen { // NATS is away: what is left out stays as it is, and is adopted later
+		t.open = append(t.open, e)
+		u.open++
+	}
+}
+
+// ripe returns the tenants whose uploads are to be sealed now.
+func (u *uploads) ripe(now time.Time) map[string]bool {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	out := map[string]bool{}
+	most, largest := "", 0
+	for name, t := range u.tenants {
+		n, age := len(t.open), now.Sub(t.since)
+		if n >= u.sealAt.most || n >= u.sealAt.few && age >= u.sealAt.soon || n > 0 && age >= u.sealAt.latest {
+			out[name] = true
+		}
+		if n > largest {
+			most, largest = name, n
+		}
+	}
+	if u.open > u.sealAt.inTotal {
+		out[most] = true
+	}
+	return out
+}
+
+// seal makes a block of what a tenant has open and returns the claims that it replaces. Where it fails everything stays
+// open; pages without an index are found by nobody and expire.
+func (u *uploads) seal(ctx context.Context, tenant string) (gone []settledClaim) {
+	u.mu.Lock()
+	t := u.of(tenant)
+	taken, since := t.open, t.since
+	t.open = nil
+	u.open -= len(taken)
+	u.mu.Unlock()
+	if len(taken) == 0 {
+		return nil
+	}
+	entries := make([]settled, len(taken))
+	for i := range taken {
+		entries[i] = taken[i].settled
+	}
+	b, err := u.write(ctx, tenant, entries)
+	if err != nil {
+		u.mu.Lock()
+		t.open, t.since = append(taken, t.open...), since
+		u.open += len(taken)
+		u.mu.Unlock()
+		if ok, _ := u.quiet.say("seal_uploads", time.Now()); ok && ctx.Err() == nil {
+			u.log.Warn("cannot seal accepted uploads, trying again", "tenant", tenant, "uploads", len(taken), "err", err)
+		}
+		return nil
+	}
+	u.mu.Lock()
+	t.insert(b)
+	u.mu.Unlock()
+	gone = make([]settledClaim, len(taken))
+	for i := range taken {
+		gone[i] = taken[i].settledClaim
+	}
+	return gone
+}
+
+// write stores a block: its pages, then its index.
+func (u *uploads) write(ctx context.Context, tenant string, entries []settled) (*block, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	entries = sortEntries(entries)
+	name, n, total, from := blockName(time.Now()), pagesOf(len(entries)), int64(0), 0
+	var value []byte
+	for i := range n {
+		to := from
+		for to < len(entries) && pageOf(entries[to].id, n) == i {
+			to++
+		}
+		value = appendPage(value[:0], entries[from:to])
+		if err := u.put(ctx, pageKey(tenant, name, i), value); err != nil {
+			return nil, err
+		}
+		total += int64(len(value)) + messageBytes
+		from = to
+	}
+	b := newBlock(name, entries, 0)
+	b.bytes = total + int64(len(b.bloom)) + messageBytes
+	return b, u.put(ctx, indexKey(tenant, name), b.appendIndex(nil))
+}
+
+// messageBytes is about what a message of the bucket costs beside its value: header and subject.
+const messageBytes = 110
+
+// blockName is a name that no other block of the tenant has and that sorts by time.
+func blockName(now time.Time) string {
+	return fmt.Sprintf("%012x-%08x", now.UnixMilli(), rand.Uint32())
+}
+
+// put writes a key, and makes room where there is none.
+func (u *uploads) put(ctx context.Context, key string, value []byte) error {
+	_, err := u.kv.Put(ctx, key, value)
+	for try := 0; err != nil && broker.IsFull(err) && try < 3; try++ {
+		u.makeRoom(ctx)
+		_, err = u.kv.Put(ctx, key, value)
+	}
+	return err
+}
+
+// drop removes claims that are in a block by now. One that was written since, because a conflict was accepted, stays. What it fails to remove is
+// adopted later.
+func (u *uploads) drop(ctx context.Context, claims []settledClaim) {
+	s, err := u.js.Stream(ctx, "KV_"+stream.WindowsBucket)
+	if err != nil {
+		return
+	}
+	for _, c := range claims {
+		e, err := u.kv.Get(ctx, c.key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && e.Revision() != c.revision {
+			continue
+		}
+		if err == nil { // the bucket denies to delete a message, and a purge leaves no marker behind
+			err = s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+"."+c.key))
+		}
+		if err != nil && (ctx.Err() != nil || !u.conn.IsConnected()) {
+			return
+		}
+	}
+}
