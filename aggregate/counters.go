@@ -15,6 +15,7 @@ type counters struct {
 	takeovers      prometheus.Counter
 	fenced         prometheus.Counter
 	snapshots      prometheus.Counter
+	foldFailures   *prometheus.CounterVec // reason
 	unknownColumns prometheus.Counter
 	badFields      prometheus.Counter
 	lag            prometheus.Histogram
@@ -26,7 +27,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 	c := &counters{
 		events:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_events_total", Help: "Events folded, by tenant and outcome: stored, rejected or duplicate."}, []string{"tenant", "outcome"}),
 		rejects:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rejects_total", Help: "Events refused, by tenant and reason; their bytes are in the table rejects."}, []string{"tenant", "reason"}),
-		parts:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_parts_total", Help: "INGEST messages, by outcome: folded, duplicate or bad."}, []string{"outcome"}),
+		parts:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_parts_total", Help: "INGEST messages, by outcome: folded, duplicate, bad, or poison (kept as a reject after its fold failed 3 times)."}, []string{"outcome"}),
 		chunks:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunks_total", Help: "Chunks published to ROWS."}),
 		chunkBytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunk_bytes_total", Help: "Bytes of chunks published, compressed."}),
 		rows:           prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rows_total", Help: "Rows published, by table."}, []string{"table"}),
@@ -34,6 +35,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		takeovers:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_takeovers_total", Help: "Partitions taken over."}),
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
+		foldFailures:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_fold_failures_total", Help: "Folds of a part that failed and are tried again, by reason: panic, time, memory, stuck."}, []string{"reason"}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		badFields:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total", Help: "Fields of lifecycle and other rare lines whose value did not fit; the line is stored without them, they are kept in the table extra_fields."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
@@ -41,8 +43,12 @@ func newCounters(reg prometheus.Registerer) *counters {
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),
 		sessions:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_sessions", Help: "Sessions whose state this process holds."}),
 	}
+	for _, reason := range []string{"panic", "time", "memory", "stuck"} {
+		c.foldFailures.WithLabelValues(reason)
+	}
+	c.parts.WithLabelValues("poison")
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

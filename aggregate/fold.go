@@ -27,6 +27,7 @@ type part struct {
 
 	bodyAsked, bodySeen bool // see seenBody
 	artifacts           partArtifacts
+	budget              budget
 }
 
 // folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
@@ -168,6 +169,7 @@ func (f *folder) lines(s *session, p *part, body []byte) {
 			body = nil
 		}
 		p.line++
+		f.checkLine(p)
 		// Half of today's lines are kernel_details; they are told apart, keyed and joined without being decoded.
 		if rest, ok := bytes.CutPrefix(line, detailHead); ok {
 			if id, ok := bytes.CutPrefix(rest, s.id); ok && len(id) > 0 && id[0] == '"' && f.detail(s, p, line) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,6 +33,9 @@ type owner struct {
 	base     uint64 // number of the partition's first chunk
 	number   uint64 // of the last published chunk
 	lastRows uint64 // ROWS sequence of that chunk: the fence
+	lastHead stream.Chunk
+	trial    trial                  // poison.go
+	folding  atomic.Pointer[inFold] // the part that is folded now, limit.go
 
 	snapshot      stream.Snapshot
 	sinceChunks   int
@@ -86,7 +90,7 @@ func (o *owner) run(ctx context.Context) error {
 				}
 				return errors.New("the consumer of the partition ended")
 			}
-			if err := o.take(ctx, msg); err != nil {
+			if err := o.attempt(ctx, msg); err != nil {
 				return err
 			}
 		case now := <-tick.C:
@@ -221,6 +225,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		if err := o.loadNames(ctx, s); err != nil {
 			return err
 		}
+		o.beginFold(p)
 		o.folder.fold(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
@@ -280,9 +285,7 @@ func (o *owner) badPart(p *part, msg jetstream.Msg, err error) {
 	o.w.metrics.parts.WithLabelValues("bad").Inc()
 	o.log.Error("a part of INGEST cannot be read and is kept as a reject", "seq", p.seq, "err", err)
 	if p.env.Tenant == "" {
-		if token := strings.Split(msg.Subject(), "."); len(token) == 4 {
-			p.env.Tenant = token[2]
-		}
+		p.env.Tenant = tenantOf(msg.Subject())
 	}
 	if p.env.ReceivedAt == 0 {
 		p.env.ReceivedAt, p.env.RetentionDays, p.env.RollupDays = p.now, 7, 395
@@ -292,6 +295,14 @@ func (o *owner) badPart(p *part, msg jetstream.Msg, err error) {
 	p.env.Reject = &stream.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "the stored part cannot be read: " + err.Error()}
 	s := o.folder.session(p)
 	o.folder.fold(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
+}
+
+// tenantOf returns the tenant that the subject of a part names, "" when it is none.
+func tenantOf(subject string) string {
+	if token := strings.Split(subject, "."); len(token) == 4 {
+		return token[2]
+	}
+	return ""
 }
 
 // tick does what time alone brings about.

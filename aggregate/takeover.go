@@ -93,6 +93,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		next, expect = msg.Sequence+1, expect+1
 	}
 	o.folder.resume(time.Now().UnixNano(), head.CreatedAt)
+	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.lastPublished, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.Position, head.Base, head.Number, last.Sequence, head.Snapshot
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -50,6 +51,10 @@ type Config struct {
 
 	// Greedy takes every free partition, however many workers are alive. For tests of the fence.
 	Greedy bool
+
+	foldTime, stuckGrace time.Duration // instead of the constants, for tests
+	beforeFold           func(stream.Envelope)
+	exit                 func(code int)
 }
 
 func (c Config) withDefaults() Config {
@@ -68,6 +73,8 @@ func (c Config) withDefaults() Config {
 	set(&c.DropNames, 10*time.Minute)
 	set(&c.Forget, 24*time.Hour)
 	set(&c.ReplayWindow, 24*time.Hour)
+	set(&c.foldTime, foldTime)
+	set(&c.stuckGrace, stuckGrace)
 	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20} {
 		if *field == 0 {
 			*field = v
@@ -85,6 +92,8 @@ type Worker struct {
 	mu     sync.Mutex
 	status map[int]PartitionStatus
 	usage  float64 // of INGEST, 0 to 1, as of the last look
+	owners map[int]*owner
+	clock  atomic.Int64 // ns that folds are measured by, see watchFolds
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
@@ -102,7 +111,7 @@ type PartitionStatus struct {
 
 // New returns a worker on the opened streams. Nothing runs until Run.
 func New(s *broker.Streams, cfg Config) *Worker {
-	return &Worker{streams: s, cfg: cfg.withDefaults(), metrics: newCounters(cfg.Registerer), status: map[int]PartitionStatus{}}
+	return &Worker{streams: s, cfg: cfg.withDefaults(), metrics: newCounters(cfg.Registerer), status: map[int]PartitionStatus{}, owners: map[int]*owner{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -110,11 +119,14 @@ func New(s *broker.Streams, cfg Config) *Worker {
 func (w *Worker) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { w.watchIngest(ctx) })
+	watch, endWatch := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { w.watchFolds(watch) })
 	leases := &broker.Leases{
 		Bucket: w.streams.Leases, Role: "worker", Count: w.streams.Partitions, TTL: w.streams.LeaseTTL, Logger: w.cfg.Logger,
 		Greedy: w.cfg.Greedy, Run: w.runPartition,
 	}
 	leases.Hold(ctx)
+	endWatch() // owners that were leaving are done
 	wg.Wait()
 	return nil
 }
@@ -148,10 +160,14 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	defer func() {
 		w.mu.Lock()
 		delete(w.status, p)
+		delete(w.owners, p)
 		w.mu.Unlock()
 	}()
 	o := newOwner(w, p)
-	if err := o.run(ctx); err != nil && ctx.Err() == nil {
+	w.mu.Lock()
+	w.owners[p] = o
+	w.mu.Unlock()
+	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		select { // do not spin on a lasting failure
 		case <-ctx.Done():

@@ -33,6 +33,10 @@ type Chunk struct {
 	// Deletes is what tombstones up to Position delete, out of this chunk and all before it; later chunks of the partition bring nothing
 	// of it. The sink carries it out after it has inserted this chunk and before it goes on.
 	Deletes []Deletion `json:"deletes,omitempty"`
+	// Suspects are parts beyond Position whose fold was begun by this owner or an earlier one, and how often.
+	Suspects []Suspect `json:"suspects,omitempty"`
+	// Left says that the owner ended knowing how: no part but Suspects may be what ended it.
+	Left bool `json:"left,omitempty"`
 	// Object names the body in ChunksObjects when it is too large for the message.
 	Object string `json:"object,omitempty"`
 	// StateObject names the S2-compressed state change in ChunksObjects when even that is too large for the message.
@@ -40,6 +44,12 @@ type Chunk struct {
 
 	StateLen int `json:"state_len"`
 	BodyLen  int `json:"body_len"`
+}
+
+// Suspect is a part that an owner may not survive.
+type Suspect struct {
+	Seq   uint64 `json:"seq"` // of INGEST
+	Tries int    `json:"tries"`
 }
 
 // Snapshot points to a full partition state in StateObjects. The zero value means "none yet: start empty".
