@@ -37,9 +37,10 @@ func (w *writer) hashes(hs []xxh3.Uint128) {
 var errState = errors.New("partition state is damaged or of another version")
 
 type reader struct {
-	b       []byte
-	err     error
-	version uint64 // of the state that is read
+	b      []byte
+	err    error
+	layout layout // of the state that is read
+	dry    bool   // it is only looked whether it can be read
 }
 
 func (r *reader) fail() { r.b, r.err = nil, errState }

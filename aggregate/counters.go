@@ -16,6 +16,7 @@ type counters struct {
 	fenced         prometheus.Counter
 	snapshots      prometheus.Counter
 	foldFailures   *prometheus.CounterVec // reason
+	notUnderstood  prometheus.Gauge
 	unknownColumns prometheus.Counter
 	badFields      prometheus.Counter
 	lag            prometheus.Histogram
@@ -36,6 +37,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
 		foldFailures:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_fold_failures_total", Help: "Folds of a part that failed and are tried again, by reason: panic, time, memory, stuck."}, []string{"reason"}),
+		notUnderstood:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_not_understood", Help: "Partitions that are not folded because this version cannot read their state."}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		badFields:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total", Help: "Fields of lifecycle and other rare lines whose value did not fit; the line is stored without them, they are kept in the table extra_fields."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
@@ -48,7 +50,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 	}
 	c.parts.WithLabelValues("poison")
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.notUnderstood, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

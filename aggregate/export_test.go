@@ -1,7 +1,10 @@
 package aggregate
 
 import (
+	"strconv"
 	"time"
+
+	"github.com/klauspost/compress/s2"
 
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -10,4 +13,20 @@ import (
 func (c Config) WithFold(limit, grace time.Duration, before func(stream.Envelope)) Config {
 	c.foldTime, c.stuckGrace, c.beforeFold = limit, grace, before
 	return c
+}
+
+// Plain decompresses a snapshot.
+func Plain(snapshot []byte) ([]byte, error) { return s2.Decode(nil, snapshot) }
+
+// Reencode reads a snapshot and returns it as this version writes it, decompressed, and the version.
+func Reencode(snapshot []byte) (again []byte, version string, err error) {
+	plain, err := Plain(snapshot)
+	if err != nil {
+		return nil, "", err
+	}
+	f := newFolder(&Config{}, newCounters(nil))
+	if err := f.applyState(plain); err != nil {
+		return nil, "", err
+	}
+	return f.appendState(nil, true), strconv.Itoa(stateVersion), nil
 }

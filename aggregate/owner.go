@@ -34,6 +34,7 @@ type owner struct {
 	number   uint64 // of the last published chunk
 	lastRows uint64 // ROWS sequence of that chunk: the fence
 	lastHead stream.Chunk
+	writer   string                 // of the chunk that was taken over
 	trial    trial                  // poison.go
 	folding  atomic.Pointer[inFold] // the part that is folded now, limit.go
 
@@ -72,6 +73,7 @@ func (o *owner) run(ctx context.Context) error {
 	if err := o.takeOver(ctx); err != nil {
 		return fmt.Errorf("take over: %w", err)
 	}
+	o.w.understood(o.partition)
 	parts, stop, err := o.pump(ctx)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func (o *owner) describe(c *stream.Chunk) {
 	if len(o.trial.suspects) > 0 {
 		o.trial.suspects = slices.DeleteFunc(slices.Clone(o.trial.suspects), func(s stream.Suspect) bool { return s.Seq <= c.Position })
 	}
-	c.Suspects, c.Left = o.trial.suspects, o.folder.leaving
+	c.Suspects, c.Left, c.Writer = o.trial.suspects, o.folder.leaving, o.w.cfg.Version
 }
 
 // tried returns how often the part was begun.

@@ -66,6 +66,9 @@ func (o *openScopes) read(r *reader) {
 	k := &o.kept
 	head, counted, from := r.u64(), r.u64(), r.u64()
 	n := r.n(5)
+	if r.dry { // what it builds on is not there
+		k.base, k.head, head, counted = from, from, from, from
+	}
 	switch {
 	case r.err != nil:
 		return

@@ -312,7 +312,10 @@ func TestScopesOfAnOlderStateGoOn(t *testing.T) {
 	var held writer
 	b.session().appendHeld(&held, true)
 	var later writer
-	b.session().appendVersion3(&later, true)
+	b.session().appendActivity(&later, true)
+	b.session().appendClock(&later)
+	b.session().scopes.append(&later, true)
+	b.session().appendArtifacts(&later)
 	at := len(state) - 1 - len(later.b) - len(held.b) - 1 // the last byte counts deletions
 	if state[at] != 0 {
 		t.Fatal("the flag is not where it was")

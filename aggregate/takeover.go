@@ -48,6 +48,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	if err != nil {
 		return err
 	}
+	o.writer = head.Writer
 	if head.Snapshot.Object != "" {
 		state, err := o.streams.State.GetBytes(ctx, head.Snapshot.Object)
 		if err != nil {

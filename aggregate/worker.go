@@ -49,6 +49,8 @@ type Config struct {
 	// LoadNames reads a session's dictionary from ClickHouse once its blocks have expired from NATS; nil: such names stay unknown.
 	LoadNames func(ctx context.Context, tenant, session string, name func(dict string, id uint32, value string)) error
 
+	// Version of the program, as it is written into chunks: who cannot read one can say whose it is.
+	Version string
 	// Greedy takes every free partition, however many workers are alive. For tests of the fence.
 	Greedy bool
 
@@ -89,15 +91,20 @@ type Worker struct {
 	cfg     Config
 	metrics *counters
 
-	mu     sync.Mutex
-	status map[int]PartitionStatus
-	usage  float64 // of INGEST, 0 to 1, as of the last look
-	owners map[int]*owner
-	clock  atomic.Int64 // ns that folds are measured by, see watchFolds
+	mu            sync.Mutex
+	status        map[int]PartitionStatus
+	usage         float64 // of INGEST, 0 to 1, as of the last look
+	owners        map[int]*owner
+	notUnderstood map[int]NotUnderstood
+	clock         atomic.Int64 // ns that folds are measured by, see watchFolds
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
-type Status struct{ Partitions []PartitionStatus }
+type Status struct {
+	Partitions []PartitionStatus
+	// NotUnderstood are partitions that nobody folds until a program comes that can read their state; in order of their number.
+	NotUnderstood []NotUnderstood
+}
 
 // PartitionStatus is one owned partition. LastError is "" while all is well; Since is when that began.
 type PartitionStatus struct {
@@ -111,7 +118,7 @@ type PartitionStatus struct {
 
 // New returns a worker on the opened streams. Nothing runs until Run.
 func New(s *broker.Streams, cfg Config) *Worker {
-	return &Worker{streams: s, cfg: cfg.withDefaults(), metrics: newCounters(cfg.Registerer), status: map[int]PartitionStatus{}, owners: map[int]*owner{}}
+	return &Worker{streams: s, cfg: cfg.withDefaults(), metrics: newCounters(cfg.Registerer), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -140,6 +147,9 @@ func (w *Worker) Status() Status {
 		if st, ok := w.status[p]; ok {
 			s.Partitions = append(s.Partitions, st)
 		}
+		if n, ok := w.notUnderstood[p]; ok {
+			s.NotUnderstood = append(s.NotUnderstood, n)
+		}
 	}
 	return s
 }
@@ -167,7 +177,7 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	w.mu.Lock()
 	w.owners[p] = o
 	w.mu.Unlock()
-	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil {
+	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil && !w.unread(ctx, o, err) {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		select { // do not spin on a lasting failure
 		case <-ctx.Done():

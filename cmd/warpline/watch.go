@@ -95,6 +95,9 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}
+	if n := s.Worker.Status().NotUnderstood; len(n) > 0 {
+		t["the state of a partition is not understood, and its uploads wait"] = fmt.Sprintf("partition %d: %s", n[0].Partition, n[0].Err)
+	}
 	if s.nc.Status() != nats.CONNECTED {
 		t["NATS is not connected; the gateway answers 503"] = s.nc.Status().String()
 		return t
