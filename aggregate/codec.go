@@ -26,12 +26,6 @@ func (w *writer) hash(h xxh3.Uint128) {
 	w.b = binary.LittleEndian.AppendUint64(w.b, h.Lo)
 	w.b = binary.LittleEndian.AppendUint64(w.b, h.Hi)
 }
-func (w *writer) hashes(hs []xxh3.Uint128) {
-	w.n(len(hs))
-	for _, h := range hs {
-		w.hash(h)
-	}
-}
 
 // errState is what every malformed state gives: it was written by us, so it is damage or another version.
 var errState = errors.New("partition state is damaged or of another version")
@@ -102,6 +96,16 @@ func (r *reader) bytes() []byte {
 }
 
 func (r *reader) str() string { return string(r.bytes()) }
+
+func (r *reader) fixed64() uint64 {
+	if len(r.b) < 8 {
+		r.fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
 
 func (r *reader) hash() xxh3.Uint128 {
 	if len(r.b) < 16 {

@@ -37,6 +37,10 @@ func (f *folder) expireIdle(now int64) {
 		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 && s.waiting.live == 0 && !s.scopes.pending() { // names, slots: rebuilt when the session speaks again
 			s.dicts = [numDicts]map[uint32]string{}
 			s.dictsLoaded, s.nameBytes = false, 0
+			s.parts.shorten()
+			s.lines.shorten()
+			s.singles.shorten()
+			s.details.RunOptimize()
 			s.slots, s.sparse, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc, s.memory = nil, nil, nil, nil, nil, nil, nil, nil
 		}
 	}

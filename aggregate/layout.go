@@ -21,8 +21,10 @@ const (
 	hasScopes // halves and ended scopes, instead of open ones by path
 	hasArtifacts
 	hasDeletions
+	hasShort // half hashes of silent sessions
 
-	layoutNow = hasTombstones | hasHeld | hasMinutes | hasSingles | hasClock | hasScopes | hasArtifacts | hasDeletions
+	layout3   = hasTombstones | hasHeld | hasMinutes | hasSingles | hasClock | hasScopes | hasArtifacts | hasDeletions
+	layoutNow = layout3 | hasShort
 )
 
 // layouts are those of a version, the newest first.
@@ -30,13 +32,13 @@ var layouts = map[uint64][]layout{
 	1: {hasHeld, 0},
 	2: {hasTombstones | hasHeld},
 	3: {
-		layoutNow,
-		layoutNow &^ hasArtifacts,
-		layoutNow &^ (hasArtifacts | hasDeletions),
-		layoutNow &^ (hasArtifacts | hasDeletions | hasSingles),
-		layoutNow &^ (hasArtifacts | hasDeletions | hasSingles | hasScopes),
-		layoutNow &^ (hasArtifacts | hasDeletions | hasClock | hasScopes), // 81e88a7
-		layoutNow &^ (hasArtifacts | hasDeletions | hasSingles | hasClock | hasScopes),
+		layout3,
+		layout3 &^ hasArtifacts,
+		layout3 &^ (hasArtifacts | hasDeletions),
+		layout3 &^ (hasArtifacts | hasDeletions | hasSingles),
+		layout3 &^ (hasArtifacts | hasDeletions | hasSingles | hasScopes),
+		layout3 &^ (hasArtifacts | hasDeletions | hasClock | hasScopes), // 81e88a7
+		layout3 &^ (hasArtifacts | hasDeletions | hasSingles | hasClock | hasScopes),
 	},
 	stateVersion: {layoutNow},
 }

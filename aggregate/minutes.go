@@ -158,19 +158,8 @@ func decimal(v float64) (key int16, digits uint64) {
 
 // appendActivity writes the singles and the minutes.
 func (s *session) appendActivity(w *writer, full bool) {
-	if full {
-		w.hashes(s.singles.all())
-	} else {
-		w.hashes(s.singles.changed())
-	}
+	s.singles.append(w, full)
 	s.minutes.append(w, full)
-}
-
-func (s *session) readSingles(r *reader) {
-	for range r.n(16) {
-		s.singles.add(r.hash())
-	}
-	s.singles.fresh = 0
 }
 
 // append writes what is held, when it has changed or a snapshot needs it.

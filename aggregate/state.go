@@ -115,13 +115,8 @@ func (s *session) append(w *writer, full bool) {
 	w.u64(uint64(s.nextConfig))
 	w.u64(uint64(s.nextLaunch))
 
-	if full {
-		w.hashes(s.parts.all())
-		w.hashes(s.lines.all())
-	} else {
-		w.hashes(s.parts.changed())
-		w.hashes(s.lines.changed())
-	}
+	s.parts.append(w, full)
+	s.lines.append(w, full)
 	fresh := s.details
 	if !full {
 		fresh = roaring.BitmapOf(s.freshDetails...)
@@ -202,12 +197,8 @@ func (f *folder) read(s *session, r *reader) {
 	if r.has(hasTombstones) {
 		s.nextLaunch = r.u32()
 	}
-	for _, set := range []*recent{&s.parts, &s.lines} {
-		for range r.n(16) {
-			set.add(r.hash())
-		}
-		set.fresh = 0
-	}
+	s.parts.read(r)
+	s.lines.read(r)
 	if bits := r.bytes(); len(bits) > 0 {
 		var add roaring.Bitmap
 		if _, err := add.FromUnsafeBytes(bits); err != nil {
@@ -256,7 +247,7 @@ func (f *folder) read(s *session, r *reader) {
 		f.readHeld(s, r)
 	}
 	if r.has(hasSingles) {
-		s.readSingles(r)
+		s.singles.read(r)
 	}
 	if r.has(hasMinutes) {
 		s.minutes.read(r)
