@@ -5,23 +5,25 @@ import "github.com/prometheus/client_golang/prometheus"
 // counters are the worker's metrics. Events balance: what the gateway published is stored + rejected + duplicate + what still
 // waits in INGEST. The tenant label is on the series that billing and limits need, and on no others.
 type counters struct {
-	events         *prometheus.CounterVec // tenant, outcome
-	rejects        *prometheus.CounterVec // tenant, reason
-	parts          *prometheus.CounterVec // outcome
-	chunks         prometheus.Counter
-	chunkBytes     prometheus.Counter
-	rows           *prometheus.CounterVec // table
-	retries        *prometheus.CounterVec // reason
-	takeovers      prometheus.Counter
-	fenced         prometheus.Counter
-	snapshots      prometheus.Counter
-	foldFailures   *prometheus.CounterVec // reason
-	notUnderstood  prometheus.Gauge
-	unknownColumns prometheus.Counter
-	badFields      prometheus.Counter
-	lag            prometheus.Histogram
-	partitions     prometheus.Gauge
-	sessions       prometheus.Gauge
+	events                     *prometheus.CounterVec // tenant, outcome
+	rejects                    *prometheus.CounterVec // tenant, reason
+	parts                      *prometheus.CounterVec // outcome
+	chunks                     prometheus.Counter
+	chunkBytes                 prometheus.Counter
+	rows                       *prometheus.CounterVec // table
+	retries                    *prometheus.CounterVec // reason
+	takeovers                  prometheus.Counter
+	fenced                     prometheus.Counter
+	snapshots                  prometheus.Counter
+	foldFailures               *prometheus.CounterVec // reason
+	notUnderstood              prometheus.Gauge
+	namesBytes                 prometheus.Gauge
+	namesRefused, namesDropped prometheus.Counter
+	unknownColumns             prometheus.Counter
+	badFields                  prometheus.Counter
+	lag                        prometheus.Histogram
+	partitions                 prometheus.Gauge
+	sessions                   prometheus.Gauge
 }
 
 func newCounters(reg prometheus.Registerer) *counters {
@@ -38,6 +40,9 @@ func newCounters(reg prometheus.Registerer) *counters {
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
 		foldFailures:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_fold_failures_total", Help: "Folds of a part that failed and are tried again, by reason: panic, time, memory, stuck."}, []string{"reason"}),
 		notUnderstood:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_not_understood", Help: "Partitions that are not folded because this version cannot read their state."}),
+		namesBytes:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_names_bytes", Help: "Memory of sessions' names and what is kept beside them, as charged to its budget."}),
+		namesRefused:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_refused_total", Help: "Names that are not kept in memory because their session has its share; they are stored, and their ids are resolved at read."}),
+		namesDropped:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_dropped_total", Help: "Sessions whose names left memory for want of room; they are loaded again when the session speaks."}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		badFields:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total", Help: "Fields of lifecycle and other rare lines whose value did not fit; the line is stored without them, they are kept in the table extra_fields."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
@@ -50,7 +55,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 	}
 	c.parts.WithLabelValues("poison")
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.notUnderstood, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

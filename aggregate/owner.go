@@ -49,6 +49,7 @@ type owner struct {
 	opened        time.Time // when the open chunk got its first change; zero: it is empty
 	lastPublished uint64    // position in the last published chunk
 	lastIdle      time.Time
+	lastRoom      time.Time // when names were last looked for that may go
 	lastPurge     time.Time
 	traces        bool   // a deletion is published, and no snapshot since
 	body          []byte // scratch
@@ -61,11 +62,13 @@ type checkpoint struct {
 }
 
 func newOwner(w *Worker, partition int) *owner {
-	return &owner{
+	o := &owner{
 		w: w, streams: w.streams, partition: partition, nonce: broker.NewID(),
 		log:    w.cfg.Logger.With("partition", partition),
 		folder: newFolder(&w.cfg, w.metrics),
 	}
+	o.folder.budget = w.names
+	return o
 }
 
 // run takes over, folds until ctx ends, and leaves a clean end behind. Any error means the partition has to be taken over anew.
@@ -98,6 +101,9 @@ func (o *owner) run(ctx context.Context) error {
 		case now := <-tick.C:
 			o.nameScopes(ctx)
 			o.tick(now)
+			if err := o.boundNames(ctx, nil); err != nil {
+				return err
+			}
 		}
 		if o.due(time.Now()) {
 			if err := o.publishOut(ctx); err != nil {
@@ -227,11 +233,15 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		if err := o.loadNames(ctx, s); err != nil {
 			return err
 		}
+		if err := o.boundNames(ctx, s); err != nil {
+			return err
+		}
 		o.beginFold(p)
 		o.folder.fold(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
 		}
+		o.folder.charge(s)
 	}
 	o.folded(seq)
 	return nil

@@ -61,7 +61,7 @@ func (f *folder) flush(now int64) {
 		f.flushProfile(s)
 		f.flushMetrics(s)
 		f.flushMemory(s)
-		if f.ripe(s, now, f.hold) {
+		if f.rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
 			f.flushKernelStats(s)
 			f.flushMinutes(s)
 			f.flushSession(s)

@@ -171,12 +171,15 @@ func (o *owner) nameScopes(ctx context.Context) {
 	f := o.folder
 	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
 		s := f.unnamed[0]
+		s.nameRoom = f.budget.room()
 		if err := o.loadNames(ctx, s); err != nil {
 			if ctx.Err() == nil {
 				o.retry("dictionary", err)
 			}
 			return
 		}
+		f.charge(s)
+		s.awaited = false
 		f.unnamed = f.unnamed[1:]
 	}
 }

@@ -319,6 +319,7 @@ func (f *folder) readState(r *reader) error {
 		}
 		if s := f.sessions[key]; s != nil {
 			f.dropHeld(s)
+			f.release(s)
 		}
 		delete(f.sessions, key)
 		delete(f.tombstones, key)
@@ -366,7 +367,7 @@ func (f *folder) resume(now, then int64) {
 		}
 		f.resumeScopes(s, now)
 		if s.nameless() && (s.heldSince != 0 || s.waiting.live > 0 || s.scopes.pending()) {
-			f.unnamed = append(f.unnamed, s)
+			f.awaitNames(s)
 		}
 		if s.heldSince != 0 {
 			f.held[s] = struct{}{}

@@ -107,7 +107,7 @@ func (o *owner) loadNames(ctx context.Context, s *session) error {
 	accepted := s.names
 	s.names = 0
 	learn := func(ref nameRef, text string) {
-		if _, known := s.dicts[ref.dict][ref.id]; !known {
+		if !s.hasName(ref) {
 			s.learn(ref, text)
 		}
 	}

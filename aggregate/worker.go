@@ -49,6 +49,9 @@ type Config struct {
 	// LoadNames reads a session's dictionary from ClickHouse once its blocks have expired from NATS; nil: such names stay unknown.
 	LoadNames func(ctx context.Context, tenant, session string, name func(dict string, id uint32, value string)) error
 
+	// NamesBytes bounds the memory of names of all sessions (DefaultNamesBytes). Beyond it they are loaded again when they are needed.
+	NamesBytes int
+
 	// Version of the program, as it is written into chunks: who cannot read one can say whose it is.
 	Version string
 	// Greedy takes every free partition, however many workers are alive. For tests of the fence.
@@ -77,7 +80,7 @@ func (c Config) withDefaults() Config {
 	set(&c.ReplayWindow, 24*time.Hour)
 	set(&c.foldTime, foldTime)
 	set(&c.stuckGrace, stuckGrace)
-	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20} {
+	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20, &c.NamesBytes: DefaultNamesBytes} {
 		if *field == 0 {
 			*field = v
 		}
@@ -96,6 +99,7 @@ type Worker struct {
 	usage         float64 // of INGEST, 0 to 1, as of the last look
 	owners        map[int]*owner
 	notUnderstood map[int]NotUnderstood
+	names         *nameBudget
 	clock         atomic.Int64 // ns that folds are measured by, see watchFolds
 }
 
@@ -118,7 +122,9 @@ type PartitionStatus struct {
 
 // New returns a worker on the opened streams. Nothing runs until Run.
 func New(s *broker.Streams, cfg Config) *Worker {
-	return &Worker{streams: s, cfg: cfg.withDefaults(), metrics: newCounters(cfg.Registerer), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}}
+	cfg = cfg.withDefaults()
+	m := newCounters(cfg.Registerer)
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -177,6 +183,7 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	w.mu.Lock()
 	w.owners[p] = o
 	w.mu.Unlock()
+	defer o.folder.releaseAll()
 	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil && !w.unread(ctx, o, err) {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		select { // do not spin on a lasting failure
