@@ -26,7 +26,7 @@ func (f *folder) activityTime(s *session, p *part, ns int64) int64 {
 	return ns + s.clock.offset
 }
 
-// appendClock writes the clocks: since version 3 of the state.
+// appendClock writes the clocks.
 func (s *session) appendClock(w *writer) {
 	w.i64(s.clock.offset)
 	w.u64(uint64(s.clock.sampleMS))

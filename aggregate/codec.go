@@ -26,20 +26,15 @@ func (w *writer) hash(h xxh3.Uint128) {
 	w.b = binary.LittleEndian.AppendUint64(w.b, h.Lo)
 	w.b = binary.LittleEndian.AppendUint64(w.b, h.Hi)
 }
-func (w *writer) hashes(hs []xxh3.Uint128) {
-	w.n(len(hs))
-	for _, h := range hs {
-		w.hash(h)
-	}
-}
 
 // errState is what every malformed state gives: it was written by us, so it is damage or another version.
 var errState = errors.New("partition state is damaged or of another version")
 
 type reader struct {
-	b       []byte
-	err     error
-	version uint64 // of the state that is read
+	b      []byte
+	err    error
+	layout layout // of the state that is read
+	dry    bool   // it is only looked whether it can be read
 }
 
 func (r *reader) fail() { r.b, r.err = nil, errState }
@@ -101,6 +96,16 @@ func (r *reader) bytes() []byte {
 }
 
 func (r *reader) str() string { return string(r.bytes()) }
+
+func (r *reader) fixed64() uint64 {
+	if len(r.b) < 8 {
+		r.fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
 
 func (r *reader) hash() xxh3.Uint128 {
 	if len(r.b) < 16 {

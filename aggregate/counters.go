@@ -5,28 +5,32 @@ import "github.com/prometheus/client_golang/prometheus"
 // counters are the worker's metrics. Events balance: what the gateway published is stored + rejected + duplicate + what still
 // waits in INGEST. The tenant label is on the series that billing and limits need, and on no others.
 type counters struct {
-	events         *prometheus.CounterVec // tenant, outcome
-	rejects        *prometheus.CounterVec // tenant, reason
-	parts          *prometheus.CounterVec // outcome
-	chunks         prometheus.Counter
-	chunkBytes     prometheus.Counter
-	rows           *prometheus.CounterVec // table
-	retries        *prometheus.CounterVec // reason
-	takeovers      prometheus.Counter
-	fenced         prometheus.Counter
-	snapshots      prometheus.Counter
-	unknownColumns prometheus.Counter
-	badFields      prometheus.Counter
-	lag            prometheus.Histogram
-	partitions     prometheus.Gauge
-	sessions       prometheus.Gauge
+	events                     *prometheus.CounterVec // tenant, outcome
+	rejects                    *prometheus.CounterVec // tenant, reason
+	parts                      *prometheus.CounterVec // outcome
+	chunks                     prometheus.Counter
+	chunkBytes                 prometheus.Counter
+	rows                       *prometheus.CounterVec // table
+	retries                    *prometheus.CounterVec // reason
+	takeovers                  prometheus.Counter
+	fenced                     prometheus.Counter
+	snapshots                  prometheus.Counter
+	foldFailures               *prometheus.CounterVec // reason
+	notUnderstood              prometheus.Gauge
+	namesBytes                 prometheus.Gauge
+	namesRefused, namesDropped prometheus.Counter
+	unknownColumns             prometheus.Counter
+	badFields                  prometheus.Counter
+	lag                        prometheus.Histogram
+	partitions                 prometheus.Gauge
+	sessions                   prometheus.Gauge
 }
 
 func newCounters(reg prometheus.Registerer) *counters {
 	c := &counters{
 		events:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_events_total", Help: "Events folded, by tenant and outcome: stored, rejected or duplicate."}, []string{"tenant", "outcome"}),
 		rejects:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rejects_total", Help: "Events refused, by tenant and reason; their bytes are in the table rejects."}, []string{"tenant", "reason"}),
-		parts:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_parts_total", Help: "INGEST messages, by outcome: folded, duplicate or bad."}, []string{"outcome"}),
+		parts:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_parts_total", Help: "INGEST messages, by outcome: folded, duplicate, bad, or poison (kept as a reject after its fold failed 3 times)."}, []string{"outcome"}),
 		chunks:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunks_total", Help: "Chunks published to ROWS."}),
 		chunkBytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunk_bytes_total", Help: "Bytes of chunks published, compressed."}),
 		rows:           prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rows_total", Help: "Rows published, by table."}, []string{"table"}),
@@ -34,6 +38,11 @@ func newCounters(reg prometheus.Registerer) *counters {
 		takeovers:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_takeovers_total", Help: "Partitions taken over."}),
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
+		foldFailures:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_fold_failures_total", Help: "Folds of a part that failed and are tried again, by reason: panic, time, memory, stuck."}, []string{"reason"}),
+		notUnderstood:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_not_understood", Help: "Partitions that are not folded because this version cannot read their state."}),
+		namesBytes:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_names_bytes", Help: "Memory of sessions' names and what is kept beside them, as charged to its budget."}),
+		namesRefused:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_refused_total", Help: "Names that are not kept in memory because their session has its share; they are stored, and their ids are resolved at read."}),
+		namesDropped:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_dropped_total", Help: "Sessions whose names left memory for want of room; they are loaded again when the session speaks."}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		badFields:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total", Help: "Fields of lifecycle and other rare lines whose value did not fit; the line is stored without them, they are kept in the table extra_fields."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
@@ -41,8 +50,12 @@ func newCounters(reg prometheus.Registerer) *counters {
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),
 		sessions:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_sessions", Help: "Sessions whose state this process holds."}),
 	}
+	for _, reason := range []string{"panic", "time", "memory", "stuck"} {
+		c.foldFailures.WithLabelValues(reason)
+	}
+	c.parts.WithLabelValues("poison")
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

@@ -118,6 +118,7 @@ func (f *folder) drop(gone map[sessionKey]struct{}) {
 	for k := range gone {
 		if s := f.sessions[k]; s != nil {
 			f.dropHeld(s)
+			f.release(s)
 			delete(f.sessions, k)
 			delete(f.waitingSessions, s)
 			delete(f.closing, s)

@@ -253,20 +253,6 @@ func TestDeletionsAreBounded(t *testing.T) {
 	}
 }
 
-// A state of version 2 has no marks and is read.
-func TestStateOfVersion2(t *testing.T) {
-	_, snapshot := stateOf(t)
-	old := bytes.Clone(snapshot[:len(snapshot)-1]) // the count of marks, 0
-	if snapshot[0] != stateVersion || snapshot[len(snapshot)-1] != 0 {
-		t.Fatalf("a state of version %d that ends in %d", snapshot[0], snapshot[len(snapshot)-1])
-	}
-	old[0] = 2
-	g := newFolding()
-	if err := g.f.applyState(old); err != nil || g.f.sessions[sessionKey{"t", "s"}] == nil {
-		t.Errorf("version 2: %v, %d sessions", err, len(g.f.sessions))
-	}
-}
-
 // Scopes of a deleted session that still wait for their parents are counted for nobody: no row of it comes behind its tombstone, and no
 // successor knows it.
 func TestDeletedSessionLeavesNoScopes(t *testing.T) {

@@ -28,7 +28,7 @@ type nameEntry struct {
 func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
 	over := 0
 	skipped, err := gpuflight.DecodeDictionary(l, func(dict gpuflight.Dict, id uint32, value []byte) {
-		if _, known := s.dicts[dict][id]; known {
+		if s.hasName(nameRef{dict, id}) {
 			return // sent again: ids are stable within a session
 		}
 		if !f.addName(s, p, nameRef{dict, id}, cutName(string(value))) {
@@ -71,26 +71,37 @@ func (f *folder) addName(s *session, p *part, ref nameRef, text string) bool {
 	}
 	block := &f.names[n-1]
 	block.entries = append(block.entries, nameEntry{ref, text})
-	s.learn(ref, text)
+	if !s.learn(ref, text) {
+		f.metrics.namesRefused.Inc()
+	}
 	f.nameRow(s, p, ref, text)
 	return true
 }
 
-// learn remembers a name.
-func (s *session) learn(ref nameRef, text string) {
+// learn remembers a name, and reports whether there is room for its text: else its id is resolved at read.
+func (s *session) learn(ref nameRef, text string) bool {
+	s.names++
+	s.nameBytes += len(text)
+	cost := nameEntryBytes + len(text)
+	if s.nameRoom > 0 && s.nameCost+cost > s.nameRoom {
+		s.refuse(ref, text)
+		return false
+	}
 	if s.dicts[ref.dict] == nil {
 		s.dicts[ref.dict] = map[uint32]string{}
 	}
 	s.dicts[ref.dict][ref.id] = text
-	s.names++
-	s.nameBytes += len(text)
+	s.nameCost += cost
+	return true
 }
 
 // nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked
 // up for those.
 func (f *folder) nameRow(s *session, p *part, ref nameRef, text string) {
 	late := uint8(0)
-	if _, used := s.unresolved[ref]; used || s.allLate {
+	_, used := s.unresolved[ref]
+	_, refused := s.refused[ref]
+	if used || refused || s.allLate {
 		late = 1
 		if used {
 			delete(s.unresolved, ref)

@@ -250,6 +250,7 @@ func (o *everyOwner) pass(d time.Duration) {
 	o.now += int64(d)
 	for range min(len(o.f.unnamed), 2) { // a few at a time
 		o.load(o.f.unnamed[0])
+		o.f.unnamed[0].awaited = false
 		o.f.unnamed = o.f.unnamed[1:]
 	}
 	o.f.expire(o.now)

@@ -19,6 +19,9 @@ func (f *folder) expire(now int64) {
 	f.expireScopes(now)
 	for _, s := range sortedSessions(f.closing) {
 		if now-s.lastReceivedAt >= int64(f.cfg.DetailWait) {
+			if s.scopes.pending() && f.awaitNames(s) {
+				continue
+			}
 			f.finalize(s)
 			delete(f.closing, s)
 		}
@@ -31,13 +34,15 @@ func (f *folder) expireIdle(now int64) {
 	f.forgetDeletions(now)
 	for _, s := range f.sessions {
 		idle := now - s.lastReceivedAt
-		if idle >= int64(f.cfg.IdleAfter) && s.scopes.pending() {
+		if idle >= int64(f.cfg.IdleAfter) && s.scopes.pending() && !f.awaitNames(s) {
 			f.finalize(s)
 		}
 		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 && s.waiting.live == 0 && !s.scopes.pending() { // names, slots: rebuilt when the session speaks again
-			s.dicts = [numDicts]map[uint32]string{}
-			s.dictsLoaded, s.nameBytes = false, 0
-			s.slots, s.sparse, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc, s.memory = nil, nil, nil, nil, nil, nil, nil, nil
+			f.dropNames(s)
+			s.parts.shorten()
+			s.lines.shorten()
+			s.singles.shorten()
+			s.details.RunOptimize()
 		}
 	}
 }

@@ -37,7 +37,9 @@ func (f *facts) take(name string, rec arrow.Record) {
 		}
 		switch name {
 		case "kernels_data":
-			f.kernels = append(f.kernels, of("launch_id"))
+			if rec.Schema().HasField("launch_id") { // the first versions had it all in the row
+				f.kernels = append(f.kernels, of("launch_id"))
+			}
 		case "launches":
 			f.launches[of("launch_id")] = launch{number("kernel_id", row), number("config_id", row), number("registers", row)}
 		case "launch_configs":

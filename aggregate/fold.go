@@ -27,6 +27,7 @@ type part struct {
 
 	bodyAsked, bodySeen bool // see seenBody
 	artifacts           partArtifacts
+	budget              budget
 }
 
 // folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
@@ -43,6 +44,10 @@ type folder struct {
 	hold            time.Duration         // how long they wait now
 	heldAccs        int                   // accumulators of all sessions
 	leaving         bool                  // the owner ends: nothing is held back
+	rush            bool                  // nothing is held back in this chunk
+	budget          *nameBudget           // names.go
+	nameBytes       int                   // of this partition in it
+	named           map[*session]struct{} // those sessions
 	tombstones      map[sessionKey]tombstone
 	waitingSessions map[*session]struct{}  // with rows or details that wait
 	closing         map[*session]struct{}  // ended, to be finalized
@@ -78,6 +83,7 @@ func newFolder(cfg *Config, m *counters) *folder {
 	return &folder{
 		cfg: cfg, metrics: m, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
 		sessions: map[sessionKey]*session{}, tombstones: map[sessionKey]tombstone{}, out: newOutput(),
+		budget: newNameBudget(cfg.NamesBytes, m), named: map[*session]struct{}{},
 		waitingSessions: map[*session]struct{}{}, held: map[*session]struct{}{}, hold: minHold, closing: map[*session]struct{}{}, scoped: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
 	}
 }
@@ -91,6 +97,7 @@ func (f *folder) session(p *part) *session {
 		f.revive(s)
 		f.sessions[key] = s
 	}
+	s.nameRoom = f.budget.room()
 	return s
 }
 
@@ -168,6 +175,7 @@ func (f *folder) lines(s *session, p *part, body []byte) {
 			body = nil
 		}
 		p.line++
+		f.checkLine(p)
 		// Half of today's lines are kernel_details; they are told apart, keyed and joined without being decoded.
 		if rest, ok := bytes.CutPrefix(line, detailHead); ok {
 			if id, ok := bytes.CutPrefix(rest, s.id); ok && len(id) > 0 && id[0] == '"' && f.detail(s, p, line) {

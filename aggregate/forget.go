@@ -25,6 +25,7 @@ const (
 
 // forget drops a session's state.
 func (f *folder) forget(s *session, now int64) {
+	f.release(s)
 	delete(f.sessions, s.key)
 	delete(f.waitingSessions, s)
 	delete(f.closing, s)
@@ -57,6 +58,9 @@ func (f *folder) forgetSilent(now int64) {
 		}
 		if now-s.lastReceivedAt >= int64(f.cfg.Forget) {
 			if s.scopes.pending() {
+				if f.awaitNames(s) {
+					continue
+				}
 				f.finalize(s) // lone ends are counted before it goes
 				continue
 			}
@@ -68,6 +72,9 @@ func (f *folder) forgetSilent(now int64) {
 	if over := len(f.sessions) - maxSessions; over > 0 {
 		slices.SortFunc(silent, func(a, b *session) int { return cmp.Compare(a.lastReceivedAt, b.lastReceivedAt) })
 		for _, s := range silent[:min(over, len(silent))] {
+			if s.scopes.pending() && f.awaitNames(s) {
+				continue
+			}
 			if s.unwritten > 0 || s.scopes.pending() {
 				f.finalize(s) // its last rows go out with the next chunk, and it the next time
 			} else {

@@ -31,6 +31,7 @@ func (f *folder) holdFor(n int) time.Duration {
 // ripe reports whether the session's held rollups should go out with the open chunk.
 func (f *folder) ripe(s *session, now int64, hold time.Duration) bool {
 	if s.awaitsNames() {
+		f.awaitNames(s)
 		return false
 	}
 	if s.heldSince != 0 && now-s.heldSince >= int64(hold) {

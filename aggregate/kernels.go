@@ -83,6 +83,7 @@ func (s *session) slot(id uint32) *kernelSlot {
 		return k
 	}
 	k := &kernelSlot{id: id}
+	s.slotCount++
 	if id < denseKernels {
 		if int(id) >= len(s.slots) {
 			s.slots = append(s.slots, make([]*kernelSlot, int(id)+1-len(s.slots))...)
@@ -273,6 +274,7 @@ func (f *folder) flushKernelStats(s *session) {
 	}
 	f.dropHeld(s)
 	if len(s.sparse) > maxSparse {
+		s.slotCount -= len(s.sparse)
 		s.sparse = nil
 	}
 }

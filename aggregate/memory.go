@@ -64,6 +64,7 @@ func (f *folder) telemetry(s *session, p *part, body []byte) {
 			body = nil
 		}
 		p.line++
+		f.checkLine(p)
 		f.received(s, p, 1)
 		frame, err := telemetry.ParseFrame(line)
 		if err != nil {

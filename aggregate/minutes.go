@@ -156,22 +156,10 @@ func decimal(v float64) (key int16, digits uint64) {
 	return key, digits
 }
 
-// appendActivity writes what version 3 of the state added; readActivity takes it off again.
+// appendActivity writes the singles and the minutes.
 func (s *session) appendActivity(w *writer, full bool) {
-	if full {
-		w.hashes(s.singles.all())
-	} else {
-		w.hashes(s.singles.changed())
-	}
+	s.singles.append(w, full)
 	s.minutes.append(w, full)
-}
-
-func (s *session) readActivity(r *reader) {
-	for range r.n(16) {
-		s.singles.add(r.hash())
-	}
-	s.singles.fresh = 0
-	s.minutes.read(r)
 }
 
 // append writes what is held, when it has changed or a snapshot needs it.

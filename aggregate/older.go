@@ -39,6 +39,13 @@ func (f *folder) intern(s *session, p *part, dict gpuflight.Dict, text []byte) (
 	for range maxProbes {
 		known, taken := s.dicts[dict][id]
 		if !taken {
+			if hash, refused := s.refused[nameRef{dict, id}]; refused {
+				if hash == xxh3.Hash(text) {
+					return id, true
+				}
+				id = ownNames | (id + 1)
+				continue
+			}
 			return id, f.addName(s, p, nameRef{dict, id}, string(text))
 		}
 		if known == string(text) {

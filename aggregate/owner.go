@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,6 +33,10 @@ type owner struct {
 	base     uint64 // number of the partition's first chunk
 	number   uint64 // of the last published chunk
 	lastRows uint64 // ROWS sequence of that chunk: the fence
+	lastHead stream.Chunk
+	writer   string                 // of the chunk that was taken over
+	trial    trial                  // poison.go
+	folding  atomic.Pointer[inFold] // the part that is folded now, limit.go
 
 	snapshot      stream.Snapshot
 	sinceChunks   int
@@ -44,6 +49,7 @@ type owner struct {
 	opened        time.Time // when the open chunk got its first change; zero: it is empty
 	lastPublished uint64    // position in the last published chunk
 	lastIdle      time.Time
+	lastRoom      time.Time // when names were last looked for that may go
 	lastPurge     time.Time
 	traces        bool   // a deletion is published, and no snapshot since
 	body          []byte // scratch
@@ -57,11 +63,13 @@ type checkpoint struct {
 }
 
 func newOwner(w *Worker, partition int) *owner {
-	return &owner{
+	o := &owner{
 		w: w, streams: w.streams, partition: partition, nonce: broker.NewID(),
 		log:    w.cfg.Logger.With("partition", partition),
 		folder: newFolder(&w.cfg, w.metrics),
 	}
+	o.folder.budget = w.names
+	return o
 }
 
 // run takes over, folds until ctx ends, and leaves a clean end behind. Any error means the partition has to be taken over anew.
@@ -69,6 +77,7 @@ func (o *owner) run(ctx context.Context) error {
 	if err := o.takeOver(ctx); err != nil {
 		return fmt.Errorf("take over: %w", err)
 	}
+	o.w.understood(o.partition)
 	parts, stop, err := o.pump(ctx)
 	if err != nil {
 		return err
@@ -87,12 +96,15 @@ func (o *owner) run(ctx context.Context) error {
 				}
 				return errors.New("the consumer of the partition ended")
 			}
-			if err := o.take(ctx, msg); err != nil {
+			if err := o.attempt(ctx, msg); err != nil {
 				return err
 			}
 		case now := <-tick.C:
 			o.nameScopes(ctx)
 			o.tick(now)
+			if err := o.boundNames(ctx, nil); err != nil {
+				return err
+			}
 		}
 		if o.due(time.Now()) {
 			if err := o.publishOut(ctx); err != nil {
@@ -227,10 +239,15 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		if err := o.loadNames(ctx, s); err != nil {
 			return err
 		}
+		if err := o.boundNames(ctx, s); err != nil {
+			return err
+		}
+		o.beginFold(p)
 		o.folder.fold(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
 		}
+		o.folder.charge(s)
 	}
 	o.folded(seq)
 	return nil
@@ -286,9 +303,7 @@ func (o *owner) badPart(p *part, msg jetstream.Msg, err error) {
 	o.w.metrics.parts.WithLabelValues("bad").Inc()
 	o.log.Error("a part of INGEST cannot be read and is kept as a reject", "seq", p.seq, "err", err)
 	if p.env.Tenant == "" {
-		if token := strings.Split(msg.Subject(), "."); len(token) == 4 {
-			p.env.Tenant = token[2]
-		}
+		p.env.Tenant = tenantOf(msg.Subject())
 	}
 	if p.env.ReceivedAt == 0 {
 		p.env.ReceivedAt, p.env.RetentionDays, p.env.RollupDays = p.now, 7, 395
@@ -298,6 +313,14 @@ func (o *owner) badPart(p *part, msg jetstream.Msg, err error) {
 	p.env.Reject = &stream.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "the stored part cannot be read: " + err.Error()}
 	s := o.folder.session(p)
 	o.folder.fold(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
+}
+
+// tenantOf returns the tenant that the subject of a part names, "" when it is none.
+func tenantOf(subject string) string {
+	if token := strings.Split(subject, "."); len(token) == 4 {
+		return token[2]
+	}
+	return ""
 }
 
 // tick does what time alone brings about.

@@ -32,6 +32,7 @@ func (o *owner) publish(ctx context.Context) error {
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, Position: o.position, CreatedAt: time.Now().UnixNano(),
 		OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 	}
+	o.describe(&c)
 	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (f *folder) flush(now int64) {
 		f.flushProfile(s)
 		f.flushMetrics(s)
 		f.flushMemory(s)
-		if f.ripe(s, now, f.hold) {
+		if f.rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
 			f.flushKernelStats(s)
 			f.flushMinutes(s)
 			f.flushSession(s)
@@ -96,7 +97,7 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 		o.stateObjects = append(o.stateObjects, c.StateObject)
 	}
 	o.opened = time.Time{}
-	o.lastPublished = c.Position
+	o.lastPublished, o.lastHead = c.Position, *c
 	o.sinceChunks++
 	o.sinceBytes += size
 	if n := len(o.checkpoints); n == 0 || time.Since(o.checkpoints[n-1].at) > time.Minute {

@@ -66,6 +66,9 @@ func (o *openScopes) read(r *reader) {
 	k := &o.kept
 	head, counted, from := r.u64(), r.u64(), r.u64()
 	n := r.n(5)
+	if r.dry { // what it builds on is not there
+		k.base, k.head, head, counted = from, from, from, from
+	}
 	switch {
 	case r.err != nil:
 		return
@@ -168,12 +171,15 @@ func (o *owner) nameScopes(ctx context.Context) {
 	f := o.folder
 	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
 		s := f.unnamed[0]
+		s.nameRoom = f.budget.room()
 		if err := o.loadNames(ctx, s); err != nil {
 			if ctx.Err() == nil {
 				o.retry("dictionary", err)
 			}
 			return
 		}
+		f.charge(s)
+		s.awaited = false
 		f.unnamed = f.unnamed[1:]
 	}
 }

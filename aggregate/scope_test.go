@@ -302,54 +302,6 @@ func TestScopeStateSurvivesAHandOver(t *testing.T) {
 	}
 }
 
-// The scopes that a state of version 2 left open end in this version.
-func TestScopesOfAnOlderStateGoOn(t *testing.T) {
-	b := newScopeBench(t)
-	b.fold(scopeNames(2))
-	b.publish()
-	state := b.f.appendState(nil, true)
-	// The same session as version 2 wrote it: its flag is the byte before the held rollups, which an empty section of this version ends.
-	var held writer
-	b.session().appendHeld(&held, true)
-	var later writer
-	b.session().appendVersion3(&later, true)
-	at := len(state) - 1 - len(later.b) - len(held.b) - 1 // the last byte counts deletions
-	if state[at] != 0 {
-		t.Fatal("the flag is not where it was")
-	}
-	var old writer
-	old.u64(2)
-	old.b = append(old.b, state[1:at]...)
-	old.bool(true)
-	half := func(instance uint64, name uint32, at int64, depth uint64) {
-		old.u64(instance)
-		old.u64(uint64(name))
-		old.n(1)
-		old.i64(scopeEpoch + at)
-		old.u64(depth)
-		old.u64(3)
-		old.u64(1)
-		old.str("a|path")
-	}
-	old.n(1)
-	half(1, 1, 10, 0)
-	old.n(1)
-	half(2, 2, 60, 1)
-	old.n(2)
-	for range 2 {
-		old.u64(1)
-		old.u64(1)
-	}
-	old.b = append(old.b, held.b...)
-	b.takeOver(old.b)
-	b.fold(scopeLine(1, []scopeEvent{{40, 2, 2, scopeBegin, 1, 40}, {100, 1, 1, scopeEnd, 0, 10}}))
-	b.f.finalize(b.session())
-	b.publish()
-	if got := b.rollup(); !strings.Contains(got, "n1|0: calls 1 total 90 min 90 max 90 begins 0 ends 0 child 20") || !strings.Contains(got, "n2|0: calls 1 total 20") {
-		t.Errorf("got %s", got)
-	}
-}
-
 // The parent that the levels find is the one that a search through all scopes finds, while scopes come and go in any order.
 func TestEnclosingEqualsASlowSearch(t *testing.T) {
 	if testing.Short() {

@@ -177,6 +177,9 @@ func (f *folder) expireScopes(now int64) {
 		}
 	}
 	for _, s := range sortedSessions(due) {
+		if f.awaitNames(s) {
+			continue
+		}
 		f.countChildren(s, now-wait)
 		o := &s.scopes
 		for k := &o.kept; k.head < k.counted && k.at(k.head).heldAt <= now-2*wait-slack; {

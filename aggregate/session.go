@@ -25,7 +25,7 @@ const (
 	maxNames = 200_000
 	// maxNameBytes cuts a longer name (call stacks can be long) and marks the cut.
 	maxNameBytes = 32 << 10
-	// maxNameTotal bytes of all names of a session, which are in memory while it speaks; one beyond it is the same reject.
+	// maxNameTotal bytes of all names of a session; one beyond it is the same reject. How many are in memory is bounded by names.go.
 	maxNameTotal = 128 << 20
 	// maxUnresolved ids that were used before their name came; beyond it every later name counts as late.
 	maxUnresolved = 65536
@@ -84,7 +84,13 @@ type session struct {
 
 	dicts           [numDicts]map[uint32]string
 	dictsLoaded     bool
-	nameBytes       int // in dicts
+	refused         map[nameRef]uint64 // hashes of names that there was no room for
+	nameBytes       int                // of all names
+	nameCost        int                // of those in memory, with what they cost beside their bytes
+	nameRoom        int                // what that may be, 0: no bound
+	awaited         bool               // in folder.unnamed
+	charged         int                // what the worker's budget knows of
+	slotCount       int                // of slots and sparse
 	unresolved      map[nameRef]struct{}
 	unresolvedDirty bool
 
@@ -203,6 +209,9 @@ func (s *session) name(dict gpuflight.Dict, id uint32) string {
 	}
 	if s.allLate {
 		return ""
+	}
+	if _, ok := s.refused[nameRef{dict, id}]; ok {
+		return "" // it is looked up at read
 	}
 	if s.unresolved == nil {
 		s.unresolved = map[nameRef]struct{}{}

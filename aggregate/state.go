@@ -12,8 +12,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// stateVersion is the first number of every state change and snapshot. States of version 2 are still read: they end sooner.
-const stateVersion = 3
+// stateVersion is the first number of every state change and snapshot; see layout.go for the earlier ones.
+const stateVersion = 4
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -115,13 +115,8 @@ func (s *session) append(w *writer, full bool) {
 	w.u64(uint64(s.nextConfig))
 	w.u64(uint64(s.nextLaunch))
 
-	if full {
-		w.hashes(s.parts.all())
-		w.hashes(s.lines.all())
-	} else {
-		w.hashes(s.parts.changed())
-		w.hashes(s.lines.changed())
-	}
+	s.parts.append(w, full)
+	s.lines.append(w, full)
 	fresh := s.details
 	if !full {
 		fresh = roaring.BitmapOf(s.freshDetails...)
@@ -175,24 +170,12 @@ func (s *session) append(w *writer, full bool) {
 			w.bool(d.written)
 		}
 	}
-	w.bool(false) // version 2 had its open scopes here
+	w.bool(false) // earlier layouts had their open scopes here
 	s.appendHeld(w, full)
-	s.appendVersion3(w, full)
-}
-
-// appendVersion3 writes what states of version 2 do not have.
-func (s *session) appendVersion3(w *writer, full bool) {
 	s.appendActivity(w, full)
 	s.appendClock(w)
 	s.scopes.append(w, full)
 	s.appendArtifacts(w)
-}
-
-func (s *session) readVersion3(r *reader) {
-	s.readActivity(r)
-	s.readClock(r)
-	s.scopes.read(r)
-	s.readArtifacts(r)
 }
 
 func (f *folder) read(s *session, r *reader) {
@@ -210,13 +193,12 @@ func (f *folder) read(s *session, r *reader) {
 	s.firstReceived, s.lastReceived, s.lastReceivedAt = r.i64(), r.i64(), r.i64()
 	s.retentionDays, s.rollupDays = uint16(r.u64()), uint16(r.u64())
 	s.names = int(r.u64())
-	s.nextConfig, s.nextLaunch = r.u32(), r.u32()
-	for _, set := range []*recent{&s.parts, &s.lines} {
-		for range r.n(16) {
-			set.add(r.hash())
-		}
-		set.fresh = 0
+	s.nextConfig = r.u32()
+	if r.has(hasTombstones) {
+		s.nextLaunch = r.u32()
 	}
+	s.parts.read(r)
+	s.lines.read(r)
 	if bits := r.bytes(); len(bits) > 0 {
 		var add roaring.Bitmap
 		if _, err := add.FromUnsafeBytes(bits); err != nil {
@@ -261,9 +243,23 @@ func (f *folder) read(s *session, r *reader) {
 	if r.bool() {
 		s.scopes.readVersion2(r)
 	}
-	f.readHeld(s, r)
-	if r.version >= 3 {
-		s.readVersion3(r)
+	if r.has(hasHeld) {
+		f.readHeld(s, r)
+	}
+	if r.has(hasSingles) {
+		s.singles.read(r)
+	}
+	if r.has(hasMinutes) {
+		s.minutes.read(r)
+	}
+	if r.has(hasClock) {
+		s.readClock(r)
+	}
+	if r.has(hasScopes) {
+		s.scopes.read(r)
+	}
+	if r.has(hasArtifacts) {
+		s.readArtifacts(r)
 	}
 }
 
@@ -296,15 +292,34 @@ func (f *folder) applyState(state []byte) error {
 	if len(state) == 0 {
 		return nil
 	}
-	r := reader{b: state}
-	if r.version = r.u64(); r.version != stateVersion && r.version != 2 {
-		return fmt.Errorf("version %d: %w", r.version, errState)
+	r, err := stateReader(state)
+	if err != nil {
+		return err
 	}
-	for range r.n(6) {
+	if err := f.readState(&r); err != nil {
+		return err
+	}
+	if len(r.b) > 0 {
+		return fmt.Errorf("%d bytes behind the end: %w", len(r.b), errState)
+	}
+	return nil
+}
+
+// readState reads a state behind its version.
+func (f *folder) readState(r *reader) error {
+	for range r.n(2) {
 		key := sessionKey{r.str(), r.str()}
-		t := tombstone{int(r.u64()), r.u32(), r.u32(), r.i64()}
+		var t tombstone
+		if r.has(hasTombstones) {
+			t = tombstone{int(r.u64()), r.u32(), r.u32(), r.i64()}
+		}
+		r.plausible(key)
+		if r.err != nil {
+			break
+		}
 		if s := f.sessions[key]; s != nil {
 			f.dropHeld(s)
+			f.release(s)
 		}
 		delete(f.sessions, key)
 		delete(f.tombstones, key)
@@ -314,6 +329,7 @@ func (f *folder) applyState(state []byte) error {
 	}
 	for range r.n(2) {
 		key := sessionKey{r.str(), r.str()}
+		r.plausible(key)
 		if r.err != nil {
 			break
 		}
@@ -323,10 +339,10 @@ func (f *folder) applyState(state []byte) error {
 			f.sessions[key] = s
 			delete(f.tombstones, key)
 		}
-		f.read(s, &r)
+		f.read(s, r)
 	}
-	if r.version >= 3 {
-		f.readDeletions(&r)
+	if r.has(hasDeletions) {
+		f.readDeletions(r)
 	}
 	return r.err
 }
@@ -351,7 +367,7 @@ func (f *folder) resume(now, then int64) {
 		}
 		f.resumeScopes(s, now)
 		if s.nameless() && (s.heldSince != 0 || s.waiting.live > 0 || s.scopes.pending()) {
-			f.unnamed = append(f.unnamed, s)
+			f.awaitNames(s)
 		}
 		if s.heldSince != 0 {
 			f.held[s] = struct{}{}

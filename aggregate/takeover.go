@@ -48,6 +48,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	if err != nil {
 		return err
 	}
+	o.writer = head.Writer
 	if head.Snapshot.Object != "" {
 		state, err := o.streams.State.GetBytes(ctx, head.Snapshot.Object)
 		if err != nil {
@@ -93,6 +94,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		next, expect = msg.Sequence+1, expect+1
 	}
 	o.folder.resume(time.Now().UnixNano(), head.CreatedAt)
+	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.lastPublished, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.Position, head.Base, head.Number, last.Sequence, head.Snapshot
 	return nil
 }
@@ -105,7 +107,7 @@ func (o *owner) loadNames(ctx context.Context, s *session) error {
 	accepted := s.names
 	s.names = 0
 	learn := func(ref nameRef, text string) {
-		if _, known := s.dicts[ref.dict][ref.id]; !known {
+		if !s.hasName(ref) {
 			s.learn(ref, text)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -48,8 +49,17 @@ type Config struct {
 	// LoadNames reads a session's dictionary from ClickHouse once its blocks have expired from NATS; nil: such names stay unknown.
 	LoadNames func(ctx context.Context, tenant, session string, name func(dict string, id uint32, value string)) error
 
+	// NamesBytes bounds the memory of names of all sessions (DefaultNamesBytes). Beyond it they are loaded again when they are needed.
+	NamesBytes int
+
+	// Version of the program, as it is written into chunks: who cannot read one can say whose it is.
+	Version string
 	// Greedy takes every free partition, however many workers are alive. For tests of the fence.
 	Greedy bool
+
+	foldTime, stuckGrace time.Duration // instead of the constants, for tests
+	beforeFold           func(stream.Envelope)
+	exit                 func(code int)
 }
 
 func (c Config) withDefaults() Config {
@@ -68,7 +78,9 @@ func (c Config) withDefaults() Config {
 	set(&c.DropNames, 10*time.Minute)
 	set(&c.Forget, 24*time.Hour)
 	set(&c.ReplayWindow, 24*time.Hour)
-	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20} {
+	set(&c.foldTime, foldTime)
+	set(&c.stuckGrace, stuckGrace)
+	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20, &c.NamesBytes: DefaultNamesBytes} {
 		if *field == 0 {
 			*field = v
 		}
@@ -82,16 +94,22 @@ type Worker struct {
 	cfg     Config
 	metrics *counters
 
-	mu      sync.Mutex
-	status  map[int]PartitionStatus
-	failing map[int]Failure
-	usage   float64 // of INGEST, 0 to 1, as of the last look
+	mu            sync.Mutex
+	status        map[int]PartitionStatus
+	failing       map[int]Failure
+	usage         float64 // of INGEST, 0 to 1, as of the last look
+	owners        map[int]*owner
+	notUnderstood map[int]NotUnderstood
+	names         *nameBudget
+	clock         atomic.Int64 // ns that folds are measured by, see watchFolds
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
 type Status struct {
 	Partitions []PartitionStatus
 	Failing    []Failure
+	// NotUnderstood are partitions that nobody folds until a program comes that can read their state; in order of their number.
+	NotUnderstood []NotUnderstood
 }
 
 // PartitionStatus is one owned partition. LastError is "" while all is well; Since is when that began.
@@ -106,7 +124,9 @@ type PartitionStatus struct {
 
 // New returns a worker on the opened streams. Nothing runs until Run.
 func New(s *broker.Streams, cfg Config) *Worker {
-	return &Worker{streams: s, cfg: cfg.withDefaults(), metrics: newCounters(cfg.Registerer), status: map[int]PartitionStatus{}}
+	cfg = cfg.withDefaults()
+	m := newCounters(cfg.Registerer)
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -114,11 +134,14 @@ func New(s *broker.Streams, cfg Config) *Worker {
 func (w *Worker) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { w.watchIngest(ctx) })
+	watch, endWatch := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { w.watchFolds(watch) })
 	leases := &broker.Leases{
 		Bucket: w.streams.Leases, Role: "worker", Count: w.streams.Partitions, TTL: w.streams.LeaseTTL, Logger: w.cfg.Logger,
 		Greedy: w.cfg.Greedy, Run: w.runPartition,
 	}
 	leases.Hold(ctx)
+	endWatch() // owners that were leaving are done
 	wg.Wait()
 	return nil
 }
@@ -131,6 +154,9 @@ func (w *Worker) Status() Status {
 	for p := range w.streams.Partitions {
 		if st, ok := w.status[p]; ok {
 			s.Partitions = append(s.Partitions, st)
+		}
+		if n, ok := w.notUnderstood[p]; ok {
+			s.NotUnderstood = append(s.NotUnderstood, n)
 		}
 	}
 	s.Failing = w.failures()
@@ -153,10 +179,15 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	defer func() {
 		w.mu.Lock()
 		delete(w.status, p)
+		delete(w.owners, p)
 		w.mu.Unlock()
 	}()
 	o := newOwner(w, p)
-	if err := o.run(ctx); err != nil && ctx.Err() == nil {
+	w.mu.Lock()
+	w.owners[p] = o
+	w.mu.Unlock()
+	defer o.folder.releaseAll()
+	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil && !w.unread(ctx, o, err) {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		w.fails(p, err)
 		select { // do not spin on a lasting failure

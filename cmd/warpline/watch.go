@@ -64,6 +64,9 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	}
 	stoodStill(t, s.Sink)
 	notTaken(t, s.Worker)
+	if n := s.Worker.Status().NotUnderstood; len(n) > 0 {
+		t["the state of a partition is not understood, and its uploads wait"] = fmt.Sprintf("partition %d: %s", n[0].Partition, n[0].Err)
+	}
 	if why := s.refuse(); why != "" {
 		t[natsStuck] = why
 		return t

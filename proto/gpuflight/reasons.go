@@ -21,6 +21,7 @@ const (
 	ReasonRatioExceeded    = "ratio_exceeded"    // expands beyond the allowed ratio
 	ReasonDictionaryFull   = "dictionary_full"   // the session has as many names as it may
 	ReasonSessionDeleted   = "session_deleted"   // its session was deleted; nothing of it is kept
+	ReasonPoison           = "poison"            // folding its part failed again and again; nothing of the part is stored
 	ReasonScopeOverflow    = "scope_overflow"    // the session has as many open scopes as it may
 
 	ReasonArtifactTooLarge = "artifact_too_large" // code or source text beyond what a function, a file, a part or a session may have

@@ -33,6 +33,12 @@ type Chunk struct {
 	// Deletes is what tombstones up to Position delete, out of this chunk and all before it; later chunks of the partition bring nothing
 	// of it. The sink carries it out after it has inserted this chunk and before it goes on.
 	Deletes []Deletion `json:"deletes,omitempty"`
+	// Suspects are parts beyond Position whose fold was begun by this owner or an earlier one, and how often.
+	Suspects []Suspect `json:"suspects,omitempty"`
+	// Left says that the owner ended knowing how: no part but Suspects may be what ended it.
+	Left bool `json:"left,omitempty"`
+	// Writer is the version of the program that wrote it, for people.
+	Writer string `json:"writer,omitempty"`
 	// Object names the body in ChunksObjects when it is too large for the message.
 	Object string `json:"object,omitempty"`
 	// StateObject names the S2-compressed state change in ChunksObjects when even that is too large for the message.
@@ -40,6 +46,12 @@ type Chunk struct {
 
 	StateLen int `json:"state_len"`
 	BodyLen  int `json:"body_len"`
+}
+
+// Suspect is a part that an owner may not survive.
+type Suspect struct {
+	Seq   uint64 `json:"seq"` // of INGEST
+	Tries int    `json:"tries"`
 }
 
 // Snapshot points to a full partition state in StateObjects. The zero value means "none yet: start empty".
@@ -117,6 +129,9 @@ func (r *Rows) Unpack(dst, packed []byte) ([]byte, error) {
 // Split parts a body, from a message or an object, into the packed rows of c.Tables, in order. They alias body.
 func (c *Chunk) Split(body []byte) ([][]byte, error) {
 	out := make([][]byte, len(c.Tables))
+	if len(body) > 0 && len(c.Tables) > 0 && c.Tables[0].PackedLen == 0 {
+		return out, c.splitWhole(out, body)
+	}
 	for i := range c.Tables {
 		n := c.Tables[i].PackedLen
 		if n < 0 || n > len(body) {
@@ -128,6 +143,26 @@ func (c *Chunk) Split(body []byte) ([][]byte, error) {
 		return nil, fmt.Errorf("%d bytes behind the last rows: %w", len(body), ErrChunk)
 	}
 	return out, nil
+}
+
+// splitWhole parts a body as the first chunks had it: one S2 block of all rows.
+func (c *Chunk) splitWhole(out [][]byte, body []byte) error {
+	plain, err := DecodeSection(nil, body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, ErrChunk)
+	}
+	for i := range c.Tables {
+		r := &c.Tables[i]
+		n := r.SchemaLen + r.DataLen
+		if r.SchemaLen < 0 || r.DataLen < 0 || r.PackedLen != 0 || n < 0 || n > len(plain) {
+			return fmt.Errorf("rows of %s do not fit the body: %w", r.Table, ErrChunk)
+		}
+		out[i], plain = s2.Encode(nil, plain[:n]), plain[n:]
+	}
+	if len(plain) > 0 {
+		return fmt.Errorf("%d bytes behind the last rows: %w", len(plain), ErrChunk)
+	}
+	return nil
 }
 
 // AppendChunk appends header, S2-compressed state change and packed body. body is what PackBody takes; with c.Object set it is packed

@@ -1,0 +1,32 @@
+package aggregate
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// WithFold returns c with limits of time for the fold of a part, and something that happens at the beginning of each fold.
+func (c Config) WithFold(limit, grace time.Duration, before func(stream.Envelope)) Config {
+	c.foldTime, c.stuckGrace, c.beforeFold = limit, grace, before
+	return c
+}
+
+// Plain decompresses a snapshot.
+func Plain(snapshot []byte) ([]byte, error) { return s2.Decode(nil, snapshot) }
+
+// Reencode reads a snapshot and returns it as this version writes it, decompressed, and the version.
+func Reencode(snapshot []byte) (again []byte, version string, err error) {
+	plain, err := Plain(snapshot)
+	if err != nil {
+		return nil, "", err
+	}
+	f := newFolder(&Config{}, newCounters(nil))
+	if err := f.applyState(plain); err != nil {
+		return nil, "", err
+	}
+	return f.appendState(nil, true), strconv.Itoa(stateVersion), nil
+}

@@ -1,0 +1,79 @@
+package aggregate
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// Layouts of the state that ever landed. From version 4 on a number is one layout: whoever changes what is written changes stateVersion,
+// adds the layout here and a fixture to testdata/state. Before, the number stayed while the layout changed: those are told apart by which
+// one the bytes fit from the first to the last, the newest first.
+
+// layout is what a state holds beside what every one has.
+type layout uint16
+
+const (
+	hasTombstones layout = 1 << iota // of forgotten sessions, and launch ids
+	hasHeld                          // rollups that wait
+	hasMinutes
+	hasSingles
+	hasClock
+	hasScopes // halves and ended scopes, instead of open ones by path
+	hasArtifacts
+	hasDeletions
+	hasShort // half hashes of silent sessions
+
+	layout3   = hasTombstones | hasHeld | hasMinutes | hasSingles | hasClock | hasScopes | hasArtifacts | hasDeletions
+	layoutNow = layout3 | hasShort
+)
+
+// layouts are those of a version, the newest first.
+var layouts = map[uint64][]layout{
+	1: {hasHeld, 0},
+	2: {hasTombstones | hasHeld},
+	3: {
+		layout3,
+		layout3 &^ hasArtifacts,
+		layout3 &^ (hasArtifacts | hasDeletions),
+		layout3 &^ (hasArtifacts | hasDeletions | hasSingles),
+		layout3 &^ (hasArtifacts | hasDeletions | hasSingles | hasScopes),
+		layout3 &^ (hasArtifacts | hasDeletions | hasClock | hasScopes), // 81e88a7
+		layout3 &^ (hasArtifacts | hasDeletions | hasSingles | hasClock | hasScopes),
+	},
+	stateVersion: {layoutNow},
+}
+
+// has reports whether the state that is read holds it.
+func (r *reader) has(l layout) bool { return r.layout&l != 0 }
+
+// stateReader returns a reader behind the version of a state, which knows its layout.
+func stateReader(state []byte) (reader, error) {
+	r := reader{b: state}
+	version := r.u64()
+	if r.err != nil {
+		return r, r.err
+	}
+	all, ok := layouts[version]
+	if !ok {
+		return r, fmt.Errorf("version %d, and this program reads up to %d: %w", version, stateVersion, errState)
+	}
+	if len(all) == 1 {
+		r.layout = all[0]
+		return r, nil
+	}
+	for _, l := range all {
+		try := reader{b: r.b, layout: l, dry: true}
+		if scratch := newFolder(&Config{}, nil); scratch.readState(&try) == nil && len(try.b) == 0 {
+			r.layout = l
+			return r, nil
+		}
+	}
+	return r, fmt.Errorf("version %d: %w", version, errState)
+}
+
+// plausible fails a dry run that reads as keys what cannot be some.
+func (r *reader) plausible(key sessionKey) {
+	if r.dry && (key.tenant == "" || !utf8.ValidString(key.tenant) || !utf8.ValidString(key.id)) {
+		r.fail()
+	}
+}

@@ -1,0 +1,138 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// What one part may cost. Every kind of part is bounded by what it is (stream.PartBytes, the bounds of lines and artifacts), so neither is
+// reached by any part that is known; they are there for the one that is not.
+const (
+	// foldTime of work on one part; waiting for NATS and ClickHouse is not counted.
+	foldTime = 30 * time.Second
+	// stuckGrace is how much longer a fold goes on before the process is ended: one that still reads lines ends itself.
+	stuckGrace = 5 * time.Second
+	// foldBytes of rows, as estimated by their batches, from one part.
+	foldBytes = 1 << 30
+	// foldTick is how often time is looked at.
+	foldTick = 100 * time.Millisecond
+)
+
+// foldLimit is what the fold of a part that is beyond its bounds panics with.
+type foldLimit struct{ reason, detail string }
+
+func (l foldLimit) String() string { return l.detail }
+
+// budget is what is left for a part. The zero value has no end.
+type budget struct {
+	clock    *atomic.Int64 // the worker's, see watchFolds
+	deadline int64
+	bytes    int // of the output at which the part has had its share
+}
+
+// inFold is a part that is being folded, for the one who watches, and what it takes to say that it failed.
+type inFold struct {
+	seq      uint64
+	deadline int64
+	lastRows uint64
+	head     stream.Chunk
+	suspects []stream.Suspect
+}
+
+// beginFold starts the clock of a part.
+func (o *owner) beginFold(p *part) {
+	w := o.w
+	p.budget = budget{clock: &w.clock, deadline: w.clock.Load() + int64(w.cfg.foldTime), bytes: foldBytes}
+	if len(o.folder.out.batches) > 0 {
+		_, bytes := o.folder.out.size()
+		p.budget.bytes += bytes
+	}
+	o.folding.Store(&inFold{seq: p.seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects})
+	if w.cfg.beforeFold != nil {
+		w.cfg.beforeFold(p.env)
+	}
+}
+
+// checkTime ends a fold that takes too long. It is cheap enough for every line.
+func (p *part) checkTime() {
+	if p.budget.clock != nil && p.budget.clock.Load() > p.budget.deadline {
+		panic(foldLimit{"time", fmt.Sprintf("took longer than %v, at line %d", foldTime, p.line)})
+	}
+}
+
+// checkRoom ends a fold that makes more rows than any part may. It costs a look at each batch.
+func (f *folder) checkRoom(p *part) {
+	if p.budget.clock == nil {
+		return
+	}
+	if _, bytes := f.out.size(); bytes > p.budget.bytes {
+		panic(foldLimit{"memory", fmt.Sprintf("made more than %d MiB of rows, at line %d", foldBytes>>20, p.line)})
+	}
+}
+
+// checkLine is the two before every line: the second now and then.
+func (f *folder) checkLine(p *part) {
+	p.checkTime()
+	if p.line&63 == 0 {
+		f.checkRoom(p)
+	}
+}
+
+// watchFolds moves the clock that folds are measured by: it stands still while the process does (a suspended machine). A fold that does not
+// end itself cannot be stopped from outside: the part is marked, and the process ends for whoever restarts it.
+func (w *Worker) watchFolds(ctx context.Context) {
+	tick := time.NewTicker(foldTick)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			passed := w.clock.Add(int64(min(now.Sub(last), 2*foldTick)))
+			last = now
+			w.mu.Lock()
+			var stuck *owner
+			for _, o := range w.owners {
+				if p := o.folding.Load(); p != nil && passed > p.deadline+int64(w.cfg.stuckGrace) {
+					stuck = o
+				}
+			}
+			w.mu.Unlock()
+			if stuck != nil {
+				w.endStuck(ctx, stuck)
+			}
+		}
+	}
+}
+
+// endStuck counts the try of the part that o cannot get through, and ends the process.
+func (w *Worker) endStuck(ctx context.Context, o *owner) {
+	p := o.folding.Load()
+	if p == nil {
+		return
+	}
+	w.metrics.foldFailures.WithLabelValues("stuck").Inc()
+	o.log.Error("the fold of a part does not end; the process ends so that it can be started again, and keeps the part as a reject after some tries",
+		"seq", p.seq, "after", w.cfg.foldTime+w.cfg.stuckGrace)
+	t := trial{suspects: p.suspects}
+	if t.tried(p.seq) == 0 { // else this try is counted
+		mark, cancel := context.WithTimeout(ctx, leaveGrace)
+		defer cancel()
+		rival := newOwner(w, o.partition) // the owner's own fields are its goroutine's
+		rival.nonce, rival.lastRows, rival.snapshot = o.nonce, p.lastRows, p.head.Snapshot
+		if err := rival.mark(mark, &inFold{seq: p.seq, head: p.head, suspects: t.with(p.seq)}, true); err != nil {
+			o.log.Error("the try could not be counted", "err", err)
+		}
+	}
+	if w.cfg.exit != nil {
+		w.cfg.exit(1)
+		return
+	}
+	os.Exit(1)
+}

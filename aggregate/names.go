@@ -1,0 +1,195 @@
+package aggregate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Names, and what is kept beside them to find them quickly, are in memory while their session speaks, and can be loaded again from their
+// blocks in NATS or from ClickHouse. One budget holds for all sessions of a worker: beyond it those of the tenant that has most go first, the
+// longest silent before others. A session alone may have a part of it; a name beyond that is stored, and its id is resolved at read.
+
+// DefaultNamesBytes is the budget of a worker that is not told another.
+const DefaultNamesBytes = 256 << 20
+
+// What is charged beside the bytes of a text: entries of maps with their slack, and allocations rounded up.
+const (
+	nameEntryBytes   = 64
+	refusedBytes     = 40
+	kernelSlotBytes  = 160
+	launchEntryBytes = 56
+)
+
+// nameBudget is shared by a worker's owners. It is safe for concurrent use.
+type nameBudget struct {
+	limit   int
+	metrics *counters
+
+	mu      sync.Mutex
+	used    int
+	tenants map[string]int
+}
+
+func newNameBudget(limit int, m *counters) *nameBudget {
+	return &nameBudget{limit: limit, metrics: m, tenants: map[string]int{}}
+}
+
+// room is what one session may have of it.
+func (b *nameBudget) room() int { return b.limit / 16 }
+
+// hard is where the budget is enforced although rows have to be written early for it.
+func (b *nameBudget) hard() int { return b.limit + b.limit/4 }
+
+func (b *nameBudget) add(tenant string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used += n
+	if b.tenants[tenant] += n; b.tenants[tenant] == 0 {
+		delete(b.tenants, tenant)
+	}
+	b.metrics.namesBytes.Set(float64(b.used))
+}
+
+func (b *nameBudget) total() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// over reports whether the tenant has more than its share while the whole is over its limit.
+func (b *nameBudget) over(tenant string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used > b.limit*9/10 && b.tenants[tenant]*max(len(b.tenants), 1) >= b.used
+}
+
+// refuse remembers of a name that there is no room for only what tells it from others.
+func (s *session) refuse(ref nameRef, text string) {
+	if s.refused == nil {
+		s.refused = map[nameRef]uint64{}
+	}
+	s.refused[ref] = xxh3.HashString(text)
+	s.nameCost += refusedBytes
+}
+
+// hasName reports whether the session has a name for the id, in memory or not.
+func (s *session) hasName(ref nameRef) bool {
+	if _, ok := s.dicts[ref.dict][ref.id]; ok {
+		return true
+	}
+	_, ok := s.refused[ref]
+	return ok
+}
+
+// dropNames gives the memory of names back; they are loaded when the session speaks again.
+func (f *folder) dropNames(s *session) {
+	s.dicts, s.refused = [numDicts]map[uint32]string{}, nil
+	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
+	s.slots, s.sparse, s.slotCount, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc, s.memory = nil, nil, 0, nil, nil, nil, nil, nil, nil
+	f.charge(s)
+}
+
+// charge enters what the session holds into the budget. Call it whenever that may have changed; it costs little when it has not.
+func (f *folder) charge(s *session) {
+	cost := s.nameCost + 8*cap(s.slots) + kernelSlotBytes*s.slotCount + launchEntryBytes*len(s.launches)
+	if cost == s.charged {
+		return
+	}
+	f.budget.add(s.key.tenant, cost-s.charged)
+	f.nameBytes += cost - s.charged
+	if s.charged = cost; cost > 0 {
+		f.named[s] = struct{}{}
+	} else {
+		delete(f.named, s)
+	}
+}
+
+// release takes a session that is dropped out of the budget.
+func (f *folder) release(s *session) {
+	f.budget.add(s.key.tenant, -s.charged)
+	f.nameBytes -= s.charged
+	s.charged = 0
+	delete(f.named, s)
+}
+
+// releaseAll is for an owner that ends.
+func (f *folder) releaseAll() {
+	for s := range f.named {
+		f.release(s)
+	}
+}
+
+// awaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
+func (f *folder) awaitNames(s *session) bool {
+	if !s.nameless() {
+		return false
+	}
+	if !s.awaited {
+		s.awaited = true
+		f.unnamed = append(f.unnamed, s)
+	}
+	return true
+}
+
+// makeRoom drops names of this partition while the worker is over its budget, but not those of the session that speaks. all spares no
+// tenant.
+func (f *folder) makeRoom(speaks *session, all bool) {
+	var idle []*session
+	for s := range f.named {
+		if s != speaks && !s.touched && s.heldSince == 0 && len(s.dirty) == 0 {
+			idle = append(idle, s)
+		}
+	}
+	waits := func(s *session) int {
+		if s.waiting.live > 0 || s.scopes.pending() {
+			return 1 // it will need them
+		}
+		return 0
+	}
+	slices.SortFunc(idle, func(a, b *session) int {
+		return cmp.Or(cmp.Compare(waits(a), waits(b)), cmp.Compare(a.lastReceivedAt, b.lastReceivedAt))
+	})
+	for _, s := range idle {
+		if f.budget.total() <= f.budget.limit*9/10 {
+			return
+		}
+		if all || f.budget.over(s.key.tenant) {
+			f.dropNames(s)
+			f.metrics.namesDropped.Inc()
+		}
+	}
+}
+
+// boundNames keeps the worker's names within their budget after speaks has got some, nil for none.
+func (o *owner) boundNames(ctx context.Context, speaks *session) error {
+	f := o.folder
+	if speaks != nil {
+		f.charge(speaks)
+	}
+	b := f.budget
+	total := b.total()
+	if total <= b.limit || total < b.hard() && time.Since(o.lastRoom) < 50*time.Millisecond {
+		return nil
+	}
+	o.lastRoom = time.Now()
+	f.makeRoom(speaks, false)
+	if b.total() <= b.hard() || f.nameBytes < b.room() {
+		return nil // or it is for the other partitions to give
+	}
+	// What is in the open chunk or held back needs its names until its rows are out: so let them out.
+	for s := range f.held {
+		f.touch(s)
+	}
+	f.rush = true
+	defer func() { f.rush = false }()
+	if err := o.publishOut(ctx); err != nil {
+		return err
+	}
+	f.makeRoom(speaks, true)
+	return nil
+}
