@@ -14,6 +14,7 @@ type counters struct {
 	retries        *prometheus.CounterVec // reason
 	takeovers      prometheus.Counter
 	fenced         prometheus.Counter
+	aside          prometheus.Counter
 	snapshots      prometheus.Counter
 	unknownColumns prometheus.Counter
 	badFields      prometheus.Counter
@@ -33,6 +34,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		retries:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_retries_total", Help: "Publishes and reads tried again, by reason: rows_full, timeout, dictionary, object."}, []string{"reason"}),
 		takeovers:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_takeovers_total", Help: "Partitions taken over."}),
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
+		aside:          prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_set_aside_total", Help: "Messages in ROWS that no worker published, set aside; the audit names them."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		badFields:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total", Help: "Fields of lifecycle and other rare lines whose value did not fit; the line is stored without them, they are kept in the table extra_fields."}),
@@ -42,7 +44,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		sessions:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_sessions", Help: "Sessions whose state this process holds."}),
 	}
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.aside, c.snapshots, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

@@ -22,6 +22,9 @@ type Chunk struct {
 	// Epoch and Nonce tell the owner that wrote it: an owner whose publish timed out reads the last message and compares.
 	Epoch uint64 `json:"epoch"`
 	Nonce string `json:"nonce"`
+	// After is 1 + the ROWS sequence of the partition's chunk before this one, the fence under which it was published: of all messages on the
+	// subject, a chunk is the first behind that sequence, and a copy of it never is. 0 in chunks of workers that did not write it.
+	After uint64 `json:"after,omitempty"`
 	// Position is the INGEST stream sequence of the last part that is folded into this chunk or an earlier one.
 	Position  uint64 `json:"position"`
 	CreatedAt int64  `json:"created_at"` // ns since the epoch
