@@ -328,7 +328,7 @@ func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
 		}
 	}
 	shown := time.Now()
-	if s.ends() {
+	if len(s.deletions()) > 0 {
 		if err := l.erase(ctx, s); err != nil {
 			return err
 		}
@@ -384,10 +384,8 @@ func (l *lane) advance(ctx context.Context, s *span) error {
 		if c.Object != "" {
 			next.Drop = append(next.Drop[:len(next.Drop):len(next.Drop)], c.Object)
 		}
-		if len(c.Deletes) > 0 {
-			next.Erased = append(next.Erased[:len(next.Erased):len(next.Erased)], erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Bereft: bereft(c.Deletes, l.marks.mark.Pending.Erased), At: time.Now().UTC()})
-		}
 	}
+	next.Erased = append(next.Erased[:len(next.Erased):len(next.Erased)], l.erasedOf(s)...)
 	if err := l.step("advance"); err != nil {
 		return err
 	}

@@ -49,6 +49,8 @@ type pending struct {
 	// Inserted says that every row of the span is in ClickHouse and that its deletions may have begun: nothing of it may be inserted again.
 	Inserted bool      `json:"inserted,omitempty"`
 	Erased   []erasure `json:"erased,omitempty"`
+	// Removed is the same by ClickHouse partition, for the ledger.
+	Removed []removal `json:"removed,omitempty"`
 }
 
 // seen is the newest chunk of a ROWS partition that is in ClickHouse.

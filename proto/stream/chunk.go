@@ -61,6 +61,9 @@ type Rows struct {
 	Rows          int    `json:"rows"`
 	SchemaLen     int    `json:"schema_len"` // the IPC schema message comes first, then
 	DataLen       int    `json:"data_len"`   // dictionary batches and the record batch, no end-of-stream
+	// Amount is what the rows of a table that merges them add up to, see table.Batch.Amount; nil: the table has none, or an older worker
+	// did not say.
+	Amount *uint64 `json:"amount,omitempty"`
 	// PackedLen is the length of both together as they lie in the body: each entry is one S2 block of its own, so that a sink can
 	// send one table at a time and never holds more than one block unpacked.
 	PackedLen int `json:"packed_len"`
