@@ -122,7 +122,7 @@ func (m *marks) get(ctx context.Context) (next mark, revision uint64, why string
 		return mark{}, 0, "", fmt.Errorf("read mark %s: %w", m.key, err)
 	}
 	if err := json.Unmarshal(entry.Value(), &next); err != nil {
-		return mark{}, 0, "", fmt.Errorf("mark %s is unreadable: %w: delete the key, the sink then begins after the last row of the ledger", m.key, err)
+		return mark{}, entry.Revision(), fmt.Sprintf("its key %s holds something else (%v)", m.key, err), nil
 	}
 	return next, entry.Revision(), "", nil
 }

@@ -113,7 +113,7 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		c.Tables = append(c.Tables, stream.Rows{Table: b.Table().Name, Fingerprint: b.Table().Fingerprint(), Day: d, RetentionDays: retention, Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data)})
+		c.Tables = append(c.Tables, stream.Rows{Table: b.Table().Name, Fingerprint: b.Table().Fingerprint(), Day: d, RetentionDays: retention, Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data), Amount: b.Amount()})
 		body = append(append(body, schema...), data...)
 	}
 	session := fmt.Sprintf("session-%d", p)

@@ -92,6 +92,9 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := sinkTrouble(s.Sink); err != nil {
 		t["rows do not reach ClickHouse and wait in NATS"] = err.Error()
 	}
+	if d := s.Sink.Status().Damage; d != "" {
+		t["what NATS keeps on disk was damaged, and what it dropped may have been accepted: see warpline audit"] = d
+	}
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}
