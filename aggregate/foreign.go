@@ -21,7 +21,7 @@ func (o *owner) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		}
 		c, _, _, err := stream.Tail{Partition: o.partition}.Judge(last.Data)
 		if err == nil {
-			if err = o.fenced(ctx, &c, last.Sequence); err == nil {
+			if err = o.streams.Copied(ctx, &c, last.Sequence); err == nil {
 				return last, nil
 			}
 		}
@@ -32,22 +32,6 @@ func (o *owner) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 			return nil, err
 		}
 	}
-}
-
-// fenced returns ErrForeign, wrapped, when the chunk at a sequence of ROWS is a copy. A chunk is stored only when the newest message of its
-// subject is the one that its writer knew of, so nothing was ever between the two.
-func (o *owner) fenced(ctx context.Context, c *stream.Chunk, seq uint64) error {
-	if c.After == 0 || c.After > seq {
-		return nil // of a worker that did not say, or of a stream that was there before
-	}
-	first, err := o.streams.Rows.GetMsg(ctx, c.After, jetstream.WithGetMsgSubject(stream.RowsSubject(o.partition)))
-	if err != nil {
-		return err
-	}
-	if first.Sequence != seq {
-		return fmt.Errorf("%w: it is chunk %d sent again, which was at %d", stream.ErrForeign, c.Number, first.Sequence)
-	}
-	return nil
 }
 
 // behind returns ErrForeign, wrapped, when a chunk that lies behind the one that this owner published or took over last is older than that:

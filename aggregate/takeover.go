@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,9 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 			return fmt.Errorf("chunk after %d: %w", next-1, err)
 		}
 		c, section, _, err := stream.Tail{Partition: o.partition, Number: expect - 1}.Judge(msg.Data)
+		if errors.Is(err, stream.ErrPassed) {
+			err = cmp.Or(o.streams.Copied(ctx, &c, msg.Sequence), err)
+		}
 		if errors.Is(err, stream.ErrForeign) && msg.Sequence != last.Sequence {
 			if err := o.setAside(ctx, msg, err); err != nil {
 				return err

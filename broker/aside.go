@@ -46,6 +46,22 @@ func (s *Streams) SetAside(ctx context.Context, from jetstream.Stream, partition
 	return nil
 }
 
+// Copied returns stream.ErrForeign, wrapped, when the chunk at a sequence of ROWS is a copy of one that was published before it. A chunk is stored
+// only when the newest message of its subject is the one that its writer knew of, so nothing was ever between the two.
+func (s *Streams) Copied(ctx context.Context, c *stream.Chunk, seq uint64) error {
+	if c.After == 0 || c.After > seq {
+		return nil // of a worker that did not say, or of a stream that was there before
+	}
+	first, err := s.Rows.GetMsg(ctx, c.After, jetstream.WithGetMsgSubject(stream.RowsSubject(c.Partition)))
+	if err != nil {
+		return fmt.Errorf("look for what chunk %d follows: %w", c.Number, err)
+	}
+	if first.Sequence != seq {
+		return fmt.Errorf("%w: it is chunk %d sent again, which was at %d", stream.ErrForeign, c.Number, first.Sequence)
+	}
+	return nil
+}
+
 // OwnSubject reports whether a subject of ROWS is one that a worker publishes on.
 func (s *Streams) OwnSubject(subject string) bool {
 	p := stream.PartitionOfRows(subject)

@@ -48,7 +48,8 @@ type Place struct {
 // maxPlaces are kept of one finding, maxDetail bytes of each.
 const maxPlaces, maxDetail = 32, 300
 
-const findingPrefix = "found."
+// findingPrefix begins the keys of findings; lossPrefix those of the records that workers keep of what a stream has lost.
+const findingPrefix, lossPrefix = "found.", "lost."
 
 func (f *Finding) key() string {
 	p := "all"
@@ -107,7 +108,7 @@ func Find(ctx context.Context, kv jetstream.KeyValue, kind, stream string, parti
 
 // Findings returns what was found and not yet accepted, in the order of their keys. A record that cannot be read is a finding too.
 func Findings(ctx context.Context, kv jetstream.KeyValue) (out []Finding, err error) {
-	keys, err := findingKeys(ctx, kv)
+	keys, err := findingKeys(ctx, kv, findingPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func Findings(ctx context.Context, kv jetstream.KeyValue) (out []Finding, err er
 
 // AcceptFindings forgets what was found until now, and deletes what was set aside: a person has read it.
 func (s *Streams) AcceptFindings(ctx context.Context) error {
-	keys, err := findingKeys(ctx, s.Marks)
+	keys, err := findingKeys(ctx, s.Marks, findingPrefix, lossPrefix)
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,11 @@ func (s *Streams) AcceptFindings(ctx context.Context) error {
 	return nil
 }
 
-func findingKeys(ctx context.Context, kv jetstream.KeyValue) (keys []string, err error) {
-	list, err := kv.ListKeysFiltered(ctx, findingPrefix+">")
+func findingKeys(ctx context.Context, kv jetstream.KeyValue, prefixes ...string) (keys []string, err error) {
+	for i := range prefixes {
+		prefixes[i] += ">"
+	}
+	list, err := kv.ListKeysFiltered(ctx, prefixes...)
 	if err != nil {
 		return nil, fmt.Errorf("list findings: %w", err)
 	}

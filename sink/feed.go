@@ -37,6 +37,7 @@ type feed struct {
 	pending  atomic.Uint64                              // messages in the stream behind the last one read
 	oldest   *atomic.Int64                              // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
 	missing  func(partition int, first, last, n uint64) // chunk numbers
+	copied   func(ctx context.Context, c *stream.Chunk, seq uint64) error // see broker.Streams.Copied
 	aside    func(ctx context.Context, seq uint64, subject string, data []byte, why error) error
 	retried  uint64 // sequence at which a gap in the chunk numbers made us read again
 	failed   error  // why out was closed
@@ -146,6 +147,15 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 	last, known := f.numbers[tail.Partition]
 	tail.Number = last
 	c, _, body, err := tail.Judge(msg.Data())
+	if errors.Is(err, stream.ErrPassed) {
+		if err = f.copied(ctx, &c, seq); err == nil { // its rows are in ClickHouse, and the worker may still need it
+			f.next = seq + 1
+			return nil
+		}
+		if !errors.Is(err, stream.ErrForeign) {
+			return err // and it is read again
+		}
+	}
 	if errors.Is(err, stream.ErrForeign) {
 		if err := f.aside(ctx, seq, msg.Subject(), msg.Data(), err); err != nil {
 			return err // and it is read again

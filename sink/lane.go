@@ -161,7 +161,7 @@ func (l *lane) suspect(ctx context.Context, anew bool, created time.Time) {
 func (l *lane) startFeed() {
 	most := l.k.cfg.MaxRangeBytes + pullBytes
 	f := &feed{rows: l.k.s.Rows, log: l.log, out: make(chan message, 1024), budget: semaphore.NewWeighted(most), most: most,
-		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, oldest: &l.oldest, missing: l.lacks, aside: l.setAside}
+		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, oldest: &l.oldest, missing: l.lacks, copied: l.k.s.Copied, aside: l.setAside}
 	for p := range l.k.s.Partitions {
 		if stream.Lane(p, l.k.s.Lanes) == l.n {
 			f.subjects = append(f.subjects, stream.RowsSubject(p))

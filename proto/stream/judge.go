@@ -6,11 +6,15 @@ import (
 )
 
 // ErrForeign is returned, wrapped, for a ROWS message that no worker can have published where it lies: no chunk at all, a chunk of
-// another partition, or one that was there before. It may be set aside: nothing is lost by that, and nobody waits for it.
+// another partition, or a copy of one. It may be set aside: nothing is lost by that, and nobody waits for it.
 var ErrForeign = errors.New("no worker published this here")
 
 // ErrNewer is returned, wrapped, for a chunk of a later format. It is not foreign: it holds rows, and a later build reads them.
 var ErrNewer = errors.New("a chunk of a newer format than this build reads: upgrade every worker and sink to the version that wrote it")
+
+// ErrPassed is returned, wrapped, for a chunk whose number is not above the newest known: a copy of an earlier chunk, or an older copy of the
+// stream was put back. Nothing of it is to be inserted; what it is else only the stream tells.
+var ErrPassed = errors.New("a chunk of this number or a higher one was there before")
 
 // Tail is what is known of the chunks of a partition so far, by which the next message on its subject is judged.
 type Tail struct {
@@ -19,8 +23,7 @@ type Tail struct {
 }
 
 // Judge reads the message that follows on the partition's subject. The chunk numbers of a partition only rise, also when ROWS was lost and
-// begins anew, so a number that is not above the newest is a chunk that somebody sent again. state and body are as from ParseChunk.
-// Errors are ErrForeign and ErrNewer, wrapped.
+// begins anew. state and body are as from ParseChunk. Errors are ErrForeign, ErrPassed, with the chunk, and ErrNewer, wrapped.
 func (t Tail) Judge(msg []byte) (c Chunk, state, body []byte, err error) {
 	if len(msg) >= 4 && [3]byte(msg[:3]) == [3]byte(chunkMagic[:3]) && msg[3] > chunkMagic[3] {
 		return c, nil, nil, fmt.Errorf("format %d: %w", msg[3], ErrNewer)
@@ -32,7 +35,7 @@ func (t Tail) Judge(msg []byte) (c Chunk, state, body []byte, err error) {
 	case c.Partition != t.Partition:
 		return c, nil, nil, fmt.Errorf("%w: it is a chunk of partition %d", ErrForeign, c.Partition)
 	case c.Number <= t.Number:
-		return c, nil, nil, fmt.Errorf("%w: it is chunk %d sent again, and chunk %d is there", ErrForeign, c.Number, t.Number)
+		return c, nil, nil, fmt.Errorf("chunk %d behind chunk %d: %w", c.Number, t.Number, ErrPassed)
 	}
 	return c, state, body, nil
 }
