@@ -14,6 +14,7 @@ type counters struct {
 	retries                    *prometheus.CounterVec // reason
 	takeovers                  prometheus.Counter
 	fenced                     prometheus.Counter
+	aside                      prometheus.Counter
 	snapshots                  prometheus.Counter
 	foldFailures               *prometheus.CounterVec // reason
 	notUnderstood              prometheus.Gauge
@@ -37,6 +38,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		retries:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_retries_total", Help: "Publishes and reads tried again, by reason: rows_full, timeout, dictionary, object."}, []string{"reason"}),
 		takeovers:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_takeovers_total", Help: "Partitions taken over."}),
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
+		aside:          prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_set_aside_total", Help: "Messages in ROWS that no worker published, set aside; the audit names them."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
 		foldFailures:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_fold_failures_total", Help: "Folds of a part that failed and are tried again, by reason: panic, time, memory, stuck."}, []string{"reason"}),
 		notUnderstood:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_not_understood", Help: "Partitions that are not folded because this version cannot read their state."}),
@@ -55,7 +57,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 	}
 	c.parts.WithLabelValues("poison")
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.aside, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

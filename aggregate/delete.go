@@ -29,7 +29,7 @@ const (
 	// is taken for a new session.
 	maxDeletions = 1 << 16
 	// maxChunkDeletes tombstones go into one chunk: its header and the sink's mark have to hold them.
-	maxChunkDeletes = 64
+	maxChunkDeletes = 256
 )
 
 // deletionKey names what was deleted: a session by the hash of its id, so that the memory of a deletion holds no id, or the whole tenant

@@ -76,7 +76,7 @@ func (o *output) encode(tail tails) (rows []stream.Rows, body []byte, err error)
 		}
 		rows = append(rows, stream.Rows{
 			Table: key.table.Name, Fingerprint: key.table.Fingerprint(), Day: key.partition.Day, RetentionDays: key.partition.RetentionDays,
-			Rows: n, SchemaLen: len(schema), DataLen: len(body) - at - len(schema),
+			Rows: n, SchemaLen: len(schema), DataLen: len(body) - at - len(schema), Amount: b.Amount(),
 		})
 	}
 	return rows, body, nil

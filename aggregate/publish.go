@@ -29,7 +29,7 @@ func (o *owner) publish(ctx context.Context) error {
 		return err
 	}
 	c := stream.Chunk{
-		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, Position: o.position, CreatedAt: time.Now().UnixNano(),
+		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position, CreatedAt: time.Now().UnixNano(),
 		OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 	}
 	o.describe(&c)
@@ -205,10 +205,19 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 			sleep(ctx, 50*time.Millisecond)
 			return false, nil
 		}
-		c, _, _, err := stream.ParseChunk(last.Data)
+		c, _, _, err := stream.Tail{Partition: o.partition}.Judge(last.Data)
 		if err == nil && c.Nonce == o.nonce && c.Number == number {
 			o.lastRows = last.Sequence
 			return true, nil
+		}
+		if err == nil {
+			err = o.behind(&c)
+		}
+		if errors.Is(err, stream.ErrForeign) {
+			if err := o.setAside(ctx, last, err); err != nil && ctx.Err() != nil {
+				return false, ctx.Err()
+			}
+			return false, nil
 		}
 		o.w.metrics.fenced.Inc()
 		return false, errFenced

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 // takeOver rebuilds the state that the partition's last chunk left, and claims the partition by publishing an empty chunk: from
 // then on an earlier owner that still believes in its lease fails at its next publish.
 func (o *owner) takeOver(ctx context.Context) error {
-	last, err := o.streams.Rows.GetLastMsgForSubject(ctx, stream.RowsSubject(o.partition))
+	last, err := o.newest(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		o.epoch, o.base = 1, uint64(time.Now().UnixMilli())
@@ -68,7 +69,17 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		if err != nil {
 			return fmt.Errorf("chunk after %d: %w", next-1, err)
 		}
-		c, section, _, err := stream.ParseChunk(msg.Data)
+		c, section, _, err := stream.Tail{Partition: o.partition, Number: expect - 1}.Judge(msg.Data)
+		if errors.Is(err, stream.ErrPassed) {
+			err = cmp.Or(o.streams.Copied(ctx, &c, msg.Sequence), err)
+		}
+		if errors.Is(err, stream.ErrForeign) && msg.Sequence != last.Sequence {
+			if err := o.setAside(ctx, msg, err); err != nil {
+				return err
+			}
+			next = msg.Sequence + 1
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("chunk at %d: %w", msg.Sequence, err)
 		}

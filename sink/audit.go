@@ -5,20 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
-	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/proto/stream"
 )
 
 // Report is what Audit found.
 type Report struct {
-	Lanes  []LaneReport
-	Tables []TableReport
+	Lanes   []LaneReport
+	Tables  []TableReport
+	Streams []StreamReport
+	// Found is what the roles saw while they ran and nobody has accepted yet.
+	Found []broker.Finding `json:",omitempty"`
 	// Notes say what lies outside the proof and is no error of the present streams: an older stream that is gone.
 	Notes []string `json:",omitempty"`
 }
@@ -33,16 +37,6 @@ type LaneReport struct {
 	Problems    []string // empty when all is well
 }
 
-// TableReport compares the ledger with a table.
-type TableReport struct {
-	Table  string
-	Ledger uint64 // rows that the ledger says were inserted, less those that it says were deleted
-	Stored uint64 // rows that are there; 0 when not Checkable
-	// Checkable is false for tables that merge or replace rows, whose number says nothing.
-	Checkable bool
-	Problem   string // "" when all is well
-}
-
 // OK reports whether nothing is wrong.
 func (r Report) OK() bool { return len(r.Problems()) == 0 }
 
@@ -54,9 +48,17 @@ func (r Report) Problems() (all []string) {
 		}
 	}
 	for _, t := range r.Tables {
-		if t.Problem != "" {
-			all = append(all, fmt.Sprintf("table %s: %s", t.Table, t.Problem))
+		for _, p := range t.Problems {
+			all = append(all, fmt.Sprintf("table %s: %s", t.Table, p))
 		}
+	}
+	for _, s := range r.Streams {
+		for _, p := range s.Problems {
+			all = append(all, fmt.Sprintf("stream %s: %s", s.Stream, p))
+		}
+	}
+	for _, f := range r.Found {
+		all = append(all, f.String())
 	}
 	return all
 }
@@ -64,7 +66,8 @@ func (r Report) Problems() (all []string) {
 // Audit proves from marks, ledger and tables that each range of each lane was inserted once. conn's database is Warpline's. It
 // reads while the sink may be inserting: a table may then be ahead of its ledger by the span in flight, so audit a quiet system, or
 // again when it says "more". Rows that expired, and ledger rows after their 90 days, make tables smaller than the ledger or the
-// other way round; a table is compared only while neither can have happened.
+// other way round; a partition of a table is compared only while neither can have happened. It reads every message of every stream, which
+// takes a second for each GB or so.
 func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, error) {
 	var r Report
 	info, err := s.Rows.Info(ctx)
@@ -80,6 +83,12 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, er
 	}
 	if r.Tables, err = auditTables(ctx, conn); err != nil {
 		return r, fmt.Errorf("audit tables: %w", err)
+	}
+	if r.Streams, err = auditStreams(ctx, s); err != nil {
+		return r, fmt.Errorf("audit streams: %w", err)
+	}
+	if r.Found, err = broker.Findings(ctx, s.Marks); err != nil {
+		return r, fmt.Errorf("audit: %w", err)
 	}
 	older, err := olderLedger(ctx, conn, "ledger", info.Created.Unix())
 	if err != nil {
@@ -138,18 +147,24 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		return l, fmt.Errorf("read the mark: %w", err)
 	default:
 		if err := json.Unmarshal(entry.Value(), &m); err != nil {
-			return l, fmt.Errorf("read the mark: %w", err)
+			wrong("its mark (key %s in bucket %s) cannot be read: %v: the sink that takes the lane next begins behind the ledger's last row", markKey(n), stream.MarksBucket, err)
+			m = mark{}
 		}
 	}
 	l.Mark = m.Mark
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, created.Unix(), erasedToken))
+	if m.StreamCreated == created.Unix() {
+		if err := checkpoints(ctx, s, &m, wrong); err != nil {
+			return l, err
+		}
+	}
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table, day, retention_days), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, created.Unix(), erasedToken))
 	if err != nil {
 		return l, fmt.Errorf("read the ledger: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var first, last, count, tables, inserted uint64
-		if err := rows.Scan(&first, &last, &count, &tables, &inserted); err != nil {
+		var first, last, count, distinct, inserted uint64
+		if err := rows.Scan(&first, &last, &count, &distinct, &inserted); err != nil {
 			return l, fmt.Errorf("read the ledger: %w", err)
 		}
 		switch {
@@ -160,7 +175,7 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		case first != l.Last+1:
 			wrong("nothing covers %d to %d", l.Last+1, first-1)
 		}
-		if count != tables {
+		if count != distinct {
 			wrong("range %d to %d is in the ledger twice", first, last)
 		}
 		l.Ranges++
@@ -184,43 +199,24 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 	return l, nil
 }
 
-func auditTables(ctx context.Context, conn driver.Conn) (out []TableReport, err error) {
-	rows, err := conn.Query(ctx, "SELECT table, toUInt64(greatest(0, sum(if(token = '"+erasedToken+"', -toInt64(rows), toInt64(rows))))), min(inserted_at) FROM ledger WHERE table != '' GROUP BY table ORDER BY table")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var since []time.Time
-	for rows.Next() {
-		var t TableReport
-		var first time.Time
-		if err := rows.Scan(&t.Table, &t.Ledger, &first); err != nil {
-			return nil, err
-		}
-		out, since = append(out, t), append(since, first)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	for i := range out {
-		t := &out[i]
-		def := table.ByName(t.Table)
-		if t.Checkable = def != nil && strings.HasPrefix(def.Engine, "MergeTree"); !t.Checkable {
+// checkpoints compares the newest chunk of each ROWS partition with the newest that was inserted: a stream that has lost its end is behind it.
+func checkpoints(ctx context.Context, s *broker.Streams, m *mark, wrong func(string, ...any)) error {
+	for _, p := range slices.Sorted(maps.Keys(m.Partitions)) {
+		last, err := s.Rows.GetLastMsgForSubject(ctx, stream.RowsSubject(p))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			wrong("ROWS has lost the checkpoint of partition %d: chunk %d was inserted, and no message is there", p, m.Partitions[p].Chunk)
 			continue
 		}
-		if err := conn.QueryRow(ctx, "SELECT count() FROM "+name(t.Table)).Scan(&t.Stored); err != nil {
-			return nil, err
+		if err != nil {
+			return fmt.Errorf("read the newest chunk of partition %d: %w", p, err)
 		}
-		// The shortest class there is may be a day, and a class that has expired whole is not there to be asked.
-		young := time.Since(since[i]) < 24*time.Hour
+		c, _, _, err := stream.Tail{Partition: p}.Judge(last.Data)
 		switch {
-		case t.Stored > t.Ledger:
-			t.Problem = fmt.Sprintf("%d rows more than the ledger knows", t.Stored-t.Ledger)
-		case t.Stored < t.Ledger && young:
-			t.Problem = fmt.Sprintf("%d rows fewer than the ledger knows", t.Ledger-t.Stored)
-		case t.Stored < t.Ledger:
-			t.Checkable = false // some may have expired
+		case err != nil:
+			wrong("the newest message of partition %d in ROWS, at %d, is not its checkpoint: %v", p, last.Sequence, err)
+		case c.Number < m.Partitions[p].Chunk:
+			wrong("ROWS has lost the end of partition %d: chunk %d was inserted, and its newest is %d", p, m.Partitions[p].Chunk, c.Number)
 		}
 	}
-	return out, nil
+	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // # Deletions
 //
-// A chunk can carry deletions. A span ends with such a chunk, and its steps are: insert, count what is to go, write the count to the mark
+// A chunk can carry deletions. After such a chunk a span takes no more of the same ROWS partition, and its steps are: insert, count what is to go, write the count to the mark
 // with the note that all is inserted, delete, delete the contents that nobody is left for (orphans.go), clean the streams and buckets,
 // write the ledger, move the mark. Each step may be repeated, and a
 // successor goes on where the mark says. Why no row comes back, and no neighbour's row is doubled:
@@ -28,6 +28,8 @@ import (
 //   - Deleted rows take their chunk numbers with them, so after the first deletion max(chunk) proves nothing about this span any more: a
 //     sink that looked would find parts missing and send them again under the next attempt's token, neighbours' rows included. The note
 //     in the mark, which is written before the first deletion, keeps it from looking: with the note, nothing is inserted.
+//   - Chunks of other partitions in the span hold nothing of what is deleted: a session's rows come by one partition, and a deletion that is
+//     bounded takes rows of its own partition only.
 //   - Spans before it are inserted and behind the mark. Spans after it are not recorded before the mark has moved, and hold nothing of
 //     what was deleted, because the worker dropped it. What they verify are chunk numbers above this span's, which no deletion touches.
 //   - A zombie may still send an insert of this span. ClickHouse knows its token, as always, with one exception: when a deletion empties a
@@ -41,9 +43,18 @@ import (
 
 // erasure is a deletion's share of the mark: what was found before anything was deleted.
 type erasure struct {
-	Deletion int    `json:"deletion"` // index in the chunk
+	Deletion int    `json:"deletion"` // index among the deletions of the span's chunks, in the order of the messages
 	Table    string `json:"table"`
 	Rows     uint64 `json:"rows"`
+}
+
+// removal is what deletions take from one ClickHouse partition of a table.
+type removal struct {
+	Table         string `json:"table"`
+	Day           int32  `json:"day"`
+	RetentionDays uint16 `json:"retention_days"`
+	Rows          uint64 `json:"rows"`
+	Amount        uint64 `json:"amount,omitempty"` // see table.Batch.Amount
 }
 
 // erased is a chunk's deletions, carried out, to be looked after once more.
@@ -74,15 +85,20 @@ func (k *Sink) doomed(partition int, chunk uint64, deletes []stream.Deletion) []
 	return out
 }
 
-// erase carries out the deletions of the span's last chunk. All of the span is inserted.
+// erase carries out the deletions of the span's chunks, all of them with one statement a table. All of the span is inserted.
 func (l *lane) erase(ctx context.Context, s *span) error {
-	c := &s.messages[len(s.messages)-1].chunk
-	doomed := l.k.doomed(c.Partition, c.Number, c.Deletes)
+	chunks := s.deletions()
+	var doomed []table.Doomed
+	var deletes []stream.Deletion
+	for _, c := range chunks {
+		doomed = append(doomed, l.k.doomed(c.Partition, c.Number, c.Deletes)...)
+		deletes = append(deletes, c.Deletes...)
+	}
 	if !l.marks.mark.Pending.Inserted {
 		next := l.marks.mark.clone()
 		next.Pending.Inserted = true
 		err := l.persist(ctx, "count what is to be deleted", func(ctx context.Context) (err error) {
-			next.Pending.Erased, err = l.k.countDoomed(ctx, doomed)
+			next.Pending.Erased, next.Pending.Removed, err = l.k.countDoomed(ctx, doomed)
 			return err
 		})
 		if err != nil {
@@ -103,7 +119,7 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 		return err
 	}
 	orphans := map[string]map[string]uint64{}
-	for _, tenant := range bereft(c.Deletes, l.marks.mark.Pending.Erased) {
+	for _, tenant := range bereft(deletes, l.marks.mark.Pending.Erased) {
 		orphans[tenant] = map[string]uint64{}
 		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error { return l.k.deleteOrphans(ctx, tenant, orphans[tenant]) }); err != nil {
 			return err
@@ -112,27 +128,54 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	if err := l.step("swept"); err != nil {
 		return err
 	}
-	for i, d := range c.Deletes {
-		r := stream.Receipt{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}}
-		var rows uint64
-		for _, e := range l.marks.mark.Pending.Erased {
-			if e.Deletion == i {
-				r.Rows[e.Table] = e.Rows
-				rows += e.Rows
-			}
+	receipts := make([]stream.Receipt, 0, len(deletes))
+	for _, c := range chunks {
+		for _, d := range c.Deletes {
+			receipts = append(receipts, stream.Receipt{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}})
 		}
-		for name, n := range orphans[d.Tenant] { // they were the last deleted session's, whichever that was: the first one's receipt has them
+	}
+	var rows uint64
+	for _, e := range l.marks.mark.Pending.Erased {
+		if e.Deletion < len(receipts) {
+			receipts[e.Deletion].Rows[e.Table] = e.Rows
+			rows += e.Rows
+		}
+	}
+	for i := range receipts { // contents were the last deleted session's, whichever that was: the first one's receipt has them
+		r := &receipts[i]
+		for name, n := range orphans[r.Tenant] {
 			r.Rows[name] += n
 			rows += n
 		}
-		delete(orphans, d.Tenant)
-		if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, c, d, &r) }); err != nil {
-			return err
-		}
-		l.k.met.deletions.Inc()
-		l.log.Info("deleted", "tenant", d.Tenant, "session_token", r.Token, "rows", rows, "messages", r.Messages, "keys", r.Keys, "objects", r.Objects, "took", time.Since(began).Round(time.Millisecond))
+		delete(orphans, r.Tenant)
 	}
+	if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, chunks, receipts) }); err != nil {
+		return err
+	}
+	l.k.met.deletions.Add(float64(len(deletes)))
+	for i := range receipts {
+		if r := &receipts[i]; i < 10 {
+			l.log.Info("deleted", "tenant", r.Tenant, "session_token", r.Token, "messages", r.Messages, "keys", r.Keys, "objects", r.Objects)
+		}
+	}
+	l.log.Info("deletions are carried out", "deletions", len(deletes), "rows", rows, "took", time.Since(began).Round(time.Millisecond))
 	return nil
+}
+
+// erasedOf returns what is to be looked after once more when the span's deletions are carried out.
+func (l *lane) erasedOf(s *span) (out []erased) {
+	first := 0
+	for _, c := range s.deletions() {
+		var own []erasure
+		for _, e := range l.marks.mark.Pending.Erased {
+			if e.Deletion -= first; e.Deletion >= 0 && e.Deletion < len(c.Deletes) {
+				own = append(own, e)
+			}
+		}
+		out = append(out, erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Bereft: bereft(c.Deletes, own), At: time.Now().UTC()})
+		first += len(c.Deletes)
+	}
+	return out
 }
 
 // persist tries until f succeeds, or until the lane is asked to stop between two tries.
@@ -155,21 +198,30 @@ func (l *lane) persist(ctx context.Context, what string, f func(context.Context)
 	}
 }
 
-// countDoomed returns how many rows each deletion will take from each table.
-func (k *Sink) countDoomed(ctx context.Context, doomed []table.Doomed) (out []erasure, err error) {
+// countDoomed returns how many rows each deletion will take from each table, and how many all take from each ClickHouse partition.
+func (k *Sink) countDoomed(ctx context.Context, doomed []table.Doomed) (each []erasure, all []removal, err error) {
+	all = []removal{} // not nil: they are known
 	for _, t := range table.All() {
+		of, err := k.heldOf(ctx, t, doomed)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(of) == 0 {
+			continue
+		}
 		found, err := k.countIn(ctx, t, doomed)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		out = append(out, found...)
+		each, all = append(each, found...), append(all, of...)
 	}
-	return out, nil
+	return each, all, nil
 }
 
-func (k *Sink) countIn(ctx context.Context, t *table.Table, doomed []table.Doomed) (out []erasure, err error) {
-	sql := t.CountSQL(k.options(), doomed)
-	if sql == "" {
+// heldOf returns what a table has of doomed, by ClickHouse partition.
+func (k *Sink) heldOf(ctx context.Context, t *table.Table, doomed []table.Doomed) (out []removal, err error) {
+	where := t.DoomedSQL(doomed)
+	if where == "" {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -179,7 +231,29 @@ func (k *Sink) countIn(ctx context.Context, t *table.Table, doomed []table.Doome
 			return nil, fmt.Errorf("wait for the replica: %w", err)
 		}
 	}
-	rows, err := k.native.Query(longSQL(ctx), sql)
+	rows, err := k.native.Query(longSQL(ctx), t.HeldSQL(k.options(), where))
+	if err != nil {
+		return nil, fmt.Errorf("count in %s: %w", t.Name, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r := removal{Table: t.Name}
+		if err := rows.Scan(&r.Day, &r.RetentionDays, &r.Rows, &r.Amount); err != nil {
+			return nil, fmt.Errorf("count in %s: %w", t.Name, err)
+		}
+		out = append(out, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("count in %s: %w", t.Name, err)
+	}
+	return out, nil
+}
+
+// countIn returns how many rows each deletion will take from a table.
+func (k *Sink) countIn(ctx context.Context, t *table.Table, doomed []table.Doomed) (out []erasure, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, err := k.native.Query(longSQL(ctx), t.CountSQL(k.options(), doomed))
 	if err != nil {
 		return nil, fmt.Errorf("count in %s: %w", t.Name, err)
 	}
@@ -199,7 +273,7 @@ func (k *Sink) countIn(ctx context.Context, t *table.Table, doomed []table.Doome
 	return out, nil
 }
 
-// longSQL lets a statement name 64 sessions by their ids.
+// longSQL lets a statement name hundreds of sessions by their ids.
 func longSQL(ctx context.Context) context.Context {
 	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"max_query_size": 16 << 20, "max_ast_elements": 1 << 20, "max_expanded_ast_elements": 1 << 20}))
 }
@@ -224,7 +298,7 @@ func (k *Sink) deleteDoomed(ctx context.Context, doomed []table.Doomed) error {
 			if sql == "" {
 				continue
 			}
-			found, err := k.countIn(ctx, t, doomed)
+			found, err := k.heldOf(ctx, t, doomed)
 			if err != nil {
 				return err
 			}
@@ -285,7 +359,7 @@ func (l *lane) lookAgain(ctx context.Context) {
 			return
 		}
 		doomed := l.k.doomed(e.Partition, e.Chunk, e.Deletes)
-		found, err := l.k.countDoomed(ctx, doomed)
+		found, _, err := l.k.countDoomed(ctx, doomed)
 		if err == nil && len(found) > 0 {
 			l.log.Warn("rows of a deleted session came back by an insert that was on its way; deleting them again", "tables", len(found))
 			err = l.k.deleteDoomed(ctx, doomed)
@@ -307,10 +381,10 @@ func (l *lane) lookAgain(ctx context.Context) {
 	}
 }
 
-// cleanStreams removes what NATS holds of d and writes the receipt. Later messages of what was deleted are dropped by the worker; they leave
-// INGEST with its replay window.
-func (k *Sink) cleanStreams(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.Receipt) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+// cleanStreams removes what NATS holds of the chunks' deletions and writes their receipts, which are in the same order. Later messages of what
+// was deleted are dropped by the worker; they leave INGEST with its replay window.
+func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, receipts []stream.Receipt) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(len(receipts))*100*time.Millisecond)
 	defer cancel()
 	names, err := k.s.JS.Stream(ctx, "KV_"+stream.DictionariesBucket)
 	if err != nil {
@@ -320,6 +394,25 @@ func (k *Sink) cleanStreams(ctx context.Context, c *stream.Chunk, d stream.Delet
 	if err != nil {
 		return fmt.Errorf("windows: %w", err)
 	}
+	objects, err := k.s.Parts.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return fmt.Errorf("list objects: %w", err)
+	}
+	i := 0
+	for _, c := range chunks {
+		for _, d := range c.Deletes {
+			if err := k.cleanOf(ctx, c, d, &receipts[i], names, uploads, objects); err != nil {
+				return err
+			}
+			i++
+		}
+	}
+	return nil
+}
+
+// cleanOf does it for one deletion.
+func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.Receipt, names, uploads jetstream.Stream, objects []*jetstream.ObjectInfo) error {
+	r.Keys, r.Messages, r.Objects = 0, 0, 0 // of an earlier try
 	// Of a session everything, of a tenant what was there before the request: sessions that began since have keys too.
 	upToNames, upToUploads := everything, everything
 	if d.Session == "" {
@@ -350,7 +443,7 @@ func (k *Sink) cleanStreams(ctx context.Context, c *stream.Chunk, d stream.Delet
 	if err != nil {
 		return err
 	}
-	if r.Objects, err = k.cleanObjects(ctx, &d); err != nil {
+	if r.Objects, err = k.cleanObjects(ctx, &d, objects); err != nil {
 		return err
 	}
 	r.DoneAt = time.Now().UnixNano()
@@ -432,14 +525,7 @@ func (k *Sink) cleanNames(ctx context.Context, names jetstream.Stream, c *stream
 }
 
 // cleanObjects removes giant lines that were not folded, or that a reject refers to. Of a tenant, those that are older than the tombstone.
-func (k *Sink) cleanObjects(ctx context.Context, d *stream.Deletion) (n uint64, err error) {
-	list, err := k.s.Parts.List(ctx)
-	if errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("list objects: %w", err)
-	}
+func (k *Sink) cleanObjects(ctx context.Context, d *stream.Deletion, list []*jetstream.ObjectInfo) (n uint64, err error) {
 	token := ""
 	if d.Session != "" {
 		token = d.Token()

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -33,9 +34,11 @@ type feed struct {
 	most     int64
 	next     uint64 // sequence to go on from
 	numbers  map[int]uint64
-	pending  atomic.Uint64 // messages in the stream behind the last one read
-	oldest   *atomic.Int64 // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
-	missing  func(n uint64)
+	pending  atomic.Uint64                              // messages in the stream behind the last one read
+	oldest   *atomic.Int64                              // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
+	missing  func(partition int, first, last, n uint64) // chunk numbers
+	copied   func(ctx context.Context, c *stream.Chunk, seq uint64) error // see broker.Streams.Copied
+	aside    func(ctx context.Context, seq uint64, subject string, data []byte, why error) error
 	retried  uint64 // sequence at which a gap in the chunk numbers made us read again
 	failed   error  // why out was closed
 }
@@ -140,23 +143,37 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 	if seq < f.next {
 		return nil
 	}
-	c, _, body, err := stream.ParseChunk(msg.Data())
-	if err == nil && stream.PartitionOfRows(msg.Subject()) != c.Partition {
-		err = fmt.Errorf("a chunk of partition %d: %w", c.Partition, stream.ErrChunk)
+	tail := stream.Tail{Partition: stream.PartitionOfRows(msg.Subject())}
+	last, known := f.numbers[tail.Partition]
+	tail.Number = last
+	c, _, body, err := tail.Judge(msg.Data())
+	if errors.Is(err, stream.ErrPassed) {
+		if err = f.copied(ctx, &c, seq); err == nil { // its rows are in ClickHouse, and the worker may still need it
+			f.next = seq + 1
+			return nil
+		}
+		if !errors.Is(err, stream.ErrForeign) {
+			return err // and it is read again
+		}
+	}
+	if errors.Is(err, stream.ErrForeign) {
+		if err := f.aside(ctx, seq, msg.Subject(), msg.Data(), err); err != nil {
+			return err // and it is read again
+		}
+		f.next = seq + 1
+		return nil
 	}
 	if err != nil {
 		f.failed = fmt.Errorf("ROWS message %d on %s: %w", seq, msg.Subject(), err)
 		return f.failed
 	}
-	if last, ok := f.numbers[c.Partition]; ok && c.Number != last+1 {
+	if n := tail.Missing(&c); known && n > 0 {
 		if f.retried != seq {
 			f.retried = seq
 			return fmt.Errorf("chunk %d of partition %d follows %d", c.Number, c.Partition, last)
 		}
-		f.log.Error("ROWS lacks chunks: was the stream purged or restored from a backup? `warpline audit` compares what is left", "partition", c.Partition, "after", last, "next", c.Number, "seq", seq)
-		if c.Number > last {
-			f.missing(c.Number - last - 1)
-		}
+		f.log.Error("ROWS lacks chunks: was the stream purged or restored from a backup? `warpline audit` names them", "partition", c.Partition, "after", last, "next", c.Number, "seq", seq)
+		f.missing(c.Partition, last+1, c.Number-1, n)
 	}
 	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0}
 	if err := f.budget.Acquire(ctx, m.size); err != nil {

@@ -161,7 +161,7 @@ func (l *lane) suspect(ctx context.Context, anew bool, created time.Time) {
 func (l *lane) startFeed() {
 	most := l.k.cfg.MaxRangeBytes + pullBytes
 	f := &feed{rows: l.k.s.Rows, log: l.log, out: make(chan message, 1024), budget: semaphore.NewWeighted(most), most: most,
-		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, oldest: &l.oldest, missing: func(n uint64) { l.k.met.missing.Add(float64(n)) }}
+		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, oldest: &l.oldest, missing: l.lacks, copied: l.k.s.Copied, aside: l.setAside}
 	for p := range l.k.s.Partitions {
 		if stream.Lane(p, l.k.s.Lanes) == l.n {
 			f.subjects = append(f.subjects, stream.RowsSubject(p))
@@ -328,7 +328,7 @@ func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
 		}
 	}
 	shown := time.Now()
-	if s.ends() {
+	if len(s.deletions()) > 0 {
 		if err := l.erase(ctx, s); err != nil {
 			return err
 		}
@@ -384,10 +384,8 @@ func (l *lane) advance(ctx context.Context, s *span) error {
 		if c.Object != "" {
 			next.Drop = append(next.Drop[:len(next.Drop):len(next.Drop)], c.Object)
 		}
-		if len(c.Deletes) > 0 {
-			next.Erased = append(next.Erased[:len(next.Erased):len(next.Erased)], erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Bereft: bereft(c.Deletes, l.marks.mark.Pending.Erased), At: time.Now().UTC()})
-		}
 	}
+	next.Erased = append(next.Erased[:len(next.Erased):len(next.Erased)], l.erasedOf(s)...)
 	if err := l.step("advance"); err != nil {
 		return err
 	}

@@ -13,38 +13,49 @@ import (
 // ledgerKey is the ledger's own key among the attempts.
 const ledgerKey = "ledger"
 
-// ledgerOf makes the ledger's load of a span: one row for each table that has rows, or one row without a table, so that the ranges in the
+// ledgerOf makes the ledger's load of a span: one row for each table and ClickHouse partition that has rows, or one row without a table, so that the ranges in the
 // ledger follow each other without a gap.
 func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 	t := table.Ledger
 	b := table.NewBatch(t.Table)
 	now := time.Now().UnixNano()
-	row := func(name string, rows uint64, token string, attempt int) {
+	row := func(name, token string, attempt int, of removal, counted bool) {
 		t.Lane.Append(b, uint16(l.n))
 		t.First.Append(b, p.First)
 		t.Last.Append(b, p.Last)
 		t.TableName.AppendString(b, name)
-		t.Rows.Append(b, rows)
+		t.Rows.Append(b, of.Rows)
 		t.Token.Append(b, token)
 		t.Attempt.Append(b, uint16(attempt))
 		t.InsertedAt.Append(b, now)
+		t.Day.Append(b, of.Day)
+		t.RetentionDays.Append(b, of.RetentionDays)
+		known := uint8(0)
+		if counted {
+			known = 1
+		}
+		t.Amount.Append(b, of.Amount)
+		t.Counted.Append(b, known)
 	}
 	for _, d := range s.tables {
-		attempt := 0
 		for _, p := range d.parts {
-			attempt = max(attempt, p.attempt)
+			row(d.name, d.token, p.attempt, removal{Day: p.partition.Day, RetentionDays: p.partition.RetentionDays, Rows: p.rows, Amount: p.amount}, !p.uncounted)
 		}
-		row(d.name, d.rows, d.token, attempt)
 	}
-	gone := map[string]uint64{}
-	for _, e := range p.Erased {
-		gone[e.Table] += e.Rows
+	for _, r := range p.Removed {
+		row(r.Table, erasedToken, 0, r, true)
 	}
-	for _, name := range slices.Sorted(maps.Keys(gone)) {
-		row(name, gone[name], erasedToken, 0)
+	if p.Removed == nil { // recorded by an older sink
+		gone := map[string]uint64{}
+		for _, e := range p.Erased {
+			gone[e.Table] += e.Rows
+		}
+		for _, name := range slices.Sorted(maps.Keys(gone)) {
+			row(name, erasedToken, 0, removal{Rows: gone[name]}, false)
+		}
 	}
 	if len(s.tables) == 0 {
-		row("", 0, "", 0)
+		row("", "", 0, removal{}, false)
 	}
 	schema, body, err := b.Encode(nil)
 	if err != nil {

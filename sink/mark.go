@@ -49,6 +49,8 @@ type pending struct {
 	// Inserted says that every row of the span is in ClickHouse and that its deletions may have begun: nothing of it may be inserted again.
 	Inserted bool      `json:"inserted,omitempty"`
 	Erased   []erasure `json:"erased,omitempty"`
+	// Removed is the same by ClickHouse partition, for the ledger.
+	Removed []removal `json:"removed,omitempty"`
 }
 
 // seen is the newest chunk of a ROWS partition that is in ClickHouse.
@@ -120,7 +122,7 @@ func (m *marks) get(ctx context.Context) (next mark, revision uint64, why string
 		return mark{}, 0, "", fmt.Errorf("read mark %s: %w", m.key, err)
 	}
 	if err := json.Unmarshal(entry.Value(), &next); err != nil {
-		return mark{}, 0, "", fmt.Errorf("mark %s is unreadable: %w: delete the key, the sink then begins after the last row of the ledger", m.key, err)
+		return mark{}, entry.Revision(), fmt.Sprintf("its key %s holds something else (%v)", m.key, err), nil
 	}
 	return next, entry.Revision(), "", nil
 }

@@ -102,9 +102,10 @@ type Sink struct {
 	again  time.Duration // lookAgainAfter
 
 	mu     sync.Mutex
-	lanes  map[int]*lane // those that run now
-	rows   [2]int64      // bytes and max_bytes of ROWS, for Status
-	closed func() bool   // the context of Run has ended
+	lanes  map[int]*lane     // those that run now
+	rows   [2]int64          // bytes and max_bytes of ROWS, for Status
+	damage map[string]string // by stream: what the NATS server says it has lost
+	closed func() bool       // the context of Run has ended
 
 	// toldOlder and toldLost keep the lanes from saying the same of the whole service, see lane.suspect.
 	toldOlder, toldLost atomic.Bool
@@ -258,6 +259,7 @@ func (k *Sink) watch(ctx context.Context) {
 			k.rows = [2]int64{int64(info.State.Bytes), info.Config.MaxBytes}
 			k.mu.Unlock()
 		}
+		k.watchDamage(ctx)
 		if !sleep(ctx, 5*time.Second) {
 			return
 		}

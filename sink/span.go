@@ -47,6 +47,8 @@ type part struct {
 	partition table.Partition
 	pieces    []piece
 	rows      uint64
+	amount    uint64 // see stream.Rows; of no meaning while uncounted
+	uncounted bool
 	newest    map[int]uint64 // largest chunk number by ROWS partition: the proof of arrival
 	received  int32          // day of receipt of the oldest row, at the earliest
 	attempt   int
@@ -74,13 +76,36 @@ func (p *piece) read(buf []byte) (data, scratch []byte, err error) {
 }
 
 func (s *span) full(cfg *Config) bool {
-	return s.ends() || s.rows >= cfg.MaxRangeRows || s.compressed >= cfg.MaxRangeBytes || s.raw >= 3*cfg.MaxRangeBytes
+	return s.rows >= cfg.MaxRangeRows || s.compressed >= cfg.MaxRangeBytes || s.raw >= 3*cfg.MaxRangeBytes
 }
 
-// ends reports whether the span ends with deletions: what comes after them must not be inserted before they are carried out.
-func (s *span) ends() bool {
-	n := len(s.messages)
-	return n > 0 && len(s.messages[n-1].chunk.Deletes) > 0
+// deletions returns those chunks of the span that carry deletions, at most one of a ROWS partition, in the order of the messages.
+func (s *span) deletions() (out []*stream.Chunk) {
+	for i := range s.messages {
+		if c := &s.messages[i].chunk; len(c.Deletes) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// deletes is how many deletions the span holds.
+func (s *span) deletes() (n int) {
+	for _, c := range s.deletions() {
+		n += len(c.Deletes)
+	}
+	return n
+}
+
+// closed reports whether the span holds deletions of a ROWS partition: what comes after them from there must not be inserted before they
+// are carried out. Other partitions bring nothing of what they delete, so their chunks may join, and their deletions.
+func (s *span) closed(partition int) bool {
+	for i := range s.messages {
+		if c := &s.messages[i].chunk; c.Partition == partition && len(c.Deletes) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // fits reports whether m may join the span: within the limits, and of the same schema in every table.
@@ -88,7 +113,7 @@ func (s *span) fits(m *message, cfg *Config) bool {
 	if len(s.messages) == 0 {
 		return true
 	}
-	if s.ends() {
+	if s.closed(m.chunk.Partition) || len(m.chunk.Deletes) > 0 && s.deletes() > maxErased/2 {
 		return false
 	}
 	rows, raw := weigh(&m.chunk)
@@ -225,6 +250,11 @@ func (l *load) add(c *stream.Chunk, r *stream.Rows, packed []byte) {
 	}
 	p.pieces = append(p.pieces, piece{packed: packed, rows: *r})
 	p.rows += uint64(r.Rows)
+	if r.Amount != nil {
+		p.amount += *r.Amount
+	} else {
+		p.uncounted = true
+	}
 	l.rows += uint64(r.Rows)
 	p.received = min(p.received, received)
 	p.newest[c.Partition] = max(p.newest[c.Partition], c.Number)

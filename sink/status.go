@@ -21,6 +21,9 @@ type Status struct {
 	// Unreachable if both are set; "" while both are zero.
 	Unreachable, Blocked time.Time
 	Err                  string
+	// Damage is what the NATS server says it has dropped of streams and buckets because it was damaged on disk, "" when nothing. Data flows
+	// all the same; a person has to know.
+	Damage string
 }
 
 // LaneStatus says where a lane stands.
@@ -67,6 +70,7 @@ func (k *Sink) Status() Status {
 	s := Status{RowsBytes: k.rows[0], RowsMaxBytes: k.rows[1]}
 	k.mu.Unlock()
 	slices.SortFunc(lanes, func(a, b *lane) int { return a.n - b.n })
+	s.Damage = k.damagedLine()
 	problems := k.health.snapshot(&s)
 	for _, l := range lanes {
 		ls := LaneStatus{Lane: l.n, Mark: l.shownMark.Load(), Pending: l.waiting(), Lag: l.lag()}

@@ -103,7 +103,7 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 	now := time.Now().UTC()
 	day := int32(now.Unix() / 86400)
 	month := int32(time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).Unix() / 86400)
-	c := stream.Chunk{Partition: p, Number: w.numbers[p], Epoch: 1, CreatedAt: now.UnixNano(), OldestReceivedAt: now.UnixNano() - int64(time.Second), Snapshot: stream.Snapshot{Seq: w.snapshot[p]}}
+	c := stream.Chunk{Partition: p, Number: w.numbers[p], Epoch: 1, CreatedAt: now.UnixNano(), OldestReceivedAt: now.UnixNano() - int64(time.Second), Snapshot: stream.Snapshot{Seq: w.snapshot[p]}, After: w.lastSeq[p] + 1}
 	var body []byte
 	add := func(b *table.Batch, d int32, retention uint16) {
 		if b.Rows() == 0 {
@@ -113,7 +113,7 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		c.Tables = append(c.Tables, stream.Rows{Table: b.Table().Name, Fingerprint: b.Table().Fingerprint(), Day: d, RetentionDays: retention, Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data)})
+		c.Tables = append(c.Tables, stream.Rows{Table: b.Table().Name, Fingerprint: b.Table().Fingerprint(), Day: d, RetentionDays: retention, Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data), Amount: b.Amount()})
 		body = append(append(body, schema...), data...)
 	}
 	session := fmt.Sprintf("session-%d", p)

@@ -14,7 +14,8 @@ import (
 type auditCmd struct {
 	reachFlags
 	clickhouseFlags
-	JSON bool `help:"Print JSON for programs."`
+	JSON   bool `help:"Print JSON for programs."`
+	Accept bool `help:"Forget, once they are printed, what the roles found until now (messages set aside, chunks that were missing, damaged bytes), and delete what was set aside. What the audit finds itself stays."`
 }
 
 func (c *auditCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
@@ -46,6 +47,15 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 	if err := c.print(p, r); err != nil {
 		return err
 	}
+	if c.Accept {
+		for _, f := range r.Found {
+			fmt.Fprintln(p.Stderr, "accepted: "+f.String())
+		}
+		if err := streams.AcceptFindings(ctx); err != nil {
+			return fmt.Errorf("accept what was found: %w", err)
+		}
+		r.Found = nil
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(p.Stderr, "note: "+n)
 	}
@@ -54,10 +64,10 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		if len(r.Notes) > 0 {
 			since = "since the present streams were made, "
 		}
-		fmt.Fprintln(p.Stderr, since+"every range of every lane was inserted once, and the tables hold what the ledger says")
+		fmt.Fprintln(p.Stderr, since+"every range of every lane was inserted once, the tables hold what the ledger says, and the streams have what they say they have")
 		return nil
 	}
-	return withCode(fmt.Errorf("the books do not balance (when the service is busy, try again once it is quiet):\n  %s", strings.Join(r.Problems(), "\n  ")), exitUnbalanced)
+	return withCode(fmt.Errorf("the books do not balance (when the service is busy, try again once it is quiet; --accept forgets what the roles found and you have read):\n  %s", strings.Join(r.Problems(), "\n  ")), exitUnbalanced)
 }
 
 func (c *auditCmd) print(p *program, r sink.Report) error {
@@ -79,11 +89,21 @@ func (c *auditCmd) print(p *program, r sink.Report) error {
 	}
 	fmt.Fprintln(w, "\nTABLE\tLEDGER\tSTORED\t\t")
 	for _, t := range r.Tables {
-		stored := "merges"
-		if t.Checkable {
-			stored = fmt.Sprint(t.Stored)
+		stored := fmt.Sprint(t.Stored)
+		if t.Merges {
+			stored += " merged"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", t.Table, t.Ledger, stored, good(t.Problem))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", t.Table, t.Ledger, stored, good(t.Problems...))
+	}
+	fmt.Fprintln(w, "\nSTREAM\tMESSAGES\tREAD\t\t")
+	for _, s := range r.Streams {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", s.Stream, s.Messages, s.Read, good(s.Problems...))
+	}
+	if len(r.Found) > 0 {
+		fmt.Fprintln(w, "\nFOUND\tPARTITION\tCOUNT\tUNTIL")
+		for _, f := range r.Found {
+			fmt.Fprintf(w, "%s in %s\t%d\t%d\t%s\n", f.Kind, f.Stream, f.Partition, f.Count, f.Until.UTC().Format("2006-01-02 15:04:05"))
+		}
 	}
 	return w.Flush()
 }

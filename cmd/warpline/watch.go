@@ -59,13 +59,16 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := sinkTrouble(s.Sink); err != nil {
 		t["rows do not reach ClickHouse and wait in NATS"] = err.Error()
 	}
+	if d := s.Sink.Status().Damage; d != "" {
+		t["what NATS keeps on disk was damaged, and what it dropped may have been accepted: see warpline audit"] = d
+	}
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}
 	stoodStill(t, s.Sink)
 	notTaken(t, s.Worker)
 	if n := s.Worker.Status().NotUnderstood; len(n) > 0 {
-		t["the state of a partition is not understood, and its uploads wait"] = fmt.Sprintf("partition %d: %s", n[0].Partition, n[0].Err)
+		t[strange] = fmt.Sprintf("partition %d: %s", n[0].Partition, n[0].Err)
 	}
 	if why := s.refuse(); why != "" {
 		t[natsStuck] = why

@@ -22,6 +22,9 @@ type Chunk struct {
 	// Epoch and Nonce tell the owner that wrote it: an owner whose publish timed out reads the last message and compares.
 	Epoch uint64 `json:"epoch"`
 	Nonce string `json:"nonce"`
+	// After is 1 + the ROWS sequence of the partition's chunk before this one, the fence under which it was published: of all messages on the
+	// subject, a chunk is the first behind that sequence, and a copy of it never is. 0 in chunks of workers that did not write it.
+	After uint64 `json:"after,omitempty"`
 	// Position is the INGEST stream sequence of the last part that is folded into this chunk or an earlier one.
 	Position  uint64 `json:"position"`
 	CreatedAt int64  `json:"created_at"` // ns since the epoch
@@ -70,6 +73,9 @@ type Rows struct {
 	Rows          int    `json:"rows"`
 	SchemaLen     int    `json:"schema_len"` // the IPC schema message comes first, then
 	DataLen       int    `json:"data_len"`   // dictionary batches and the record batch, no end-of-stream
+	// Amount is what the rows of a table that merges them add up to, see table.Batch.Amount; nil: the table has none, or an older worker
+	// did not say.
+	Amount *uint64 `json:"amount,omitempty"`
 	// PackedLen is the length of both together as they lie in the body: each entry is one S2 block of its own, so that a sink can
 	// send one table at a time and never holds more than one block unpacked.
 	PackedLen int `json:"packed_len"`

@@ -46,15 +46,69 @@ func (t *Table) condition(d *Doomed) (sql string, ok bool) {
 	return sql, true
 }
 
-// CountSQL returns a query with one row for each of doomed that has rows in t: its index (Int64) and how many rows (UInt64). It is ""
-// when t cannot have any, or none that can be told so.
+// conditions returns what selects the rows of all of doomed in t, as few conditions as that takes, and by each which of doomed it is; several
+// sessions of a tenant are one condition.
+func (t *Table) conditions(doomed []Doomed) (out []selection) {
+	byTenant := map[string]int{}
+	for i := range doomed {
+		d := &doomed[i]
+		where, ok := t.condition(d)
+		if !ok {
+			continue
+		}
+		if d.Session == "" || d.Bounded {
+			out = append(out, selection{where: where, of: []int{i}})
+			continue
+		}
+		at, ok := byTenant[d.Tenant]
+		if !ok {
+			at = len(out)
+			byTenant[d.Tenant] = at
+			out = append(out, selection{tenant: d.Tenant})
+		}
+		out[at].of = append(out[at].of, i)
+		out[at].sessions = append(out[at].sessions, quote(d.Session))
+	}
+	for i := range out {
+		if s := &out[i]; s.where == "" {
+			s.where = "tenant = " + quote(s.tenant) + " AND session_id IN (" + strings.Join(s.sessions, ", ") + ")"
+		}
+	}
+	return out
+}
+
+// selection is one condition that selects rows of one of doomed, or of many sessions of one tenant.
+type selection struct {
+	where    string
+	tenant   string
+	of       []int
+	sessions []string // quoted; nil: it selects all of the one
+}
+
+// DoomedSQL returns the condition that selects the rows of doomed in t, "" when t cannot have any, or none that can be told so.
+func (t *Table) DoomedSQL(doomed []Doomed) string {
+	var or []string
+	for _, s := range t.conditions(doomed) {
+		or = append(or, "("+s.where+")")
+	}
+	return strings.Join(or, " OR ")
+}
+
+// CountSQL returns a query with one row for each of doomed that has rows in t: its index (Int64) and how many rows (UInt64). A session that is
+// named twice is counted once. It is "" when t cannot have any, or none that can be told so.
 func (t *Table) CountSQL(o Options, doomed []Doomed) string {
 	from := ident(o.database()) + "." + ident(t.Name)
 	var parts []string
-	for i := range doomed {
-		if where, ok := t.condition(&doomed[i]); ok {
-			parts = append(parts, fmt.Sprintf("SELECT toInt64(%d) AS i, count() AS n FROM %s WHERE %s", i, from, where))
+	for _, s := range t.conditions(doomed) {
+		index := fmt.Sprintf("toInt64(%d)", s.of[0])
+		if s.sessions != nil {
+			of := make([]string, len(s.of))
+			for i, n := range s.of {
+				of[i] = fmt.Sprint(n)
+			}
+			index = fmt.Sprintf("toInt64([%s][indexOf([%s], toString(session_id))])", strings.Join(of, ", "), strings.Join(s.sessions, ", "))
 		}
+		parts = append(parts, fmt.Sprintf("SELECT %s AS i, count() AS n FROM %s WHERE %s GROUP BY i", index, from, s.where))
 	}
 	if parts == nil {
 		return ""
@@ -65,14 +119,9 @@ func (t *Table) CountSQL(o Options, doomed []Doomed) string {
 // DeleteSQL returns the statement that makes ClickHouse write t's parts anew without the rows of doomed, "" when t cannot have any. It
 // returns before that is done.
 func (t *Table) DeleteSQL(o Options, doomed []Doomed) string {
-	var or []string
-	for i := range doomed {
-		if where, ok := t.condition(&doomed[i]); ok {
-			or = append(or, "("+where+")")
-		}
-	}
-	if or == nil {
+	where := t.DoomedSQL(doomed)
+	if where == "" {
 		return ""
 	}
-	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s SETTINGS mutations_sync = 0", ident(o.database()), ident(t.Name), o.onCluster(), strings.Join(or, " OR "))
+	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s SETTINGS mutations_sync = 0", ident(o.database()), ident(t.Name), o.onCluster(), where)
 }

@@ -1,0 +1,149 @@
+package aggregate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// foreigners are messages that somebody may put on a subject of ROWS, made of those that lie there.
+func foreigners(t *testing.T, s *broker.Streams, p int) map[string][]byte {
+	t.Helper()
+	last, err := s.Rows.GetLastMsgForSubject(t.Context(), stream.RowsSubject(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Rows.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Rows.GetMsg(t.Context(), info.State.FirstSeq, jetstream.WithGetMsgSubject(stream.RowsSubject(p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{
+		"no chunk": []byte("hello"), "nothing": nil, "half a chunk": last.Data[:len(last.Data)/2], "the last chunk again": last.Data,
+		"the first chunk again": first.Data, "a chunk of no version": append([]byte("WLC\x00"), last.Data[4:]...), "7 MB of zeros": make([]byte, 7<<20),
+	}
+}
+
+// Whatever is put on the subject of a partition's chunks, while its owner runs or while nobody does, is set aside: the partition goes on
+// without a restart, and nothing is lost or doubled.
+func TestGarbageInRows(t *testing.T) {
+	for _, running := range []bool{true, false} {
+		t.Run(fmt.Sprintf("owner running %v", running), func(t *testing.T) {
+			s := brokertest.Start(t, broker.Layout{Partitions: 1})
+			cfg := fast
+			cfg.SnapshotChunks = 3
+			stop := start(t, s, cfg)
+			kernels, total := load(t, s, 0, 10)
+			waitFor(t, s, "the first kernels", func(sum totals) bool { return sum["kernel_stats_data.calls"] >= kernels })
+			n := 10
+			put := uint64(0)
+			for name, msg := range foreigners(t, s, 0) {
+				if !running {
+					stop()
+				}
+				if _, err := s.JS.Publish(t.Context(), stream.RowsSubject(0), msg); err != nil {
+					t.Fatal(err)
+				}
+				if put++; !running {
+					stop = start(t, s, cfg)
+				}
+				k, ns := load(t, s, n, 5)
+				kernels, total, n = kernels+k, total+ns, n+5
+				waitForClean(t, s, name, kernels)
+			}
+			checkLoad(t, s, kernels, total)
+			found, err := broker.Findings(t.Context(), s.Marks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found) != 1 || found[0].Kind != broker.FindingAside || found[0].Count != put || found[0].Partition != 0 || len(found[0].Places) != int(put) {
+				t.Fatalf("findings %+v, want %d messages of partition 0", found, put)
+			}
+			for _, p := range found[0].Places {
+				if _, err := s.Chunks.GetBytes(t.Context(), p.Object); err != nil {
+					t.Errorf("%s: its bytes: %v", p.Detail, err)
+				}
+			}
+			if err := s.AcceptFindings(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if found, err := broker.Findings(t.Context(), s.Marks); err != nil || len(found) > 0 {
+				t.Errorf("after they were accepted: %v, %v", found, err)
+			}
+			if _, err := s.Chunks.List(t.Context()); err != jetstream.ErrNoObjectsFound {
+				t.Errorf("objects left: %v", err)
+			}
+		})
+	}
+}
+
+// waitForClean waits until only chunks are in ROWS, and all kernels.
+func waitForClean(t *testing.T, s *broker.Streams, what string, kernels uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		last, err := s.Rows.GetLastMsgForSubject(context.Background(), stream.RowsSubject(0))
+		if err == nil {
+			var c stream.Chunk
+			if c, _, _, err = stream.ParseChunk(last.Data); err == nil && c.After > 0 {
+				if sum := readRowsIfClean(t, s); sum != nil && sum["kernel_stats_data.calls"] >= kernels {
+					return
+				}
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s the partition does not go on: %v", what, err)
+		}
+	}
+}
+
+// readRowsIfClean reads all rows, nil while something in ROWS is no chunk or no next one.
+func readRowsIfClean(t *testing.T, s *broker.Streams) totals {
+	t.Helper()
+	info, err := s.Rows.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tail := stream.Tail{}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+		msg, err := s.Rows.GetMsg(t.Context(), seq, jetstream.WithGetMsgSubject("rows.0"))
+		if err != nil {
+			return nil
+		}
+		c, _, _, err := tail.Judge(msg.Data)
+		if err != nil {
+			return nil
+		}
+		seq, tail.Number = msg.Sequence, c.Number
+	}
+	return readRows(t, s)
+}
+
+// A chunk of a later format is no garbage: it stays where it is, and the partition waits for the build that wrote it.
+func TestNewerChunkIsKept(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{Partitions: 1})
+	stop := start(t, s, fast)
+	kernels, _ := load(t, s, 0, 5)
+	waitFor(t, s, "the kernels", func(sum totals) bool { return sum["kernel_stats_data.calls"] >= kernels })
+	stop()
+	ack, err := s.JS.Publish(t.Context(), "rows.0", []byte("WLC\x02of another time"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, s, fast)
+	load(t, s, 5, 5)
+	time.Sleep(time.Second)
+	last, err := s.Rows.GetLastMsgForSubject(t.Context(), "rows.0")
+	if err != nil || last.Sequence != ack.Sequence {
+		t.Fatalf("the newer chunk at %d is gone or passed: %v %v", ack.Sequence, last, err)
+	}
+}

@@ -1,0 +1,70 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The amount of rows of a table that merges them is the sum of all that they add up, over all columns that are sums of whole numbers,
+// modulo 2^64. No merge changes it, nor does the coarsening from minutes to hours, so the ledger can say what must be there at any time.
+
+func (t *Table) amountColumns() (out []*Column) {
+	for i := range t.Columns {
+		if c := &t.Columns[i]; c.agg == "sum" && (c.Kind == U64 || c.Kind == I64) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Amount returns the amount of the batch's rows, nil when its table has none.
+func (b *Batch) Amount() *uint64 {
+	columns := b.table.amountColumns()
+	if columns == nil {
+		return nil
+	}
+	var n uint64
+	for _, c := range columns {
+		if c.Kind == I64 {
+			for _, v := range b.i64[c.slot] {
+				n += uint64(v)
+			}
+			continue
+		}
+		for _, v := range b.u64[c.slot] {
+			n += v
+		}
+	}
+	return &n
+}
+
+// AmountSQL returns an aggregate expression (UInt64) for the amount of the rows that it is applied to, "" when the table has none.
+func (t *Table) AmountSQL() string {
+	var sums []string
+	for _, c := range t.amountColumns() {
+		sums = append(sums, fmt.Sprintf("toUInt64(sum(%s))", ident(c.Name)))
+	}
+	return strings.Join(sums, " + ")
+}
+
+// DaySQL returns an expression (Int32) for a row's Partition.Day.
+func (t *Table) DaySQL() string {
+	if t.Retention == Raw {
+		return "toInt32(toUInt16(toDate(received_at)))"
+	}
+	return "toInt32(toUInt16(toStartOfMonth(received_day)))"
+}
+
+// HeldSQL returns a query for what a table has: one row (day Int32, retention_days UInt16, rows UInt64, amount UInt64) for each ClickHouse
+// partition. where restricts it, "" does not.
+func (t *Table) HeldSQL(o Options, where string) string {
+	if where != "" {
+		where = " WHERE " + where
+	}
+	amount := t.AmountSQL()
+	if amount == "" {
+		amount = "toUInt64(0)"
+	}
+	return fmt.Sprintf("SELECT %s AS day, retention_days, count() AS n, %s AS amount FROM %s.%s%s GROUP BY day, retention_days ORDER BY day, retention_days",
+		t.DaySQL(), amount, ident(o.database()), ident(t.Name), where)
+}
