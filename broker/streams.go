@@ -47,6 +47,9 @@ type Streams struct {
 
 	Keys, Windows, Dictionaries, Leases, Marks, Deletions jetstream.KeyValue
 	Parts, State, Chunks                                  jetstream.ObjectStore
+
+	// Barrier, where set, makes durable what was acknowledged; see Durable. It is set before anything uses the streams.
+	Barrier func(context.Context) error
 }
 
 // WindowHorizon is how long accepted windows and dictionary entries are remembered.
