@@ -310,23 +310,6 @@ func (l *lane) record(ctx context.Context, s *span) error {
 	return l.step("recorded")
 }
 
-// durable waits until chunks and mark are on disk. ClickHouse syncs what it is given, so without this a power cut could leave it ahead of
-// them: rows whose chunk is gone would come again in another, or rows be deleted that nothing remembers. It tries for as long as the lane is
-// wanted: a disk that takes nothing may be full for a while.
-func (l *lane) durable(ctx context.Context) error {
-	pause := newPause(5 * time.Second)
-	for {
-		err := l.k.s.Durable(ctx)
-		if err == nil {
-			return nil
-		}
-		l.retry("sync NATS's files", fmt.Errorf("%w: %w", errBody, err))
-		if l.stopping() || !sleep(l.ctx, pause.next()) {
-			return err
-		}
-	}
-}
-
 // insertSpan inserts a recorded span, writes the ledger and moves the mark.
 func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
 	if err := l.load(ctx, s); err != nil {

@@ -92,6 +92,9 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := sinkTrouble(s.Sink); err != nil {
 		t["rows do not reach ClickHouse and wait in NATS"] = err.Error()
 	}
+	if broken := s.Sink.Broken(); len(broken) > 0 {
+		t["ClickHouse has set parts aside that it cannot read; their rows may be missing"] = fmt.Sprintf("%d parts, the first is %s; warpline audit tells what is missing", len(broken), broken[0])
+	}
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}

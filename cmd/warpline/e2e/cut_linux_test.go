@@ -54,7 +54,7 @@ func TestPowerCut(t *testing.T) {
 				b.kill()
 				stop()
 				b.disk.replay()
-				began := time.Now()
+				began, accepted := time.Now(), l.count()
 				b.start()
 				started := time.Since(began)
 				lost := b.compare(l, fmt.Sprintf("cut %d", n+1))
@@ -62,9 +62,9 @@ func TestPowerCut(t *testing.T) {
 				for _, u := range lost {
 					oldest = max(oldest, at.Sub(u.accepted))
 				}
-				t.Logf("cut %d: %d accepted so far, %d lost, the oldest %v before the cut; ready again after %v", n+1, l.count(), len(lost), oldest.Round(time.Millisecond), started.Round(time.Millisecond))
+				t.Logf("cut %d: %d accepted so far, %d lost, the oldest %v before the cut; ready again after %v", n+1, accepted, len(lost), oldest.Round(time.Millisecond), started.Round(time.Millisecond))
 				if mode == "fsync" && len(lost) > 0 {
-					t.Errorf("cut %d: %d of %d accepted uploads are lost, the first is %s", n+1, len(lost), l.count(), lost[0])
+					t.Errorf("cut %d: %d of %d accepted uploads are lost, the first is %s", n+1, len(lost), accepted, lost[0])
 				}
 				if oldest > mayLose {
 					t.Errorf("cut %d: an upload accepted %v before the cut is lost", n+1, oldest)
