@@ -283,6 +283,13 @@ func (o *owner) writeSnapshot(ctx context.Context) error {
 // dropObjects deletes what no chunk points to any more, once the chunk with the newer snapshot is stored, and the giant parts that are
 // folded. What cannot be deleted now is deleted by the next owner's sweep, or expires.
 func (o *owner) dropObjects(ctx context.Context) {
+	if len(o.oldSnapshots)+len(o.oldStates)+len(o.foldedParts) == 0 {
+		return
+	}
+	if err := o.streams.Durable(ctx); err != nil { // the chunk that needs them no more could still be lost to a power cut
+		o.retry("object", err)
+		return
+	}
 	drop := func(store jetstream.ObjectStore, names *[]string) {
 		for _, name := range *names {
 			try, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -185,6 +185,9 @@ type leftovers struct {
 
 // sweep deletes them. It runs beside the owner and touches nothing of its own epoch.
 func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
+	if s.Durable(ctx) != nil { // what points to them no more could still be lost to a power cut: the next owner sweeps
+		return
+	}
 	for _, store := range []jetstream.ObjectStore{s.State, s.Chunks} {
 		list, err := store.List(ctx)
 		if err != nil {

@@ -226,5 +226,8 @@ func (w *Worker) ingestUsage() float64 {
 
 // purgeIngest deletes the parts of a partition up to a sequence.
 func (w *Worker) purgeIngest(ctx context.Context, p int, upTo uint64) error {
+	if err := w.streams.Durable(ctx); err != nil { // or a power cut could take the chunk that was made of them
+		return err
+	}
 	return w.streams.Ingest.Purge(ctx, jetstream.WithPurgeSubject(stream.IngestFilter(p)), jetstream.WithPurgeSequence(upTo+1))
 }

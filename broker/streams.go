@@ -54,6 +54,9 @@ type Streams struct {
 	Keys, Windows, Dictionaries, Leases, Marks, Deletions jetstream.KeyValue
 	Parts, State, Chunks                                  jetstream.ObjectStore
 
+	// Barrier, where set, makes durable what was acknowledged; see Durable. It is set before anything uses the streams.
+	Barrier func(context.Context) error
+
 	layout Layout // partitions and lanes as fixed
 	log    *slog.Logger
 	remade *remade // shared by copies of the struct; nil where Open did not make it

@@ -107,6 +107,9 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 		if err := l.marks.write(ctx, next); err != nil {
 			return err
 		}
+		if err := l.durable(ctx); err != nil {
+			return err
+		}
 	}
 	if err := l.step("erase"); err != nil {
 		return err

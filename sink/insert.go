@@ -22,7 +22,7 @@ const (
 	reasonRunning     = "running"  // an insert of the same token is still running
 	reasonBusy        = "busy"     // too many parts, no memory, too many queries
 	reasonOrphan      = "orphan"   // answered OK, and the rows are not there
-	reasonNATS        = "nats"     // the chunk's body could not be read
+	reasonNATS        = "nats"     // the chunk's body could not be read, or not be synced
 	reasonInternal    = "internal" // anything else that ClickHouse says
 )
 
@@ -96,7 +96,7 @@ func reasonOf(err error) string {
 		return reasonRefused
 	case errors.Is(err, errOrphan):
 		return reasonOrphan
-	case errors.Is(err, errBody):
+	case errors.Is(err, errBody), errors.Is(err, errSync):
 		return reasonNATS
 	case errors.Is(err, errRewriting):
 		return reasonBusy
@@ -132,6 +132,7 @@ var (
 	errChunk  = errors.New("a chunk that this sink cannot read")
 	errLost   = errors.New("chunks that were to be inserted are gone")
 	errBody   = errors.New("cannot read a chunk body")
+	errSync   = errors.New("the chunks are not on disk yet, so nothing of them is inserted; look at the data folder's disk")
 )
 
 // maxAttempts bounds the repairs of one part. One repairs an orphan; needing several means that something else removes rows.
@@ -144,24 +145,15 @@ func token(generation string, lane int, first, last uint64, tableName, fingerpri
 	return hex.EncodeToString(sum[:12])
 }
 
-// shipment is one insert: what goes under one token. A token's rows are fixed down to the record batches, because ClickHouse mixes the
-// number of batches that it gathered into what it remembers: the same token over fewer batches would not be recognized.
-type shipment struct {
-	token string
-	parts []*part
-}
-
-// shipments returns the inserts that bring the missing parts: all of the load under its own token while no attempt of a missing part was
-// given up (what is there already is dropped), and each repair alone.
-func (l *load) shipments(missing []*part) (out []shipment) {
-	for _, p := range missing {
-		if p.attempt == 0 && (len(out) == 0 || out[0].token != l.token) {
-			out = append([]shipment{{l.token, l.parts}}, out...)
-		} else if p.attempt > 0 {
-			out = append(out, shipment{fmt.Sprintf("%s.%d-%d.%d", l.token, p.partition.Day, p.partition.RetentionDays, p.attempt), []*part{p}})
-		}
+// tokenOf is what a part of the load is sent under: a token of its own, so that what is there already is never sent beside what is missing.
+// ClickHouse would drop it, but only while it remembers it: its log of tokens is not synced, and a power cut can take the log's end and leave
+// the parts. A token's rows are fixed down to the record batches, because ClickHouse mixes the number of batches that it gathered into what it
+// remembers.
+func (l *load) tokenOf(p *part) string {
+	if len(l.parts) == 1 && p.attempt == 0 {
+		return l.token
 	}
-	return out
+	return fmt.Sprintf("%s.%d-%d.%d", l.token, p.partition.Day, p.partition.RetentionDays, p.attempt)
 }
 
 // oneBlock makes ClickHouse gather the whole stream before it writes, so that each ClickHouse partition gets one part. The token is the
@@ -174,13 +166,13 @@ func oneBlock(ctx context.Context, token string) context.Context {
 	}))
 }
 
-// insert sends a shipment as one stream. An error says nothing about what is in ClickHouse.
-func (k *Sink) insert(ctx context.Context, l *load, what shipment) error {
+// insert sends a part of the load as one stream. An error says nothing about what is in ClickHouse.
+func (k *Sink) insert(ctx context.Context, l *load, p *part) error {
 	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	began := time.Now()
-	body := newSplice(l.schema, what.parts, began.Add(insertTimeout))
-	if err := k.http.InsertFormat(oneBlock(ctx, what.token), "ArrowStream", l.sql, body); err != nil {
+	body := newSplice(l.schema, p, began.Add(insertTimeout))
+	if err := k.http.InsertFormat(oneBlock(ctx, l.tokenOf(p)), "ArrowStream", l.sql, body); err != nil {
 		return err // and the scratch space is left to the collector: the transport may still be reading
 	}
 	defer body.close()
@@ -238,17 +230,14 @@ func (l *lane) try(ctx context.Context, what *load, missing *[]*part, uncertain 
 			return err
 		}
 	}
-	for _, ship := range what.shipments(*missing) {
+	for _, p := range *missing {
 		if err := l.step("insert " + what.name); err != nil {
 			return err
 		}
-		if err := l.k.insert(ctx, what, ship); err != nil {
+		if err := l.k.insert(ctx, what, p); err != nil {
 			return err
 		}
-		for _, p := range ship.parts {
-			// The whole load says nothing of a part that is being repaired.
-			p.answered = p.answered || p.attempt == 0 || ship.token != what.token
-		}
+		p.answered = true
 		if err := l.step("inserted " + what.name); err != nil {
 			return err
 		}

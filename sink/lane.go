@@ -304,6 +304,9 @@ func (l *lane) record(ctx context.Context, s *span) error {
 	if err := l.marks.write(ctx, next); err != nil {
 		return err
 	}
+	if err := l.durable(ctx); err != nil {
+		return err
+	}
 	return l.step("recorded")
 }
 

@@ -8,7 +8,7 @@ import (
 
 type metrics struct {
 	rows, bytes, inserts, retries, repairs *prometheus.CounterVec
-	visible, insertSeconds                 prometheus.Histogram
+	visible, insertSeconds, barrierSeconds prometheus.Histogram
 	missing, aside, purges, deletions      prometheus.Counter
 	damaged                                prometheus.Gauge
 }
@@ -26,14 +26,16 @@ func newMetrics(k *Sink, r prometheus.Registerer) *metrics {
 		visible: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_visible_seconds", Help: "From the gateway's stamp on the oldest event of a chunk until all of the chunk is visible in SQL.",
 			Buckets: []float64{.1, .25, .5, .75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 1800, 7200, 86400}}),
 		insertSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_insert_seconds", Help: "Time of one insert that was answered OK.", Buckets: prometheus.ExponentialBuckets(.005, 2, 14)}),
-		missing:       prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_missing_chunks_total", Help: "Chunks that ROWS no longer had when they were due. Not 0 means loss outside Warpline's control."}),
-		aside:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_set_aside_total", Help: "Messages in ROWS that no worker published, set aside; the audit names them."}),
-		damaged:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_sink_damaged_streams", Help: "Streams and buckets of which the NATS server says that it dropped damaged bytes since it was started."}),
-		purges:        prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_purges_total", Help: "Purges of inserted messages from ROWS."}),
-		deletions:     prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_deletions_total", Help: "Tombstones carried out: sessions deleted, and partitions of tenants purged."}),
+		barrierSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_barrier_seconds", Help: "Time to sync the embedded NATS's chunks and marks before a span is inserted.",
+			Buckets: prometheus.ExponentialBuckets(.001, 2, 14)}),
+		missing:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_missing_chunks_total", Help: "Chunks that ROWS no longer had when they were due. Not 0 means loss outside Warpline's control."}),
+		aside:     prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_set_aside_total", Help: "Messages in ROWS that no worker published, set aside; the audit names them."}),
+		damaged:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_sink_damaged_streams", Help: "Streams and buckets of which the NATS server says that it dropped damaged bytes since it was started."}),
+		purges:    prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_purges_total", Help: "Purges of inserted messages from ROWS."}),
+		deletions: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_deletions_total", Help: "Tombstones carried out: sessions deleted, and partitions of tenants purged."}),
 	}
 	if r != nil {
-		r.MustRegister(m.rows, m.bytes, m.inserts, m.retries, m.repairs, m.visible, m.insertSeconds, m.missing, m.aside, m.damaged, m.purges, m.deletions, laneMetrics{k})
+		r.MustRegister(m.rows, m.bytes, m.inserts, m.retries, m.repairs, m.visible, m.insertSeconds, m.barrierSeconds, m.missing, m.aside, m.damaged, m.purges, m.deletions, laneMetrics{k})
 	}
 	return m
 }
@@ -53,7 +55,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (l laneMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{laneLag, laneMark, lanePending, laneBlocked, unreachable, rowsBytes, rowsMax} {
+	for _, d := range []*prometheus.Desc{laneLag, laneMark, lanePending, laneBlocked, unreachable, rowsBytes, rowsMax, brokenParts} {
 		out <- d
 	}
 }
@@ -89,4 +91,5 @@ func (l laneMetrics) Collect(out chan<- prometheus.Metric) {
 		up = 0
 	}
 	gauge(unreachable, up)
+	gauge(brokenParts, float64(len(l.k.Broken())))
 }

@@ -19,11 +19,19 @@ func (l *lane) purge(ctx context.Context) {
 	}
 	l.purgeAt = time.Now().Add(purgeEvery)
 	l.lookAgain(ctx)
+	durable := false
 	for p, s := range l.marks.mark.Partitions {
 		// Purge removes what is below its sequence, so the snapshot's own chunk stays.
 		below := min(l.marks.mark.Mark+1, s.Snapshot)
 		if below <= 1 || below <= l.purged[p] {
 			continue
+		}
+		if !durable {
+			// A purge may reach the disk before the mark does: after a power cut the mark would ask for messages that are gone.
+			if err := l.durable(ctx); err != nil {
+				return
+			}
+			durable = true
 		}
 		try, cancel := context.WithTimeout(ctx, natsTimeout)
 		err := l.k.s.Rows.Purge(try, jetstream.WithPurgeSubject(stream.RowsSubject(p)), jetstream.WithPurgeSequence(below))
@@ -42,6 +50,9 @@ func (l *lane) purge(ctx context.Context) {
 func (l *lane) clear(ctx context.Context) error {
 	if len(l.marks.mark.Drop) == 0 {
 		return nil
+	}
+	if err := l.durable(ctx); err != nil {
+		return err
 	}
 	for _, object := range l.marks.mark.Drop {
 		try, cancel := context.WithTimeout(ctx, natsTimeout)

@@ -1,23 +1,31 @@
 // Package sink moves chunks from the ROWS stream into ClickHouse, each exactly once.
 //
 // Start with New and Run. A lane (lane.go) owns some partitions of ROWS: it cuts their messages into spans (span.go), records
-// each span in its mark (mark.go) before the first insert, inserts one stream per table (insert.go, splice.go), checks what an
+// each span in its mark (mark.go) before the first insert, inserts one stream per table and ClickHouse partition (insert.go, splice.go), checks what an
 // uncertain insert left behind (verify.go), writes the ledger and moves the mark. Audit proves the result.
 //
 // # Why nothing is lost or doubled
 //
 // A span is the set of a lane's ROWS messages with first ≤ sequence ≤ last. It is written to the mark, by compare-and-set, before
 // anything of it is inserted, and ROWS keeps those messages until the mark has passed them, so every owner of the lane, now or
-// later, builds the same inserts with the same tokens. Each insert is one block, so that it leaves at most one part in each
-// ClickHouse partition, and a part is there whole or not at all: ClickHouse refuses a request whose body was cut short.
+// later, builds the same inserts with the same tokens. Each insert is one block of one ClickHouse partition, so that it leaves at most one
+// part, which is there whole or not at all: ClickHouse refuses a request whose body was cut short.
 //
 // An insert that answered OK at the first try, in a span that this owner recorded, needs no further thought: nobody else can have
 // used its token before. Everything else is uncertain: an error, a time-out, a span found in the mark at the start. Then the sink asks,
 // for each (table, ClickHouse partition), whether the largest chunk number of each ROWS partition has arrived. The chunk numbers of a
 // ROWS partition rise and its chunks are inserted in that order, so max(chunk) answers for the whole part, also in tables that merge
-// rows, which keep the maximum. When something is missing, the same stream is sent again under the same token (ClickHouse drops the parts that it
-// has), and when that was answered OK and rows are missing still, ClickHouse has logged the token without keeping the part (it does so when it is killed in between): only then is the
-// missing part sent alone, under the token of the next attempt, which is recorded in the mark first.
+// rows, which keep the maximum. What is missing, and nothing else, is sent again under the same token, and when that was answered OK and
+// rows are missing still, ClickHouse has logged the token without keeping the part (it does so when it is killed in between): only then is
+// the part sent under the token of the next attempt, which is recorded in the mark first.
+//
+// # Power cuts
+//
+// ClickHouse's parts are synced before it answers and when it merges (sink/engine, Config.Fsync), its log of tokens is not: after a power cut
+// it may have forgotten the token of a part that it has. So a token is never trusted to keep out what is there: the sink asks first, as after
+// any restart, and each part has a token of its own. And ClickHouse must not be ahead of NATS, or rows would come again in a chunk that the sink
+// cannot know: before a recorded span is inserted, and before anything is deleted or purged on the strength of a mark, the sink waits until
+// chunks and marks are on disk (lane.durable).
 //
 // # Two sinks on one lane
 //
@@ -105,6 +113,7 @@ type Sink struct {
 	lanes  map[int]*lane     // those that run now
 	rows   [2]int64          // bytes and max_bytes of ROWS, for Status
 	damage map[string]string // by stream: what the NATS server says it has lost
+	broken []BrokenPart      // see Broken
 	closed func() bool       // the context of Run has ended
 
 	// toldOlder and toldLost keep the lanes from saying the same of the whole service, see lane.suspect.
@@ -178,6 +187,7 @@ func (k *Sink) Run(ctx context.Context) error {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	go k.watch(watch)
+	go k.watchBroken(watch)
 	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane} // which says the role itself
 	leases.Hold(ctx)
 	return nil

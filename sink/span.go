@@ -27,7 +27,7 @@ type span struct {
 	tables []*load // in the order in which they came; nil before load
 }
 
-// load is the rows of one table in a span: what one insert sends.
+// load is the rows of one table in a span: one insert for each of its parts.
 type load struct {
 	table       *table.Table
 	name        string
@@ -35,13 +35,13 @@ type load struct {
 	schema      []byte
 	parts       []*part
 	rows        uint64
-	token       string // of attempt 0
+	token       string // see tokenOf
 	sql         string
 	// verify returns the parts that are not in ClickHouse.
 	verify func(context.Context) ([]*part, error)
 }
 
-// part is the rows of a load that go to one ClickHouse partition, and so make one part there.
+// part is the rows of a load that go to one ClickHouse partition: what one insert sends, and so one part there.
 type part struct {
 	key       string // in the mark's attempts: table/day/retention
 	partition table.Partition

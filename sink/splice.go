@@ -25,16 +25,10 @@ type splice struct {
 // scratches keeps the buffers that batches are unpacked into: each is as large as the largest batch.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-func newSplice(schema []byte, parts []*part, until time.Time) *splice {
-	n := 2
-	for _, p := range parts {
-		n += len(p.pieces)
-	}
-	s := &splice{pieces: make([]piece, 0, n), until: until.Round(0), scratch: *scratches.Get().(*[]byte)}
+func newSplice(schema []byte, p *part, until time.Time) *splice {
+	s := &splice{pieces: make([]piece, 0, len(p.pieces)+2), until: until.Round(0), scratch: *scratches.Get().(*[]byte)}
 	s.pieces = append(s.pieces, piece{plain: schema})
-	for _, p := range parts {
-		s.pieces = append(s.pieces, p.pieces...)
-	}
+	s.pieces = append(s.pieces, p.pieces...)
 	s.pieces = append(s.pieces, piece{plain: table.EOS()})
 	for i := range s.pieces {
 		s.bytes += int64(len(s.pieces[i].plain)) + int64(s.pieces[i].rows.DataLen)

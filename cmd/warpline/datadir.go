@@ -28,17 +28,15 @@ type dataDir struct {
 	lock *os.File
 }
 
-// secret returns what the named file holds, or makes it: 128 random bits that only this user may read.
+// secret returns what the named file holds, or makes it: 128 random bits that only this user may read. An empty file is as good as none:
+// builds that did not sync it left it so after a power cut.
 func (d *dataDir) secret(name string) (string, error) {
 	old, err := os.ReadFile(d.file(name))
 	if text := strings.TrimSpace(string(old)); err == nil && text != "" {
 		return text, nil
 	}
 	text := rand.Text()
-	if err := os.WriteFile(d.file(name), []byte(text+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("data folder: %w", err)
-	}
-	return text, nil
+	return text, writeSecret(d.file(name), []byte(text+"\n"))
 }
 
 // running is what warpline.json says of the process that holds the folder.
@@ -140,16 +138,34 @@ func readRunning(path string) (r running, err error) {
 	return r, nil
 }
 
-// writeSecret writes a file that only this user reads, whole or not at all.
+// writeSecret writes a file that only this user reads, whole or not at all, whatever ends the process or the machine: after it returned, the
+// file survives a power cut.
 func writeSecret(path string, body []byte) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, body, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err := replaceSynced(path, body); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// replaceSynced makes the bytes durable before the name, and the name before it returns: a name that comes first is an empty file after a cut.
+func replaceSynced(path string, body []byte) error {
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(body)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // freeBytes is what an ordinary user may still write to the volume of path.

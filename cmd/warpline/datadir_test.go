@@ -82,3 +82,48 @@ func TestGatewayOfADataFolder(t *testing.T) {
 		t.Errorf("of a killed one: %s", got)
 	}
 }
+
+// A secret survives in its file; an empty file, as a power cut left of one that was not synced, is replaced.
+func TestSecretsOfTheFirstStart(t *testing.T) {
+	d := &dataDir{path: t.TempDir()}
+	first, err := d.secret("nats-token")
+	if err != nil || len(first) < 20 {
+		t.Fatalf("%q, %v", first, err)
+	}
+	if again, err := d.secret("nats-token"); err != nil || again != first {
+		t.Errorf("%q became %q, %v", first, again, err)
+	}
+	for _, left := range []string{"", "\n"} {
+		if err := os.WriteFile(d.file("nats-token"), []byte(left), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		made, err := d.secret("nats-token")
+		if err != nil || len(made) < 20 || made == first {
+			t.Errorf("in place of %q: %q, %v", left, made, err)
+		}
+	}
+	info, err := os.Stat(d.file("nats-token"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if left, _ := filepath.Glob(d.file("*.new")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// The first key's file is empty after a power cut of an older build: another key is made, and opens.
+func TestFirstKeyIsMadeAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "key"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up := launch(t, upArgs(dir)...)
+	up.await(t, "msg=ready")
+	key, err := os.ReadFile(filepath.Join(dir, "key"))
+	if err != nil || len(strings.TrimSpace(string(key))) < 8 {
+		t.Errorf("key: %q, %v", key, err)
+	}
+}

@@ -269,6 +269,13 @@ func (s *stack) startNATS(ctx context.Context) error {
 	if s.Streams, err = broker.Open(ctx, nc, js, layout); err != nil {
 		return fmt.Errorf("open the streams: %w", err)
 	}
+	if s.nats != nil {
+		files := broker.NewBarrier(s.dir.file("nats"))
+		if err := files.SyncAll(ctx); err != nil {
+			return err
+		}
+		s.Streams.Barrier = files.Sync
+	}
 	s.flow = newFlow(s.Streams)
 	s.keeperRole = start("keeper", s.Failed, func(ctx context.Context) error {
 		s.Streams.Keep(ctx, broker.KeeperConfig{Registerer: s.reg, Hold: s.refuse})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -173,7 +174,8 @@ const defaultTenant = "default"
 func firstKey(ctx context.Context, s *stack) (string, error) {
 	path := s.dir.file("key")
 	keys := ingest.NewKeys(s.Streams.Keys)
-	if kept, err := os.ReadFile(path); err == nil {
+	// An empty file is what a power cut left of one that was not synced yet: nobody can have used its key, so another is made.
+	if kept, err := os.ReadFile(path); err == nil && len(bytes.TrimSpace(kept)) > 0 {
 		secret := strings.TrimSpace(string(kept))
 		// The folder of NATS may have been removed beneath it: put the same key back rather than leave a file that opens nothing.
 		if _, err := s.Streams.Keys.Get(ctx, tenant.Hash(secret)); !errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -62,6 +62,9 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if d := s.Sink.Status().Damage; d != "" {
 		t["what NATS keeps on disk was damaged, and what it dropped may have been accepted: see warpline audit"] = d
 	}
+	if broken := s.Sink.Broken(); len(broken) > 0 {
+		t["ClickHouse has set parts aside that it cannot read; their rows may be missing"] = fmt.Sprintf("%d parts, the first is %s; warpline audit tells what is missing", len(broken), broken[0])
+	}
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}

@@ -46,6 +46,14 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
     <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
     <number_of_free_entries_in_pool_to_execute_mutation>2</number_of_free_entries_in_pool_to_execute_mutation>
     <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
+
+    <fsync_after_insert>1</fsync_after_insert>
+    <fsync_part_directory>1</fsync_part_directory>
+    <min_rows_to_fsync_after_merge>1</min_rows_to_fsync_after_merge>
+    <min_compressed_bytes_to_fsync_after_merge>1</min_compressed_bytes_to_fsync_after_merge>
+    <old_parts_lifetime>480</old_parts_lifetime>
+    <max_suspicious_broken_parts>1000000</max_suspicious_broken_parts>
+    <max_suspicious_broken_parts_bytes>1000000000000</max_suspicious_broken_parts_bytes>
   </merge_tree>
 </clickhouse>
 `))

@@ -1,0 +1,401 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	cuts    = flag.Int("cuts", 1, "how many power cuts TestPowerCut makes in each mode")
+	cutSeed = flag.Uint64("cut-seed", uint64(time.Now().UnixNano()), "seed of TestPowerCut's moments")
+)
+
+// mayLose is the oldest that an upload may be which a power cut takes in mode "os".
+const mayLose = 2 * time.Minute
+
+// The power is cut at random moments under load, on an ext4 volume that is cut off from its device at that instant, and the service is
+// started on what the journal replay finds. With --durability fsync everything accepted is there once; with os the newest may be lost, the
+// service starts each time, nothing is doubled, and what is sent later, resends of what was lost included, is there once.
+// The long form: go test ./cmd/warpline/e2e -run PowerCut -cuts 20 -timeout 90m
+func TestPowerCut(t *testing.T) {
+	for _, mode := range []string{"fsync", "os"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Logf("-cut-seed %d", *cutSeed)
+			r := rand.New(rand.NewPCG(*cutSeed, 3))
+			b := &cutService{t: t, disk: newDisk(t, 4<<30), mode: mode}
+			b.start()
+			l := &cutLoad{t: t, addr: b.listen}
+			for n := range *cuts {
+				most := 8 * time.Second
+				if *cuts > 1 {
+					most = 40 * time.Second
+				}
+				stop := l.run()
+				time.Sleep(4*time.Second + time.Duration(r.Int64N(int64(most-4*time.Second))))
+				b.disk.cut()
+				at := time.Now()
+				b.kill()
+				stop()
+				b.disk.replay()
+				began, accepted := time.Now(), l.count()
+				b.start()
+				started := time.Since(began)
+				lost := b.compare(l, fmt.Sprintf("cut %d", n+1))
+				var oldest time.Duration
+				for _, u := range lost {
+					oldest = max(oldest, at.Sub(u.accepted))
+				}
+				t.Logf("cut %d: %d accepted so far, %d lost, the oldest %v before the cut; ready again after %v", n+1, accepted, len(lost), oldest.Round(time.Millisecond), started.Round(time.Millisecond))
+				if mode == "fsync" && len(lost) > 0 {
+					t.Errorf("cut %d: %d of %d accepted uploads are lost, the first is %s", n+1, len(lost), accepted, lost[0])
+				}
+				if oldest > mayLose {
+					t.Errorf("cut %d: an upload accepted %v before the cut is lost", n+1, oldest)
+				}
+				l.again() // what was lost, what was not answered, and new ones
+				if lost = b.compare(l, fmt.Sprintf("after cut %d", n+1)); len(lost) > 0 {
+					t.Errorf("after cut %d: %d uploads that were sent after the start are not there, the first is %s", n+1, len(lost), lost[0])
+				}
+				b.audit()
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// cutService is a `warpline up` on a volume whose power is cut.
+type cutService struct {
+	t            *testing.T
+	disk         *disk
+	mode         string
+	listen, http string
+	tcp          string
+	cmd          *exec.Cmd
+	words        *bytes.Buffer
+	done         chan struct{}
+}
+
+func (b *cutService) data() string { return filepath.Join(b.disk.at, "data") }
+
+// start starts `up` and waits until it is ready.
+func (b *cutService) start() {
+	b.t.Helper()
+	if b.listen == "" {
+		b.listen, b.http, b.tcp = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
+	}
+	b.words, b.done = &bytes.Buffer{}, make(chan struct{})
+	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--clickhouse-http-port", port(b.http), "--clickhouse-tcp-port", port(b.tcp),
+		"--durability", b.mode, "--sink-interval", "50ms", "--dev-key", devKey, "--limit-events-per-second", "1e9", "--limit-bytes-per-second", "1GB")
+	b.cmd.Stdout, b.cmd.Stderr = b.words, b.words
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := b.cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	cmd, done := b.cmd, b.done
+	go func() { cmd.Wait(); close(done) }()
+	b.t.Cleanup(func() { cmd.Process.Kill(); <-done })
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get("http://" + b.listen + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case <-done:
+			b.t.Fatalf("up does not start:\n%s%s", b.words, b.engineLog())
+		default:
+		}
+		if time.Now().After(deadline) {
+			b.cmd.Process.Kill()
+			<-done
+			b.t.Fatalf("up is not ready after 2 min:\n%s%s", b.words, b.engineLog())
+		}
+	}
+}
+
+func (b *cutService) engineLog() string {
+	text, _ := os.ReadFile(filepath.Join(b.data(), "clickhouse", "logs", "engine.log"))
+	return string(text[max(0, len(text)-3000):])
+}
+
+// kill ends `up` and its engine, as they end with their machine.
+func (b *cutService) kill() {
+	pids := []int{}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", b.cmd.Process.Pid))
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file)
+		for f := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	b.cmd.Process.Kill()
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	<-b.done
+}
+
+// tsv asks in SQL, as whoever may read.
+func (b *cutService) tsv(sql string) ([][]string, error) {
+	req, err := http.NewRequest("POST", "http://"+b.http+"/", strings.NewReader(sql+" FORMAT TSV"))
+	if err != nil {
+		return nil, err
+	}
+	if secret, err := os.ReadFile(filepath.Join(b.data(), "reader-password")); err == nil {
+		req.SetBasicAuth("reader", strings.TrimSpace(string(secret)))
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %d %.500s %w", sql, resp.StatusCode, text, err)
+	}
+	var out [][]string
+	for line := range strings.Lines(string(text)) {
+		out = append(out, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return out, nil
+}
+
+// audit demands that the books balance once the service is quiet.
+func (b *cutService) audit() {
+	b.t.Helper()
+	var out []byte
+	var err error
+	for range 60 {
+		if out, err = exec.Command(binary, "audit", "--data", b.data()).CombinedOutput(); err == nil {
+			return
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	b.t.Errorf("audit: %v\n%s", err, out)
+}
+
+// upload is one window of cutRows kernels. Its rows are told from all others by their correlation ids.
+type upload struct {
+	window   *window
+	n        int // in its session
+	sum      uint64
+	accepted time.Time // of the first answer 200; zero: none came
+}
+
+func (u *upload) String() string { return fmt.Sprintf("%s/%d", u.window.session, u.n) }
+
+const cutRows = 20
+
+func newUpload(session string, n int) *upload {
+	var b bytes.Buffer
+	const base = 1795175929972803352
+	if n == 0 {
+		fmt.Fprintf(&b, `{"version":1,"type":"job_start","pid":7,"app":"load","session_id":"%s","ts_ns":%d,"hostname":"h","ip_addr":"192.0.2.1","devices":[],"gpu_static_devices":[]}`+"\n", session, base)
+	}
+	fmt.Fprintf(&b, `{"version":1,"type":"dictionary_update","session_id":"%s","kernel_dict":{"%d":"kernel_%d"}}`+"\n", session, n%7+1, n%7+1)
+	fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details","external_kind","external_id"],"rows":[`,
+		session, n+1, int64(base+n*300_000_000))
+	u := &upload{n: n}
+	for i := range cutRows {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		ns := 1000 + i*37 + n
+		u.sum += uint64(ns)
+		fmt.Fprintf(&b, "[%d,%d,7,%d,%d,0,32,0,0,0]", i*1000, n%7+1, ns, n*cutRows+i+1)
+	}
+	b.WriteString("]}\n")
+	u.window = &window{session: session, channel: "device", id: fmt.Sprintf("%s-%d", session, n), sequence: n + 1, gz: zip(b.Bytes())}
+	return u
+}
+
+// cutLoad is what was sent. Half of the sessions send windows as agents do, half plain uploads.
+type cutLoad struct {
+	t        *testing.T
+	addr     string
+	mu       sync.Mutex
+	uploads  []*upload
+	sessions atomic.Int64
+}
+
+func (l *cutLoad) count() (n int) {
+	for _, u := range l.uploads {
+		if !u.accepted.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// send posts an upload once and reports whether it was accepted.
+func (l *cutLoad) send(ctx context.Context, u *upload) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	status, body, _ := u.window.post(ctx, l.addr, devKey, u.window.session[0] == 'a')
+	if status != 200 {
+		return false
+	}
+	var answer struct {
+		Acknowledged bool `json:"window_acknowledged"`
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || !answer.Acknowledged {
+		l.t.Errorf("%s: %d %s", u, status, body)
+		return false
+	}
+	l.mu.Lock()
+	if u.accepted.IsZero() {
+		u.accepted = time.Now()
+	}
+	l.mu.Unlock()
+	return true
+}
+
+// run sends from eight clients until stop is called. A client whose upload is not accepted waits and tries it again.
+func (l *cutLoad) run() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				no := l.sessions.Add(1)
+				session := fmt.Sprintf("%c%07d-0000-4000-8000-000000000000", "ab"[no%2], no)
+				for n := 0; n < 60 && ctx.Err() == nil; n++ {
+					u := newUpload(session, n)
+					l.mu.Lock()
+					l.uploads = append(l.uploads, u)
+					l.mu.Unlock()
+					for !l.send(ctx, u) && ctx.Err() == nil {
+						time.Sleep(20 * time.Millisecond)
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+// again sends what is not known to be there: uploads that were never answered or that are lost (their accepted is zero), and one more of each
+// session's own.
+func (l *cutLoad) again() {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	last := map[string]int{}
+	for _, u := range l.uploads {
+		last[u.window.session] = max(last[u.window.session], u.n)
+	}
+	sessions := make([]string, 0, len(last))
+	for s := range last {
+		sessions = append(sessions, s)
+	}
+	slices.Sort(sessions)
+	for _, s := range sessions[max(0, len(sessions)-50):] {
+		l.uploads = append(l.uploads, newUpload(s, last[s]+1))
+	}
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 8)
+	for _, u := range l.uploads {
+		if !u.accepted.IsZero() {
+			continue
+		}
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			for !l.send(ctx, u) {
+				if ctx.Err() != nil {
+					l.t.Errorf("%s is not accepted after the start", u)
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// compare waits until SQL has everything that was accepted, or nothing more comes, and returns what is missing, which from then on counts
+// as not accepted. Rows too many, sums that are wrong and rollups that differ from the rows are errors.
+func (b *cutService) compare(l *cutLoad, when string) (lost []*upload) {
+	b.t.Helper()
+	var missing []*upload
+	var wrong string
+	for before, since := -1, time.Now(); time.Since(since) < 12*time.Second; time.Sleep(300 * time.Millisecond) {
+		rows, err := b.tsv(fmt.Sprintf("SELECT session_id, intDiv(corr_id - 1, %d) AS n, count(), sum(duration_ns) FROM warpline.kernels WHERE tenant = 'dev' GROUP BY session_id, n", cutRows))
+		if err != nil {
+			wrong = err.Error()
+			continue
+		}
+		have := map[string][2]string{}
+		for _, r := range rows {
+			have[r[0]+"/"+r[1]] = [2]string{r[2], r[3]}
+		}
+		if len(have) != before {
+			before, since = len(have), time.Now()
+		}
+		missing, wrong = nil, ""
+		for _, u := range l.uploads {
+			switch got, there := have[u.String()]; {
+			case !there:
+				if !u.accepted.IsZero() {
+					missing = append(missing, u)
+				}
+			case got != [2]string{fmt.Sprint(cutRows), fmt.Sprint(u.sum)}:
+				wrong += fmt.Sprintf("%s has %v, want %d rows of %d ns\n", u, got, cutRows, u.sum)
+			}
+		}
+		if wrong == "" {
+			wrong = b.rollups()
+		}
+		if len(missing) == 0 && wrong == "" {
+			break
+		}
+	}
+	if wrong != "" {
+		b.t.Errorf("%s: %.3000s", when, wrong)
+	}
+	for _, u := range missing {
+		lost = append(lost, &upload{window: u.window, n: u.n, accepted: u.accepted})
+		u.accepted = time.Time{}
+	}
+	return lost
+}
+
+// rollups says where kernel_stats differs from the rows, "" when nowhere.
+func (b *cutService) rollups() string {
+	rows, err := b.tsv(`SELECT session_id, sum(a), sum(b), sum(c), sum(d) FROM (
+		SELECT session_id, 1 * count() AS a, sum(duration_ns) AS b, 0 AS c, 0 AS d FROM warpline.kernels WHERE tenant = 'dev' GROUP BY session_id
+		UNION ALL SELECT session_id, 0, 0, sum(calls), sum(total_ns) FROM warpline.kernel_stats WHERE tenant = 'dev' GROUP BY session_id)
+		GROUP BY session_id HAVING sum(a) != sum(c) OR sum(b) != sum(d)`)
+	if err != nil {
+		return err.Error()
+	}
+	var s strings.Builder
+	for _, r := range rows {
+		fmt.Fprintf(&s, "session %s: %s rows of %s ns, kernel_stats says %s of %s ns\n", r[0], r[1], r[2], r[3], r[4])
+	}
+	return s.String()
+}
