@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/engine"
 )
 
 // natsFlags say how to reach a NATS that others run.
@@ -99,6 +101,22 @@ func (s clickhouseServer) tls() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
+// askWith is a command line that asks it in SQL, as the user who only reads.
+func (s *stack) askWith() string {
+	if s.engine == nil {
+		return "http://" + s.Server.HTTP
+	}
+	return "curl -u \"" + engine.Reader + ":$(cat " + shellWord(s.dir.file(engine.ReaderSecret)) + ")\" http://" + s.Server.HTTP + " --data-binary 'SELECT …'"
+}
+
+// shellWord is a path as it stands within $( ) in a shell.
+func shellWord(path string) string {
+	if !strings.ContainsAny(path, " \t'\"$`\\*?[]();&|<>~#!") {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
 // open connects with the native protocol, in no particular database: all our own SQL names it. The caller closes the connection.
 func (s clickhouseServer) open(ctx context.Context) (driver.Conn, error) {
 	return s.openIn(ctx, "default")
@@ -117,7 +135,7 @@ func (s clickhouseServer) openIn(ctx context.Context, database string) (driver.C
 		conn.Close()
 		return nil, unreachable(fmt.Errorf("clickhouse at %s: %w: is it running, and is this its native port?", s.Native, err))
 	}
-	return conn, nil
+	return patient{conn}, nil
 }
 
 func (s clickhouseServer) sinkConfig() sink.Config {

@@ -177,7 +177,7 @@ func (cfg Config) write(standalone bool) (string, error) {
 		"Host": cfg.ListenHost, "HTTP": cfg.HTTPPort, "TCP": cfg.TCPPort, "Memory": cfg.MemoryLimitBytes,
 		"Log": at("logs", "engine.log"), "Users": at("config", "users.xml"),
 		"Writer": Writer, "WriterSHA256": sha256Hex(cfg.Password), "Reader": Reader, "ReaderSHA256": sha256Hex(cfg.ReaderPassword),
-		"Readable": quotedDatabase(cfg.Readable), "Bounds": readerBounds(cfg.MemoryLimitBytes), "Changeable": changeable,
+		"Readable": quotedDatabase(cfg.Readable), "TemporaryData": int64(temporaryData), "Bounds": readerBounds(cfg.MemoryLimitBytes), "Changeable": changeable,
 	}
 	conf := childConfig{
 		Library: cfg.Library, ConfigXML: at("config", "config.xml"), Data: at("data"), Logs: at("logs"),

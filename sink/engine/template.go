@@ -24,6 +24,7 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
     <select_from_information_schema_requires_grant>false</select_from_information_schema_requires_grant>
   </access_control_improvements>
 
+  <max_temporary_data_on_disk_size>{{.TemporaryData}}</max_temporary_data_on_disk_size>
   <max_server_memory_usage>{{.Memory}}</max_server_memory_usage>
   <mark_cache_size>67108864</mark_cache_size>
   <primary_index_cache_size>67108864</primary_index_cache_size>
@@ -96,6 +97,7 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <cancel_http_readonly_queries_on_client_close>1</cancel_http_readonly_queries_on_client_close>
       <constraints>
         <max_execution_time><min>1</min><max>{{.Bounds.MostSeconds}}</max><changeable_in_readonly/></max_execution_time>
+        <max_block_size><max>65536</max><changeable_in_readonly/></max_block_size>
 {{- range .Changeable}}
         <{{.}}><changeable_in_readonly/></{{.}}>
 {{- end}}
@@ -126,6 +128,8 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <quota>default</quota>
       <grants>
         <query>GRANT SELECT, SHOW, dictGet ON {{xml .Readable}}.*</query>
+        <query>GRANT SELECT ON system.parts</query>
+        <query>GRANT SELECT ON system.parts_columns</query>
       </grants>
     </{{.Reader}}>
     <{{.Writer}}>
