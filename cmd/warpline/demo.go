@@ -100,7 +100,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 		return err
 	}
 	fmt.Fprintf(p.Stderr, "\nServing until Ctrl-C.\n  send to     http://%s   (warpline send --url http://%s --data %s FOLDER)\n  ask in SQL  %s\n",
-		s.Gateway.Addr(), s.Gateway.Addr(), s.dir.path, s.askWith())
+		s.Gateway.Addr(), s.Gateway.Addr(), s.dir.path, s.Reader.askWith())
 	select {
 	case <-ctx.Done():
 		return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/sink"
-	"github.com/warpline/warpline/sink/engine"
 )
 
 // natsFlags say how to reach a NATS that others run.
@@ -91,6 +90,7 @@ func (f clickhouseFlags) server() clickhouseServer {
 // clickhouseServer is a ClickHouse and who we are there.
 type clickhouseServer struct {
 	Native, HTTP, User, Password, Database string
+	PasswordFile                           string // where Password is kept; "" for nowhere
 	TLS                                    bool
 }
 
@@ -101,12 +101,20 @@ func (s clickhouseServer) tls() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
-// askWith is a command line that asks it in SQL, as the user who only reads.
-func (s *stack) askWith() string {
-	if s.engine == nil {
-		return "http://" + s.Server.HTTP
+// login are the words that tell curl who asks; "" where no password is needed, or none that commands may show.
+func (s clickhouseServer) login() string {
+	if s.PasswordFile == "" {
+		return ""
 	}
-	return "curl -u \"" + engine.Reader + ":$(cat " + shellWord(s.dir.file(engine.ReaderSecret)) + ")\" http://" + s.Server.HTTP + " --data-binary 'SELECT …'"
+	return "-u \"" + s.User + ":$(cat " + shellWord(s.PasswordFile) + ")\""
+}
+
+// askWith is how people ask it in SQL.
+func (s clickhouseServer) askWith() string {
+	if s.login() == "" {
+		return "http://" + s.HTTP
+	}
+	return "curl " + s.login() + " http://" + s.HTTP + " --data-binary 'SELECT …'"
 }
 
 // shellWord is a path as it stands within $( ) in a shell.

@@ -137,11 +137,12 @@ func readServer(f clickhouseFlags, data string) (clickhouseServer, error) {
 	}
 	srv := clickhouseServer{Native: r.ClickHouse, HTTP: r.ClickHouseHTTP, User: "default", Database: f.ClickHouseDatabase}
 	if r.ClickHouseUser != "" {
-		password, err := os.ReadFile(filepath.Join(data, engine.ReaderSecret))
+		file := filepath.Join(data, engine.ReaderSecret)
+		password, err := os.ReadFile(file)
 		if err != nil {
 			return srv, fmt.Errorf("password of ClickHouse's user %s: %w", r.ClickHouseUser, err)
 		}
-		srv.User, srv.Password = r.ClickHouseUser, strings.TrimSpace(string(password))
+		srv.User, srv.Password, srv.PasswordFile = r.ClickHouseUser, strings.TrimSpace(string(password)), file
 	}
 	return srv, nil
 }

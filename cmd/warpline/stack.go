@@ -233,7 +233,7 @@ func (s *stack) startEngine(ctx context.Context) error {
 	x := e.Engine()
 	s.Server = clickhouseServer{Native: x.TCPAddr(), HTTP: x.HTTPAddr(), User: x.User(), Password: x.Password(), Database: s.cfg.ClickHouse.ClickHouseDatabase}
 	s.Reader = s.Server
-	s.Reader.User, s.Reader.Password = engine.Reader, x.ReaderPassword()
+	s.Reader.User, s.Reader.Password, s.Reader.PasswordFile = engine.Reader, x.ReaderPassword(), s.dir.file(engine.ReaderSecret)
 	return nil
 }
 

@@ -196,7 +196,7 @@ func (c *upCmd) banner(w io.Writer, s *stack, keyFile string, took time.Duration
 	}
 	lines := [][2]string{
 		{"send to", scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "   (hostUrl of the GPU Flight agent, or warpline send)"},
-		{"ask in SQL", s.askWith()},
+		{"ask in SQL", s.Reader.askWith()},
 		{"", "native " + s.Server.Native + "   database " + s.Server.Database},
 		{"NATS", orNone(s.NATSAddr)},
 		{"data", s.dir.path},
