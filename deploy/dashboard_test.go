@@ -9,6 +9,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -92,7 +93,7 @@ func TestDashboardSQLRuns(t *testing.T) {
 	if err := table.Ensure(ctx, conn, table.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: "warpline", Username: "default"}})
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: e.ReaderPassword()}})
 	if err != nil {
 		t.Fatal(err)
 	}

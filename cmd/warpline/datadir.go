@@ -21,7 +21,9 @@ import (
 //	key            the key of tenant "default", made at the first start (mode 0600)
 //	nats/          JetStream's files
 //	nats-token     what clients of the embedded NATS present
-//	clickhouse/    the engine's folder
+//	clickhouse/    the engine's folder, where the engine may look; its passwords are not there
+//	writer-password, reader-password
+//	               of the embedded ClickHouse's users warpline and reader
 //	spool/         bodies that are being received
 type dataDir struct {
 	path string
@@ -49,6 +51,7 @@ type running struct {
 	NATS           string    `json:"nats"`
 	ClickHouse     string    `json:"clickhouse"`
 	ClickHouseHTTP string    `json:"clickhouse_http"`
+	ClickHouseUser string    `json:"clickhouse_user,omitempty"` // who may read there: the embedded engine's reader, else default
 }
 
 var errHeld = errors.New("another warpline is using it")

@@ -84,7 +84,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 		return err
 	}
 	say("all of it can be read in SQL")
-	srv.User, srv.Password = "default", ""
+	srv = s.Reader
 	r, err := readReport(ctx, srv, report.Query{Database: srv.Database, Tenant: demoTenant, Top: 8})
 	if err != nil {
 		return err
@@ -99,7 +99,8 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	if err := writeSecret(s.dir.file("key"), []byte(secret+"\n")); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Stderr, "\nServing until Ctrl-C.\n  send to     http://%s   (warpline send --url http://%s --data %s FOLDER)\n  ask in SQL  http://%s\n", s.Gateway.Addr(), s.Gateway.Addr(), s.dir.path, s.Server.HTTP)
+	fmt.Fprintf(p.Stderr, "\nServing until Ctrl-C.\n  send to     http://%s   (warpline send --url http://%s --data %s FOLDER)\n  ask in SQL  %s\n",
+		s.Gateway.Addr(), s.Gateway.Addr(), s.dir.path, s.Reader.askWith())
 	select {
 	case <-ctx.Done():
 		return nil

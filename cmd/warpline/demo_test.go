@@ -210,7 +210,7 @@ func TestDemoKeepsServing(t *testing.T) {
 	}
 	for _, p := range parts[1:] {
 		sql, _, _ := strings.Cut(p, "\n    SQL\n")
-		if got := query(t, r.ClickHouseHTTP, sql); strings.Count(got, "\n") < 3 {
+		if got := query(t, asReader(t, dir, r.ClickHouseHTTP), sql); strings.Count(got, "\n") < 3 {
 			t.Errorf("%s\ngives %s", sql, got)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -89,6 +90,7 @@ func (f clickhouseFlags) server() clickhouseServer {
 // clickhouseServer is a ClickHouse and who we are there.
 type clickhouseServer struct {
 	Native, HTTP, User, Password, Database string
+	PasswordFile                           string // where Password is kept; "" for nowhere
 	TLS                                    bool
 }
 
@@ -97,6 +99,30 @@ func (s clickhouseServer) tls() *tls.Config {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12}
+}
+
+// login are the words that tell curl who asks; "" where no password is needed, or none that commands may show.
+func (s clickhouseServer) login() string {
+	if s.PasswordFile == "" {
+		return ""
+	}
+	return "-u \"" + s.User + ":$(cat " + shellWord(s.PasswordFile) + ")\""
+}
+
+// askWith is how people ask it in SQL.
+func (s clickhouseServer) askWith() string {
+	if s.login() == "" {
+		return "http://" + s.HTTP
+	}
+	return "curl " + s.login() + " http://" + s.HTTP + " --data-binary 'SELECT …'"
+}
+
+// shellWord is a path as it stands within $( ) in a shell.
+func shellWord(path string) string {
+	if !strings.ContainsAny(path, " \t'\"$`\\*?[]();&|<>~#!") {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // open connects with the native protocol, in no particular database: all our own SQL names it. The caller closes the connection.
@@ -117,7 +143,7 @@ func (s clickhouseServer) openIn(ctx context.Context, database string) (driver.C
 		conn.Close()
 		return nil, unreachable(fmt.Errorf("clickhouse at %s: %w: is it running, and is this its native port?", s.Native, err))
 	}
-	return conn, nil
+	return patient{conn}, nil
 }
 
 func (s clickhouseServer) sinkConfig() sink.Config {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/warpline/warpline/sink/engine"
@@ -29,8 +30,9 @@ func (c *engineCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	// The writer's password stays in the engine's folder, for this user alone.
-	p.Log.Info("ready", "addr", e.TCPAddr(), "http", e.HTTPAddr(), "user", e.User(), "password_file", e.Dir()+"/writer-password", "pid", e.Pid(), "role", "engine")
+	// The passwords stay in the engine's folder, for this user alone.
+	p.Log.Info("ready", "addr", e.TCPAddr(), "http", e.HTTPAddr(), "user", e.User(), "password_file", filepath.Join(e.Dir(), engine.WriterSecret),
+		"reader_password_file", filepath.Join(e.Dir(), engine.ReaderSecret), "pid", e.Pid(), "role", "engine")
 	closed := make(chan struct{})
 	go func() { io.Copy(io.Discard, p.Stdin); close(closed) }()
 	select {

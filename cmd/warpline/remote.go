@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/engine"
 )
 
 // reachFlags lead to a running service: its data folder on this machine, or its addresses.
@@ -131,5 +135,14 @@ func readServer(f clickhouseFlags, data string) (clickhouseServer, error) {
 	if err != nil || !held {
 		return clickhouseServer{}, unreachable(fmt.Errorf("no warpline runs on %s: start \"warpline up --data %s\", or name a server with --clickhouse", data, data))
 	}
-	return clickhouseServer{Native: r.ClickHouse, HTTP: r.ClickHouseHTTP, User: "default", Database: f.ClickHouseDatabase}, nil
+	srv := clickhouseServer{Native: r.ClickHouse, HTTP: r.ClickHouseHTTP, User: "default", Database: f.ClickHouseDatabase}
+	if r.ClickHouseUser != "" {
+		file := filepath.Join(data, engine.ReaderSecret)
+		password, err := os.ReadFile(file)
+		if err != nil {
+			return srv, fmt.Errorf("password of ClickHouse's user %s: %w", r.ClickHouseUser, err)
+		}
+		srv.User, srv.Password, srv.PasswordFile = r.ClickHouseUser, strings.TrimSpace(string(password)), file
+	}
+	return srv, nil
 }

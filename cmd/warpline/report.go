@@ -88,5 +88,5 @@ func printReport(p *program, w io.Writer, r *report.Report, srv clickhouseServer
 	if srv.TLS {
 		scheme = "https"
 	}
-	return r.Print(w, report.Style{Width: width, Colour: colour, HTTP: scheme + "://" + srv.HTTP, Sent: sent})
+	return r.Print(w, report.Style{Width: width, Colour: colour, HTTP: scheme + "://" + srv.HTTP, User: srv.User, Login: srv.login(), Sent: sent})
 }

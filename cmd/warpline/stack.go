@@ -57,6 +57,8 @@ type stack struct {
 	Gateway *ingest.Gateway
 	// Server is the ClickHouse that the sink writes to, as its writer.
 	Server clickhouseServer
+	// Reader is the same for those who only read: the embedded engine's reader, or Server where the engine is not ours.
+	Reader clickhouseServer
 	// NATSURL is where other processes reach NATS, the embedded one's token included; "" when nothing listens. NATSAddr is the same for
 	// people: without the token.
 	NATSURL, NATSAddr string
@@ -134,9 +136,13 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 	if err = awaitGateway(ctx, s.Gateway, s.Failed, cfg.Log); err != nil {
 		return s, err
 	}
+	who := "" // a server of others: its own default user, as the commands' flags have it
+	if s.engine != nil {
+		who = s.Reader.User
+	}
 	return s, s.dir.publish(running{
 		PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), Gateway: s.Gateway.Addr(), GatewayTLS: cfg.TLSCert != "", NATS: s.NATSURL,
-		ClickHouse: s.Server.Native, ClickHouseHTTP: s.Server.HTTP,
+		ClickHouse: s.Server.Native, ClickHouseHTTP: s.Server.HTTP, ClickHouseUser: who,
 	})
 }
 
@@ -213,10 +219,11 @@ func (s *stack) portsFree() error {
 func (s *stack) startEngine(ctx context.Context) error {
 	if s.cfg.ClickHouse.ClickHouse != "" {
 		s.Server = s.cfg.ClickHouse.server()
+		s.Reader = s.Server
 		return nil
 	}
 	e, err := engine.Supervise(ctx, engine.Config{
-		Dir: s.dir.file("clickhouse"), HTTPPort: s.cfg.EngineHTTP, TCPPort: s.cfg.EngineTCP, MemoryLimitBytes: s.cfg.EngineMemory,
+		Dir: s.dir.file("clickhouse"), Secrets: s.dir.path, Readable: s.cfg.ClickHouse.ClickHouseDatabase, HTTPPort: s.cfg.EngineHTTP, TCPPort: s.cfg.EngineTCP, MemoryLimitBytes: s.cfg.EngineMemory,
 		Progress: s.cfg.Progress, Logger: slog.New(onlyFirst{s.cfg.Log.Handler()}),
 	}, engineWatch(s.cfg.Log))
 	if err != nil {
@@ -231,6 +238,8 @@ func (s *stack) startEngine(ctx context.Context) error {
 	s.engine = e
 	x := e.Engine()
 	s.Server = clickhouseServer{Native: x.TCPAddr(), HTTP: x.HTTPAddr(), User: x.User(), Password: x.Password(), Database: s.cfg.ClickHouse.ClickHouseDatabase}
+	s.Reader = s.Server
+	s.Reader.User, s.Reader.Password, s.Reader.PasswordFile = engine.Reader, x.ReaderPassword(), s.dir.file(engine.ReaderSecret)
 	return nil
 }
 

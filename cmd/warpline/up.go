@@ -201,7 +201,8 @@ func (c *upCmd) banner(w io.Writer, s *stack, keyFile string, took time.Duration
 	}
 	lines := [][2]string{
 		{"send to", scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "   (hostUrl of the GPU Flight agent, or warpline send)"},
-		{"ask in SQL", "http://" + s.Server.HTTP + "   native " + s.Server.Native + "   database " + s.Server.Database},
+		{"ask in SQL", s.Reader.askWith()},
+		{"", "native " + s.Server.Native + "   database " + s.Server.Database},
 		{"NATS", orNone(s.NATSAddr)},
 		{"data", s.dir.path},
 		{"key", "in " + keyFile + "   (tenant " + defaultTenant + ")"},

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/warpline/warpline/sink/engine"
 )
 
 // output is a bytes.Buffer for several goroutines.
@@ -95,6 +97,16 @@ func upArgs(dir string, more ...string) []string {
 		"--dev-key", "dev-key-of-the-test", "--ingest-max", "64MiB", "--rows-max", "64MiB", "--bucket-max", "16MiB"}, more...)
 }
 
+// asReader is the HTTP address of a ClickHouse with the reader's name and password, which is in dir.
+func asReader(t *testing.T, dir, addr string) string {
+	t.Helper()
+	password, err := os.ReadFile(filepath.Join(dir, engine.ReaderSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.Reader + ":" + strings.TrimSpace(string(password)) + "@" + addr
+}
+
 func query(t *testing.T, addr, sql string) string {
 	t.Helper()
 	resp, err := http.Post("http://"+addr+"/", "text/plain", strings.NewReader(sql))
@@ -134,7 +146,8 @@ func TestUp(t *testing.T) {
 	if err != nil || r.PID != os.Getpid() {
 		t.Fatalf("warpline.json: %+v, %v", r, err)
 	}
-	for _, name := range []string{"warpline.json", "key"} {
+	sql := asReader(t, dir, r.ClickHouseHTTP)
+	for _, name := range []string{"warpline.json", "key", engine.ReaderSecret, engine.WriterSecret} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
@@ -144,7 +157,7 @@ func TestUp(t *testing.T) {
 		t.Fatalf("key file: %q, %v", secret, err)
 	}
 	said := up.words.String()
-	for _, w := range []string{"http://" + r.Gateway, "http://" + r.ClickHouseHTTP, filepath.Join(dir, "key"), "os: survives kill -9", "nothing listens"} {
+	for _, w := range []string{"http://" + r.Gateway, "http://" + r.ClickHouseHTTP, "-u \"reader:$(cat " + filepath.Join(dir, engine.ReaderSecret), filepath.Join(dir, "key"), "os: survives kill -9", "nothing listens"} {
 		if !strings.Contains(said, w) {
 			t.Errorf("the banner lacks %q:\n%s", w, said)
 		}
@@ -157,7 +170,7 @@ func TestUp(t *testing.T) {
 		t.Error("a key shows in the output")
 	}
 	// "ready" means that the tables are there and readable without a password.
-	if got := query(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels"); got != "0" {
+	if got := query(t, sql, "SELECT count() FROM warpline.kernels"); got != "0" {
 		t.Errorf("kernels: %s", got)
 	}
 
@@ -223,17 +236,17 @@ func TestUp(t *testing.T) {
 		if list := runIn(t, nil, "key", "list", "--data", dir); !regexp.MustCompile(`acme +revoked +`).MatchString(list.stdout) {
 			t.Errorf("%s", list.stdout)
 		}
-		eventually(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels WHERE tenant = 'acme'", "220")
+		eventually(t, sql, "SELECT count() FROM warpline.kernels WHERE tenant = 'acme'", "220")
 	})
 	t.Run("dev key", func(t *testing.T) {
 		sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--url", "http://"+r.Gateway, "--key", "dev-key-of-the-test", "--attempts", "20", "--retry", "100ms")
 		if sent.code != exitOK {
 			t.Fatalf("%+v", sent)
 		}
-		eventually(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels WHERE tenant = 'dev'", "300")
+		eventually(t, sql, "SELECT count() FROM warpline.kernels WHERE tenant = 'dev'", "300")
 	})
 	t.Run("report", func(t *testing.T) {
-		eventually(t, r.ClickHouseHTTP, "SELECT sum(kernels) FROM warpline.sessions WHERE tenant = 'acme'", "220") // its table may come after that of the kernels
+		eventually(t, sql, "SELECT sum(kernels) FROM warpline.sessions WHERE tenant = 'acme'", "220") // its table may come after that of the kernels
 		got := runIn(t, nil, "report", "--data", dir, "--tenant", "acme")
 		if got.code != exitOK || !strings.Contains(got.stdout, "kernels 220") || strings.ContainsRune(got.stdout, '\x1b') {
 			t.Errorf("%+v", got)
@@ -249,7 +262,7 @@ func TestUp(t *testing.T) {
 		}
 	})
 	t.Run("engine killed", func(t *testing.T) {
-		before := strings.TrimSpace(query(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels"))
+		before := strings.TrimSpace(query(t, sql, "SELECT count() FROM warpline.kernels"))
 		pid := enginePID(t, dir)
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -258,7 +271,7 @@ func TestUp(t *testing.T) {
 		if n := strings.Count(up.words.String(), "trouble: the ClickHouse engine is down"); n != 1 {
 			t.Errorf("said %d times that the engine is down", n)
 		}
-		eventually(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels", before)
+		eventually(t, sql, "SELECT count() FROM warpline.kernels", before)
 	})
 	t.Run("audit", func(t *testing.T) {
 		deadline := time.Now().Add(20 * time.Second) // it may look while the sink inserts
@@ -303,7 +316,8 @@ func TestUp(t *testing.T) {
 	if r, err = readRunning(dir); err != nil {
 		t.Fatal(err)
 	}
-	if got := query(t, r.ClickHouseHTTP, "SELECT count() FROM warpline.kernels"); got != "520" {
+	sql = asReader(t, dir, r.ClickHouseHTTP)
+	if got := query(t, sql, "SELECT count() FROM warpline.kernels"); got != "520" {
 		t.Errorf("after the second start there are %s kernels", got)
 	}
 	if kept, err := os.ReadFile(filepath.Join(dir, "key")); err != nil || !bytes.Equal(kept, secret) {
@@ -375,13 +389,14 @@ func TestRolesApart(t *testing.T) {
 		t.Fatalf("%+v\n%s", sent, gateway.words.String())
 	}
 	deadline := time.Now().Add(30 * time.Second)
-	for query(t, http, "EXISTS TABLE warpline.kernels") != "1" {
+	sql := asReader(t, dir, http)
+	for query(t, sql, "EXISTS TABLE warpline.kernels") != "1" {
 		if time.Now().After(deadline) {
 			t.Fatalf("no tables:\n%s", sink.words.String())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	eventually(t, http, "SELECT count() FROM warpline.kernels", "500")
+	eventually(t, sql, "SELECT count() FROM warpline.kernels", "500")
 	for name, s := range map[string]*service{"worker": worker, "sink": sink} {
 		for path, want := range map[string]string{"/metrics": "go_goroutines", "/healthz": "alive", "/readyz": "ready"} {
 			if got := get(t, "http://"+field(t, s, "addr")+path); !strings.Contains(got, want) {

@@ -13,6 +13,8 @@ type Style struct {
 	Colour bool // escape sequences for colour
 	// HTTP is where to send the SQL that the report proposes, as http://127.0.0.1:8123; "" proposes none.
 	HTTP string
+	// User is who asks there, and Login the words for curl that say so, as -u "reader:$(cat FILE)"; "" for a user without a password.
+	User, Login string
 	// Sent is how many bytes went over the wire, when whoever prints knows; 0 leaves the line out.
 	Sent uint64
 }
@@ -281,7 +283,11 @@ func (p *printer) queries(r *Report) {
 		return
 	}
 	db := r.Query.Database
-	p.section("Ask on", "SQL over HTTP, as user default, without a password")
+	login := ""
+	if p.Login != "" {
+		login = p.Login + " "
+	}
+	p.section("Ask on", "SQL over HTTP, as user "+p.User)
 	session := r.Sessions[0].ID
 	for _, s := range r.Sessions {
 		if s.Kernels > 0 {
@@ -298,6 +304,6 @@ func (p *printer) queries(r *Report) {
 			"SELECT toStartOfSecond(started_at) AS t, count() AS kernels, sum(duration_ns) / 1e9 AS busy_gpus FROM " + db + ".kernels WHERE session_id = '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(session) + "' GROUP BY t ORDER BY t"},
 	} {
 		fmt.Fprintf(p.w, "  %s\n", p.st.dim(q.why))
-		fmt.Fprintf(p.w, "    curl %s --data-binary @- <<'SQL'\n    %s FORMAT PrettyCompact\n    SQL\n", "'"+p.HTTP+"/'", Printable(q.sql))
+		fmt.Fprintf(p.w, "    curl %s%s --data-binary @- <<'SQL'\n    %s FORMAT PrettyCompact\n    SQL\n", login, "'"+p.HTTP+"/'", Printable(q.sql))
 	}
 }

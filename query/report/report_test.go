@@ -119,7 +119,7 @@ func TestReportIsWhatTheDatasetHolds(t *testing.T) {
 		t.Errorf("gemm is %+v", k)
 	}
 	for name, style := range map[string]report.Style{
-		"wide":   {Width: 120, HTTP: "http://127.0.0.1:8123", Sent: 250_000},
+		"wide":   {Width: 120, HTTP: "http://127.0.0.1:8123", User: "reader", Login: `-u "reader:$(cat warpline-data/reader-password)"`, Sent: 250_000},
 		"narrow": {Width: 60},
 	} {
 		var out bytes.Buffer
@@ -228,7 +228,7 @@ func TestManySessionsOfManyTenants(t *testing.T) {
 func TestNothingMatches(t *testing.T) {
 	var out bytes.Buffer
 	r := &report.Report{Query: report.Query{Session: "nosuch"}}
-	if err := r.Print(&out, report.Style{HTTP: "http://127.0.0.1:8123"}); err != nil {
+	if err := r.Print(&out, report.Style{HTTP: "http://127.0.0.1:8123", User: "reader", Login: `-u "reader:$(cat warpline-data/reader-password)"`}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "Nothing matches") || strings.Contains(out.String(), "SELECT") {

@@ -17,6 +17,24 @@ import (
 // childEnv names the configuration file that turns a process into an engine child.
 const childEnv = "WARPLINE_ENGINE_CHILD"
 
+// unconfinedMark begins a line of the child's log that says what does not hold it. The parent looks for it.
+const unconfinedMark = "engine child: not confined: "
+
+// inherited are the variables of its parent that a child keeps. The others may be secrets, and what a process was started with is a
+// file that it can read.
+var inherited = []string{"TZ", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "GOTRACEBACK"}
+
+// childEnviron is the environment of a child, without what makes it one.
+func childEnviron() []string {
+	var env []string
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
 // exitNoLibrary is the child's exit code when the library cannot be used, which its parent has remedies for.
 const exitNoLibrary = 3
 
@@ -47,6 +65,15 @@ func RunChild(configPath string) int {
 		fmt.Fprintln(os.Stderr, "engine child: configuration:", err)
 		return 2
 	}
+	stdin, terminal, confined := takeStage()
+	if !confined {
+		if stdin, terminal, err = takeTerminal(); err != nil {
+			// Worse, not wrong: see takeTerminal.
+			fmt.Fprintln(os.Stderr, "engine child: runs without a terminal, so a rude client can end it:", err)
+		}
+		err := confine(cfg, configPath, stdin, terminal) // returns only when it could not
+		fmt.Fprintln(os.Stderr, unconfinedMark+err.Error())
+	}
 	// The library reads its last script from this pipe: it waits there, with no query running that
 	// a client could kill, until the write end closes, and then shuts down in order.
 	hold, release, err := os.Pipe()
@@ -55,10 +82,8 @@ func RunChild(configPath string) int {
 		return 1
 	}
 	defer hold.Close()
-	stdin, terminal, err := takeTerminal()
-	if err != nil {
-		// Worse, not wrong: see takeTerminal.
-		fmt.Fprintln(os.Stderr, "engine child: runs without a terminal, so a rude client can end it:", err)
+	if err := restrictCalls(); err != nil {
+		fmt.Fprintln(os.Stderr, unconfinedMark+err.Error())
 	}
 	var leaving atomic.Bool
 	go func() {
@@ -72,7 +97,13 @@ func RunChild(configPath string) int {
 		cfg.clean()
 		os.Exit(0)
 	}()
-	err = runLibrary(cfg.Library, engineArguments(cfg, hold.Fd(), terminal != nil))
+	// Not on the first thread, which init holds: C asks /proc for that one's stack, where a confined process may not look.
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		ended <- runLibrary(cfg.Library, engineArguments(cfg, hold.Fd(), terminal != nil))
+	}()
+	err = <-ended
 	runtime.KeepAlive(release)
 	runtime.KeepAlive(terminal)
 	switch {
@@ -110,7 +141,8 @@ func (cfg childConfig) clean() {
 // stdin instead would need a grant to read files, which the network would then share.
 func engineArguments(cfg childConfig, hold uintptr, terminal bool) []string {
 	args := []string{"clickhouse",
-		"--config-file", cfg.ConfigXML, "--path", cfg.Data, "--log-level", "warning", "--readonly", "0",
+		"--config-file", cfg.ConfigXML, "--path", cfg.Data, "--log-level", "warning",
+		"--readonly", "0", "--max_query_size", "262144", "--max_ast_elements", "50000", "--max_execution_time", "0", "--max_memory_usage", "0",
 		"--queries-file", cfg.Script, "--queries-file", "/dev/fd/" + strconv.FormatUint(uint64(hold), 10),
 	}
 	if terminal {

@@ -3,9 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -17,13 +14,16 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"text/template"
 	"time"
 )
 
-// Writer is the name of the user that may create and write; `default` only reads.
-const Writer = "warpline"
+// The users of an engine that can do anything: the writer may create and write, the reader only reads, and only the database that
+// Config.Readable names. User `default`, which ClickHouse insists on, may do nothing.
+const (
+	Writer = "warpline"
+	Reader = "reader"
+)
 
 // defaultMemoryLimit bounds an engine whose Config names no limit: room for one 256 MB insert and
 // a merge beside it, and still a laptop's share.
@@ -34,13 +34,19 @@ type Config struct {
 	// Dir is the engine's folder; it is created when missing. One engine at a time uses it.
 	Dir string
 	// ListenHost is the loopback address to listen on; "" means 127.0.0.1. Others are refused,
-	// because user `default` has no password.
+	// because user `default` has no password, and nothing is encrypted.
 	ListenHost string
 	// HTTPPort and TCPPort are the ports of the HTTP and the native protocol; 0 picks a free one.
 	HTTPPort, TCPPort int
-	// Password is the writer's; "" means one that is made at the first start and kept in
-	// Dir/writer-password.
-	Password string
+	// Password is the writer's, ReaderPassword the reader's; "" means one that is made at the first
+	// start and kept in Secrets/writer-password or Secrets/reader-password.
+	Password, ReaderPassword string
+	// Secrets is the folder of the two; "" means Dir. A writer-password that an earlier version left
+	// in Dir is moved there.
+	Secrets string
+	// Readable is the database that the reader may read; "" means warpline, "*" all (for tests that
+	// make databases of their own).
+	Readable string
 	// Library is the path of libchdb; "" means Locate.
 	Library string
 	// MemoryLimitBytes bounds what ClickHouse allocates for all queries and merges together;
@@ -59,6 +65,8 @@ type childConfig struct {
 	Library    string `json:"library"`
 	ConfigXML  string `json:"config_xml"`
 	Data       string `json:"data"`
+	Logs       string `json:"logs"`
+	Ports      []int  `json:"ports"` // the only ones that it may listen on
 	Script     string `json:"script"`
 	Standalone bool   `json:"standalone"`       // no parent holds stdin: only signals end it
 	Remove     string `json:"remove,omitempty"` // folder to remove at the end
@@ -93,6 +101,9 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 	if cfg.MemoryLimitBytes == 0 {
 		cfg.MemoryLimitBytes = defaultMemoryLimit
 	}
+	if cfg.Readable == "" {
+		cfg.Readable = "warpline"
+	}
 	if cfg.MemoryLimitBytes < 0 {
 		return cfg, fmt.Errorf("engine: memory limit of %d bytes; give a positive number or 0 for the default", cfg.MemoryLimitBytes)
 	}
@@ -104,10 +115,8 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 			return cfg, fmt.Errorf("engine: %w", err)
 		}
 	}
-	if cfg.Password == "" {
-		if cfg.Password, err = keptPassword(filepath.Join(cfg.Dir, "writer-password")); err != nil {
-			return cfg, fmt.Errorf("engine: writer's password: %w", err)
-		}
+	if err := cfg.fillSecrets(); err != nil {
+		return cfg, err
 	}
 	if cfg.Library == "" {
 		if cfg.Library, err = Locate(ctx, cfg.Progress); err != nil {
@@ -162,45 +171,17 @@ func (cfg *Config) listen(ctx context.Context, port int) (l net.Listener, err er
 	}
 }
 
-// keptPassword reads the password in path or makes one there. Two processes that make it at once
-// end with the same one, since only the first link succeeds.
-func keptPassword(path string) (string, error) {
-	if b, err := os.ReadFile(path); err == nil {
-		if p := strings.TrimSpace(string(b)); p != "" {
-			return p, nil
-		}
-		return "", fmt.Errorf("%s is empty; remove it to have a new one made", path)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	password := rand.Text()
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".writer-password-") // mode 0600
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(password + "\n")
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return "", err
-	}
-	if err := os.Link(tmp.Name(), path); errors.Is(err, os.ErrExist) {
-		return keptPassword(path)
-	} else if err != nil {
-		return "", err
-	}
-	return password, nil
-}
-
 func (cfg Config) write(standalone bool) (string, error) {
 	at := func(parts ...string) string { return filepath.Join(append([]string{cfg.Dir}, parts...)...) }
-	sum := sha256.Sum256([]byte(cfg.Password))
 	values := map[string]any{
 		"Host": cfg.ListenHost, "HTTP": cfg.HTTPPort, "TCP": cfg.TCPPort, "Memory": cfg.MemoryLimitBytes,
 		"Log": at("logs", "engine.log"), "Users": at("config", "users.xml"),
-		"Writer": Writer, "PasswordSHA256": hex.EncodeToString(sum[:]),
+		"Writer": Writer, "WriterSHA256": sha256Hex(cfg.Password), "Reader": Reader, "ReaderSHA256": sha256Hex(cfg.ReaderPassword),
+		"Readable": quotedDatabase(cfg.Readable), "TemporaryData": int64(temporaryData), "Bounds": readerBounds(cfg.MemoryLimitBytes), "Changeable": changeable,
 	}
 	conf := childConfig{
-		Library: cfg.Library, ConfigXML: at("config", "config.xml"), Data: at("data"),
+		Library: cfg.Library, ConfigXML: at("config", "config.xml"), Data: at("data"), Logs: at("logs"),
+		Ports:  []int{cfg.HTTPPort, cfg.TCPPort},
 		Script: at("config", "listen.sql"), Standalone: standalone,
 	}
 	if cfg.Temporary {

@@ -14,5 +14,10 @@
 //	config/           config.xml, users.xml, listen.sql, child.json: rewritten at every start
 //	data/             ClickHouse's own path; survives kill -9
 //	logs/             engine.log (rotated by ClickHouse), child.log (what the process printed)
-//	writer-password   the writer's password when Config named none, mode 0600
+//
+// The passwords of the writer and the reader are in the folder that Config.Secrets names (Config.Dir by default), mode 0600.
+//
+// The child is confined (confine_linux.go, calls_linux.go): whatever a query makes ClickHouse try, it reads and writes beneath data,
+// reads its own configuration, library, time zones and processor counts, and connects to nothing. Users are a second fence
+// (template.go): the reader may change no setting but a few (reader.go), and default may do nothing.
 package engine

@@ -24,6 +24,8 @@ type Engine struct {
 	stdin io.Closer
 	done  chan struct{}
 	err   error // how it ended; written before done closes
+
+	unconfined string // written before Start returns
 }
 
 // Start prepares cfg.Dir, starts the child and returns once both protocols answer to the writer.
@@ -56,6 +58,9 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 		defer cancel()
 		_ = e.Stop(stop) // the start's own error is the one to tell
 		return nil, e.startError(ctx, err)
+	}
+	if e.unconfined = e.notConfined(); e.unconfined != "" {
+		cfg.Logger.Warn("this kernel cannot confine the ClickHouse engine: only its settings keep readers from the machine's files and network", "why", e.unconfined)
 	}
 	cfg.Logger.Debug("engine answers", "pid", e.pid, "http", e.HTTPAddr(), "tcp", e.TCPAddr(), "after", time.Since(began))
 	return e, nil
@@ -119,7 +124,7 @@ func (e *Engine) command(configPath string) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Args = []string{"warpline-engine", e.cfg.Dir} // what ps shows
-	cmd.Env = append(os.Environ(), childEnv+"="+configPath)
+	cmd.Env = append(childEnviron(), childEnv+"="+configPath)
 	cmd.Stdout, cmd.Stderr = log, log
 	isolate(cmd)
 	return cmd, nil
@@ -140,6 +145,12 @@ func (e *Engine) User() string { return Writer }
 
 // Password is that user's password.
 func (e *Engine) Password() string { return e.cfg.Password }
+
+// ReaderPassword is the password of user Reader.
+func (e *Engine) ReaderPassword() string { return e.cfg.ReaderPassword }
+
+// Unconfined says why the child is not, or not wholly, kept from the rest of this machine; "" when it is.
+func (e *Engine) Unconfined() string { return e.unconfined }
 
 // Pid is the child's process id.
 func (e *Engine) Pid() int { return e.pid }
@@ -197,6 +208,23 @@ func (e *Engine) tail() string {
 	}
 	b, _ := io.ReadAll(io.LimitReader(f, most))
 	return gist(string(b))
+}
+
+// notConfined is what the child said about its confinement.
+func (e *Engine) notConfined() string {
+	f, err := os.Open(e.logPath("child.log"))
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	var why []string
+	b, _ := io.ReadAll(io.LimitReader(f, 64<<10)) // it says so before anything else
+	for line := range strings.Lines(string(b)) {
+		if said, ok := strings.CutPrefix(strings.TrimSpace(line), unconfinedMark); ok {
+			why = append(why, said)
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // said is tail for texts that must say something.

@@ -108,68 +108,6 @@ func TestStartStop(t *testing.T) {
 	}
 }
 
-func TestDefaultOnlyReads(t *testing.T) {
-	e := enginetest.Shared(t)
-	must(t, e, "CREATE DATABASE reads")
-	must(t, e, "CREATE TABLE reads.t (a UInt64) ENGINE = MergeTree ORDER BY a")
-	must(t, e, "INSERT INTO reads.t SELECT number FROM numbers(5)")
-	for query, wanted := range map[string]string{
-		"SELECT sum(a) FROM reads.t":                               "10",
-		"SELECT count() FROM numbers(3)":                           "3",
-		"SELECT sum(a) FROM reads.t SETTINGS max_threads = 1":      "10",
-		"SELECT count() FROM system.tables WHERE database='reads'": "1",
-	} {
-		got, err := ask(e, "default", "", query)
-		if err != nil {
-			t.Errorf("default: %s: %v", query, err)
-		} else if got != wanted {
-			t.Errorf("default: %s: got %q, want %q", query, got, wanted)
-		}
-	}
-	password := e.Dir() + "/writer-password"
-	for _, query := range []string{
-		"INSERT INTO reads.t VALUES (1)",
-		"CREATE TABLE reads.u (a UInt64) ENGINE = Memory",
-		"CREATE DATABASE more",
-		"DROP TABLE reads.t",
-		"TRUNCATE TABLE reads.t",
-		"ALTER TABLE reads.t DELETE WHERE 1",
-		"OPTIMIZE TABLE reads.t",
-		"SYSTEM STOP LISTEN HTTP",
-		"SYSTEM START LISTEN TCP",
-		"SYSTEM FLUSH LOGS",
-		"SYSTEM SHUTDOWN",
-		"GRANT ALL ON *.* TO default",
-		"SELECT 1 SETTINGS readonly = 0",
-		"SET readonly = 0",
-		"SELECT * FROM file('" + password + "', 'LineAsString')",
-		"SELECT * FROM url('http://" + e.HTTPAddr() + "/ping', 'LineAsString')",
-		"SELECT * FROM executable('cat', 'LineAsString', 'x String')",
-		"SELECT * FROM default.`" + password + "`",
-		"INSERT INTO FUNCTION file('" + e.Dir() + "/stolen', 'TSV', 'x UInt8') SELECT 1",
-		"SELECT 1 INTO OUTFILE '" + e.Dir() + "/stolen'",
-		"SELECT * FROM remote('127.0.0.1', 'reads', 't')",
-		"BACKUP TABLE reads.t TO File('" + e.Dir() + "/b')",
-	} {
-		if got, err := ask(e, "default", "", query); err == nil {
-			t.Errorf("default may: %s: %q", query, got)
-		}
-	}
-	// A user may kill queries of its own; none of those may be what holds the engine.
-	if _, err := ask(e, "default", "", "KILL QUERY WHERE 1 SYNC"); err != nil {
-		t.Errorf("default may not kill its own queries: %v", err)
-	}
-	want(t, "the table afterwards", must(t, e, "SELECT count(), sum(a) FROM reads.t"), "5\t10")
-	for _, wrong := range []string{"", "guess"} {
-		if got, err := ask(e, e.User(), wrong, "SELECT 1"); err == nil {
-			t.Errorf("the writer gets in with password %q: %q", wrong, got)
-		}
-	}
-	if _, err := os.Stat(e.Dir() + "/stolen"); err == nil {
-		t.Error("default wrote a file")
-	}
-}
-
 func TestDataSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	e, err := engine.Start(t.Context(), engine.Config{Dir: dir})

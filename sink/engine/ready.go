@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -52,6 +53,9 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	}
 }
 
+// errRefused is an answer that is not the one hoped for.
+var errRefused = errors.New("the engine refuses")
+
 func (e *Engine) askHTTP(ctx context.Context, client *http.Client) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.HTTPAddr()+"/?query=SELECT+1", nil)
 	if err != nil {
@@ -68,7 +72,7 @@ func (e *Engine) askHTTP(ctx context.Context, client *http.Client) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK || strings.TrimSpace(string(body)) != "1" {
-		return fmt.Errorf("HTTP %s: %s", resp.Status, lastLines(string(body), 2))
+		return fmt.Errorf("%w: HTTP %s: %s", errRefused, resp.Status, lastLines(string(body), 2))
 	}
 	return nil
 }

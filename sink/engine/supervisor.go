@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -19,7 +20,7 @@ type Phase int
 // The phases of a supervised engine, in the order in which they follow each other.
 const (
 	Ready    Phase = iota // both protocols answer
-	Down                  // the child died, or a restart failed; another follows after State.Wait
+	Down                  // the child died or fell silent, or a restart failed; another follows after State.Wait
 	Stopping              // Stop was called
 	Stopped               // the child is gone and none follows
 )
@@ -42,13 +43,14 @@ func (p Phase) String() string {
 // State is what a Supervisor tells its owner at each change.
 type State struct {
 	Phase    Phase
-	Pid      int           // the child's process id; 0 when there is none
+	Pid      int           // the child's process id; 0 when there is none. With Down: it is silent and is being killed
 	Restarts int           // how often the engine was started again since Supervise
 	Wait     time.Duration // with Down: how long until the next start
 	Err      error         // with Down: why
 }
 
-// Supervisor keeps one engine running on the same ports, whatever kills it.
+// Supervisor keeps one engine running on the same ports, whatever kills it. One that runs and does not answer for some 20 s it kills
+// itself.
 type Supervisor struct {
 	cfg     Config
 	log     *slog.Logger
@@ -116,8 +118,11 @@ func (s *Supervisor) loop(run context.Context, e *Engine) {
 	for e != nil {
 		since := time.Now()
 		s.tell(State{Phase: Ready, Pid: e.Pid()})
+		silent, unwatch := e.watch()
+		var mute error
 		select {
 		case <-run.Done():
+			unwatch()
 			s.tell(State{Phase: Stopping, Pid: e.Pid()})
 			s.mu.Lock()
 			ctx := s.stopCtx
@@ -125,12 +130,19 @@ func (s *Supervisor) loop(run context.Context, e *Engine) {
 			s.tell(State{Phase: Stopped, Err: e.Stop(ctx)})
 			return
 		case <-e.Done():
+		case mute = <-silent:
+			s.tell(State{Phase: Down, Pid: e.Pid(), Err: mute})
+			_ = syscall.Kill(e.Pid(), syscall.SIGKILL) // who does not answer does not end in order either
+			<-e.Done()
 		}
+		unwatch()
 		if time.Since(since) > steadyAfter {
 			pause.Reset()
 		}
 		err := e.Err()
-		if err == nil {
+		if mute != nil {
+			err = mute
+		} else if err == nil {
 			err = fmt.Errorf("engine: child %d ended unasked: %s", e.Pid(), e.said())
 		}
 		e = s.restart(run, pause, err)
@@ -171,6 +183,10 @@ func (s *Supervisor) tell(state State) {
 	s.mu.Unlock()
 	switch state.Phase {
 	case Down:
+		if state.Pid != 0 {
+			s.log.Warn("engine down, killing it", "err", state.Err, "pid", state.Pid)
+			break
+		}
 		s.log.Warn("engine down, starting it again", "err", state.Err, "in", state.Wait.Round(time.Millisecond), "restarts", state.Restarts)
 	case Stopped:
 		s.log.Info("engine stopped", "err", state.Err)

@@ -18,7 +18,13 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
   <http_port>{{.HTTP}}</http_port>
   <tcp_port>{{.TCP}}</tcp_port>
   <users_config>{{xml .Users}}</users_config>
+  <access_control_improvements>
+    <settings_constraints_replace_previous>true</settings_constraints_replace_previous>
+    <select_from_system_db_requires_grant>true</select_from_system_db_requires_grant>
+    <select_from_information_schema_requires_grant>false</select_from_information_schema_requires_grant>
+  </access_control_improvements>
 
+  <max_temporary_data_on_disk_size>{{.TemporaryData}}</max_temporary_data_on_disk_size>
   <max_server_memory_usage>{{.Memory}}</max_server_memory_usage>
   <mark_cache_size>67108864</mark_cache_size>
   <primary_index_cache_size>67108864</primary_index_cache_size>
@@ -29,7 +35,7 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
   <page_cache_max_size>0</page_cache_max_size>
   <compiled_expression_cache_size>16777216</compiled_expression_cache_size>
 
-  <max_thread_pool_size>512</max_thread_pool_size>
+  <max_thread_pool_size>2048</max_thread_pool_size>
   <max_thread_pool_free_size>16</max_thread_pool_free_size>
   <background_pool_size>4</background_pool_size>
   <background_merges_mutations_concurrency_ratio>2</background_merges_mutations_concurrency_ratio>
@@ -58,11 +64,15 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
 </clickhouse>
 `))
 
-// usersTemplate is who may do what. The engine's own first session always is user default (see
-// engineArguments); SYSTEM LISTEN is granted for that session alone, since readonly=2 forbids every
-// SYSTEM query to those that come over the network. There is no grant to read FILE, URL or any
-// other source: with it a user without a password could read every file of this machine, the
-// writer's password among them.
+// usersTemplate is who may do what.
+//
+// The engine's own first session always is user default, from 127.0.0.1, without a password; nothing can be changed about that (see
+// engineArguments for what that session is given). Over the network default is left with nothing: no right but SYSTEM LISTEN, which
+// readonly forbids there, and no query, since none is as short as one byte. That matters because the scalar function file() needs no right.
+//
+// The reader has readonly = 1, where no setting can be changed, except for those that changeable_in_readonly names: what drivers send
+// without being told to. So a setting of tomorrow's engine is closed without anybody having thought of it. There is no right to
+// read FILE, URL or any other source for anybody.
 var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs).Parse(`<clickhouse>
   <profiles>
     <default>
@@ -70,9 +80,36 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <query_profiler_real_time_period_ns>0</query_profiler_real_time_period_ns>
       <query_profiler_cpu_time_period_ns>0</query_profiler_cpu_time_period_ns>
     </default>
+    <nobody>
+      <profile>default</profile>
+      <readonly>1</readonly>
+      <max_query_size>1</max_query_size>
+      <max_ast_elements>1</max_ast_elements>
+      <max_execution_time>1</max_execution_time>
+      <max_memory_usage>1048576</max_memory_usage>
+      <max_concurrent_queries_for_user>2</max_concurrent_queries_for_user>
+    </nobody>
     <reader>
       <profile>default</profile>
-      <readonly>2</readonly>
+      <readonly>1</readonly>
+      <max_concurrent_queries_for_user>{{.Bounds.Queries}}</max_concurrent_queries_for_user>
+      <max_threads>{{.Bounds.Threads}}</max_threads>
+      <max_execution_time>{{.Bounds.Seconds}}</max_execution_time>
+      <max_memory_usage>{{.Bounds.QueryMemory}}</max_memory_usage>
+      <max_memory_usage_for_user>{{.Bounds.UserMemory}}</max_memory_usage_for_user>
+      <max_bytes_before_external_group_by>{{.Bounds.Spill}}</max_bytes_before_external_group_by>
+      <max_bytes_before_external_sort>{{.Bounds.Spill}}</max_bytes_before_external_sort>
+      <max_temporary_data_on_disk_size_for_user>{{.Bounds.Disk}}</max_temporary_data_on_disk_size_for_user>
+      <max_temporary_data_on_disk_size_for_query>{{.Bounds.Disk}}</max_temporary_data_on_disk_size_for_query>
+      <output_format_parallel_formatting>0</output_format_parallel_formatting>
+      <cancel_http_readonly_queries_on_client_close>1</cancel_http_readonly_queries_on_client_close>
+      <constraints>
+        <max_execution_time><min>1</min><max>{{.Bounds.MostSeconds}}</max><changeable_in_readonly/></max_execution_time>
+        <max_block_size><max>65536</max><changeable_in_readonly/></max_block_size>
+{{- range .Changeable}}
+        <{{.}}><changeable_in_readonly/></{{.}}>
+{{- end}}
+      </constraints>
     </reader>
     <writer>
       <profile>default</profile>
@@ -86,14 +123,25 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
     <default>
       <password/>
       <networks><ip>127.0.0.1</ip><ip>::1</ip></networks>
+      <profile>nobody</profile>
+      <quota>default</quota>
+      <grants>
+        <query>GRANT SYSTEM LISTEN ON *.*</query>
+      </grants>
+    </default>
+    <{{.Reader}}>
+      <password_sha256_hex>{{.ReaderSHA256}}</password_sha256_hex>
+      <networks><ip>127.0.0.1</ip><ip>::1</ip></networks>
       <profile>reader</profile>
       <quota>default</quota>
       <grants>
-        <query>GRANT SELECT, SHOW, dictGet, CREATE TEMPORARY TABLE, SYSTEM LISTEN ON *.*</query>
+        <query>GRANT SELECT, SHOW, dictGet ON {{xml .Readable}}.*</query>
+        <query>GRANT SELECT ON system.parts</query>
+        <query>GRANT SELECT ON system.parts_columns</query>
       </grants>
-    </default>
+    </{{.Reader}}>
     <{{.Writer}}>
-      <password_sha256_hex>{{.PasswordSHA256}}</password_sha256_hex>
+      <password_sha256_hex>{{.WriterSHA256}}</password_sha256_hex>
       <networks><ip>127.0.0.1</ip><ip>::1</ip></networks>
       <profile>writer</profile>
       <quota>default</quota>

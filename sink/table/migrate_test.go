@@ -10,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -150,10 +151,10 @@ func TestReplicatedDDLParses(t *testing.T) {
 	}
 }
 
-// What readers without a password may ask must not need a right that only the writer has.
+// What readers may ask must not need a right that only the writer has.
 func TestReadersSeeEveryView(t *testing.T) {
 	s := newStore(t, true)
-	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.e.TCPAddr()}, Auth: clickhouse.Auth{Username: "default"}})
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.e.TCPAddr()}, Auth: clickhouse.Auth{Username: engine.Reader, Password: s.e.ReaderPassword()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/warpline/warpline/sink/engine"
 )
 
 // Service is the Warpline that is measured. PID is 0 when it is not ours.
@@ -77,6 +79,7 @@ func (s *Service) await(ctx context.Context, dir string) error {
 		PID            int    `json:"pid"`
 		Gateway        string `json:"gateway"`
 		ClickHouseHTTP string `json:"clickhouse_http"`
+		ClickHouseUser string `json:"clickhouse_user"`
 	}
 	for {
 		select {
@@ -92,9 +95,12 @@ func (s *Service) await(ctx context.Context, dir string) error {
 		}
 	}
 	s.URL = "http://" + at.Gateway
-	s.Read = SQL{Addr: at.ClickHouseHTTP}
-	if b, err := os.ReadFile(filepath.Join(dir, "clickhouse", "writer-password")); err == nil {
-		s.Write = &SQL{Addr: at.ClickHouseHTTP, User: "warpline", Password: strings.TrimSpace(string(b))}
+	s.Read = SQL{Addr: at.ClickHouseHTTP, User: at.ClickHouseUser}
+	if b, err := os.ReadFile(filepath.Join(dir, engine.ReaderSecret)); err == nil {
+		s.Read.Password = strings.TrimSpace(string(b))
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, engine.WriterSecret)); err == nil {
+		s.Write = &SQL{Addr: at.ClickHouseHTTP, User: engine.Writer, Password: strings.TrimSpace(string(b))}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 
 // click is how commands reach the cluster's ClickHouse as a reader.
 func (c *cluster) reach() []string {
-	return []string{"--nats", "nats://" + c.natsAddr, "--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP}
+	return append(c.asking(), "--nats", "nats://"+c.natsAddr)
 }
 
 // stored counts a tenant's rows in every base table, or those of one of its sessions.
@@ -209,7 +209,7 @@ func sortedTables(m map[string]uint64) (out []string) {
 // checkExport compares an export with what SQL counts, table by table.
 func checkExport(t *testing.T, c *cluster, tenant, session string) {
 	t.Helper()
-	cmd := exec.Command(binary, "session", "export", tenant, session, "--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP)
+	cmd := exec.Command(binary, append([]string{"session", "export", tenant, session}, c.asking()...)...)
 	var words bytes.Buffer
 	cmd.Stderr = &words
 	out, err := cmd.Output()

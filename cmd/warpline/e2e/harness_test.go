@@ -24,6 +24,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/sink/engine"
 )
 
 var binary string
@@ -100,11 +101,7 @@ func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 	c.waitReady("nats", 30*time.Second)
 	c.waitReady("engine", 60*time.Second)
 	c.openStreams()
-	secret, err := os.ReadFile(filepath.Join(c.dir, "engine", "writer-password"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	click := []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", "warpline", "--clickhouse-password", strings.TrimSpace(string(secret))}
+	click := []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", engine.Writer, "--clickhouse-password", c.secret(engine.WriterSecret)}
 	base := append([]string{"--nats", natsURL}, layout...)
 	c.add("sink", append(append([]string{"sink"}, base...), click...)...)
 	for i := range workers {
@@ -120,6 +117,21 @@ func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 		c.waitReady(name, 30*time.Second)
 	}
 	return c
+}
+
+// secret is a password of the cluster's ClickHouse.
+func (c *cluster) secret(name string) string {
+	c.t.Helper()
+	b, err := os.ReadFile(filepath.Join(c.dir, "engine", name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// asking are the flags of a command that reads the cluster's ClickHouse.
+func (c *cluster) asking() []string {
+	return []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", engine.Reader, "--clickhouse-password", c.secret(engine.ReaderSecret)}
 }
 
 func (c *cluster) add(name string, args ...string) {
@@ -237,7 +249,7 @@ func (c *cluster) stopAll() {
 
 // open connects as the user who only reads.
 func (c *cluster) open() driver.Conn {
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{c.clickTCP}, Auth: clickhouse.Auth{Database: "warpline"}, DialTimeout: 2 * time.Second})
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{c.clickTCP}, Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: c.secret(engine.ReaderSecret)}, DialTimeout: 2 * time.Second})
 	if err != nil {
 		c.t.Fatal(err)
 	}

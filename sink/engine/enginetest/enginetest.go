@@ -53,7 +53,7 @@ func start(t testing.TB, dir string, temporary bool) *engine.Engine {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // the first start ever fetches the library
 	defer cancel()
-	e, err := engine.Start(ctx, engine.Config{Dir: dir, Temporary: temporary, Progress: os.Stderr})
+	e, err := engine.Start(ctx, engine.Config{Dir: dir, Temporary: temporary, Readable: "*", Progress: os.Stderr})
 	if err != nil {
 		t.Fatalf("no ClickHouse engine for this test: %v", err)
 	}
