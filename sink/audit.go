@@ -21,6 +21,8 @@ type Report struct {
 	Tables []TableReport
 	// Notes say what lies outside the proof and is no error of the present streams: an older stream that is gone.
 	Notes []string `json:",omitempty"`
+	// Lost is what NATS was found to have lost in the last week and could not be mended.
+	Lost []string `json:",omitempty"`
 }
 
 // LaneReport says whether the ledger of a lane covers the ROWS stream without gap or overlap.
@@ -48,6 +50,7 @@ func (r Report) OK() bool { return len(r.Problems()) == 0 }
 
 // Problems lists what is wrong, in one line each.
 func (r Report) Problems() (all []string) {
+	all = append(all, r.Lost...)
 	for _, l := range r.Lanes {
 		for _, p := range l.Problems {
 			all = append(all, fmt.Sprintf("lane %d: %s", l.Lane, p))
@@ -88,6 +91,11 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, er
 	if older != "" {
 		r.Notes = append(r.Notes, older)
 	}
+	lost, mended, err := Losses(ctx, s.Marks)
+	if err != nil {
+		return r, fmt.Errorf("audit: %w", err)
+	}
+	r.Lost, r.Notes = lost, append(r.Notes, mended...)
 	return r, nil
 }
 
@@ -141,8 +149,9 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 			return l, fmt.Errorf("read the mark: %w", err)
 		}
 	}
+	m.StreamCreated = created.Unix()
 	l.Mark = m.Mark
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, created.Unix(), erasedToken))
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp64Nano(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, m.since(), erasedToken))
 	if err != nil {
 		return l, fmt.Errorf("read the ledger: %w", err)
 	}

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -20,6 +21,10 @@ type message struct {
 	body  []byte // compressed; empty when the chunk has none or it lies in the object store
 	size  int64  // as counted by the feed's budget
 	more  bool   // the lane has more messages in the stream than this one
+	// skip says that ClickHouse has the chunk, or must not get it: it counts as passed, and chunk holds nothing but the partition.
+	skip     bool
+	at       int64  // when NATS stored it, ns since the epoch
+	consumer string // that delivered it
 }
 
 // feed reads a lane's messages in stream order, without a gap and without a repeat, whatever happens to NATS. It owns its goroutine,
@@ -37,7 +42,11 @@ type feed struct {
 	oldest   *atomic.Int64 // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
 	missing  func(n uint64)
 	retried  uint64 // sequence at which a gap in the chunk numbers made us read again
-	failed   error  // why out was closed
+	created  int64  // when the stream was made, seconds since the epoch
+	lastAt   int64  // when NATS stored the message before next, ns since the epoch; 0: nothing was read yet
+	consumer string // that is read from
+	lost     func(stream.Loss)
+	failed   error // why out was closed
 }
 
 // run sends messages to out until ctx ends or one of them cannot be read by this build; it then closes out.
@@ -63,6 +72,9 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) consume(ctx context.Context) error {
 	create, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
+	if err := f.same(create); err != nil {
+		return err
+	}
 	c, err := f.rows.CreateConsumer(create, jetstream.ConsumerConfig{
 		Description: "warpline sink", FilterSubjects: f.subjects, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(f.next, 1),
@@ -72,6 +84,7 @@ func (f *feed) consume(ctx context.Context) error {
 		return err
 	}
 	name := c.CachedInfo().Name
+	f.consumer = name
 	defer func() {
 		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -135,6 +148,30 @@ func (f *feed) consume(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// same makes sure that what was read is still there before another consumer goes on behind it. Where it is not, the lane has to begin anew.
+func (f *feed) same(ctx context.Context) error {
+	info, err := f.rows.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("state of ROWS: %w", err)
+	}
+	if d := info.Created.Unix() - f.created; d > 1 || d < -1 || info.State.LastSeq+1 < f.next {
+		f.failed = fmt.Errorf("%w: made at %s, it ends at %d, and was read up to %d", errForeign, info.Created.UTC().Format(time.DateTime), info.State.LastSeq, f.next-1)
+		return f.failed
+	}
+	if f.lastAt == 0 {
+		return nil
+	}
+	msg, err := f.rows.GetMsg(ctx, f.next-1)
+	if err == nil && msg.Time.UnixNano() != f.lastAt {
+		f.failed = fmt.Errorf("%w: another message is at %d", errForeign, f.next-1)
+		return f.failed
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return fmt.Errorf("the last message that was read: %w", err)
+	}
+	return nil
+}
+
 func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	seq := meta.Sequence.Stream
 	if seq < f.next {
@@ -148,17 +185,20 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 		f.failed = fmt.Errorf("ROWS message %d on %s: %w", seq, msg.Subject(), err)
 		return f.failed
 	}
-	if last, ok := f.numbers[c.Partition]; ok && c.Number != last+1 {
+	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0, at: meta.Timestamp.UnixNano(), consumer: f.consumer}
+	switch last, ok := f.numbers[c.Partition]; {
+	case ok && c.Number <= last:
+		f.log.Info("a chunk is passed over: ClickHouse has it, or its parts are folded again", "partition", c.Partition, "chunk", c.Number, "newest", last, "seq", seq)
+		m.skip, m.body, m.chunk = true, nil, stream.Chunk{Partition: c.Partition, CreatedAt: c.CreatedAt}
+	case ok && c.Number != last+1 && c.Number != c.Base: // a line of chunks that begins anew has a number far beyond
 		if f.retried != seq {
 			f.retried = seq
 			return fmt.Errorf("chunk %d of partition %d follows %d", c.Number, c.Partition, last)
 		}
 		f.log.Error("ROWS lacks chunks: was the stream purged or restored from a backup? `warpline audit` compares what is left", "partition", c.Partition, "after", last, "next", c.Number, "seq", seq)
-		if c.Number > last {
-			f.missing(c.Number - last - 1)
-		}
+		f.missing(c.Number - last - 1)
+		f.lost(stream.Loss{Partition: c.Partition, From: last + 1, To: c.Number - 1, Why: "the chunks before and behind them are there"})
 	}
-	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0}
 	if err := f.budget.Acquire(ctx, m.size); err != nil {
 		return err
 	}
@@ -169,8 +209,10 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	f.numbers[c.Partition] = c.Number
-	f.next = seq + 1
+	if !m.skip {
+		f.numbers[c.Partition] = c.Number
+	}
+	f.next, f.lastAt = seq+1, m.at
 	return nil
 }
 
