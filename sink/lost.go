@@ -117,8 +117,8 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 			continue
 		}
 		have, reach := next.Partitions[partition], p.Reaches[partition]
-		if p.Reaches != nil && reach.Chunk <= have.Chunk {
-			continue
+		if reach.Chunk <= have.Chunk && (whole || p.Reaches != nil) {
+			continue // none of it; an older version did not say, and what is whole needs nothing then
 		}
 		lost := stream.Loss{Partition: partition, From: have.Chunk + 1, To: reach.Chunk, Why: "a span was begun, and ROWS lost it before it was finished",
 			Missing: "raw rows of them that had reached ClickHouse are removed and come anew as far as INGEST has their parts; in rollups and usage some may count twice"}
