@@ -99,6 +99,7 @@ type past struct {
 	position      stream.Point
 	anchors       []stream.Point
 	createdAt     int64
+	flushed       bool // it holds no rollups back
 }
 
 // settle makes the position one from which INGEST can be folded. The folder's state is the one at position have, and everything up to before
@@ -182,7 +183,7 @@ func (o *owner) replay(ctx context.Context, before past, have stream.Point, brok
 		}
 	}
 	if behind {
-		q.end(max(before.createdAt, last))
+		q.end(max(before.createdAt, last), before.flushed)
 	}
 	o.opened = time.Time{}
 	return nil

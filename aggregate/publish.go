@@ -30,7 +30,7 @@ func (o *owner) publish(ctx context.Context) error {
 	}
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, Position: o.position, PositionAt: o.positionAt,
-		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
+		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 	}
 	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
 	if err != nil {
@@ -194,6 +194,7 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 				sleep(ctx, 100*time.Millisecond)
 				return false, nil
 			}
+			o.tell(ctx, stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: o.base, To: number - 1, Why: "the subject was emptied"})
 			return false, fmt.Errorf("ROWS has lost the checkpoint of partition %d (sequence %d): %w", o.partition, o.lastRows, cause)
 		case err != nil:
 			if ctx.Err() != nil {
@@ -212,6 +213,11 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 		if err == nil && c.Nonce == o.nonce && c.Number == number {
 			o.lastRows = last.Sequence
 			return true, nil
+		}
+		if last.Sequence < o.lastRows && err == nil {
+			o.tell(ctx, stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: c.Number + 1, To: number - 1,
+				Why: fmt.Sprintf("the subject ended at %d and ends at %d", o.lastRows, last.Sequence)})
+			return false, fmt.Errorf("ROWS has lost its end: %w", cause)
 		}
 		o.w.metrics.fenced.Inc()
 		return false, errFenced

@@ -73,9 +73,16 @@ func (q *quiet) hush(now int64) {
 }
 
 // end brings the state to the time at which the last of the chunks was made, and its clock to the present.
-func (q *quiet) end(then int64) {
-	q.hush(then)
+func (q *quiet) end(then int64, flushed bool) {
 	f := q.o.folder
+	if flushed {
+		for s := range f.held {
+			f.touch(s)
+		}
+	}
+	f.leaving = flushed
+	q.hush(then)
+	f.leaving = false
 	for _, s := range f.sessions {
 		// Launches and configurations that the first folding wrote under later ids must not be met again.
 		if s.nextLaunch > 0 {

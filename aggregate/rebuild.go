@@ -106,9 +106,9 @@ func (o *owner) inserted(ctx context.Context, head *stream.Chunk) (done, error) 
 // last returns the chunk to go on from, and whether ROWS is shorter than what ClickHouse has.
 func (d *done) last(head *stream.Chunk) (before past, shorter bool) {
 	if head != nil && head.Number >= d.Chunk && head.Number+1 >= d.Void {
-		return past{number: head.Number, epoch: head.Epoch, position: stream.Point{Seq: head.Position, At: head.PositionAt}, anchors: head.Anchors, createdAt: head.CreatedAt}, false
+		return past{number: head.Number, epoch: head.Epoch, position: stream.Point{Seq: head.Position, At: head.PositionAt}, anchors: head.Anchors, createdAt: head.CreatedAt, flushed: head.Flushed}, false
 	}
-	before = past{number: d.Chunk, epoch: d.Epoch, position: d.Position, createdAt: d.CreatedAt}
+	before = past{number: d.Chunk, epoch: d.Epoch, position: d.Position, createdAt: d.CreatedAt, flushed: d.Flushed}
 	if head != nil {
 		before.epoch = max(before.epoch, head.Epoch)
 		before.anchors = append([]stream.Point{{Seq: head.Position, At: head.PositionAt}}, head.Anchors...)

@@ -26,6 +26,8 @@ type plant struct {
 	conn           driver.Conn
 	kernels, total uint64
 	sent           int
+	// slack is how many of a hundred calls in rollups may be missing or counted twice.
+	slack uint64
 }
 
 func newPlant(t testing.TB) *plant {
@@ -95,13 +97,17 @@ func (p *plant) settled(what string) {
 	p.t.Helper()
 	want := books{kernels: p.kernels, total: p.total, calls: p.kernels, events: p.events()}
 	var got books
+	few := want.calls * p.slack / 100
 	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if got = p.books(); got.kernels >= want.kernels && got.calls >= want.calls && got.events >= want.events {
+		if got = p.books(); got.kernels >= want.kernels && got.calls >= want.calls-few && got.events >= want.events {
 			break
 		}
 	}
 	time.Sleep(500 * time.Millisecond)
-	if got = p.books(); got != want {
+	if got = p.books(); got.calls+few >= want.calls && got.calls <= want.calls+few {
+		got.calls = want.calls
+	}
+	if got != want {
 		p.t.Errorf("%s: have %+v\nwant %+v", what, got, want)
 	}
 }
@@ -186,6 +192,7 @@ func TestRowsLost(t *testing.T) {
 	} {
 		for _, running := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, running %v", c.name, running), func(t *testing.T) {
+				t.Parallel()
 				p := newPlant(t)
 				stopWorker, stopSink := p.worker(), p.sink()
 				p.send(40)
@@ -213,5 +220,65 @@ func TestRowsLost(t *testing.T) {
 				p.audited(c.told)
 			})
 		}
+	}
+}
+
+// The same while uploads come, chunks wait in the sink and spans are half-way in. Rows and books are exact; of rollups, what was held back at
+// the moment of the loss may count twice or not at all.
+func TestRowsLostUnderLoad(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lose func(p *plant, old string)
+	}{
+		{"purged", func(p *plant, _ string) { purge(p.t, p.s.Rows) }},
+		{"one subject purged", func(p *plant, _ string) {
+			purge(p.t, p.s.Rows, jetstream.WithPurgeSubject(stream.RowsSubject(stream.Partition("acme", "s1", 4))))
+		}},
+		{"removed", func(p *plant, _ string) { p.remake(stream.RowsStream, 0) }},
+		{"older copy", func(p *plant, old string) { p.putBack(stream.RowsStream, old) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlant(t)
+			p.slack = 2
+			p.worker()
+			p.sink()
+			var mu sync.Mutex // held while the server is away, or uploads would fail
+			over, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					select {
+					case <-over:
+						return
+					case <-time.After(10 * time.Millisecond):
+						mu.Lock()
+						p.send(3)
+						mu.Unlock()
+					}
+				}
+			}()
+			for i := range 3 {
+				time.Sleep(700 * time.Millisecond)
+				old := ""
+				if c.name == "older copy" {
+					mu.Lock()
+					old = p.copyOf(stream.RowsStream)
+					mu.Unlock()
+					time.Sleep(700 * time.Millisecond)
+					mu.Lock()
+				}
+				c.lose(p, old)
+				if c.name == "older copy" {
+					mu.Unlock()
+				}
+				t.Logf("lost for the %d. time after %d uploads", i+1, p.sent)
+			}
+			time.Sleep(500 * time.Millisecond)
+			close(over)
+			<-done
+			p.settled("after the losses")
+			p.audited("ROWS lost chunks")
+		})
 	}
 }

@@ -31,6 +31,8 @@ type Chunk struct {
 	// Lost is INGEST's last loss, for as long as Position is inside the lost range.
 	Lost      *Loss `json:"lost,omitempty"`
 	CreatedAt int64 `json:"created_at"` // ns since the epoch
+	// Flushed says that no rollups are held back in the state: all that was folded is rows of this chunk and earlier ones.
+	Flushed bool `json:"flushed,omitempty"`
 	// OldestReceivedAt is the earliest gateway stamp among the rows (0: no rows); the sink measures "accepted → visible" with it.
 	OldestReceivedAt int64 `json:"oldest_received_at,omitempty"`
 	// Snapshot is the last full state that later chunks' State builds on.

@@ -20,9 +20,10 @@ type Inserted struct {
 	Chunk    uint64 `json:"chunk"`    // number of the newest inserted chunk
 	Snapshot uint64 `json:"snapshot"` // ROWS sequence that recovery of the partition needs, and all after it
 	Epoch    uint64 `json:"epoch,omitempty"`
-	// Position is where that chunk stood in INGEST; CreatedAt when it was made, ns since the epoch.
+	// Position is where that chunk stood in INGEST; CreatedAt when it was made, ns since the epoch; Flushed is the chunk's own.
 	Position  Point `json:"position,omitzero"`
 	CreatedAt int64 `json:"created_at,omitempty"`
+	Flushed   bool  `json:"flushed,omitempty"`
 	// Used is the largest chunk number that may have rows in ClickHouse without being inserted: the span was never finished. A worker must
 	// go on beyond it.
 	Used uint64 `json:"used,omitempty"`
@@ -32,7 +33,7 @@ type Inserted struct {
 
 // InsertedUpTo is what advancing behind c makes of the partition's record.
 func (c *Chunk) InsertedUpTo(old Inserted) Inserted {
-	return Inserted{Chunk: c.Number, Snapshot: c.Snapshot.Seq, Epoch: c.Epoch, Position: Point{c.Position, c.PositionAt}, CreatedAt: c.CreatedAt,
+	return Inserted{Chunk: c.Number, Snapshot: c.Snapshot.Seq, Epoch: c.Epoch, Position: Point{c.Position, c.PositionAt}, CreatedAt: c.CreatedAt, Flushed: c.Flushed,
 		Used: old.Used, Void: old.Void}
 }
 
