@@ -1,6 +1,10 @@
 package aggregate
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/proto/stream"
+)
 
 // counters are the worker's metrics. Events balance: what the gateway published is stored + rejected + duplicate + what still
 // waits in INGEST. The tenant label is on the series that billing and limits need, and on no others.
@@ -22,6 +26,8 @@ type counters struct {
 	namesRefused, namesDropped prometheus.Counter
 	unknownColumns             prometheus.Counter
 	badFields                  prometheus.Counter
+	lost                       *prometheus.CounterVec // stream
+	brokenAt                   prometheus.Gauge
 	lag                        prometheus.Histogram
 	partitions                 prometheus.Gauge
 	sessions                   prometheus.Gauge
@@ -47,6 +53,8 @@ func newCounters(reg prometheus.Registerer) *counters {
 		namesDropped:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_dropped_total", Help: "Sessions whose names left memory for want of room; they are loaded again when the session speaks."}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total", Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		badFields:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total", Help: "Fields of lifecycle and other rare lines whose value did not fit; the line is stored without them, they are kept in the table extra_fields."}),
+		lost:           prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_lost_total", Help: "Times that a stream (INGEST or ROWS) was found to have lost messages, its tail or all of it, by stream; counted per partition."}, []string{"stream"}),
+		brokenAt:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_lost_timestamp_seconds", Help: "When this process last found that a stream had lost messages, as Unix time; 0: never."}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_worker_lag_seconds", Help: "Age of a part, since the gateway received it, when its chunk is published.",
 			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),
@@ -56,8 +64,11 @@ func newCounters(reg prometheus.Registerer) *counters {
 		c.foldFailures.WithLabelValues(reason)
 	}
 	c.parts.WithLabelValues("poison")
+	for _, name := range []string{stream.IngestStream, stream.RowsStream} {
+		c.lost.WithLabelValues(name)
+	}
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.aside, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.lost, c.brokenAt, c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.aside, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

@@ -30,30 +30,40 @@ type owner struct {
 	epoch    uint64
 	nonce    string
 	position uint64 // INGEST sequence of the last folded part
-	base     uint64 // number of the partition's first chunk
-	number   uint64 // of the last published chunk
-	lastRows uint64 // ROWS sequence of that chunk: the fence
-	lastHead stream.Chunk
-	writer   string                 // of the chunk that was taken over
-	trial    trial                  // poison.go
-	folding  atomic.Pointer[inFold] // the part that is folded now, limit.go
+	// positionAt is when NATS stored it, ns; at is the same of the part that is being folded.
+	positionAt, at int64
+	anchors        []stream.Point // some earlier positions, newest first
+	lost           *stream.Loss   // of INGEST, while position is inside it
+	replaying      bool           // folding for the state alone, by the messages' clock
+	base           uint64         // number of the partition's first chunk
+	number         uint64         // of the last published chunk
+	lastRows       uint64         // ROWS sequence of that chunk: the fence
+	lastHead       stream.Chunk
+	writer         string                 // of the chunk that was taken over
+	trial          trial                  // poison.go
+	folding        atomic.Pointer[inFold] // the part that is folded now, limit.go
 
 	snapshot      stream.Snapshot
 	sinceChunks   int
 	sinceBytes    int
-	stateObjects  []string // states of chunks since the snapshot that are objects
-	oldSnapshots  []string // to delete once a chunk points to a newer snapshot
-	oldStates     []string // likewise
-	foldedParts   []string // objects of parts in the open chunk, to delete once it is published
+	stateObjects  []string      // states of chunks since the snapshot that are objects
+	oldSnapshots  []oldSnapshot // to delete once a chunk points to a newer one and the sink has come so far
+	oldStates     []string      // likewise
+	foldedParts   []string      // objects of parts in the open chunk, to delete once it is published
 	checkpoints   []checkpoint
 	opened        time.Time // when the open chunk got its first change; zero: it is empty
 	lastPublished uint64    // position in the last published chunk
-	lastIdle      time.Time
-	lastRoom      time.Time // when names were last looked for that may go
-	lastPurge     time.Time
-	traces        bool   // a deletion is published, and no snapshot since
-	body          []byte // scratch
-	resnapshot    resnapshot
+	// lastPublishedAt is when NATS stored that part, ns.
+	lastPublishedAt int64
+	lastPurged      uint64    // up to which INGEST was purged by this owner
+	lastMark        time.Time // when the sink's mark was last read
+	lastIdle        time.Time
+	lastRoom        time.Time // when names were last looked for that may go
+	lastPurge       time.Time
+	traces          bool   // a deletion is published, and no snapshot since
+	broken          error  // why pump ended: INGEST is another stream; read it once parts is closed
+	body            []byte // scratch
+	resnapshot      resnapshot
 }
 
 // checkpoint remembers when a position was published, for the replay window.
@@ -94,7 +104,12 @@ func (o *owner) run(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return o.leave(ctx)
 				}
-				return errors.New("the consumer of the partition ended")
+				if o.broken != nil && !o.opened.IsZero() { // what is folded already is nowhere else any more
+					if err := o.publishOut(ctx); err != nil {
+						return err
+					}
+				}
+				return errors.Join(errors.New("the consumer of the partition ended"), o.broken)
 			}
 			if err := o.attempt(ctx, msg); err != nil {
 				return err
@@ -132,7 +147,9 @@ const tailCheck = 2 * time.Second
 
 // pump reads the partition's parts from the position on into a channel that closes when reading ends.
 func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) {
+	last := stream.Point{Seq: o.position, At: o.positionAt} // what was read
 	next := o.position + 1
+	looked := o.w.suspicions.Load()
 	it, err := o.read(ctx, next)
 	if err != nil {
 		return nil, nil, err
@@ -153,6 +170,12 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 			case errors.Is(err, jetstream.ErrNoHeartbeat):
 				continue // the iterator resets itself
 			case errors.Is(err, context.DeadlineExceeded):
+				if seen := o.w.suspicions.Load(); seen != looked {
+					if o.broken = o.verify(ctx, last); o.broken != nil {
+						return
+					}
+					looked = seen
+				}
 				// The iterator sees a lost message by the one that follows. Behind the last one there is none, and silence.
 				if _, err := o.streams.Ingest.GetMsg(ctx, next, jetstream.WithGetMsgSubject(stream.IngestFilter(o.partition))); err != nil {
 					continue
@@ -168,7 +191,14 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 				return
 			}
 			if meta, err := msg.Metadata(); err == nil {
-				next = meta.Sequence.Stream + 1
+				// A consumer that begins may read another stream than the one before it did.
+				if seen := o.w.suspicions.Load(); meta.Sequence.Consumer == 1 || seen != looked {
+					if o.broken = o.verify(ctx, last); o.broken != nil || ctx.Err() != nil {
+						return
+					}
+					looked = seen
+				}
+				next, last = meta.Sequence.Stream+1, stream.Point{Seq: meta.Sequence.Stream, At: meta.Timestamp.UnixNano()}
 			}
 			select {
 			case parts <- msg:
@@ -208,7 +238,8 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	if seq <= o.position {
 		return nil
 	}
-	p := &part{seq: seq, now: time.Now().UnixNano()}
+	o.at = meta.Timestamp.UnixNano()
+	p := &part{seq: seq, now: o.now()}
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
 	if err == nil {
 		if p.env = env; o.deletion(p, meta.Timestamp) {
@@ -255,7 +286,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 
 // folded moves the position behind a part.
 func (o *owner) folded(seq uint64) {
-	o.position = seq
+	o.position, o.positionAt = seq, o.at
 	if o.opened.IsZero() {
 		o.opened = time.Now()
 	}
@@ -340,6 +371,7 @@ func (o *owner) tick(now time.Time) {
 	if now.Sub(o.lastPurge) > 5*time.Second {
 		o.lastPurge = now
 		o.purge(now)
+		o.dropSnapshots(context.Background())
 	}
 }
 
@@ -391,14 +423,21 @@ func (o *owner) purge(now time.Time) {
 	if o.w.ingestUsage() > 0.5 && o.lastPublished > 0 {
 		upTo = o.lastPublished
 	}
-	if upTo == 0 {
+	if upTo <= o.lastPurged {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	// In a stream that lost its tail these sequences may be parts that nobody has folded.
+	if why, err := o.w.check(ctx, o.partition, stream.Point{Seq: o.lastPublished, At: o.lastPublishedAt}); why != "" || err != nil {
+		o.w.suspicions.Add(1)
+		return
+	}
 	if err := o.w.purgeIngest(ctx, o.partition, upTo); err != nil {
 		o.log.Debug("purge ingest", "err", err)
+		return
 	}
+	o.lastPurged = upTo
 }
 
 func (o *owner) retry(reason string, err error) {

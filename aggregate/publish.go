@@ -29,8 +29,8 @@ func (o *owner) publish(ctx context.Context) error {
 		return err
 	}
 	c := stream.Chunk{
-		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position, CreatedAt: time.Now().UnixNano(),
-		OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
+		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position, PositionAt: o.positionAt,
+		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 	}
 	o.describe(&c)
 	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
@@ -97,7 +97,11 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 		o.stateObjects = append(o.stateObjects, c.StateObject)
 	}
 	o.opened = time.Time{}
-	o.lastPublished, o.lastHead = c.Position, *c
+	o.lastPublished, o.lastPublishedAt, o.lastHead = c.Position, c.PositionAt, *c
+	o.anchors = anchor(o.anchors, stream.Point{Seq: c.Position, At: c.PositionAt})
+	if o.lost != nil && c.Position >= o.lost.To {
+		o.lost = nil
+	}
 	o.sinceChunks++
 	o.sinceBytes += size
 	if n := len(o.checkpoints); n == 0 || time.Since(o.checkpoints[n-1].at) > time.Minute {
@@ -191,6 +195,7 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 				sleep(ctx, 100*time.Millisecond)
 				return false, nil
 			}
+			o.tell(ctx, stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: o.base, To: number - 1, Why: "the subject was emptied"})
 			return false, fmt.Errorf("ROWS has lost the checkpoint of partition %d (sequence %d): %w", o.partition, o.lastRows, cause)
 		case err != nil:
 			if ctx.Err() != nil {
@@ -209,6 +214,11 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 		if err == nil && c.Nonce == o.nonce && c.Number == number {
 			o.lastRows = last.Sequence
 			return true, nil
+		}
+		if last.Sequence < o.lastRows && err == nil {
+			o.tell(ctx, stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: c.Number + 1, To: number - 1,
+				Why: fmt.Sprintf("the subject ended at %d and ends at %d", o.lastRows, last.Sequence)})
+			return false, fmt.Errorf("ROWS has lost its end: %w", cause)
 		}
 		if err == nil {
 			err = o.behind(&c)
@@ -235,6 +245,13 @@ func (o *owner) storeNames(ctx context.Context) error {
 			for {
 				try, cancel := context.WithTimeout(ctx, 10*time.Second)
 				_, err := o.streams.Dictionaries.Create(try, key, value)
+				if errors.Is(err, jetstream.ErrKeyExists) {
+					if other := o.otherBlock(try, key, value); other != key { // of a part that had this sequence before INGEST lost it
+						key = other
+						cancel()
+						continue
+					}
+				}
 				cancel()
 				if err == nil || errors.Is(err, jetstream.ErrKeyExists) {
 					break
@@ -259,22 +276,18 @@ func (o *owner) storeNames(ctx context.Context) error {
 // number are in the name: the one the log points to is never overwritten, also not by a fenced owner.
 func (o *owner) writeSnapshot(ctx context.Context) error {
 	name := fmt.Sprintf("p%d-%d-%d", o.partition, o.epoch, o.number)
-	state := s2.Encode(nil, o.folder.appendState(nil, true))
-	try, cancel := context.WithTimeout(ctx, 60*time.Second)
-	defer cancel()
-	if _, err := o.streams.State.PutBytes(try, name, state); err != nil {
+	if err := o.putSnapshot(ctx, name); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		o.retry("object", fmt.Errorf("snapshot: %w", err)) // the log is long, not wrong: try at the next chunk
 		return nil
 	}
-	o.w.metrics.snapshots.Inc()
-	old := o.snapshot.Object
+	old := o.snapshot
 	o.snapshot = stream.Snapshot{Object: name, Chunk: o.number, Seq: o.lastRows}
 	o.sinceChunks, o.sinceBytes = 0, 0
-	if old != "" {
-		o.oldSnapshots = append(o.oldSnapshots, old)
+	if old.Object != "" {
+		o.oldSnapshots = append(o.oldSnapshots, oldSnapshot{old.Object, old.Chunk})
 	}
 	o.oldStates, o.stateObjects = append(o.oldStates, o.stateObjects...), nil
 	return nil
@@ -298,7 +311,7 @@ func (o *owner) dropObjects(ctx context.Context) {
 		}
 		*names = (*names)[:0]
 	}
-	drop(o.streams.State, &o.oldSnapshots)
+	o.dropSnapshots(ctx)
 	drop(o.streams.Chunks, &o.oldStates)
 	drop(o.streams.Parts, &o.foldedParts)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
@@ -21,27 +20,72 @@ import (
 // takeOver rebuilds the state that the partition's last chunk left, and claims the partition by publishing an empty chunk: from
 // then on an earlier owner that still believes in its lease fails at its next publish.
 func (o *owner) takeOver(ctx context.Context) error {
-	last, err := o.newest(ctx)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		o.epoch, o.base = 1, uint64(time.Now().UnixMilli())
-		o.number = o.base - 1
-	case err != nil:
+	sweep, err := o.goOn(ctx)
+	if err != nil {
 		return err
-	default:
-		if err := o.recover(ctx, last); err != nil {
-			return err
-		}
 	}
 	o.w.metrics.takeovers.Inc()
-	old := leftovers{partition: o.partition, epoch: o.epoch, published: o.number, keep: append(slices.Clone(o.stateObjects), o.snapshot.Object)}
+	sweep.keep = append(slices.Clone(o.stateObjects), o.snapshot.Object)
 	o.opened = time.Now()
 	if err := o.publish(ctx); err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
-	go old.sweep(ctx, o.streams)
+	go sweep.sweep(ctx, o.streams)
 	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.sessions))
 	return nil
+}
+
+// goOn rebuilds the state to go on from: that of the partition's last chunk in ROWS, or when ROWS has lost it, that of the newest one which
+// the sink has inserted.
+func (o *owner) goOn(ctx context.Context) (leftovers, error) {
+	last, head, err := o.lastChunk(ctx)
+	if err != nil {
+		return leftovers{}, err
+	}
+	done, err := o.inserted(ctx, head)
+	if err != nil {
+		return leftovers{}, err
+	}
+	before, shorter := done.last(head)
+	sweep := leftovers{partition: o.partition, published: before.number, inserted: done.Chunk}
+	switch {
+	case head == nil && before.number == 0 && !done.purged: // the first owner ever
+		o.epoch, o.base = 1, uint64(time.Now().UnixMilli())
+		o.number = o.base - 1
+	case head != nil && !shorter && head.Number+1 > done.Used:
+		err := o.recover(ctx, last)
+		if lost := new(lostState); errors.As(err, &lost) {
+			err = o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: lost.Error(), chainless: true})
+		} else if err == nil {
+			err = o.settle(ctx, before, before.position, false)
+		}
+		if err != nil {
+			return sweep, err
+		}
+	default:
+		if err := o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: "ROWS is shorter than what ClickHouse has", shorter: shorter}); err != nil {
+			return sweep, err
+		}
+	}
+	o.lastPublished, o.lastPublishedAt = o.position, o.positionAt
+	sweep.epoch = o.epoch
+	return sweep, nil
+}
+
+// lastChunk returns the newest message of the partition's subject and its header, nil when there is none.
+func (o *owner) lastChunk(ctx context.Context) (*jetstream.RawStreamMsg, *stream.Chunk, error) {
+	last, err := o.newest(ctx)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	head, _, _, err := stream.ParseChunk(last.Data)
+	if err != nil {
+		return nil, nil, err
+	}
+	return last, &head, nil
 }
 
 func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error {
@@ -51,21 +95,16 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	}
 	o.writer = head.Writer
 	if head.Snapshot.Object != "" {
-		state, err := o.streams.State.GetBytes(ctx, head.Snapshot.Object)
-		if err != nil {
-			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
-		}
-		plain, err := s2.Decode(nil, state)
-		if err != nil {
-			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
-		}
-		if err := o.folder.applyState(plain); err != nil {
-			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
+		if err := o.loadSnapshot(ctx, head.Snapshot.Object); err != nil {
+			return err
 		}
 	}
 	next, expect := head.Snapshot.Seq+1, max(head.Snapshot.Chunk+1, head.Base)
 	for next <= last.Sequence {
 		msg, err := o.streams.Rows.GetMsg(ctx, next, jetstream.WithGetMsgSubject(stream.RowsSubject(o.partition)))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return &lostState{fmt.Errorf("ROWS has no chunk from %d on, and had", next)}
+		}
 		if err != nil {
 			return fmt.Errorf("chunk after %d: %w", next-1, err)
 		}
@@ -84,10 +123,12 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 			return fmt.Errorf("chunk at %d: %w", msg.Sequence, err)
 		}
 		if c.Number != expect {
-			return fmt.Errorf("chunk %d is missing from ROWS (found %d at %d): was the stream purged by hand? restore it, or remove the partition's state knowingly", expect, c.Number, msg.Sequence)
+			return &lostState{fmt.Errorf("chunk %d is missing from ROWS (found %d at %d)", expect, c.Number, msg.Sequence)}
 		}
 		if c.StateObject != "" {
-			if section, err = o.streams.Chunks.GetBytes(ctx, c.StateObject); err != nil {
+			if section, err = o.streams.Chunks.GetBytes(ctx, c.StateObject); errors.Is(err, jetstream.ErrObjectNotFound) {
+				return &lostState{fmt.Errorf("the state of chunk %d is gone", c.Number)}
+			} else if err != nil {
 				return fmt.Errorf("state of chunk %d: %w", c.Number, err)
 			}
 			o.stateObjects = append(o.stateObjects, c.StateObject)
@@ -106,7 +147,8 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	}
 	o.folder.resume(time.Now().UnixNano(), head.CreatedAt)
 	o.resumeTrial(ctx, &head)
-	o.epoch, o.position, o.lastPublished, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.Position, head.Base, head.Number, last.Sequence, head.Snapshot
+	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base, head.Number, last.Sequence, head.Snapshot
+	o.anchors, o.lost = head.Anchors, head.Lost
 	return nil
 }
 
@@ -143,7 +185,8 @@ func (o *owner) loadNames(ctx context.Context, s *session) error {
 	return nil
 }
 
-// readBlocks reads the session's blocks up to the position: later ones belong to parts that are folded again.
+// readBlocks reads the session's blocks up to the position: later ones belong to parts that are folded again. Where INGEST has lost parts
+// that were folded, their blocks count too; those that were stored since belong to parts that have the lost ones' sequences now.
 func (o *owner) readBlocks(ctx context.Context, s *session, learn func(nameRef, string)) error {
 	watch, err := o.streams.Dictionaries.Watch(ctx, stream.DictionaryFilter(s.key.tenant, s.token), jetstream.IgnoreDeletes())
 	if err != nil {
@@ -164,7 +207,7 @@ func (o *owner) readBlocks(ctx context.Context, s *session, learn func(nameRef, 
 			key := e.Key()
 			seq, _, _ := strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "-")
 			n, err := strconv.ParseUint(seq, 10, 64)
-			if err != nil || n > o.position {
+			if err != nil || n > o.position && !(o.lost != nil && n <= o.lost.To && e.Created().UnixNano() < o.lost.At) {
 				continue
 			}
 			if err := decodeNames(e.Value(), learn); err != nil {
@@ -179,7 +222,8 @@ func (o *owner) readBlocks(ctx context.Context, s *session, learn func(nameRef, 
 type leftovers struct {
 	partition int
 	epoch     uint64 // of the owner that sweeps
-	published uint64 // the last chunk before its claim
+	published uint64 // the last chunk before its claim that counts
+	inserted  uint64 // the last chunk that the sink has inserted
 	keep      []string
 }
 
@@ -187,6 +231,10 @@ type leftovers struct {
 func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
 	if s.Durable(ctx) != nil { // what points to them no more could still be lost to a power cut: the next owner sweeps
 		return
+	}
+	if needed := l.needed(ctx, s); needed != "" {
+		l.keep = append(l.keep, needed)
+		defer l.dropWhenInserted(ctx, s, needed)
 	}
 	for _, store := range []jetstream.ObjectStore{s.State, s.Chunks} {
 		list, err := store.List(ctx)

@@ -94,6 +94,9 @@ type Worker struct {
 	cfg     Config
 	metrics *counters
 
+	// suspicions counts the times that INGEST looked like another stream or NATS was reached anew: owners then look at their positions.
+	suspicions atomic.Uint64
+
 	mu            sync.Mutex
 	status        map[int]PartitionStatus
 	failing       map[int]Failure
@@ -120,6 +123,9 @@ type PartitionStatus struct {
 	Sessions  int
 	LastError string
 	Since     time.Time
+	// Loss is what NATS was found to have lost when this process last took the partition, "" for nothing; LossAt is when that was.
+	Loss   string
+	LossAt time.Time
 }
 
 // New returns a worker on the opened streams. Nothing runs until Run.
@@ -197,10 +203,11 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	}
 }
 
-// watchIngest keeps an eye on how full INGEST is; owners purge sooner when it is.
+// watchIngest keeps an eye on how full INGEST is; owners purge sooner when it is. And on whether it still is the stream that it was.
 func (w *Worker) watchIngest(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
+	var past historian
 	for {
 		look, cancel := context.WithTimeout(ctx, 2*time.Second)
 		info, err := w.streams.Ingest.Info(look)
@@ -209,6 +216,15 @@ func (w *Worker) watchIngest(ctx context.Context) {
 			w.mu.Lock()
 			w.usage = float64(info.State.Bytes) / float64(info.Config.MaxBytes)
 			w.mu.Unlock()
+		}
+		if err == nil {
+			suspect, lost := past.look(info, w.streams.Conn.Stats().Reconnects)
+			if suspect {
+				w.suspicions.Add(1)
+			}
+			if lost != nil {
+				w.tell(ctx, *lost)
+			}
 		}
 		select {
 		case <-ctx.Done():

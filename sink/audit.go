@@ -25,6 +25,8 @@ type Report struct {
 	Found []broker.Finding `json:",omitempty"`
 	// Notes say what lies outside the proof and is no error of the present streams: an older stream that is gone.
 	Notes []string `json:",omitempty"`
+	// Lost is what NATS was found to have lost in the last week and could not be mended.
+	Lost []string `json:",omitempty"`
 }
 
 // LaneReport says whether the ledger of a lane covers the ROWS stream without gap or overlap.
@@ -42,6 +44,7 @@ func (r Report) OK() bool { return len(r.Problems()) == 0 }
 
 // Problems lists what is wrong, in one line each.
 func (r Report) Problems() (all []string) {
+	all = append(all, r.Lost...)
 	for _, l := range r.Lanes {
 		for _, p := range l.Problems {
 			all = append(all, fmt.Sprintf("lane %d: %s", l.Lane, p))
@@ -97,6 +100,11 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, er
 	if older != "" {
 		r.Notes = append(r.Notes, older)
 	}
+	lost, mended, err := Losses(ctx, s.Marks)
+	if err != nil {
+		return r, fmt.Errorf("audit: %w", err)
+	}
+	r.Lost, r.Notes = lost, append(r.Notes, mended...)
 	return r, nil
 }
 
@@ -151,13 +159,15 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 			m = mark{}
 		}
 	}
+	own := m.StreamCreated == created.Unix()
+	m.StreamCreated = created.Unix()
 	l.Mark = m.Mark
-	if m.StreamCreated == created.Unix() {
+	if own {
 		if err := checkpoints(ctx, s, &m, wrong); err != nil {
 			return l, err
 		}
 	}
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table, day, retention_days), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, created.Unix(), erasedToken))
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table, day, retention_days), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp64Nano(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, m.since(), erasedToken))
 	if err != nil {
 		return l, fmt.Errorf("read the ledger: %w", err)
 	}

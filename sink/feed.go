@@ -21,6 +21,10 @@ type message struct {
 	body  []byte // compressed; empty when the chunk has none or it lies in the object store
 	size  int64  // as counted by the feed's budget
 	more  bool   // the lane has more messages in the stream than this one
+	// skip says that ClickHouse has the chunk, or must not get it: it counts as passed, and chunk holds nothing but the partition.
+	skip     bool
+	at       int64  // when NATS stored it, ns since the epoch
+	consumer string // that delivered it
 }
 
 // feed reads a lane's messages in stream order, without a gap and without a repeat, whatever happens to NATS. It owns its goroutine,
@@ -34,12 +38,15 @@ type feed struct {
 	most     int64
 	next     uint64 // sequence to go on from
 	numbers  map[int]uint64
-	pending  atomic.Uint64                              // messages in the stream behind the last one read
-	oldest   *atomic.Int64                              // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
-	missing  func(partition int, first, last, n uint64) // chunk numbers
+	pending  atomic.Uint64                                                // messages in the stream behind the last one read
+	oldest   *atomic.Int64                                                // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
+	missing  func(partition int, first, last, n uint64)                   // chunk numbers
 	copied   func(ctx context.Context, c *stream.Chunk, seq uint64) error // see broker.Streams.Copied
 	aside    func(ctx context.Context, seq uint64, subject string, data []byte, why error) error
 	retried  uint64 // sequence at which a gap in the chunk numbers made us read again
+	created  int64  // when the stream was made, seconds since the epoch
+	lastAt   int64  // when NATS stored the message before next, ns since the epoch; 0: nothing was read yet
+	consumer string // that is read from
 	failed   error  // why out was closed
 }
 
@@ -66,6 +73,9 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) consume(ctx context.Context) error {
 	create, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
+	if err := f.same(create); err != nil {
+		return err
+	}
 	c, err := f.rows.CreateConsumer(create, jetstream.ConsumerConfig{
 		Description: "warpline sink", FilterSubjects: f.subjects, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(f.next, 1),
@@ -75,6 +85,7 @@ func (f *feed) consume(ctx context.Context) error {
 		return err
 	}
 	name := c.CachedInfo().Name
+	f.consumer = name
 	defer func() {
 		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -138,6 +149,30 @@ func (f *feed) consume(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// same makes sure that what was read is still there before another consumer goes on behind it. Where it is not, the lane has to begin anew.
+func (f *feed) same(ctx context.Context) error {
+	info, err := f.rows.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("state of ROWS: %w", err)
+	}
+	if d := info.Created.Unix() - f.created; d > 1 || d < -1 || info.State.LastSeq+1 < f.next {
+		f.failed = fmt.Errorf("%w: made at %s, it ends at %d, and was read up to %d", errForeign, info.Created.UTC().Format(time.DateTime), info.State.LastSeq, f.next-1)
+		return f.failed
+	}
+	if f.lastAt == 0 {
+		return nil
+	}
+	msg, err := f.rows.GetMsg(ctx, f.next-1)
+	if err == nil && msg.Time.UnixNano() != f.lastAt {
+		f.failed = fmt.Errorf("%w: another message is at %d", errForeign, f.next-1)
+		return f.failed
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return fmt.Errorf("the last message that was read: %w", err)
+	}
+	return nil
+}
+
 func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	seq := meta.Sequence.Stream
 	if seq < f.next {
@@ -147,12 +182,10 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 	last, known := f.numbers[tail.Partition]
 	tail.Number = last
 	c, _, body, err := tail.Judge(msg.Data())
-	if errors.Is(err, stream.ErrPassed) {
-		if err = f.copied(ctx, &c, seq); err == nil { // its rows are in ClickHouse, and the worker may still need it
-			f.next = seq + 1
-			return nil
-		}
-		if !errors.Is(err, stream.ErrForeign) {
+	passed := errors.Is(err, stream.ErrPassed)
+	if passed {
+		// ClickHouse has its rows, or a worker that goes on from what ClickHouse has folds its parts again.
+		if err = f.copied(ctx, &c, seq); err != nil && !errors.Is(err, stream.ErrForeign) {
 			return err // and it is read again
 		}
 	}
@@ -160,14 +193,18 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 		if err := f.aside(ctx, seq, msg.Subject(), msg.Data(), err); err != nil {
 			return err // and it is read again
 		}
-		f.next = seq + 1
+		f.next, f.lastAt = seq+1, 0 // what is set aside is deleted
 		return nil
 	}
 	if err != nil {
 		f.failed = fmt.Errorf("ROWS message %d on %s: %w", seq, msg.Subject(), err)
 		return f.failed
 	}
-	if n := tail.Missing(&c); known && n > 0 {
+	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0, at: meta.Timestamp.UnixNano(), consumer: f.consumer}
+	if passed {
+		f.log.Info("a chunk is passed over: ClickHouse has it, or its parts are folded again", "partition", c.Partition, "chunk", c.Number, "newest", last, "seq", seq)
+		m.skip, m.body, m.chunk = true, nil, stream.Chunk{Partition: c.Partition, CreatedAt: c.CreatedAt}
+	} else if n := tail.Missing(&c); known && n > 0 {
 		if f.retried != seq {
 			f.retried = seq
 			return fmt.Errorf("chunk %d of partition %d follows %d", c.Number, c.Partition, last)
@@ -175,7 +212,6 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 		f.log.Error("ROWS lacks chunks: was the stream purged or restored from a backup? `warpline audit` names them", "partition", c.Partition, "after", last, "next", c.Number, "seq", seq)
 		f.missing(c.Partition, last+1, c.Number-1, n)
 	}
-	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0}
 	if err := f.budget.Acquire(ctx, m.size); err != nil {
 		return err
 	}
@@ -186,8 +222,10 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	f.numbers[c.Partition] = c.Number
-	f.next = seq + 1
+	if !m.skip {
+		f.numbers[c.Partition] = c.Number
+	}
+	f.next, f.lastAt = seq+1, m.at
 	return nil
 }
 

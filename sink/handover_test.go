@@ -15,13 +15,13 @@ func TestTakingALaneWhileItMoves(t *testing.T) {
 	ctx := t.Context()
 	old := &marks{kv: s.Marks, key: markKey(0)}
 	end := uint64(10)
-	state := func(context.Context) (streamState, error) { return streamState{created: 1, lastSeq: end}, nil }
+	state := func(context.Context, *mark) (streamState, error) { return streamState{created: 1, lastSeq: end}, nil }
 	begin := func(context.Context, streamState) (uint64, error) { return 0, nil }
 	if _, err := old.take(ctx, "old", state, begin); err != nil {
 		t.Fatal(err)
 	}
 	moved := false
-	slow := func(ctx context.Context) (streamState, error) {
+	slow := func(ctx context.Context, _ *mark) (streamState, error) {
 		now := streamState{created: 1, lastSeq: end} // the answer is on its way …
 		if !moved {
 			moved = true

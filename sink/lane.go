@@ -50,6 +50,15 @@ func (l *lane) run(ctx context.Context) error {
 	if err := l.step("taken"); err != nil {
 		return err
 	}
+	if p := l.marks.mark.Pending; p != nil {
+		if lost, err := l.lostSpan(ctx, p); err != nil {
+			return err
+		} else if lost {
+			if err := l.abandon(work, p); err != nil {
+				return err
+			}
+		}
+	}
 	read, stop := context.WithCancel(ctx)
 	l.startFeed()
 	done := make(chan struct{})
@@ -67,6 +76,9 @@ func (l *lane) run(ctx context.Context) error {
 		}
 	}
 	for {
+		if l.marks.voided {
+			return errVoided
+		}
 		s, err := l.gather(ctx)
 		if err != nil {
 			return err
@@ -110,7 +122,7 @@ func (l *lane) step(what string) error {
 // take makes this process the lane's owner.
 func (l *lane) take(ctx context.Context) error {
 	var created time.Time
-	why, err := l.marks.take(ctx, l.k.id, func(ctx context.Context) (streamState, error) {
+	why, err := l.marks.take(ctx, l.k.id, func(ctx context.Context, m *mark) (streamState, error) {
 		ask, cancel := context.WithTimeout(ctx, natsTimeout)
 		defer cancel()
 		info, err := l.k.s.Rows.Info(ask)
@@ -118,14 +130,22 @@ func (l *lane) take(ctx context.Context) error {
 			return streamState{}, fmt.Errorf("read the state of ROWS: %w", err)
 		}
 		created = info.Created
-		return streamState{info.Created.Unix(), info.State.LastSeq}, nil
+		now := streamState{created: info.Created.Unix(), lastSeq: info.State.LastSeq}
+		if m.MarkAt != 0 && m.Mark <= now.lastSeq {
+			if now.markAt, err = l.storedAt(ask, m.Mark); err != nil {
+				return streamState{}, err
+			}
+		}
+		return now, nil
 	}, func(ctx context.Context, now streamState) (uint64, error) {
 		return l.ledgered(ctx, now.created, now.lastSeq)
 	})
 	if err != nil {
 		return err
 	}
-	if m := &l.marks.mark; why != "" && m.Mark > 0 {
+	if m := &l.marks.mark; why != "" && len(m.Partitions) > 0 {
+		l.log.Warn("the lane reads ROWS from its first message on and passes over chunks that ClickHouse has", "why", why)
+	} else if why != "" && m.Mark > 0 {
 		l.log.Warn("the lane's mark begins anew behind the ledger's last row", "why", why, "mark", m.Mark)
 	} else if why != "" {
 		l.log.Info("the lane's mark begins at the stream's first message", "why", why)
@@ -161,14 +181,14 @@ func (l *lane) suspect(ctx context.Context, anew bool, created time.Time) {
 func (l *lane) startFeed() {
 	most := l.k.cfg.MaxRangeBytes + pullBytes
 	f := &feed{rows: l.k.s.Rows, log: l.log, out: make(chan message, 1024), budget: semaphore.NewWeighted(most), most: most,
-		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, oldest: &l.oldest, missing: l.lacks, copied: l.k.s.Copied, aside: l.setAside}
+		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, created: l.marks.mark.StreamCreated, oldest: &l.oldest, missing: l.lacks, copied: l.k.s.Copied, aside: l.setAside}
 	for p := range l.k.s.Partitions {
 		if stream.Lane(p, l.k.s.Lanes) == l.n {
 			f.subjects = append(f.subjects, stream.RowsSubject(p))
 		}
 	}
 	for p, s := range l.marks.mark.Partitions {
-		f.numbers[p] = s.Chunk
+		f.numbers[p] = max(s.Chunk, max(s.Void, 1)-1)
 	}
 	l.feed = f
 	l.feedShown.Store(f)
@@ -230,6 +250,9 @@ func (l *lane) received(ctx context.Context, m message, ok bool) (*message, erro
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if errors.Is(l.feed.failed, errForeign) {
+		return nil, l.feed.failed
+	}
 	// Nothing behind this message may be inserted before it, so the lane stands still.
 	l.retry("read a chunk", fmt.Errorf("%w: %w", errChunk, l.feed.failed))
 	sleep(ctx, 30*time.Second)
@@ -288,11 +311,8 @@ func (l *lane) collect(ctx context.Context, p *pending) (*span, error) {
 		s.add(*m)
 	}
 	if s.last != p.Last || len(s.messages) != p.Messages {
-		err := fmt.Errorf("ROWS has %d of the %d messages of the span %d to %d that was begun: it was purged or restored; delete the lane's key %s in the marks bucket to go on without them: %w",
-			len(s.messages), p.Messages, p.First, p.Last, l.marks.key, errLost)
-		l.retry("rebuild a span", err)
-		sleep(ctx, 30*time.Second)
-		return nil, err
+		err := fmt.Errorf("%w: %d of the %d messages of the span %d to %d are left", errLost, len(s.messages), p.Messages, p.First, p.Last)
+		return nil, errors.Join(err, l.abandon(ctx, p))
 	}
 	return s, nil
 }
@@ -300,14 +320,19 @@ func (l *lane) collect(ctx context.Context, p *pending) (*span, error) {
 // record writes the span to the mark. From here on it will be inserted, by us or by a successor.
 func (l *lane) record(ctx context.Context, s *span) error {
 	next := l.marks.mark.clone()
-	next.Pending = &pending{First: s.first, Last: s.last, Messages: len(s.messages), StartedAt: time.Now().UTC(), Attempts: map[string]int{}}
+	last := &s.messages[len(s.messages)-1]
+	next.Pending = &pending{First: s.first, Last: s.last, LastAt: last.at, Messages: len(s.messages), Reaches: map[int]stream.Inserted{}, StartedAt: time.Now().UTC(), Attempts: map[string]int{}}
+	s.reach(next.Pending.Reaches)
 	if err := l.marks.write(ctx, next); err != nil {
 		return err
 	}
 	if err := l.durable(ctx); err != nil {
 		return err
 	}
-	return l.step("recorded")
+	if err := l.step("recorded"); err != nil {
+		return err
+	}
+	return l.present(ctx, last)
 }
 
 // insertSpan inserts a recorded span, writes the ledger and moves the mark.
@@ -380,10 +405,10 @@ func (l *lane) load(ctx context.Context, s *span) error {
 // advance moves the mark behind the span.
 func (l *lane) advance(ctx context.Context, s *span) error {
 	next := l.marks.mark.clone()
-	next.Mark, next.Pending = s.last, nil
+	next.Mark, next.MarkAt, next.Pending = s.last, s.messages[len(s.messages)-1].at, nil
+	s.reach(next.Partitions)
 	for i := range s.messages {
 		c := &s.messages[i].chunk
-		next.Partitions[c.Partition] = seen{Chunk: c.Number, Snapshot: c.Snapshot.Seq}
 		if c.Object != "" {
 			next.Drop = append(next.Drop[:len(next.Drop):len(next.Drop)], c.Object)
 		}

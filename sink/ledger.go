@@ -75,10 +75,10 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 				return nil, fmt.Errorf("wait for the replica: %w", err)
 			}
 		}
-		// The stream's age tells this stream's ranges from those of one that was there before it.
+		// The age of stream and generation tells these ranges from those of other messages.
 		var n uint64
-		sql := fmt.Sprintf("SELECT count() FROM %s.ledger WHERE lane = %d AND first = %d AND last = %d AND inserted_at >= fromUnixTimestamp(%d)",
-			name(l.k.cfg.Database), l.n, p.First, p.Last, l.marks.mark.StreamCreated)
+		sql := fmt.Sprintf("SELECT count() FROM %s.ledger WHERE lane = %d AND first = %d AND last = %d AND inserted_at >= fromUnixTimestamp64Nano(%d)",
+			name(l.k.cfg.Database), l.n, p.First, p.Last, l.marks.mark.since())
 		if err := l.k.native.QueryRow(ctx, sql).Scan(&n); err != nil {
 			return nil, fmt.Errorf("verify ledger: %w", err)
 		}

@@ -6,16 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
 )
 
 var (
 	errFenced = errors.New("the lane's mark was written by another sink")
+	errVoided = errors.New("a worker goes on from what ClickHouse has, since ROWS lost chunks: those that were read are void")
 	errCrash  = errors.New("crashed on purpose")
 )
 
@@ -28,11 +29,16 @@ type mark struct {
 	StreamCreated int64  `json:"stream_created"`
 	Epoch         uint64 `json:"epoch"` // raised by each owner as it begins
 	Owner         string `json:"owner"`
-	// Mark is the ROWS sequence up to which every message of the lane is in ClickHouse.
+	// Since is when the generation began, ns since the epoch (0: with the stream). Ranges in the ledger from before mean other messages.
+	Since int64 `json:"since,omitempty"`
+	// Mark is the ROWS sequence up to which every message of the lane is in ClickHouse, and MarkAt when NATS stored that message (0: not
+	// known): a stream that lost its end gives the sequence to another.
 	Mark    uint64   `json:"mark"`
+	MarkAt  int64    `json:"mark_at,omitempty"`
 	Pending *pending `json:"pending,omitempty"`
-	// Partitions holds the newest inserted chunk of each ROWS partition.
-	Partitions map[int]seen `json:"partitions,omitempty"`
+	// Partitions holds the newest inserted chunk of each ROWS partition. Chunk numbers rise for ever, whatever happens to ROWS, so one that is
+	// not larger is in ClickHouse. Workers read it, and set Void.
+	Partitions map[int]stream.Inserted `json:"partitions,omitempty"`
 	// Drop names chunk bodies in the object store that are inserted and may not have been deleted yet.
 	Drop []string `json:"drop,omitempty"`
 	// Erased are deletions that are carried out and will be looked after once more.
@@ -51,12 +57,12 @@ type pending struct {
 	Erased   []erasure `json:"erased,omitempty"`
 	// Removed is the same by ClickHouse partition, for the ledger.
 	Removed []removal `json:"removed,omitempty"`
-}
-
-// seen is the newest chunk of a ROWS partition that is in ClickHouse.
-type seen struct {
-	Chunk    uint64 `json:"chunk"`
-	Snapshot uint64 `json:"snapshot"` // ROWS sequence that recovery of the partition needs and all after it
+	// LastAt is when NATS stored the last message, ns since the epoch; 0 in marks of older versions.
+	LastAt int64 `json:"last_at,omitempty"`
+	// Reaches is what Partitions becomes of the partitions in the span.
+	Reaches map[int]stream.Inserted `json:"reaches,omitempty"`
+	// Gone says that the stream with the span's messages is gone.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // marks reads and writes one lane's mark. Not safe for concurrent use.
@@ -65,12 +71,13 @@ type marks struct {
 	key      string
 	revision uint64
 	mark     mark
+	voided   bool // a worker has set Void since the mark was taken: what was read may be void
 }
 
-func markKey(lane int) string { return "lane." + strconv.Itoa(lane) }
+func markKey(lane int) string { return stream.MarkKey(lane) }
 
 // take makes owner the owner of the lane: it reads the mark, or makes one that starts at begin(), and raises its epoch.
-func (m *marks) take(ctx context.Context, owner string, state func(context.Context) (streamState, error), begin func(context.Context, streamState) (uint64, error)) (fresh string, err error) {
+func (m *marks) take(ctx context.Context, owner string, state func(context.Context, *mark) (streamState, error), begin func(context.Context, streamState) (uint64, error)) (fresh string, err error) {
 	for {
 		next, revision, why, err := m.get(ctx)
 		if err != nil {
@@ -78,20 +85,22 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 		}
 		// The stream is asked after the mark was read, each time. It only grows, so a mark that stands beyond its end then has lost
 		// it; asked before, it would only be older than a mark that another owner has moved meanwhile.
-		now, err := state(ctx)
+		now, err := state(ctx, &next)
 		if err != nil {
 			return "", err
 		}
 		if why == "" {
 			if why = next.foreign(now); why != "" {
-				next = mark{Epoch: next.Epoch}
+				next = next.anew()
 			}
 		}
 		if why != "" {
-			if next.Mark, err = begin(ctx, now); err != nil {
+			next.Generation, next.StreamCreated = broker.NewID(), now.created
+			if len(next.Partitions) > 0 { // the chunk numbers say what is inserted
+				next.Since = time.Now().UnixNano()
+			} else if next.Mark, err = begin(ctx, now); err != nil {
 				return "", err
 			}
-			next.Generation, next.StreamCreated = broker.NewID(), now.created
 		}
 		next.Epoch++
 		next.Owner = owner
@@ -108,6 +117,22 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 type streamState struct {
 	created int64 // seconds since the epoch
 	lastSeq uint64
+	markAt  int64 // when NATS stored the message at the mark, ns since the epoch; 0: there is none
+}
+
+// anew is the mark for a stream of which nothing is read yet, while ClickHouse has all that m says.
+func (m *mark) anew() mark {
+	next := mark{Epoch: m.Epoch, Partitions: make(map[int]stream.Inserted, len(m.Partitions)), Drop: m.Drop, Erased: m.Erased}
+	for p, s := range m.Partitions {
+		s.Snapshot = 0 // a sequence of the other stream
+		next.Partitions[p] = s
+	}
+	if m.Pending != nil {
+		p := *m.Pending
+		p.Gone = true
+		next.Pending = &p
+	}
+	return next
 }
 
 // get returns the mark as stored; why says why there is none.
@@ -127,6 +152,9 @@ func (m *marks) get(ctx context.Context) (next mark, revision uint64, why string
 	return next, entry.Revision(), "", nil
 }
 
+// since is when the sequences began to mean the present messages, ns since the epoch.
+func (m *mark) since() int64 { return max(m.StreamCreated*int64(time.Second), m.Since) }
+
 // foreign says why the mark does not belong to the stream, "" when it does.
 func (m *mark) foreign(now streamState) string {
 	if d := m.StreamCreated - now.created; d > 1 || d < -1 {
@@ -134,6 +162,9 @@ func (m *mark) foreign(now streamState) string {
 	}
 	if m.Mark > now.lastSeq {
 		return fmt.Sprintf("it stands at %d and the ROWS stream ends at %d: the stream lost its end", m.Mark, now.lastSeq)
+	}
+	if m.MarkAt != 0 && now.markAt != 0 && m.MarkAt != now.markAt {
+		return fmt.Sprintf("another message is at %d, where it stands: the stream lost its end", m.Mark)
 	}
 	return ""
 }
@@ -164,11 +195,30 @@ func (m *marks) write(ctx context.Context, next mark) error {
 		cancel()
 		switch {
 		case getErr == nil && entry.Revision() > m.revision:
-			if !bytes.Equal(entry.Value(), body) {
+			if bytes.Equal(entry.Value(), body) {
+				m.revision, m.mark = entry.Revision(), next
+				return nil
+			}
+			var stored mark
+			if json.Unmarshal(entry.Value(), &stored) != nil || stored.Epoch != next.Epoch || stored.Owner != next.Owner {
 				return errFenced
 			}
-			m.revision, m.mark = entry.Revision(), next
-			return nil
+			// A worker wrote it. What is begun goes on, and takes the worker's word along; nothing is begun any more before the void is known.
+			m.revision, m.voided = entry.Revision(), true
+			if next.Pending != nil && m.mark.Pending == nil {
+				return errVoided
+			}
+			next = next.clone()
+			for p, s := range stored.Partitions {
+				if mine := next.Partitions[p]; s.Void > mine.Void {
+					mine.Void = s.Void
+					next.Partitions[p] = mine
+				}
+			}
+			if body, err = json.Marshal(next); err != nil {
+				return fmt.Errorf("encode mark: %w", err)
+			}
+			continue
 		case errors.Is(getErr, jetstream.ErrKeyNotFound) && m.revision != 0:
 			return errFenced // deleted under us
 		}
@@ -181,7 +231,7 @@ func (m *marks) write(ctx context.Context, next mark) error {
 
 // clone copies what next steps change.
 func (m mark) clone() mark {
-	parts := make(map[int]seen, len(m.Partitions))
+	parts := make(map[int]stream.Inserted, len(m.Partitions))
 	for p, s := range m.Partitions {
 		parts[p] = s
 	}

@@ -26,8 +26,16 @@ type Chunk struct {
 	// subject, a chunk is the first behind that sequence, and a copy of it never is. 0 in chunks of workers that did not write it.
 	After uint64 `json:"after,omitempty"`
 	// Position is the INGEST stream sequence of the last part that is folded into this chunk or an earlier one.
-	Position  uint64 `json:"position"`
-	CreatedAt int64  `json:"created_at"` // ns since the epoch
+	Position uint64 `json:"position"`
+	// PositionAt is when NATS stored that part, ns since the epoch; 0 in chunks of older versions, and while Position is 0. With Anchors, some
+	// earlier positions from the newest to the oldest, an owner tells whether INGEST still is the stream that was folded, and up to where.
+	PositionAt int64   `json:"position_at,omitempty"`
+	Anchors    []Point `json:"anchors,omitempty"`
+	// Lost is INGEST's last loss, for as long as Position is inside the lost range.
+	Lost      *Loss `json:"lost,omitempty"`
+	CreatedAt int64 `json:"created_at"` // ns since the epoch
+	// Flushed says that no rollups are held back in the state: all that was folded is rows of this chunk and earlier ones.
+	Flushed bool `json:"flushed,omitempty"`
 	// OldestReceivedAt is the earliest gateway stamp among the rows (0: no rows); the sink measures "accepted → visible" with it.
 	OldestReceivedAt int64 `json:"oldest_received_at,omitempty"`
 	// Snapshot is the last full state that later chunks' State builds on.

@@ -1,0 +1,124 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// quiet folds parts for the state alone: what they give was published before, and is in ClickHouse or on its way. Its clock is that of the
+// messages, so that what waits, waits as long as it did then: rows of kernels for their details, rollups for company. Where the
+// first folding was late, that differs by its lateness, and so do the halves and rollups that were waiting at its end.
+type quiet struct {
+	o         *owner
+	stateless bool  // it began with no state at all
+	flush     int64 // when the open chunk began, by the messages' clock
+}
+
+// begin loads the names of sessions with held rollups: those without would wait for them, and these rollups are in ClickHouse.
+func (q *quiet) begin(ctx context.Context) error {
+	for _, s := range q.o.folder.unnamed {
+		if err := q.o.loadNames(ctx, s); err != nil {
+			return err
+		}
+	}
+	q.o.folder.unnamed = nil
+	return nil
+}
+
+func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
+	o, now := q.o, raw.Time.UnixNano()
+	if q.flush == 0 {
+		q.flush = now
+	}
+	o.replaying = true
+	defer func() { o.replaying = false }()
+	if now-q.flush >= int64(o.w.cfg.ChunkAge) || o.due(time.Time{}) {
+		q.hush(now)
+	}
+	if env, _, err := stream.ParseEnvelope(raw.Data); err == nil && env.Object != "" && env.Kind != stream.KindDelete {
+		get, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_, err := o.streams.Parts.GetInfo(get, env.Object)
+		cancel()
+		if errors.Is(err, jetstream.ErrObjectNotFound) { // deleted when it was folded: that it was is all that can be remembered
+			p := &part{env: env, seq: raw.Sequence, now: now}
+			s := o.folder.session(p)
+			o.folder.touch(s)
+			s.parts.add(partHash(&env))
+			o.at = now
+			o.folded(raw.Sequence)
+			return nil
+		}
+	}
+	err := o.take(ctx, storedMsg{raw: raw})
+	o.foldedParts = o.foldedParts[:0] // the first folding has deleted them
+	return err
+}
+
+// hush drops what the open chunk holds, as if it had been published.
+func (q *quiet) hush(now int64) {
+	f := q.o.folder
+	f.expire(now)
+	clear(f.usage) // or the metrics would count it again
+	f.flush(now)
+	clear(f.usage)
+	f.out.reset()
+	f.outSerial++
+	f.published()
+	q.flush = now
+}
+
+// end brings the state to the time at which the last of the chunks was made, and its clock to the present.
+func (q *quiet) end(then int64, flushed bool) {
+	f := q.o.folder
+	if flushed {
+		for s := range f.held {
+			f.touch(s)
+		}
+	}
+	f.leaving = flushed
+	q.hush(then)
+	f.leaving = false
+	for _, s := range f.sessions {
+		// Launches and configurations that the first folding wrote under later ids must not be met again.
+		if s.nextLaunch > 0 {
+			s.nextLaunch += idLeap
+		}
+		if s.nextConfig > 0 {
+			s.nextConfig += idLeap
+		}
+		s.launches = nil
+		for _, k := range s.slots {
+			if k != nil {
+				k.launch = 0
+			}
+		}
+		for _, k := range s.sparse {
+			k.launch = 0
+		}
+		if q.stateless { // the ids are those of the first folding only when it began where this one did
+			s.configs, s.configByID = nil, nil
+		}
+	}
+	f.unnamed = f.unnamed[:0]
+	f.resume(time.Now().UnixNano(), then)
+}
+
+// idLeap is more ids than a session hands out between two snapshots.
+const idLeap = 1 << 15
+
+// storedMsg is a message of INGEST that was read by its sequence. Only what an owner asks of a message works.
+type storedMsg struct {
+	jetstream.Msg
+	raw *jetstream.RawStreamMsg
+}
+
+func (m storedMsg) Data() []byte    { return m.raw.Data }
+func (m storedMsg) Subject() string { return m.raw.Subject }
+func (m storedMsg) Metadata() (*jetstream.MsgMetadata, error) {
+	return &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: m.raw.Sequence}, Timestamp: m.raw.Time}, nil
+}
