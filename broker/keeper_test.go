@@ -158,3 +158,47 @@ func TestIngestBeginsAboveEveryPosition(t *testing.T) {
 		t.Errorf("a part that nobody owns is taken: %v", err)
 	}
 }
+
+// A stream of an earlier version took parts of partitions that there are not. They are found, named, and told.
+func TestMessagesThatNobodyOwnsAreTold(t *testing.T) {
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	l := small()
+	if _, err := broker.Open(t.Context(), nc, js, l); err != nil {
+		t.Fatal(err)
+	}
+	old := config(t, js, stream.IngestStream)
+	old.Subjects = []string{"ingest.>"}
+	if _, err := js.UpdateStream(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"ingest.99.t.s", "ingest.99.t.s", stream.IngestSubject(3, "t", "s"), "ingest.4.t.s"} {
+		if _, err := js.Publish(t.Context(), subject, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log text
+	l.Logger = log.logger()
+	s, err := broker.Open(t.Context(), nc, js, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.FindUnowned(t.Context())
+	have := map[broker.Unowned]bool{}
+	for _, u := range found {
+		have[u] = true
+	}
+	if err != nil || len(found) != 2 || !have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.99.t.s", Messages: 2}] || !have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.4.t.s", Messages: 1}] {
+		t.Errorf("found %v, %v", found, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	kept := make(chan struct{})
+	go func() { defer close(kept); s.Keep(ctx, broker.KeeperConfig{Every: 20 * time.Millisecond}) }()
+	eventually(t, 20*time.Second, "they are told", func() bool {
+		return strings.Contains(log.String(), "trouble: stream INGEST holds messages beside its partitions") && strings.Contains(log.String(), "messages=3")
+	})
+	cancel()
+	<-kept
+	if _, err := js.Publish(t.Context(), "ingest.99.t.s", []byte("x")); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		t.Errorf("another one is taken: %v", err)
+	}
+}
