@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,4 +238,21 @@ func TestDeletedUnderUp(t *testing.T) {
 		}
 		return n == 1, fmt.Sprintf("%d keys", n)
 	})
+}
+
+// The gateway is ready only while somebody folds what it takes: without a worker it says so, and is ready again once there is one.
+func TestReadyOnlyWithAnOwner(t *testing.T) {
+	c := newCluster(t, 1, "--partitions", "4")
+	s := &service{t: t, addr: c.gatewayAddr, client: &http.Client{Timeout: 10 * time.Second}}
+	s.awaitReadyz(200, 10*time.Second)
+	c.kill("worker0")
+	eventually(t, 60*time.Second, "the gateway is not ready without a worker", func() (bool, string) {
+		status, body := s.readyz()
+		return status == 503 && strings.Contains(body, "no worker"), fmt.Sprint(status, " ", body)
+	})
+	if log := c.tail("gateway"); !strings.Contains(log, "trouble: no worker") {
+		t.Errorf("the log says %s", log)
+	}
+	c.start("worker0")
+	s.awaitReadyz(200, 60*time.Second)
 }
