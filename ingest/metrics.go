@@ -11,6 +11,7 @@ import (
 // entered once all of it is acknowledged, so a failed try leaves no trace; one that is repeated is counted under windows alone.
 type metrics struct {
 	handler http.Handler
+	storing storing // what became of the last uploads
 
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
