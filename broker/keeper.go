@@ -22,6 +22,7 @@ type remade struct {
 	full    map[string]float64
 	unowned map[string]uint64
 	birth   map[string]time.Time
+	gone    []string
 	hears   []chan struct{}
 }
 
@@ -34,6 +35,22 @@ func (r *remade) strays(name string, n uint64) (before uint64) {
 	}
 	before, r.unowned[name] = r.unowned[name], n
 	return before
+}
+
+func (r *remade) misses(names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = names
+}
+
+// Gone returns the streams and buckets that were missing when Keep looked last, as people know them.
+func (s *Streams) Gone() []string {
+	if s.remade == nil {
+		return nil
+	}
+	s.remade.mu.Lock()
+	defer s.remade.mu.Unlock()
+	return slices.Clone(s.remade.gone)
 }
 
 // born notes when the stream was created and reports whether that has changed.
@@ -178,11 +195,14 @@ func (s *Streams) keep(ctx context.Context, stores []store, missing map[string]i
 	if err != nil || look.Err() != nil {
 		return
 	}
+	var gone []string
+	defer func() { s.remade.misses(gone) }()
 	for _, st := range stores {
 		if have[st.name] {
 			missing[st.name] = 0
 			continue
 		}
+		gone = append(gone, st.said)
 		if missing[st.name]++; missing[st.name] < 2 {
 			continue
 		}
