@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -201,4 +202,36 @@ func TestMessagesThatNobodyOwnsAreTold(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "ingest.99.t.s", []byte("x")); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Errorf("another one is taken: %v", err)
 	}
+}
+
+// A bucket that fills up is seen, in Full and in the metric, and so is its emptying.
+func TestFillOfBucketsIsSeen(t *testing.T) {
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	s, err := broker.Open(t.Context(), nc, js, small())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	reg := prometheus.NewRegistry()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		s.Keep(ctx, broker.KeeperConfig{Registerer: reg, Every: 20 * time.Millisecond})
+	}()
+	defer func() { cancel(); <-kept }()
+	for i := range 31 {
+		if _, err := s.Marks.Put(ctx, fmt.Sprint("junk", i), make([]byte, 500<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 20*time.Second, "it is nearly full", func() bool { return s.Full()["KV_"+stream.MarksBucket] > 0.9 })
+	if full := s.Full()["KV_"+stream.LeasesBucket]; full > 0.1 {
+		t.Errorf("the leases are %v full", full)
+	}
+	for i := range 31 {
+		if err := s.Marks.Purge(ctx, fmt.Sprint("junk", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 20*time.Second, "it is empty again", func() bool { return s.Full()["KV_"+stream.MarksBucket] < 0.1 })
 }
