@@ -138,6 +138,15 @@ func TestIngestBeginsAboveEveryPosition(t *testing.T) {
 	if _, err := js.Publish(t.Context(), stream.RowsSubject(1), msg); err != nil {
 		t.Fatal(err)
 	}
+	kv, err := js.KeyValue(t.Context(), stream.MarksBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, mark := range map[string]string{"lane.0": `{"mark":812,"pending":{"last":815},"partitions":{"0":{"position":{"seq":5000,"at":1}}}}`, "lane.1": `{"mark":3,"partitions":{"1":{"chunk":1,"snapshot":1}}}`, "junk": "x"} {
+		if _, err := kv.PutString(t.Context(), key, mark); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := js.DeleteStream(t.Context(), stream.IngestStream); err != nil {
 		t.Fatal(err)
 	}
@@ -148,11 +157,20 @@ func TestIngestBeginsAboveEveryPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	ack, err := js.Publish(t.Context(), stream.IngestSubject(0, "t", "s"), []byte("x"))
-	if err != nil || ack.Sequence <= 4711 {
+	if err != nil || ack.Sequence != 5001 {
 		t.Errorf("the first message has sequence %+v, %v", ack, err)
 	}
 	if s.Partitions != 4 || s.Remade(stream.IngestStream) != 1 || !strings.Contains(log.String(), "stream INGEST was not there") {
 		t.Errorf("%d partitions, made anew %d times, told %q", s.Partitions, s.Remade(stream.IngestStream), log.String())
+	}
+	if err := js.DeleteStream(t.Context(), stream.RowsStream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := broker.Open(t.Context(), nc, js, l); err != nil {
+		t.Fatal(err)
+	}
+	if ack, err := js.Publish(t.Context(), stream.RowsSubject(1), []byte("x")); err != nil || ack.Sequence != 816 {
+		t.Errorf("the first chunk has sequence %+v, %v", ack, err)
 	}
 	// Nobody owns partition 99, so nothing can be left lying there.
 	if _, err := js.Publish(t.Context(), "ingest.99.t.s", []byte("x")); !errors.Is(err, jetstream.ErrNoStreamResponse) {
