@@ -44,6 +44,21 @@ func (s *Streams) rowsFloor(ctx context.Context) (uint64, error) {
 	return max(s.remade.seen(stream.RowsStream), marks.rows), err
 }
 
+// point is a position in a mark: a sequence, or an object that has it.
+type point uint64
+
+func (p *point) UnmarshalJSON(b []byte) error {
+	var at struct {
+		Seq uint64 `json:"seq"`
+	}
+	if len(b) > 0 && b[0] == '{' {
+		err := json.Unmarshal(b, &at)
+		*p = point(at.Seq)
+		return err
+	}
+	return json.Unmarshal(b, (*uint64)(p))
+}
+
 type floors struct{ ingest, rows uint64 }
 
 // markFloors reads what the sink's marks know. A mark that cannot be read is the sink's to tell.
@@ -74,7 +89,7 @@ func (s *Streams) markFloors(ctx context.Context) (f floors, err error) {
 				Last uint64 `json:"last"`
 			} `json:"pending"`
 			Partitions map[string]struct {
-				Position uint64 `json:"position"`
+				Position point `json:"position"`
 			} `json:"partitions"`
 		}
 		if json.Unmarshal(entry.Value(), &m) != nil {
@@ -85,7 +100,7 @@ func (s *Streams) markFloors(ctx context.Context) (f floors, err error) {
 			f.rows = max(f.rows, m.Pending.Last)
 		}
 		for _, p := range m.Partitions {
-			f.ingest = max(f.ingest, p.Position)
+			f.ingest = max(f.ingest, uint64(p.Position))
 		}
 	}
 	return f, ctx.Err()

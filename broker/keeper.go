@@ -16,12 +16,41 @@ import (
 
 // remade counts how often each store was made anew, and remembers how far the streams had come. The zero value is ready.
 type remade struct {
-	mu    sync.Mutex
-	times map[string]int
-	last  map[string]uint64
-	full  map[string]float64
-	birth map[string]time.Time
-	hears []chan struct{}
+	mu      sync.Mutex
+	times   map[string]int
+	last    map[string]uint64
+	full    map[string]float64
+	unowned map[string]uint64
+	birth   map[string]time.Time
+	gone    []string
+	hears   []chan struct{}
+}
+
+// strays notes how many messages nobody owns and returns how many there were.
+func (r *remade) strays(name string, n uint64) (before uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unowned == nil {
+		r.unowned = map[string]uint64{}
+	}
+	before, r.unowned[name] = r.unowned[name], n
+	return before
+}
+
+func (r *remade) misses(names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = names
+}
+
+// Gone returns the streams and buckets that were missing when Keep looked last, as people know them.
+func (s *Streams) Gone() []string {
+	if s.remade == nil {
+		return nil
+	}
+	s.remade.mu.Lock()
+	defer s.remade.mu.Unlock()
+	return slices.Clone(s.remade.gone)
 }
 
 // born notes when the stream was created and reports whether that has changed.
@@ -146,6 +175,9 @@ func (s *Streams) Keep(ctx context.Context, cfg KeeperConfig) {
 		if n%5 == 0 && s.Conn.IsConnected() {
 			s.measure(ctx, stores, made, m)
 		}
+		if n%600 == 2 && s.Conn.IsConnected() {
+			s.tellUnowned(ctx, m)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -163,11 +195,14 @@ func (s *Streams) keep(ctx context.Context, stores []store, missing map[string]i
 	if err != nil || look.Err() != nil {
 		return
 	}
+	var gone []string
+	defer func() { s.remade.misses(gone) }()
 	for _, st := range stores {
 		if have[st.name] {
 			missing[st.name] = 0
 			continue
 		}
+		gone = append(gone, st.said)
 		if missing[st.name]++; missing[st.name] < 2 {
 			continue
 		}
@@ -220,20 +255,53 @@ func (s *Streams) measure(ctx context.Context, stores []store, made map[string]t
 	}
 }
 
+// tellUnowned tells of messages that nobody owns, each time that they have grown.
+func (s *Streams) tellUnowned(ctx context.Context, m *keeperMetrics) {
+	look, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	found, err := s.FindUnowned(look)
+	if err != nil {
+		return
+	}
+	now := map[string]uint64{stream.IngestStream: 0, stream.RowsStream: 0}
+	for _, u := range found {
+		now[u.Stream] += u.Messages
+	}
+	for name, n := range now {
+		m.unowned.WithLabelValues(name).Set(float64(n))
+		if n > s.remade.strays(name, n) {
+			s.log.Warn("trouble: stream "+name+" holds messages beside its partitions; nobody reads them and they take room", "messages", n, "first", first(found, name),
+				"do", "look who put them there, then: nats stream purge "+name+" --subject SUBJECT")
+		}
+	}
+}
+
+func first(found []Unowned, name string) string {
+	for _, u := range found {
+		if u.Stream == name {
+			return u.Subject
+		}
+	}
+	return ""
+}
+
 type keeperMetrics struct {
-	remade *prometheus.CounterVec
-	fill   *prometheus.GaugeVec
+	unowned *prometheus.GaugeVec
+	remade  *prometheus.CounterVec
+	fill    *prometheus.GaugeVec
 }
 
 func newKeeperMetrics(reg prometheus.Registerer) *keeperMetrics {
 	m := &keeperMetrics{
+		unowned: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "broker", Name: "unowned_messages",
+			Help: "Messages beside the partitions of a stream, which nobody reads."}, []string{"stream"}),
 		remade: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "broker", Name: "remade_total",
 			Help: "Streams and buckets of NATS that were gone and were made anew, by name."}, []string{"name"}),
 		fill: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "broker", Name: "fill_ratio",
 			Help: "Used part of the room of each stream and bucket of NATS, by name, 0 to 1."}, []string{"name"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.remade, m.fill)
+		reg.MustRegister(m.remade, m.fill, m.unowned)
 	}
 	return m
 }

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -137,6 +138,15 @@ func TestIngestBeginsAboveEveryPosition(t *testing.T) {
 	if _, err := js.Publish(t.Context(), stream.RowsSubject(1), msg); err != nil {
 		t.Fatal(err)
 	}
+	kv, err := js.KeyValue(t.Context(), stream.MarksBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, mark := range map[string]string{"lane.0": `{"mark":812,"pending":{"last":815},"partitions":{"0":{"position":{"seq":5000,"at":1}}}}`, "lane.1": `{"mark":3,"partitions":{"1":{"chunk":1,"snapshot":1}}}`, "junk": "x"} {
+		if _, err := kv.PutString(t.Context(), key, mark); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := js.DeleteStream(t.Context(), stream.IngestStream); err != nil {
 		t.Fatal(err)
 	}
@@ -147,14 +157,99 @@ func TestIngestBeginsAboveEveryPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	ack, err := js.Publish(t.Context(), stream.IngestSubject(0, "t", "s"), []byte("x"))
-	if err != nil || ack.Sequence <= 4711 {
+	if err != nil || ack.Sequence != 5001 {
 		t.Errorf("the first message has sequence %+v, %v", ack, err)
 	}
 	if s.Partitions != 4 || s.Remade(stream.IngestStream) != 1 || !strings.Contains(log.String(), "stream INGEST was not there") {
 		t.Errorf("%d partitions, made anew %d times, told %q", s.Partitions, s.Remade(stream.IngestStream), log.String())
 	}
+	if err := js.DeleteStream(t.Context(), stream.RowsStream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := broker.Open(t.Context(), nc, js, l); err != nil {
+		t.Fatal(err)
+	}
+	if ack, err := js.Publish(t.Context(), stream.RowsSubject(1), []byte("x")); err != nil || ack.Sequence != 816 {
+		t.Errorf("the first chunk has sequence %+v, %v", ack, err)
+	}
 	// Nobody owns partition 99, so nothing can be left lying there.
 	if _, err := js.Publish(t.Context(), "ingest.99.t.s", []byte("x")); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Errorf("a part that nobody owns is taken: %v", err)
 	}
+}
+
+// A stream of an earlier version took parts of partitions that there are not. They are found, named, and told.
+func TestMessagesThatNobodyOwnsAreTold(t *testing.T) {
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	l := small()
+	if _, err := broker.Open(t.Context(), nc, js, l); err != nil {
+		t.Fatal(err)
+	}
+	old := config(t, js, stream.IngestStream)
+	old.Subjects = []string{"ingest.>"}
+	if _, err := js.UpdateStream(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"ingest.99.t.s", "ingest.99.t.s", stream.IngestSubject(3, "t", "s"), "ingest.4.t.s"} {
+		if _, err := js.Publish(t.Context(), subject, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log text
+	l.Logger = log.logger()
+	s, err := broker.Open(t.Context(), nc, js, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.FindUnowned(t.Context())
+	have := map[broker.Unowned]bool{}
+	for _, u := range found {
+		have[u] = true
+	}
+	if err != nil || len(found) != 2 || !have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.99.t.s", Messages: 2}] || !have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.4.t.s", Messages: 1}] {
+		t.Errorf("found %v, %v", found, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	kept := make(chan struct{})
+	go func() { defer close(kept); s.Keep(ctx, broker.KeeperConfig{Every: 20 * time.Millisecond}) }()
+	eventually(t, 20*time.Second, "they are told", func() bool {
+		return strings.Contains(log.String(), "trouble: stream INGEST holds messages beside its partitions") && strings.Contains(log.String(), "messages=3")
+	})
+	cancel()
+	<-kept
+	if _, err := js.Publish(t.Context(), "ingest.99.t.s", []byte("x")); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		t.Errorf("another one is taken: %v", err)
+	}
+}
+
+// A bucket that fills up is seen, in Full and in the metric, and so is its emptying.
+func TestFillOfBucketsIsSeen(t *testing.T) {
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	s, err := broker.Open(t.Context(), nc, js, small())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	reg := prometheus.NewRegistry()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		s.Keep(ctx, broker.KeeperConfig{Registerer: reg, Every: 20 * time.Millisecond})
+	}()
+	defer func() { cancel(); <-kept }()
+	for i := range 31 {
+		if _, err := s.Marks.Put(ctx, fmt.Sprint("junk", i), make([]byte, 500<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 20*time.Second, "it is nearly full", func() bool { return s.Full()["KV_"+stream.MarksBucket] > 0.9 })
+	if full := s.Full()["KV_"+stream.LeasesBucket]; full > 0.1 {
+		t.Errorf("the leases are %v full", full)
+	}
+	for i := range 31 {
+		if err := s.Marks.Purge(ctx, fmt.Sprint("junk", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 20*time.Second, "it is empty again", func() bool { return s.Full()["KV_"+stream.MarksBucket] < 0.1 })
 }

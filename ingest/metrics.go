@@ -11,6 +11,7 @@ import (
 // unpacked, in bytes (uncompressed). An upload is entered once all of it is acknowledged, so a failed try leaves no trace.
 type metrics struct {
 	handler http.Handler
+	storing storing // what became of the last uploads
 
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant

@@ -212,6 +212,8 @@ func (g *Gateway) notReady() string {
 		return "JetStream does not answer"
 	case low != "":
 		return low
+	case g.metrics.storing.trouble() != "":
+		return g.metrics.storing.trouble()
 	case g.cfg.Ready != nil:
 		return g.cfg.Ready()
 	}

@@ -466,6 +466,7 @@ func (g *Gateway) enterBooks(tenantName string, x *exchange, t *tally) {
 	m.publishedEvents.WithLabelValues(tenantName).Add(float64(t.Accepted))
 	m.publishedBytes.WithLabelValues(tenantName).Add(float64(t.bytes))
 	m.parts.WithLabelValues(tenantName, string(cmp.Or(t.kind, stream.KindGPUFlight))).Add(float64(t.parts[0]))
+	m.storing.ok()
 	m.parts.WithLabelValues(tenantName, string(stream.KindReject)).Add(float64(t.parts[1]))
 	events, bytes := t.Accepted, t.bytes
 	for reason, n := range t.refusedBytes {
@@ -482,6 +483,7 @@ func (g *Gateway) enterBooks(tenantName string, x *exchange, t *tally) {
 func (g *Gateway) failed(doing string, err error) *refusal {
 	reason, words := failure(err)
 	g.metrics.failures.WithLabelValues(reason).Inc()
+	g.metrics.storing.failed(reason, words)
 	return unavailable("not_stored", words, fmt.Errorf("%s: %w", doing, err))
 }
 

@@ -85,6 +85,13 @@ func stoodStill(t map[string]string, k *sink.Sink) {
 	}
 }
 
+// storesGone adds what the keeper misses just now.
+func storesGone(t map[string]string, s *broker.Streams) {
+	if names := s.Gone(); len(names) > 0 {
+		t[gone] = strings.Join(names, ", ")
+	}
+}
+
 // bucketsFull adds the buckets and object stores in which there is hardly room; the two streams have lines of their own.
 func bucketsFull(t map[string]string, s *broker.Streams) {
 	for name, full := range s.Full() {
@@ -103,6 +110,7 @@ func apartTroubles(s *broker.Streams, more func(context.Context, map[string]stri
 			t[natsAway] = st.String()
 			return t
 		}
+		storesGone(t, s)
 		bucketsFull(t, s)
 		more(ctx, t)
 		return t

@@ -60,7 +60,12 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	defer c.keep(streams, reg, w, apartTroubles(streams, newFlow(streams).look))()
+	flow := newFlow(streams)
+	defer c.keep(streams, reg, w, apartTroubles(streams, func(ctx context.Context, t map[string]string) {
+		flow.look(ctx, t)
+		streamsFull(ctx, t, streams)
+		gatewayTakesNothing(ctx, t, g)
+	}))()
 	if err := awaitGateway(ctx, g, nil, p.Log); err != nil {
 		g.Close()
 		return err

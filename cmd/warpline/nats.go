@@ -27,13 +27,12 @@ func (c *natsCmd) check(p *program) error {
 
 // Run serves until a signal.
 func (c *natsCmd) Run(ctx context.Context, p *program) error {
-	srv, err := broker.Serve(broker.ServerConfig{Dir: c.Data, Listen: c.Listen, MaxStoreBytes: int64(c.StoreMax), Fsync: c.Fsync, Logger: p.Log})
+	srv, err := broker.Supervise(broker.ServerConfig{Dir: c.Data, Listen: c.Listen, MaxStoreBytes: int64(c.StoreMax), Fsync: c.Fsync, Logger: p.Log})
 	if err != nil {
 		return err
 	}
 	p.Log.Info("ready", "addr", srv.Addr().String(), "role", "nats")
 	<-ctx.Done()
-	srv.Shutdown()
-	srv.WaitForShutdown()
+	srv.Stop()
 	return nil
 }

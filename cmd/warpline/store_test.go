@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,5 +36,23 @@ func TestStoreFitsTheDisk(t *testing.T) {
 	huge.IngestMaxBytes = 10 * free
 	if l, store, err = fitStore(dir, huge, 0); err != nil || float64(store) > storeShare*float64(free)+float64(1<<30) {
 		t.Errorf("%d of %d free bytes are taken, %v", store, free, err)
+	}
+}
+
+// What the streams in the folder may take already is within the bound, or nothing could be made beside them on a disk that is fuller now.
+func TestStoreHasRoomForWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	for name, max := range map[string]int64{"INGEST": 4 << 30, "KV_WL_KEYS": 1 << 30, "OBJ_WL_STATE": -1} {
+		folder := filepath.Join(dir, "jetstream", "$G", "streams", name)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "meta.inf"), fmt.Appendf(nil, `{"name":%q,"max_bytes":%d}`, name, max), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, store, err := fitStore(dir, broker.DefaultLayout(), 1<<30)
+	if want := l.IngestMaxBytes + l.RowsMaxBytes + 7*l.BucketMaxBytes + 5<<30; err != nil || store < want {
+		t.Errorf("the bound is %d, want %d and more, %v", store, want, err)
 	}
 }

@@ -82,19 +82,30 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 		return t
 	}
 	s.flow.look(ctx, t)
+	storesGone(t, s.Streams)
 	bucketsFull(t, s.Streams)
+	streamsFull(ctx, t, s.Streams)
+	gatewayTakesNothing(ctx, t, s.Gateway)
+	return t
+}
+
+// streamsFull adds the streams in which there is hardly room.
+func streamsFull(ctx context.Context, t map[string]string, s *broker.Streams) {
 	for _, st := range []struct {
 		stream jetstream.Stream
 		then   string
-	}{{s.Streams.Ingest, "when it is full the gateway answers 503 and clients keep their data"}, {s.Streams.Rows, "when it is full the worker waits for the sink"}} {
+	}{{s.Ingest, "when it is full the gateway answers 503 and clients keep their data"}, {s.Rows, "when it is full the worker waits for the sink"}} {
 		if full := fill(ctx, st.stream); full >= nearlyFull {
 			t["stream "+st.stream.CachedInfo().Config.Name+" is nearly full; "+st.then] = fmt.Sprintf("%.0f %%; raise --store-max, or make room on the disk", 100*full)
 		}
 	}
-	if why := gatewayTrouble(ctx, s.Gateway); why != "" && !strings.HasPrefix(why, dataDoesNotFlow) {
+}
+
+// gatewayTakesNothing adds why the gateway is not ready, save for what the watcher itself told it.
+func gatewayTakesNothing(ctx context.Context, t map[string]string, g *ingest.Gateway) {
+	if why := gatewayTrouble(ctx, g); why != "" && !strings.HasPrefix(why, dataDoesNotFlow) {
 		t["the gateway takes nothing"] = why
 	}
-	return t
 }
 
 // fill is the used part of a stream's room, 0 when nobody can tell.

@@ -45,12 +45,13 @@ const (
 	notTakenT = "partitions cannot be taken over; what is accepted for them waits in NATS"
 	standing  = "a lane of the sink stands still until a person acts; rows wait in NATS"
 	strange   = "the state of a partition is not understood, and its uploads wait"
+	gone      = "streams or buckets of NATS are gone and are being made anew"
 	// dataDoesNotFlow begins what readiness says while a blocking trouble lasts.
 	dataDoesNotFlow = "data does not flow: "
 )
 
 // blocking are the troubles with which a role is not ready.
-var blocking = map[string]bool{natsStuck: true, natsAway: true, noOwner: true, notTakenT: true, standing: true, strange: true}
+var blocking = map[string]bool{natsStuck: true, natsAway: true, noOwner: true, notTakenT: true, standing: true, strange: true, gone: true}
 
 // run looks every second until ctx ends.
 func (w *watcher) run(ctx context.Context, look func(context.Context) map[string]string) {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 var (
 	fills  = flag.Int("fills", 1, "how often the disk under up is filled and freed")
+	each   = flag.Bool("each", false, "delete each stream and bucket alone")
 	shares = flag.String("shares", "60,95", "parts of the volume, in %, that others have taken when up starts again")
 )
 
@@ -127,9 +129,11 @@ func TestDiskFullUnderUp(t *testing.T) {
 		s.awaitReadyz(200, 60*time.Second)
 		s.exact(60 * time.Second)
 	}
-	if log := s.log(); !strings.Contains(log, "trouble: ") || !strings.Contains(log, "over: ") {
+	log := s.log()
+	if !strings.Contains(log, "trouble: ") || !strings.Contains(log, "over: ") {
 		t.Error("not a line about it")
 	}
+	t.Logf("NATS was started again %d times", strings.Count(log, "NATS was started again"))
 }
 
 // 2 500 connections that never send a key stop nobody, although the process may have 1 024 descriptors.
@@ -178,31 +182,45 @@ func TestDeletedUnderUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	key, err := os.ReadFile(filepath.Join(s.dir, "key"))
-	if err != nil {
-		t.Fatal(err)
+	groups := [][]string{
+		{"KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket},
+		{"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "OBJ_" + stream.PartsObjects, "OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects},
+		{stream.IngestStream},
 	}
-	for _, name := range []string{
-		"KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket, "KV_" + stream.MarksBucket,
-		"KV_" + stream.DeletionsBucket, "OBJ_" + stream.PartsObjects, "OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
-	} {
+	if *each {
+		var single [][]string
+		for _, g := range groups {
+			for _, name := range g {
+				single = append(single, []string{name})
+			}
+		}
+		groups = single
+	}
+	for _, names := range groups {
 		for range 3 {
 			s.mustPost(30 * time.Second)
 		}
 		s.exact(60 * time.Second)
-		if err := js.DeleteStream(ctx, name); err != nil {
-			t.Fatalf("%s: %v", name, err)
+		for _, name := range names {
+			if err := js.DeleteStream(ctx, name); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
-		eventually(t, 30*time.Second, name+" is there again", func() (bool, string) {
-			_, err := js.Stream(ctx, name)
-			return err == nil, fmt.Sprint(err)
-		})
-		s.mustPost(60 * time.Second)
+		for _, name := range names {
+			eventually(t, 30*time.Second, name+" is there again", func() (bool, string) {
+				_, err := js.Stream(ctx, name)
+				return err == nil, fmt.Sprint(err)
+			})
+			what := strings.TrimPrefix(strings.TrimPrefix(name, "KV_"), "OBJ_") + " was gone"
+			eventually(t, 10*time.Second, "the log says that "+what, func() (bool, string) { return strings.Contains(s.log(), what), "" })
+		}
+		for range 20 { // some to every partition
+			s.mustPost(60 * time.Second)
+		}
 		s.awaitReadyz(200, 60*time.Second)
+		posted := time.Now()
 		s.exact(60 * time.Second)
-		if what := strings.TrimPrefix(strings.TrimPrefix(name, "KV_"), "OBJ_") + " was gone"; !strings.Contains(s.log(), what) {
-			t.Errorf("the log does not say that %s", what)
-		}
+		t.Logf("%v: all there %v after the last upload", names, time.Since(posted).Round(100*time.Millisecond))
 	}
 	// The key of the data folder was in WL_KEYS: the gateway put it back.
 	kv, err := js.KeyValue(ctx, stream.KeysBucket)
@@ -220,7 +238,21 @@ func TestDeletedUnderUp(t *testing.T) {
 		}
 		return n == 1, fmt.Sprintf("%d keys", n)
 	})
-	if len(strings.TrimSpace(string(key))) == 0 {
-		t.Error("there was no key")
+}
+
+// The gateway is ready only while somebody folds what it takes: without a worker it says so, and is ready again once there is one.
+func TestReadyOnlyWithAnOwner(t *testing.T) {
+	c := newCluster(t, 1, "--partitions", "4")
+	s := &service{t: t, addr: c.gatewayAddr, client: &http.Client{Timeout: 10 * time.Second}}
+	s.awaitReadyz(200, 10*time.Second)
+	c.kill("worker0")
+	eventually(t, 60*time.Second, "the gateway is not ready without a worker", func() (bool, string) {
+		status, body := s.readyz()
+		return status == 503 && strings.Contains(body, "no worker"), fmt.Sprint(status, " ", body)
+	})
+	if log := c.tail("gateway"); !strings.Contains(log, "trouble: no worker") {
+		t.Errorf("the log says %s", log)
 	}
+	c.start("worker0")
+	s.awaitReadyz(200, 60*time.Second)
 }
