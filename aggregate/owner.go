@@ -39,6 +39,7 @@ type owner struct {
 	stateObjects  []string // states of chunks since the snapshot that are objects
 	oldSnapshots  []string // to delete once a chunk points to a newer snapshot
 	oldStates     []string // likewise
+	keptParts     []string // objects that stay for rejects of the open chunk
 	foldedParts   []string // objects of parts in the open chunk, to delete once it is published
 	checkpoints   []checkpoint
 	opened        time.Time // when the open chunk got its first change; zero: it is empty
@@ -229,6 +230,8 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		o.folder.fold(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
+		} else if env.Object != "" {
+			o.keptParts = append(o.keptParts, env.Object)
 		}
 	}
 	o.folded(seq)

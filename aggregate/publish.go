@@ -284,4 +284,5 @@ func (o *owner) dropObjects(ctx context.Context) {
 	drop(o.streams.State, &o.oldSnapshots)
 	drop(o.streams.Chunks, &o.oldStates)
 	drop(o.streams.Parts, &o.foldedParts)
+	o.markKept(ctx)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -200,4 +201,52 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// One tenant's giant lines fill neither the store nor the way of another's. The bytes of refused lines go first.
+func TestGiantLinesOfOneTenantLeaveRoom(t *testing.T) {
+	r := start(t, broker.Layout{}, nil) // a store of 64 MiB
+	giant := func(n int) []byte {
+		return compress(t, fmt.Appendf(nil, `{"type":"cubin_disassembly","session_id":"s","n":%d,"x":"%s"}`+"\n", n, strings.Repeat("a", 12<<20)))
+	}
+	greedy, other := append(r.keyOf("greedy", tenant.Limits{}), "Content-Encoding", "gzip"), append(r.keyOf("other", tenant.Limits{}), "Content-Encoding", "gzip")
+	stored, refused := 0, 0
+	for i := range 8 {
+		switch a := r.post("s", giant(i), greedy...); {
+		case a.status == http.StatusOK && a.Accepted == 1:
+			stored++
+		case a.status == http.StatusServiceUnavailable && strings.Contains(a.raw, "its share"):
+			refused++
+		default:
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	if stored == 0 || refused == 0 {
+		t.Errorf("%d stored, %d refused", stored, refused)
+	}
+	if a := r.post("s", giant(100), other...); a.status != http.StatusOK || a.Accepted != 1 {
+		t.Errorf("the other tenant: %d %s", a.status, a.raw)
+	}
+	// A worker has refused the greedy tenant's: they make room, each time.
+	for i := range 4 {
+		list, err := r.streams.Parts.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list {
+			if strings.HasPrefix(o.Name, "greedy.") {
+				meta := o.ObjectMeta
+				meta.Description = stream.KeptForReject
+				if err := r.streams.Parts.UpdateMeta(t.Context(), o.Name, meta); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if a := r.post("s", giant(10+i), greedy...); a.status != http.StatusOK || a.Accepted != 1 {
+			t.Errorf("%d %s", a.status, a.raw)
+		}
+	}
+	if r.metric("reject_bytes_dropped_total", "tenant", "greedy") == 0 || r.metric("reject_bytes_dropped_total", "tenant", "other") != 0 {
+		t.Errorf("dropped %.0f and %.0f", r.metric("reject_bytes_dropped_total", "tenant", "greedy"), r.metric("reject_bytes_dropped_total", "tenant", "other"))
+	}
 }
