@@ -167,7 +167,12 @@ var detailHead = []byte(`{"version":1,"type":"kernel_detail","session_id":"`)
 
 // lines folds the lines of a GPU Flight part.
 func (f *folder) lines(s *session, p *part, body []byte) {
-	for len(body) > 0 {
+	for {
+		n, blank := gpuflight.BlankLines(body)
+		p.line += int(blank)
+		if body = body[n:]; len(body) == 0 {
+			break
+		}
 		line := body
 		if i := bytes.IndexByte(body, '\n'); i >= 0 {
 			line, body = body[:i], body[i+1:]

@@ -50,6 +50,7 @@ type owner struct {
 	oldSnapshots  []oldSnapshot // to delete once a chunk points to a newer one and the sink has come so far
 	oldStates     []string      // likewise
 	foldedParts   []string      // objects of parts in the open chunk, to delete once it is published
+	keptParts     []string      // objects that stay for rejects of the open chunk
 	checkpoints   []checkpoint
 	opened        time.Time // when the open chunk got its first change; zero: it is empty
 	lastPublished uint64    // position in the last published chunk
@@ -277,6 +278,8 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		o.folder.fold(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
+		} else if env.Object != "" {
+			o.keptParts = append(o.keptParts, env.Object)
 		}
 		o.folder.charge(s)
 	}

@@ -314,4 +314,5 @@ func (o *owner) dropObjects(ctx context.Context) {
 	o.dropSnapshots(ctx)
 	drop(o.streams.Chunks, &o.oldStates)
 	drop(o.streams.Parts, &o.foldedParts)
+	o.markKept(ctx)
 }

@@ -8,7 +8,12 @@ import (
 
 // countLines returns the events and the number of lines of a part; an unterminated last line counts.
 func countLines(body []byte) (events uint64, lines int64) {
-	for len(body) > 0 {
+	for {
+		n, blank := gpuflight.BlankLines(body)
+		lines += blank
+		if body = body[n:]; len(body) == 0 {
+			break
+		}
 		line := body
 		if i := bytes.IndexByte(body, '\n'); i >= 0 {
 			line, body = body[:i], body[i+1:]
@@ -26,12 +31,11 @@ func countLines(body []byte) (events uint64, lines int64) {
 type rowCounter struct {
 	batch bool
 
-	// Plain form: brackets behind the first `"rows":`, as long as no quote follows.
+	// Plain form: brackets behind the first `"rows":`, counted for a line that is torn.
 	matched  int // bytes of rowsKey seen
 	brackets int
 	first    [2]byte // first two bytes behind the key that are no space
 	firsts   int
-	quoted   bool
 
 	// General form: elements of the top-level "rows".
 	depth      int
@@ -70,8 +74,6 @@ func (r *rowCounter) plain(b byte) {
 		switch b {
 		case '[':
 			r.brackets++
-		case '"':
-			r.quoted = true
 		}
 		if r.firsts < 2 && b != ' ' && b != '\t' && b != '\r' && b != '\n' {
 			r.first[r.firsts] = b
@@ -149,9 +151,7 @@ func (r *rowCounter) events() uint64 {
 	switch {
 	case !r.batch:
 		return 1
-	case r.quoted && r.rowsDone:
-		return uint64(r.elements)
-	case r.matched < len(rowsKey) && r.rowsDone:
+	case r.rowsDone:
 		return uint64(r.elements)
 	case r.matched < len(rowsKey):
 		return 1

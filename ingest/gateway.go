@@ -130,6 +130,7 @@ type Gateway struct {
 	workers  chan *worker // bounds the uploads being cut and holds their buffers
 	quiet    *quiet       // keeps refusals from flooding the log
 	uploads  *uploads
+	parts    *parts
 	history  history
 	repeats  repeats
 
@@ -174,6 +175,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}}
+	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
 	if cfg.StoreDir != "" {

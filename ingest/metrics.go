@@ -16,6 +16,7 @@ type metrics struct {
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
 	repeatedEvents                   *prometheus.CounterVec // tenant
+	droppedRejects                   *prometheus.CounterVec // tenant
 	forgotten                        *prometheus.CounterVec // tenant
 	rejectedEvents, rejectedBytes    *prometheus.CounterVec // tenant, reason
 	bodyBytes                        *prometheus.CounterVec // tenant
@@ -59,6 +60,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rejectedBytes:   counter("bytes_rejected_total", "Bytes refused by the gateway.", "tenant", "reason"),
 		repeatedEvents:  counter("events_repeated_total", "Events of uploads that were answered with success because they were stored before.", "tenant"),
 		forgotten:       counter("uploads_forgotten_total", "Uploads that are not recognised any more, or were not recorded, because the record of accepted uploads was full.", "tenant"),
+		droppedRejects:  counter("reject_bytes_dropped_total", "Bytes of refused lines over 1 MiB that were dropped before they were a week old, to make room for others.", "tenant"),
 		bodyBytes:       counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
 		parts:           counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
 		windows:         counter("windows_total", "Uploads by outcome: new, repeat, resumed, conflict, lost_and_resent (stored before and gone from INGEST); line in legacy mode; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),

@@ -24,6 +24,7 @@ const partsInFlight = 4
 type publisher struct {
 	js       jetstream.JetStream
 	objects  jetstream.ObjectStore
+	parts    *parts
 	metrics  *metrics
 	subject  string
 	token    string
@@ -122,6 +123,9 @@ func (p *publisher) abandon() {
 func (p *publisher) giant(ctx context.Context, c *cutter, part int) (name string, got piece, err error) {
 	name = fmt.Sprintf("%s%s.%d", stream.ObjectPrefix(p.envelope.Tenant, p.token), digestOf(p.envelope.Identity), part)
 	if _, err := p.objects.GetInfo(ctx, name); errors.Is(err, jetstream.ErrObjectNotFound) {
+		if err := p.parts.makeRoom(ctx, p.envelope.Tenant, c.maxLine); err != nil {
+			return "", piece{}, fmt.Errorf("%w: %w", errParts, err)
+		}
 		_, err = p.objects.Put(ctx, jetstream.ObjectMeta{Name: name}, c)
 		var torn *tornError
 		if err != nil && !errors.Is(err, errGiantTooLong) && !errors.As(err, &torn) {
@@ -145,6 +149,8 @@ func atWindows(err error) error { return fmt.Errorf("%w: %w", errWindows, err) }
 // failure names the reason a publish failed, for metrics and for the words of the answer.
 func failure(err error) (reason, words string) {
 	switch {
+	case errors.Is(err, errPartsFull):
+		return "parts_full", "this tenant's lines over 1 MiB fill its share of their store (" + stream.PartsObjects + "): the workers are slower than the sender, or the operator has to raise --bucket-max"
 	case broker.IsFull(err) && errors.Is(err, errParts):
 		return "parts_full", "the store of lines over 1 MiB (" + stream.PartsObjects + ") is full: the workers are slower than the senders, or the operator has to raise --bucket-max"
 	case broker.IsFull(err):

@@ -335,7 +335,7 @@ func (u *upload) checkSession() {
 func (g *Gateway) publisher(u *upload, identity string, limits tenant.Limits, wk *worker) *publisher {
 	token := stream.SessionToken(u.session)
 	p := &publisher{
-		js: g.js, objects: g.streams.Parts, metrics: g.metrics, token: token, timeout: g.cfg.PublishTimeout,
+		js: g.js, objects: g.streams.Parts, parts: g.parts, metrics: g.metrics, token: token, timeout: g.cfg.PublishTimeout,
 		subject: stream.IngestSubject(stream.Partition(u.tenant, u.session, g.streams.Partitions), u.tenant, token),
 		envelope: stream.Envelope{
 			Tenant: u.tenant, Session: u.session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Channel: u.channel, Identity: identity,

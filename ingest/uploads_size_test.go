@@ -90,6 +90,9 @@ func TestBytesOfAnUpload(t *testing.T) {
 		for _, b := range u.tenants["acme"].blocks {
 			n += 1 + pagesOf(b.count)
 		}
+		if u.open >= *sizeSeal {
+			return -1
+		}
 		return n + u.open
 	}
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {

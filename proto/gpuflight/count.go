@@ -11,9 +11,7 @@ import "bytes"
 //   - a batch line that is torn or has no "rows" array is 1 event or, if "rows" followed by a bracket stands in it, as many as
 //     brackets open behind that one, and 1 at least.
 //
-// So for a line that Decode accepts it equals Batch.WireRows or 1, with one exception: where rows are of the client's plain form
-// (no quote behind "rows"), opening brackets are counted, and a refused row counts as many as it opens. A line that is refused
-// whole still is as many events as this says.
+// So for a line that Decode accepts it equals Batch.WireRows or 1. A line that is refused whole still is as many events as this says.
 func CountEvents(line []byte) int {
 	if !peekType(line).IsBatch() {
 		if skipSpace(line, 0) == len(line) {
@@ -24,9 +22,8 @@ func CountEvents(line []byte) int {
 	const key = `"rows":`
 	at := bytes.Index(line, []byte(key))
 	if at >= 0 {
-		rest := line[at+len(key):]
-		if bytes.IndexByte(rest, '"') < 0 {
-			return countBrackets(rest)
+		if n := plainRows(line[at+len(key):]); n > 0 {
+			return n
 		}
 	}
 	if n := countRows(line); n >= 0 {
@@ -36,6 +33,33 @@ func CountEvents(line []byte) int {
 		return 1
 	}
 	return countBrackets(line[at+len(key):])
+}
+
+// plainRows counts the rows of a line as the client writes it, whose last member is the array of rows, all of them arrays of scalars that are
+// no text. For any other line it returns 0.
+func plainRows(rest []byte) int {
+	if len(rest) < 2 || rest[0] != '[' || rest[1] != '[' || bytes.IndexByte(rest, '"') >= 0 {
+		return 0
+	}
+	end := len(rest)
+	for end > 0 && rest[end-1] <= ' ' {
+		end--
+	}
+	if !bytes.HasSuffix(rest[:end], []byte("]]}")) {
+		return 0
+	}
+	n := 1
+	for i := 2; ; n++ {
+		k := bytes.IndexByte(rest[i:], '[')
+		if k < 0 {
+			return n
+		}
+		i += k
+		if rest[i-1] != ',' || rest[i-2] != ']' { // an array within a row, or a row that is none before this one
+			return 0
+		}
+		i++
+	}
 }
 
 // countBrackets takes the text behind the key for a rows array and what ends the line.

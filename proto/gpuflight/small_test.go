@@ -23,7 +23,8 @@ func TestCountEvents(t *testing.T) {
 		{`{"type":"host_metric_batch","rows":[]}`, 0},
 		{`{"type":"host_metric_batch","rows":7}`, 1},
 		{`{"type":"host_metric_batch"}`, 1},
-		{`{"type":"host_metric_batch","rows":[7,8]}`, 1}, // documented: brackets are counted
+		{`{"type":"host_metric_batch","rows":[7,8]}`, 2}, {`{"type":"host_metric_batch","rows":[[1],7]}`, 2}, {`{"type":"host_metric_batch","rows":[[7,[],8]]}`, 1},
+		{`{"type":"host_metric_batch","rows":[[7,[[],[]],8],[[1],2]]} `, 2},
 		{batch[:len(batch)-8], 2}, {`{"type":"host_metric_batch","rows":[`, 1}, {`{"type":"host_metric_batch","rows":`, 1}, {`{"type":"host_metric_batch","ro`, 1},
 		{`{"type":"host_metric_batch","rows":[[1],[2],["`, 3},
 	} {

@@ -35,6 +35,8 @@ const (
 
 	// PartsObjects holds bodies that do not fit one INGEST message (giant lines).
 	PartsObjects = "WL_PARTS"
+	// KeptForReject is the description of an object in PartsObjects that is folded and stays only because a reject refers to it.
+	KeptForReject = "kept for a reject"
 	// StateObjects holds snapshots of partition state.
 	StateObjects = "WL_STATE"
 	// ChunksObjects holds chunk bodies that do not fit one ROWS message.

@@ -1,0 +1,98 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// parts is the store of giant lines, shared by tenants. A tenant's lines that wait for a worker may take what they leave free: however many
+// tenants fill it, there is room for the next. The bytes of refused lines, which stay for a week, go first, the oldest of the
+// tenant that has most; their rows in the table rejects keep the first 64 KiB. It is safe for concurrent use.
+type parts struct {
+	js      jetstream.JetStream
+	objects jetstream.ObjectStore
+	metrics *metrics
+	log     *slog.Logger
+
+	mu sync.Mutex // one look at a time
+}
+
+// errPartsFull is a tenant whose lines fill its share of the store.
+var errPartsFull = errors.New("this tenant's lines over 1 MiB that wait for a worker fill its share of the store")
+
+// share is what one tenant has in the store.
+type share struct {
+	waiting int64 // bytes of lines that no worker has folded
+	kept    []*jetstream.ObjectInfo
+	bytes   int64 // of both
+}
+
+// makeRoom makes sure that a line of up to need bytes fits. It looks at most objects there are, which are over 1 MiB each.
+func (p *parts) makeRoom(ctx context.Context, tenant string, need int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, err := p.js.Stream(ctx, "OBJ_"+stream.PartsObjects)
+	if err != nil {
+		return fmt.Errorf("store of giant lines: %w", err)
+	}
+	info := s.CachedInfo()
+	limit, used := info.Config.MaxBytes, int64(info.State.Bytes)
+	if limit <= 0 || used < limit/4 {
+		return nil
+	}
+	list, err := p.objects.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return fmt.Errorf("store of giant lines: %w", err)
+	}
+	shares := map[string]*share{}
+	of := func(name string) *share {
+		if shares[name] == nil {
+			shares[name] = &share{}
+		}
+		return shares[name]
+	}
+	slices.SortFunc(list, func(a, b *jetstream.ObjectInfo) int { return a.ModTime.Compare(b.ModTime) })
+	for _, o := range list {
+		owner, _, _ := strings.Cut(o.Name, ".")
+		own := of(owner)
+		if own.bytes += int64(o.Size); o.Description == stream.KeptForReject {
+			own.kept = append(own.kept, o)
+		} else {
+			own.waiting += int64(o.Size)
+		}
+	}
+	need = min(need, limit/4)
+	for of(tenant).waiting+need > limit-used-limit/16 {
+		heaviest, most := "", (*share)(nil)
+		for name, own := range shares {
+			if len(own.kept) > 0 && (most == nil || own.bytes > most.bytes) {
+				heaviest, most = name, own
+			}
+		}
+		if most == nil {
+			if of(tenant).waiting == 0 {
+				return nil // try: what fills the store is not this tenant's
+			}
+			return errPartsFull
+		}
+		gone := most.kept[0]
+		most.kept = most.kept[1:]
+		if err := p.objects.Delete(ctx, gone.Name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+			return fmt.Errorf("store of giant lines: %w", err)
+		}
+		most.bytes -= int64(gone.Size)
+		used -= int64(gone.Size)
+		p.metrics.droppedRejects.WithLabelValues(heaviest).Add(float64(gone.Size))
+		p.log.Debug("the store of lines over 1 MiB is filling: a refused line's bytes were dropped but for their beginning", "tenant", heaviest, "object", gone.Name, "bytes", gone.Size)
+	}
+	return nil
+}
