@@ -126,7 +126,7 @@ func (w *Worker) endStuck(ctx context.Context, o *owner) {
 		defer cancel()
 		rival := newOwner(w, o.partition) // the owner's own fields are its goroutine's
 		rival.nonce, rival.lastRows, rival.snapshot = o.nonce, p.lastRows, p.head.Snapshot
-		if err := rival.mark(mark, &inFold{seq: p.seq, head: p.head, suspects: t.with(p.seq)}, true); err != nil {
+		if err := rival.publishTrial(mark, &inFold{seq: p.seq, head: p.head, suspects: t.with(p.seq)}, true); err != nil {
 			o.log.Error("the try could not be counted", "err", err)
 		}
 	}

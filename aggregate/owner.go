@@ -50,6 +50,9 @@ type owner struct {
 	lastPublished uint64    // position in the last published chunk
 	lastIdle      time.Time
 	lastRoom      time.Time // when names were last looked for that may go
+	nextSnapshot  time.Time // not before, see snapshot.go
+	stateBytes    int       // of the last snapshot
+	sessions      int       // as counted
 	lastPurge     time.Time
 	traces        bool   // a deletion is published, and no snapshot since
 	body          []byte // scratch
@@ -326,6 +329,7 @@ func (o *owner) tick(now time.Time) {
 		o.lastIdle = now
 		f.expireIdle(now.UnixNano())
 		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.sessions) })
+		o.countSessions(len(f.sessions))
 	}
 	if (len(f.touched) > before || len(f.removed) > 0) && o.opened.IsZero() {
 		o.opened = now

@@ -155,7 +155,7 @@ func (o *owner) survive(ctx context.Context, msg jetstream.Msg, seq uint64, mark
 		}
 		out, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)
 		defer cancel()
-		err = errors.Join(err, o.mark(out, &inFold{seq: seq, head: o.lastHead, suspects: suspects}, true))
+		err = errors.Join(err, o.publishTrial(out, &inFold{seq: seq, head: o.lastHead, suspects: suspects}, true))
 	}()
 	return o.take(ctx, msg)
 }
@@ -163,12 +163,12 @@ func (o *owner) survive(ctx context.Context, msg jetstream.Msg, seq uint64, mark
 // try counts a try of a part before it begins.
 func (o *owner) try(ctx context.Context, seq uint64) error {
 	o.trial.suspects = o.trial.with(seq)
-	return o.mark(ctx, &inFold{seq: seq, head: o.lastHead, suspects: o.trial.suspects}, false)
+	return o.publishTrial(ctx, &inFold{seq: seq, head: o.lastHead, suspects: o.trial.suspects}, false)
 }
 
-// mark publishes that a part is tried, or, with failed, that it was and that this is how the owner ends: then the successor need not suspect
+// publishTrial publishes that a part is tried, or, with failed, that it was and that this is how the owner ends: then the successor need not suspect
 // others. The chunk has no rows and no change of state, and the position of the last one: what is folded and not published has not happened.
-func (o *owner) mark(ctx context.Context, p *inFold, failed bool) error {
+func (o *owner) publishTrial(ctx context.Context, p *inFold, failed bool) error {
 	c := p.head // with what the last chunk knew of positions
 	c.Number++
 	c.CreatedAt, c.OldestReceivedAt, c.Snapshot = time.Now().UnixNano(), 0, o.snapshot

@@ -249,16 +249,18 @@ func (o *owner) storeNames(ctx context.Context) error {
 // writeSnapshot stores the whole state as it is after the last published chunk; the next chunk points to it. Epoch and chunk
 // number are in the name: the one the log points to is never overwritten, also not by a fenced owner.
 func (o *owner) writeSnapshot(ctx context.Context) error {
+	if time.Now().Before(o.nextSnapshot) {
+		return nil
+	}
 	name := fmt.Sprintf("p%d-%d-%d", o.partition, o.epoch, o.number)
 	state := s2.Encode(nil, o.folder.appendState(nil, true))
 	try, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	if _, err := o.streams.State.PutBytes(try, name, state); err != nil {
+	if err := o.storeSnapshot(try, jetstream.ObjectMeta{Name: name}, state); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		o.retry("object", fmt.Errorf("snapshot: %w", err)) // the log is long, not wrong: try at the next chunk
-		return nil
+		return nil // the log is long, not wrong: try again later
 	}
 	o.w.metrics.snapshots.Inc()
 	old := o.snapshot.Object
@@ -274,15 +276,15 @@ func (o *owner) writeSnapshot(ctx context.Context) error {
 // dropObjects deletes what no chunk points to any more, once the chunk with the newer snapshot is stored, and the giant parts that are
 // folded. What cannot be deleted now is deleted by the next owner's sweep, or expires.
 func (o *owner) dropObjects(ctx context.Context) {
-	drop := func(store jetstream.ObjectStore, names *[]string) {
+	drop := func(remove func(context.Context, string) error, names *[]string) {
 		for _, name := range *names {
 			try, cancel := context.WithTimeout(ctx, 5*time.Second)
-			store.Delete(try, name)
+			remove(try, name)
 			cancel()
 		}
 		*names = (*names)[:0]
 	}
-	drop(o.streams.State, &o.oldSnapshots)
-	drop(o.streams.Chunks, &o.oldStates)
-	drop(o.streams.Parts, &o.foldedParts)
+	drop(o.deleteSnapshot, &o.oldSnapshots)
+	drop(o.deleteChunk, &o.oldStates)
+	drop(o.deletePart, &o.foldedParts)
 }

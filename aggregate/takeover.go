@@ -50,7 +50,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	}
 	o.writer = head.Writer
 	if head.Snapshot.Object != "" {
-		state, err := o.streams.State.GetBytes(ctx, head.Snapshot.Object)
+		state, err := o.snapshotBytes(ctx, head.Snapshot.Object)
 		if err != nil {
 			return fmt.Errorf("snapshot %s: %w", head.Snapshot.Object, err)
 		}
@@ -188,7 +188,7 @@ func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
 			if strings.HasSuffix(info.Name, "-rows") && number <= l.published {
 				continue // rows of a published chunk: the sink's to delete
 			}
-			store.Delete(ctx, info.Name)
+			broker.DeleteObject(ctx, s.JS, store, info.Name)
 		}
 	}
 }

@@ -117,7 +117,9 @@ type PartitionStatus struct {
 	Chunk     uint64
 	Sessions  int
 	LastError string
-	Since     time.Time
+	// SnapshotError is why the last snapshot of the state could not be stored, "" when it could: ROWS cannot be purged meanwhile.
+	SnapshotError string
+	Since         time.Time
 }
 
 // New returns a worker on the opened streams. Nothing runs until Run.
@@ -183,7 +185,7 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	w.mu.Lock()
 	w.owners[p] = o
 	w.mu.Unlock()
-	defer o.folder.releaseAll()
+	defer o.leaveGauges()
 	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil && !w.unread(ctx, o, err) {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		select { // do not spin on a lasting failure

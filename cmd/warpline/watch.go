@@ -164,6 +164,9 @@ func workerTrouble(w *aggregate.Worker) error {
 		if p.LastError != "" {
 			parts = append(parts, fmt.Sprintf("partition %d: %s", p.Partition, p.LastError))
 		}
+		if p.SnapshotError != "" {
+			parts = append(parts, fmt.Sprintf("partition %d: %s", p.Partition, p.SnapshotError))
+		}
 	}
 	return joined(parts)
 }
