@@ -95,9 +95,6 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}
-	if n := s.Worker.Status().NotUnderstood; len(n) > 0 {
-		t["the state of a partition is not understood, and its uploads wait"] = fmt.Sprintf("partition %d: %s", n[0].Partition, n[0].Err)
-	}
 	if s.nc.Status() != nats.CONNECTED {
 		t["NATS is not connected; the gateway answers 503"] = s.nc.Status().String()
 		return t
@@ -160,7 +157,11 @@ func (r *reply) Write(p []byte) (int, error) { return r.body.Write(p) }
 // workerTrouble is what keeps a worker's partitions from getting on, nil when nothing does.
 func workerTrouble(w *aggregate.Worker) error {
 	var parts []string
-	for _, p := range w.Status().Partitions {
+	status := w.Status()
+	for _, n := range status.NotUnderstood {
+		parts = append(parts, fmt.Sprintf("partition %d: %s", n.Partition, n.Err))
+	}
+	for _, p := range status.Partitions {
 		if p.LastError != "" {
 			parts = append(parts, fmt.Sprintf("partition %d: %s", p.Partition, p.LastError))
 		}
