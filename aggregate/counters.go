@@ -20,6 +20,7 @@ type counters struct {
 	namesBytes                 prometheus.Gauge
 	stateBytes                 prometheus.Gauge
 	forgottenEarly             prometheus.Counter
+	gaveUp                     prometheus.Counter
 	namesRefused, namesDropped prometheus.Counter
 	unknownColumns             prometheus.Counter
 	badFields                  prometheus.Counter
@@ -44,6 +45,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		notUnderstood:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_not_understood", Help: "Partitions that are not folded because this version cannot read their state."}),
 		stateBytes:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_state_bytes", Help: "Size of the last snapshots of the state of this process's partitions."}),
 		forgottenEarly: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_sessions_forgotten_early_total", Help: "Silent sessions whose state was forgotten before its time for want of room in WL_STATE; what they send again later is caught by the gateway's record alone."}),
+		gaveUp:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_pending_given_up_total", Help: "Times that a session's kernels, details and scopes went out without their other half because more waited in the partition than may."}),
 		namesBytes:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_names_bytes", Help: "Memory of sessions' names and what is kept beside them, as charged to its budget."}),
 		namesRefused:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_refused_total", Help: "Names that are not kept in memory because their session has its share; they are stored, and their ids are resolved at read."}),
 		namesDropped:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_dropped_total", Help: "Sessions whose names left memory for want of room; they are loaded again when the session speaks."}),
@@ -59,7 +61,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 	}
 	c.parts.WithLabelValues("poison")
 	if reg != nil {
-		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.stateBytes, c.forgottenEarly, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.stateBytes, c.forgottenEarly, c.gaveUp, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

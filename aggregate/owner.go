@@ -245,6 +245,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			o.foldedParts = append(o.foldedParts, env.Object)
 		}
 		o.folder.charge(s)
+		o.folder.boundPending()
 	}
 	o.folded(seq)
 	return nil

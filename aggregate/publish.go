@@ -56,12 +56,18 @@ func (f *folder) flush(now int64) {
 	if f.hold = f.holdFor(len(f.touched)); f.leaving {
 		f.hold = 0
 	}
+	rush := f.rush || f.heldAccs > maxHeldAccs
+	if rush {
+		for s := range f.held {
+			f.touch(s)
+		}
+	}
 	for _, s := range f.touched {
 		f.flushScopeStats(s)
 		f.flushProfile(s)
 		f.flushMetrics(s)
 		f.flushMemory(s)
-		if f.rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
+		if rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
 			f.flushKernelStats(s)
 			f.flushMinutes(s)
 			f.flushSession(s)
@@ -74,6 +80,7 @@ func (f *folder) flush(now int64) {
 		if s.minutes.count() > maxMinutes {
 			f.flushMinutes(s)
 		}
+		f.chargePending(s)
 	}
 	_, bytes := f.out.size()
 	f.flushUsage(bytes)
