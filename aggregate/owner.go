@@ -239,7 +239,9 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		if err := o.boundNames(ctx, s); err != nil {
 			return err
 		}
-		o.beginFold(p)
+		if err := o.beginFold(ctx, p); err != nil {
+			return err
+		}
 		o.folder.fold(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)

@@ -100,7 +100,8 @@ type Worker struct {
 	owners        map[int]*owner
 	notUnderstood map[int]NotUnderstood
 	names         *nameBudget
-	clock         atomic.Int64 // ns that folds are measured by, see watchFolds
+	acquitted     map[int]uint64 // parts by partition, see owner.acquit
+	clock         atomic.Int64   // ns that folds are measured by, see watchFolds
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
@@ -126,7 +127,7 @@ type PartitionStatus struct {
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer)
-	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}}
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
