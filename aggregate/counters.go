@@ -23,6 +23,9 @@ type counters struct {
 	foldFailures               *prometheus.CounterVec // reason
 	notUnderstood              prometheus.Gauge
 	namesBytes                 prometheus.Gauge
+	stateBytes                 prometheus.Gauge
+	forgottenEarly             prometheus.Counter
+	gaveUp                     prometheus.Counter
 	namesRefused, namesDropped prometheus.Counter
 	unknownColumns             prometheus.Counter
 	badFields                  prometheus.Counter
@@ -41,13 +44,16 @@ func newCounters(reg prometheus.Registerer) *counters {
 		chunks:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunks_total", Help: "Chunks published to ROWS."}),
 		chunkBytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunk_bytes_total", Help: "Bytes of chunks published, compressed."}),
 		rows:           prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rows_total", Help: "Rows published, by table."}, []string{"table"}),
-		retries:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_retries_total", Help: "Publishes and reads tried again, by reason: rows_full, timeout, dictionary, object."}, []string{"reason"}),
+		retries:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_retries_total", Help: "Publishes and reads tried again, by reason: rows_full, timeout, dictionary, object, state_full."}, []string{"reason"}),
 		takeovers:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_takeovers_total", Help: "Partitions taken over."}),
 		fenced:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_fenced_total", Help: "Partitions given up because another owner published first."}),
 		aside:          prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_set_aside_total", Help: "Messages in ROWS that no worker published, set aside; the audit names them."}),
 		snapshots:      prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_snapshots_total", Help: "State snapshots written."}),
 		foldFailures:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_fold_failures_total", Help: "Folds of a part that failed and are tried again, by reason: panic, time, memory, stuck."}, []string{"reason"}),
 		notUnderstood:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_not_understood", Help: "Partitions that are not folded because this version cannot read their state."}),
+		stateBytes:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_state_bytes", Help: "Size of the last snapshots of the state of this process's partitions."}),
+		forgottenEarly: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_sessions_forgotten_early_total", Help: "Silent sessions whose state was forgotten before its time for want of room in WL_STATE; what they send again later is caught by the gateway's record alone."}),
+		gaveUp:         prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_pending_given_up_total", Help: "Times that a session's kernels, details and scopes went out without their other half because more waited in the partition than may."}),
 		namesBytes:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_names_bytes", Help: "Memory of sessions' names and what is kept beside them, as charged to its budget."}),
 		namesRefused:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_refused_total", Help: "Names that are not kept in memory because their session has its share; they are stored, and their ids are resolved at read."}),
 		namesDropped:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_dropped_total", Help: "Sessions whose names left memory for want of room; they are loaded again when the session speaks."}),
@@ -68,7 +74,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		c.lost.WithLabelValues(name)
 	}
 	if reg != nil {
-		reg.MustRegister(c.lost, c.brokenAt, c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.aside, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
+		reg.MustRegister(c.lost, c.brokenAt, c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced, c.aside, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.stateBytes, c.forgottenEarly, c.gaveUp, c.namesRefused, c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}
 	return c
 }

@@ -48,6 +48,8 @@ type folder struct {
 	budget          *nameBudget           // names.go
 	nameBytes       int                   // of this partition in it
 	named           map[*session]struct{} // those sessions
+	pending         int                   // bytes of what waits, pending.go
+	pendings        map[*session]struct{} // of these sessions
 	tombstones      map[sessionKey]tombstone
 	waitingSessions map[*session]struct{}  // with rows or details that wait
 	closing         map[*session]struct{}  // ended, to be finalized
@@ -83,7 +85,7 @@ func newFolder(cfg *Config, m *counters) *folder {
 	return &folder{
 		cfg: cfg, metrics: m, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
 		sessions: map[sessionKey]*session{}, tombstones: map[sessionKey]tombstone{}, out: newOutput(),
-		budget: newNameBudget(cfg.NamesBytes, m), named: map[*session]struct{}{},
+		budget: newNameBudget(cfg.NamesBytes, m), named: map[*session]struct{}{}, pendings: map[*session]struct{}{},
 		waitingSessions: map[*session]struct{}{}, held: map[*session]struct{}{}, hold: minHold, closing: map[*session]struct{}{}, scoped: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
 	}
 }

@@ -42,20 +42,27 @@ type inFold struct {
 	lastRows uint64
 	head     stream.Chunk
 	suspects []stream.Suspect
+	counted  bool // this try is among suspects
 }
 
-// beginFold starts the clock of a part.
-func (o *owner) beginFold(p *part) {
+// beginFold starts the clock of a part, and counts the try when the part is doubted.
+func (o *owner) beginFold(ctx context.Context, p *part) error {
+	if o.trial.alone {
+		if err := o.try(ctx, p.seq); err != nil {
+			return err
+		}
+	}
 	w := o.w
 	p.budget = budget{clock: &w.clock, deadline: w.clock.Load() + int64(w.cfg.foldTime), bytes: foldBytes}
 	if len(o.folder.out.batches) > 0 {
 		_, bytes := o.folder.out.size()
 		p.budget.bytes += bytes
 	}
-	o.folding.Store(&inFold{seq: p.seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects})
+	o.folding.Store(&inFold{seq: p.seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects, counted: o.trial.counted})
 	if w.cfg.beforeFold != nil {
 		w.cfg.beforeFold(p.env)
 	}
+	return nil
 }
 
 // checkTime ends a fold that takes too long. It is cheap enough for every line.
@@ -121,12 +128,12 @@ func (w *Worker) endStuck(ctx context.Context, o *owner) {
 	o.log.Error("the fold of a part does not end; the process ends so that it can be started again, and keeps the part as a reject after some tries",
 		"seq", p.seq, "after", w.cfg.foldTime+w.cfg.stuckGrace)
 	t := trial{suspects: p.suspects}
-	if t.tried(p.seq) == 0 { // else this try is counted
+	if !p.counted {
 		mark, cancel := context.WithTimeout(ctx, leaveGrace)
 		defer cancel()
 		rival := newOwner(w, o.partition) // the owner's own fields are its goroutine's
 		rival.nonce, rival.lastRows, rival.snapshot = o.nonce, p.lastRows, p.head.Snapshot
-		if err := rival.record(mark, &inFold{seq: p.seq, head: p.head, suspects: t.with(p.seq)}, true); err != nil {
+		if err := rival.publishTrial(mark, &inFold{seq: p.seq, head: p.head, suspects: t.with(p.seq)}, true); err != nil {
 			o.log.Error("the try could not be counted", "err", err)
 		}
 	}

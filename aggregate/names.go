@@ -94,8 +94,9 @@ func (f *folder) dropNames(s *session) {
 	f.charge(s)
 }
 
-// charge enters what the session holds into the budget. Call it whenever that may have changed; it costs little when it has not.
+// charge enters what the session holds into the budgets. Call it whenever that may have changed; it costs little when it has not.
 func (f *folder) charge(s *session) {
+	f.chargePending(s)
 	cost := s.nameCost + 8*cap(s.slots) + kernelSlotBytes*s.slotCount + launchEntryBytes*len(s.launches)
 	if cost == s.charged {
 		return
@@ -115,6 +116,9 @@ func (f *folder) release(s *session) {
 	f.nameBytes -= s.charged
 	s.charged = 0
 	delete(f.named, s)
+	f.pending -= s.pendingCharged
+	s.pendingCharged = 0
+	delete(f.pendings, s)
 }
 
 // releaseAll is for an owner that ends.
@@ -182,9 +186,6 @@ func (o *owner) boundNames(ctx context.Context, speaks *session) error {
 		return nil // or it is for the other partitions to give
 	}
 	// What is in the open chunk or held back needs its names until its rows are out: so let them out.
-	for s := range f.held {
-		f.touch(s)
-	}
 	f.rush = true
 	defer func() { f.rush = false }()
 	if err := o.publishOut(ctx); err != nil {

@@ -60,6 +60,9 @@ type owner struct {
 	lastMark        time.Time // when the sink's mark was last read
 	lastIdle        time.Time
 	lastRoom        time.Time // when names were last looked for that may go
+	nextSnapshot    time.Time // not before, see snapshot.go
+	stateBytes      int       // of the last snapshot
+	sessions        int       // as counted
 	lastPurge       time.Time
 	traces          bool   // a deletion is published, and no snapshot since
 	broken          error  // why pump ended: INGEST is another stream; read it once parts is closed
@@ -274,7 +277,9 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		if err := o.boundNames(ctx, s); err != nil {
 			return err
 		}
-		o.beginFold(p)
+		if err := o.beginFold(ctx, p); err != nil {
+			return err
+		}
 		o.folder.fold(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
@@ -282,6 +287,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			o.keptParts = append(o.keptParts, env.Object)
 		}
 		o.folder.charge(s)
+		o.folder.boundPending()
 	}
 	o.folded(seq)
 	return nil
@@ -367,6 +373,7 @@ func (o *owner) tick(now time.Time) {
 		o.lastIdle = now
 		f.expireIdle(now.UnixNano())
 		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.sessions) })
+		o.countSessions(len(f.sessions))
 	}
 	if (len(f.touched) > before || len(f.removed) > 0) && o.opened.IsZero() {
 		o.opened = now

@@ -35,6 +35,8 @@ type trial struct {
 	suspects []stream.Suspect // beyond the position, by sequence
 	until    uint64           // parts up to this sequence are folded one by one
 	left     int              // so many of them
+	alone    bool             // the part in hand is folded in a chunk of its own
+	counted  bool             // this try of it is in the log
 }
 
 // runSafely is run, which ends with an error where it would have panicked outside of a fold. Nothing of such an end is in the log, so the
@@ -53,6 +55,15 @@ func (o *owner) runSafely(ctx context.Context) (err error) {
 // resumeTrial learns from the last chunk how its owner ended. It writes nothing.
 func (o *owner) resumeTrial(ctx context.Context, head *stream.Chunk) {
 	o.trial = trial{suspects: head.Suspects}
+	o.w.mu.Lock()
+	seq, ok := o.w.acquitted[o.partition]
+	delete(o.w.acquitted, o.partition)
+	o.w.mu.Unlock()
+	for i := range o.trial.suspects {
+		if s := &o.trial.suspects[i]; ok && s.Seq == seq {
+			s.Tries--
+		}
+	}
 	if head.Left {
 		return
 	}
@@ -94,8 +105,8 @@ func (t *trial) with(seq uint64) []stream.Suspect {
 	return append(out, stream.Suspect{Seq: seq, Tries: 1})
 }
 
-// alone reports whether the part has to be folded in a chunk of its own.
-func (t *trial) alone(seq uint64) bool {
+// doubts reports whether the part has to be folded in a chunk of its own.
+func (t *trial) doubts(seq uint64) bool {
 	return len(t.suspects) > 0 && t.tried(seq) > 0 || t.left > 0 && seq <= t.until
 }
 
@@ -109,8 +120,9 @@ func (o *owner) attempt(ctx context.Context, msg jetstream.Msg) error {
 	if seq <= o.position {
 		return nil
 	}
-	if !o.trial.alone(seq) {
-		return o.survive(ctx, msg, seq, false)
+	o.trial.alone, o.trial.counted = o.trial.doubts(seq), false
+	if !o.trial.alone {
+		return o.survive(ctx, msg, seq)
 	}
 	o.trial.left--
 	if !o.opened.IsZero() {
@@ -121,25 +133,38 @@ func (o *owner) attempt(ctx context.Context, msg jetstream.Msg) error {
 	if tries := o.trial.tried(seq); tries >= maxTries {
 		return o.poison(ctx, msg, seq, tries)
 	}
-	if err := o.try(ctx, seq); err != nil {
-		return err
-	}
-	if err := o.survive(ctx, msg, seq, true); err != nil {
+	if err := o.survive(ctx, msg, seq); err != nil {
 		return err
 	}
 	if o.opened.IsZero() {
 		return nil
 	}
-	return o.publishOut(ctx)
+	if err := o.publishOut(ctx); err != nil {
+		o.acquit(seq)
+		return err
+	}
+	return nil
 }
 
-// survive takes a message under a recover. After a panic the owner has to stop: what it holds may be half-changed. marked says that this try
-// is counted already.
-func (o *owner) survive(ctx context.Context, msg jetstream.Msg, seq uint64, marked bool) (err error) {
+// acquit remembers that the last try of a part ended for a reason that was not the part's, if it was counted: this process takes it back
+// when it takes the partition again.
+func (o *owner) acquit(seq uint64) {
+	if o.trial.counted {
+		o.w.mu.Lock()
+		o.w.acquitted[o.partition] = seq
+		o.w.mu.Unlock()
+	}
+}
+
+// survive takes a message under a recover. After a panic the owner has to stop: what it holds may be half-changed.
+func (o *owner) survive(ctx context.Context, msg jetstream.Msg, seq uint64) (err error) {
 	defer func() {
 		caught := recover()
 		o.folding.Store(nil)
 		if caught == nil {
+			if err != nil {
+				o.acquit(seq)
+			}
 			return
 		}
 		reason := "panic"
@@ -150,25 +175,25 @@ func (o *owner) survive(ctx context.Context, msg jetstream.Msg, seq uint64, mark
 		o.log.Error("the fold of a part failed; the partition is taken over anew", "seq", seq, "subject", msg.Subject(), "reason", caught, "stack", string(debug.Stack()))
 		err = fmt.Errorf("fold of part %d: %v", seq, caught)
 		suspects := o.trial.suspects
-		if !marked {
+		if !o.trial.counted {
 			suspects = o.trial.with(seq)
 		}
 		out, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)
 		defer cancel()
-		err = errors.Join(err, o.record(out, &inFold{seq: seq, head: o.lastHead, suspects: suspects}, true))
+		err = errors.Join(err, o.publishTrial(out, &inFold{seq: seq, head: o.lastHead, suspects: suspects}, true))
 	}()
 	return o.take(ctx, msg)
 }
 
 // try counts a try of a part before it begins.
 func (o *owner) try(ctx context.Context, seq uint64) error {
-	o.trial.suspects = o.trial.with(seq)
-	return o.record(ctx, &inFold{seq: seq, head: o.lastHead, suspects: o.trial.suspects}, false)
+	o.trial.suspects, o.trial.counted = o.trial.with(seq), true
+	return o.publishTrial(ctx, &inFold{seq: seq, head: o.lastHead, suspects: o.trial.suspects}, false)
 }
 
-// record publishes that a part is tried, or, with failed, that it was and that this is how the owner ends: then the successor need not suspect
+// publishTrial publishes that a part is tried, or, with failed, that it was and that this is how the owner ends: then the successor need not suspect
 // others. The chunk has no rows and no change of state, and the position of the last one: what is folded and not published has not happened.
-func (o *owner) record(ctx context.Context, p *inFold, failed bool) error {
+func (o *owner) publishTrial(ctx context.Context, p *inFold, failed bool) error {
 	c := p.head // with what the last chunk knew of positions
 	c.Number++
 	c.After = o.lastRows + 1

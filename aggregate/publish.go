@@ -56,12 +56,18 @@ func (f *folder) flush(now int64) {
 	if f.hold = f.holdFor(len(f.touched)); f.leaving {
 		f.hold = 0
 	}
+	rush := f.rush || f.heldAccs > maxHeldAccs
+	if rush {
+		for s := range f.held {
+			f.touch(s)
+		}
+	}
 	for _, s := range f.touched {
 		f.flushScopeStats(s)
 		f.flushProfile(s)
 		f.flushMetrics(s)
 		f.flushMemory(s)
-		if f.rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
+		if rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
 			f.flushKernelStats(s)
 			f.flushMinutes(s)
 			f.flushSession(s)
@@ -74,6 +80,7 @@ func (f *folder) flush(now int64) {
 		if s.minutes.count() > maxMinutes {
 			f.flushMinutes(s)
 		}
+		f.chargePending(s)
 	}
 	_, bytes := f.out.size()
 	f.flushUsage(bytes)
@@ -275,13 +282,15 @@ func (o *owner) storeNames(ctx context.Context) error {
 // writeSnapshot stores the whole state as it is after the last published chunk; the next chunk points to it. Epoch and chunk
 // number are in the name: the one the log points to is never overwritten, also not by a fenced owner.
 func (o *owner) writeSnapshot(ctx context.Context) error {
+	if time.Now().Before(o.nextSnapshot) {
+		return nil
+	}
 	name := fmt.Sprintf("p%d-%d-%d", o.partition, o.epoch, o.number)
 	if err := o.putSnapshot(ctx, name); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		o.retry("object", fmt.Errorf("snapshot: %w", err)) // the log is long, not wrong: try at the next chunk
-		return nil
+		return nil // the log is long, not wrong: try again later
 	}
 	old := o.snapshot
 	o.snapshot = stream.Snapshot{Object: name, Chunk: o.number, Seq: o.lastRows}
@@ -296,23 +305,23 @@ func (o *owner) writeSnapshot(ctx context.Context) error {
 // dropObjects deletes what no chunk points to any more, once the chunk with the newer snapshot is stored, and the giant parts that are
 // folded. What cannot be deleted now is deleted by the next owner's sweep, or expires.
 func (o *owner) dropObjects(ctx context.Context) {
-	if len(o.oldSnapshots)+len(o.oldStates)+len(o.foldedParts) == 0 {
+	if len(o.oldSnapshots)+len(o.oldStates)+len(o.foldedParts)+len(o.keptParts) == 0 {
 		return
 	}
 	if err := o.streams.Durable(ctx); err != nil { // the chunk that needs them no more could still be lost to a power cut
 		o.retry("object", err)
 		return
 	}
-	drop := func(store jetstream.ObjectStore, names *[]string) {
+	drop := func(remove func(context.Context, string) error, names *[]string) {
 		for _, name := range *names {
 			try, cancel := context.WithTimeout(ctx, 5*time.Second)
-			store.Delete(try, name)
+			remove(try, name)
 			cancel()
 		}
 		*names = (*names)[:0]
 	}
 	o.dropSnapshots(ctx)
-	drop(o.streams.Chunks, &o.oldStates)
-	drop(o.streams.Parts, &o.foldedParts)
+	drop(o.deleteChunk, &o.oldStates)
+	drop(o.deletePart, &o.foldedParts)
 	o.markKept(ctx)
 }

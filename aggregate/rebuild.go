@@ -296,9 +296,9 @@ func (o *owner) putSnapshot(ctx context.Context, name string) error {
 	state := s2.Encode(nil, o.folder.appendState(nil, true))
 	try, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	_, err := o.streams.State.Put(try, jetstream.ObjectMeta{Name: name, Metadata: map[string]string{
+	err := o.storeSnapshot(try, jetstream.ObjectMeta{Name: name, Metadata: map[string]string{
 		metaPosition: strconv.FormatUint(o.lastPublished, 10), metaPositionAt: strconv.FormatInt(o.lastPublishedAt, 10), metaAt: strconv.FormatInt(time.Now().UnixNano(), 10),
-	}}, bytes.NewReader(state))
+	}}, state)
 	if err == nil {
 		o.w.metrics.snapshots.Inc()
 	}
@@ -307,7 +307,7 @@ func (o *owner) putSnapshot(ctx context.Context, name string) error {
 
 // loadSnapshot applies a snapshot to an empty folder.
 func (o *owner) loadSnapshot(ctx context.Context, name string) error {
-	state, err := o.streams.State.GetBytes(ctx, name)
+	state, err := o.snapshotBytes(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrObjectNotFound), errors.Is(err, jetstream.ErrDigestMismatch):
 		return &lostState{fmt.Errorf("snapshot %s: %w", name, err)}
@@ -380,7 +380,7 @@ func (o *owner) dropSnapshots(ctx context.Context) {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		if i == needed {
 			left = append(left, s)
-		} else if err := o.streams.State.Delete(try, s.name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		} else if err := o.deleteSnapshot(try, s.name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 			o.log.Debug("delete a snapshot", "snapshot", s.name, "err", err) // the next owner's sweep finds it
 		}
 		cancel()
@@ -419,7 +419,7 @@ func (l leftovers) dropWhenInserted(ctx context.Context, s *broker.Streams, name
 	o := &owner{streams: s, partition: l.partition}
 	for ctx.Err() == nil {
 		if m, _, _, err := o.mark(ctx); err == nil && m.Partitions[l.partition].Chunk >= newer {
-			s.State.Delete(ctx, name)
+			o.deleteSnapshot(ctx, name)
 			return
 		}
 		sleep(ctx, 3*time.Second)

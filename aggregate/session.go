@@ -89,6 +89,7 @@ type session struct {
 	nameCost        int                // of those in memory, with what they cost beside their bytes
 	nameRoom        int                // what that may be, 0: no bound
 	awaited         bool               // in folder.unnamed
+	pendingCharged  int                // what folder.pending knows of
 	charged         int                // what the worker's budget knows of
 	slotCount       int                // of slots and sparse
 	unresolved      map[nameRef]struct{}

@@ -366,6 +366,7 @@ func (f *folder) resume(now, then int64) {
 			f.waitingSessions[s] = struct{}{}
 		}
 		f.resumeScopes(s, now)
+		f.chargePending(s)
 		if s.nameless() && (s.heldSince != 0 || s.waiting.live > 0 || s.scopes.pending()) {
 			f.awaitNames(s)
 		}

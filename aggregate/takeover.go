@@ -250,7 +250,7 @@ func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
 			if strings.HasSuffix(info.Name, "-rows") && number <= l.published {
 				continue // rows of a published chunk: the sink's to delete
 			}
-			store.Delete(ctx, info.Name)
+			broker.DeleteObject(ctx, s.JS, store, info.Name)
 		}
 	}
 }

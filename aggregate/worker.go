@@ -104,7 +104,8 @@ type Worker struct {
 	owners        map[int]*owner
 	notUnderstood map[int]NotUnderstood
 	names         *nameBudget
-	clock         atomic.Int64 // ns that folds are measured by, see watchFolds
+	acquitted     map[int]uint64 // parts by partition, see owner.acquit
+	clock         atomic.Int64   // ns that folds are measured by, see watchFolds
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
@@ -122,7 +123,9 @@ type PartitionStatus struct {
 	Chunk     uint64
 	Sessions  int
 	LastError string
-	Since     time.Time
+	// SnapshotError is why the last snapshot of the state could not be stored, "" when it could: ROWS cannot be purged meanwhile.
+	SnapshotError string
+	Since         time.Time
 	// Loss is what NATS was found to have lost when this process last took the partition, "" for nothing; LossAt is when that was.
 	Loss   string
 	LossAt time.Time
@@ -132,7 +135,7 @@ type PartitionStatus struct {
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer)
-	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}}
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -192,7 +195,7 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	w.mu.Lock()
 	w.owners[p] = o
 	w.mu.Unlock()
-	defer o.folder.releaseAll()
+	defer o.leaveGauges()
 	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil && !w.unread(ctx, o, err) {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		w.fails(p, err)

@@ -206,12 +206,16 @@ func (f limitFlags) check(s *settings) error {
 
 // chunkFlags bound how long rows stay in the worker.
 type chunkFlags struct {
-	ChunkAge time.Duration `default:"400ms" help:"Oldest that rows get in the worker before they are passed on."`
+	ChunkAge    time.Duration `default:"400ms" help:"Oldest that rows get in the worker before they are passed on."`
+	NamesMemory size          `default:"256MiB" help:"Memory for the names of all sessions; what is beyond is loaded again when a session speaks."`
 }
 
 func (f chunkFlags) check(s *settings) error {
 	if f.ChunkAge < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", s.name("chunk-age"), f.ChunkAge)
+	}
+	if f.NamesMemory < 1<<20 {
+		return fmt.Errorf("%s: use at least 1MiB", s.name("names-memory"))
 	}
 	return nil
 }

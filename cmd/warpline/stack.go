@@ -38,6 +38,7 @@ type stackConfig struct {
 	DevKey                 string
 	Limits                 tenant.Limits
 	SinkInterval, ChunkAge time.Duration
+	NamesMemory            int64 // of the worker; 0: its default
 	Log                    *slog.Logger
 	Progress               io.Writer // words and bars of a fetch
 	// Step is told what is being started, in a few words; may be nil.
@@ -120,7 +121,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 		return s, err
 	}
 	names := &nameReader{server: s.Server}
-	s.Worker = aggregate.New(s.Streams, aggregate.Config{ChunkAge: cfg.ChunkAge, Version: version(), LoadNames: names.load, Logger: cfg.Log.With("role", "worker"), Registerer: reg})
+	s.Worker = aggregate.New(s.Streams, aggregate.Config{ChunkAge: cfg.ChunkAge, NamesBytes: int(cfg.NamesMemory), Version: version(), LoadNames: names.load, Logger: cfg.Log.With("role", "worker"), Registerer: reg})
 	s.workerRole = start("worker", s.Failed, func(ctx context.Context) error {
 		defer names.close()
 		return s.Worker.Run(ctx)

@@ -112,7 +112,7 @@ func (c *upCmd) config(p *program) stackConfig {
 		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		NATS: c.natsFlags, NATSListen: c.NATSListen, ClickHouse: c.clickhouseFlags, EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
-		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, Log: p.Log, Progress: p.Stderr,
+		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory), Log: p.Log, Progress: p.Stderr,
 	}
 }
 

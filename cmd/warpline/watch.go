@@ -152,9 +152,16 @@ func (r *reply) Write(p []byte) (int, error) { return r.body.Write(p) }
 // workerTrouble is what keeps a worker's partitions from getting on, nil when nothing does.
 func workerTrouble(w *aggregate.Worker) error {
 	var parts []string
-	for _, p := range w.Status().Partitions {
+	status := w.Status()
+	for _, n := range status.NotUnderstood {
+		parts = append(parts, fmt.Sprintf("partition %d: %s", n.Partition, n.Err))
+	}
+	for _, p := range status.Partitions {
 		if p.LastError != "" {
 			parts = append(parts, fmt.Sprintf("partition %d: %s", p.Partition, p.LastError))
+		}
+		if p.SnapshotError != "" {
+			parts = append(parts, fmt.Sprintf("partition %d: %s", p.Partition, p.SnapshotError))
 		}
 	}
 	return joined(parts)

@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -54,6 +55,7 @@ type cluster struct {
 	natsAddr, gatewayAddr, clickTCP, clickHTTP string
 	roles                                      map[string]*role
 	layout                                     []string
+	binary                                     string // "": the one of this checkout
 }
 
 // role is one process that can be killed and started again.
@@ -91,7 +93,13 @@ func port(addr string) string {
 // newCluster starts nats, engine, sink, workers and a gateway. Extra flags go to every role that opens the streams.
 func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}, layout: layout}
+	return newClusterOf(t, "", workers, layout...)
+}
+
+// newClusterOf is newCluster of another binary.
+func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, binary: binary, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}, layout: layout}
 	t.Cleanup(c.stopAll)
 	natsURL := "nats://" + c.natsAddr
 	c.add("nats", "nats", "--data", filepath.Join(c.dir, "nats"), "--listen", c.natsAddr)
@@ -147,7 +155,7 @@ var field = regexp.MustCompile(`(\w+)=("[^"]*"|\S+)`)
 func (c *cluster) start(name string) {
 	c.t.Helper()
 	r := c.roles[name]
-	cmd := exec.Command(binary, r.args...)
+	cmd := exec.Command(cmp.Or(c.binary, binary), r.args...)
 	cmd.Env = append(os.Environ(), "WARPLINE_LOG_FORMAT=text")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()

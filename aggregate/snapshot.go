@@ -1,0 +1,182 @@
+package aggregate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+)
+
+// Where snapshots lie, and what happens when there is no room for one. The log is complete without: a successor reads the chunks since the
+// last snapshot. But ROWS cannot be purged beyond it, so a snapshot that fails is tried again, and what is to be written is made smaller.
+
+const (
+	// stateShare: the snapshots of all partitions may fill a third of the store, since an old one stays until a chunk points to the new one.
+	stateShare = 3
+	// snapshotPause is how long a snapshot that failed is not tried again: the whole state is written for each.
+	snapshotPause = 5 * time.Second
+)
+
+// storeSnapshot stores a snapshot in WL_STATE, or, when that is full, in WL_CHUNKS: once a chunk points to it the one before is deleted and
+// there is room again.
+func (o *owner) storeSnapshot(ctx context.Context, meta jetstream.ObjectMeta, state []byte) error {
+	_, err := o.streams.State.Put(ctx, meta, bytes.NewReader(state))
+	if err != nil && broker.IsFull(err) {
+		o.w.metrics.retries.WithLabelValues("state_full").Inc()
+		_, other := o.streams.Chunks.Put(ctx, meta, bytes.NewReader(state))
+		if other != nil {
+			err = fmt.Errorf("no room for a snapshot of %d bytes in WL_STATE (%w) nor in WL_CHUNKS (%w): raise --store-max, or free the disk", len(state), err, other)
+		} else {
+			err = nil
+		}
+	}
+	o.settleSnapshot(ctx, len(state), err)
+	return err
+}
+
+// snapshotBytes reads a snapshot from where it is.
+func (o *owner) snapshotBytes(ctx context.Context, name string) ([]byte, error) {
+	state, err := o.streams.State.GetBytes(ctx, name)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		if other, err := o.streams.Chunks.GetBytes(ctx, name); err == nil {
+			return other, nil
+		}
+	}
+	return state, err
+}
+
+// deleteSnapshot deletes one that no chunk points to any more.
+func (o *owner) deleteSnapshot(ctx context.Context, name string) error {
+	err := broker.DeleteObject(ctx, o.streams.JS, o.streams.State, name)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return o.deleteChunk(ctx, name)
+	}
+	return err
+}
+
+// deleteChunk deletes an object of a chunk.
+func (o *owner) deleteChunk(ctx context.Context, name string) error {
+	return broker.DeleteObject(ctx, o.streams.JS, o.streams.Chunks, name)
+}
+
+// deletePart deletes the object of a part.
+func (o *owner) deletePart(ctx context.Context, name string) error {
+	return broker.DeleteObject(ctx, o.streams.JS, o.streams.Parts, name)
+}
+
+// settleSnapshot notes how large the state is, or why it could not be stored, and forgets sessions when there are more than there is room
+// for.
+func (o *owner) settleSnapshot(ctx context.Context, size int, err error) {
+	o.w.metrics.stateBytes.Add(float64(size - o.stateBytes))
+	o.stateBytes = size
+	o.nextSnapshot = time.Time{}
+	why := ""
+	if err != nil {
+		o.nextSnapshot = time.Now().Add(snapshotPause)
+		why = err.Error()
+	}
+	o.w.setStatus(o.partition, func(st *PartitionStatus) {
+		if why != "" && st.SnapshotError == "" {
+			o.log.Warn("a snapshot of the state cannot be stored; ROWS is kept until one can", "err", why)
+		}
+		st.SnapshotError = why
+	})
+	budget := o.stateBudget(ctx)
+	if err != nil && broker.IsFull(err) {
+		budget = min(budget, size/2)
+	}
+	if size > budget {
+		if n := o.folder.forgetTo(size, budget*8/10, time.Now().UnixNano()); n > 0 {
+			o.w.metrics.forgottenEarly.Add(float64(n))
+			o.log.Warn("the state is larger than its share of WL_STATE; the longest silent sessions are forgotten before their time", "bytes", size, "share", budget, "sessions", n)
+		}
+	}
+}
+
+// stateBudget is how large a partition's snapshot may be.
+func (o *owner) stateBudget(ctx context.Context) int {
+	look, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	status, err := o.streams.State.Status(look)
+	if err != nil {
+		return 1 << 62
+	}
+	bucket, ok := status.(*jetstream.ObjectBucketStatus)
+	if !ok || bucket.StreamInfo().Config.MaxBytes <= 0 {
+		return 1 << 62
+	}
+	return int(bucket.StreamInfo().Config.MaxBytes) / (stateShare * o.streams.Partitions)
+}
+
+// stateCost estimates what a session takes in a snapshot.
+func (s *session) stateCost() int {
+	n := 300 + len(s.key.id) + 24*len(s.configs) + 3*len(s.unresolved) + 16*len(s.early) + int(s.details.GetSerializedSizeInBytes()) + 64*s.minutes.count() + 40*len(s.dirty) +
+		40*s.scopes.halves.count + 60*s.waiting.live
+	for _, r := range []*recent{&s.parts, &s.lines, &s.singles} {
+		if r.short {
+			n += 8 * len(r.all())
+		} else {
+			n += 16 * len(r.all())
+		}
+	}
+	return n
+}
+
+// forgetTo forgets sessions that have nothing to say until the state is some want bytes large, and returns how many: those of tenants that
+// have more than their share first, the longest silent before others.
+func (f *folder) forgetTo(size, want int, now int64) int {
+	type candidate struct {
+		s     *session
+		cost  int
+		heavy bool
+	}
+	tenants, total := map[string]int{}, 1
+	var all []candidate
+	for _, s := range f.sessions {
+		cost := s.stateCost()
+		tenants[s.key.tenant] += cost
+		total += cost
+		if !s.touched && s.heldSince == 0 && s.waiting.live == 0 && s.unwritten == 0 && !s.scopes.pending() {
+			all = append(all, candidate{s: s, cost: cost})
+		}
+	}
+	for i := range all {
+		all[i].heavy = tenants[all[i].s.key.tenant]*len(tenants) >= total
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		if a.heavy != b.heavy {
+			if a.heavy {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.s.lastReceivedAt, b.s.lastReceivedAt)
+	})
+	n := 0
+	scale := float64(size) / float64(total) // compression, and what the estimate does not see
+	for left := float64(size - want); n < len(all) && left > 0; n++ {
+		left -= float64(all[n].cost) * scale
+		f.forget(all[n].s, now)
+	}
+	return n
+}
+
+// countSessions keeps the gauges of what this owner holds.
+func (o *owner) countSessions(n int) {
+	o.w.metrics.sessions.Add(float64(n - o.sessions))
+	o.sessions = n
+}
+
+// leaveGauges takes this owner out of them.
+func (o *owner) leaveGauges() {
+	o.countSessions(0)
+	o.w.metrics.stateBytes.Add(float64(-o.stateBytes))
+	o.folder.releaseAll()
+}

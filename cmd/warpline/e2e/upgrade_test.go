@@ -1,0 +1,88 @@
+package e2e_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var upgradeFrom = flag.String("upgrade-from", "81e88a7", "commits that TestUpgrade begins with, separated by commas; the long form: 81e88a7,1e9d7da,60a5375,882ac58,8578aa5")
+
+// buildOf builds the binary of an old commit from the repository's history.
+func buildOf(t *testing.T, commit string) string {
+	t.Helper()
+	root, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		t.Skipf("no git repository: %v", err)
+	}
+	top := strings.TrimSpace(string(root))
+	if err := exec.Command("git", "-C", top, "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
+		t.Skipf("commit %s is not in this repository's history (a shallow clone?)", commit)
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("sh", "-c", `git -C "$0" archive "$1" | tar -x -C "$2"`, top, commit, dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	old := filepath.Join(dir, "warpline-"+commit)
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", old, "./cmd/warpline")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build of %s: %v\n%s", commit, err, out)
+	}
+	return old
+}
+
+// Data that an older version has in NATS and ClickHouse under load, when all of it is killed, is gone on with by this one: what was
+// acknowledged before and after is there once, windows that are sent again included.
+func TestUpgrade(t *testing.T) {
+	for _, commit := range strings.Split(*upgradeFrom, ",") {
+		t.Run(commit, func(t *testing.T) {
+			c := newClusterOf(t, buildOf(t, commit), 2)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			l := startLoad(ctx, t, c)
+			time.Sleep(4 * time.Second)
+			for _, name := range []string{"worker0", "worker1", "gateway", "sink", "engine", "nats"} {
+				c.kill(name)
+			}
+			before := l.posted.Load()
+			c.binary = ""
+			c.start("nats")
+			c.start("engine")
+			c.waitReady("nats", 60*time.Second)
+			c.waitReady("engine", 120*time.Second)
+			for _, name := range []string{"sink", "worker0", "worker1", "gateway"} {
+				c.start(name)
+				c.waitReady(name, 60*time.Second)
+			}
+			time.Sleep(3 * time.Second)
+			want := l.stop()
+			if before == 0 || l.posted.Load() == before {
+				t.Errorf("%d windows were acknowledged before the upgrade, %d after", before, l.posted.Load()-before)
+			}
+			check(t, c, "dev", want, 90*time.Second)
+			if d := compareGroups(c, "dev", l.oracle.groups); d != "" {
+				t.Errorf("kernel_stats:\n%s", d)
+			}
+			out, err := exec.Command(binary, "audit", "--nats", "nats://"+c.natsAddr, "--clickhouse", c.clickTCP, "--clickhouse-user", "warpline",
+				"--clickhouse-password", c.secret()).CombinedOutput()
+			if err != nil {
+				t.Errorf("audit: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// secret is the writer's password.
+func (c *cluster) secret() string {
+	secret, err := os.ReadFile(filepath.Join(c.dir, "engine", "writer-password"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(secret))
+}
