@@ -34,9 +34,9 @@ type feed struct {
 	most     int64
 	next     uint64 // sequence to go on from
 	numbers  map[int]uint64
-	pending  atomic.Uint64                              // messages in the stream behind the last one read
-	oldest   *atomic.Int64                              // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
-	missing  func(partition int, first, last, n uint64) // chunk numbers
+	pending  atomic.Uint64                                                // messages in the stream behind the last one read
+	oldest   *atomic.Int64                                                // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
+	missing  func(partition int, first, last, n uint64)                   // chunk numbers
 	copied   func(ctx context.Context, c *stream.Chunk, seq uint64) error // see broker.Streams.Copied
 	aside    func(ctx context.Context, seq uint64, subject string, data []byte, why error) error
 	retried  uint64 // sequence at which a gap in the chunk numbers made us read again
