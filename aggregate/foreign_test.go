@@ -3,6 +3,7 @@ package aggregate_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,5 +146,43 @@ func TestNewerChunkIsKept(t *testing.T) {
 	last, err := s.Rows.GetLastMsgForSubject(t.Context(), "rows.0")
 	if err != nil || last.Sequence != ack.Sequence {
 		t.Fatalf("the newer chunk at %d is gone or passed: %v %v", ack.Sequence, last, err)
+	}
+}
+
+// Whatever lies on INGEST's subjects, and whatever under the keys of a session's names, the partitions go on, and every byte is accounted for.
+func TestGarbageInIngest(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{Partitions: 2})
+	stop := start(t, s, fast)
+	kernels, total := load(t, s, 0, 10)
+	waitFor(t, s, "the first kernels", func(sum totals) bool { return sum["kernel_stats_data.calls"] >= kernels })
+	header := func(json string) []byte {
+		return append(append([]byte("WLE\x01"), byte(len(json)), byte(len(json)>>8), 0, 0), json...)
+	}
+	bad := uint64(0)
+	token := stream.SessionToken("s1")
+	for _, subject := range []string{"ingest.0.acme." + token, "ingest.1.acme." + token, "ingest.0.x", "ingest.1.a.b.c.d", "ingest.0.ACME'--%00.\u00e9", "ingest.0.acme.purge", "ingest.1.$KV.x", "ingest.0." + strings.Repeat("long", 300) + ".x"} {
+		for _, msg := range [][]byte{nil, []byte("hello"), make([]byte, 1<<20), []byte("WLE\x01\xff\xff\xff\x7f"), []byte("WLE\x02new"), header(`{}`), header(`{"kind":"nonsense","tenant":"acme","session":"s1"}`),
+			header(`{"tenant":"acme","session":"s1","kind":"gpu-flight","received_at":-1,"retention_days":65535,"part":-1}`), append(header(`{"tenant":"acme","session":"s1","kind":"gpu-flight"}`), "no s2"...),
+			header(`{"tenant":"acme","session":"s1","object":"nobody","kind":"gpu-flight"}`), header(`{"tenant":"acme","session":"s1","kind":"delete"}`), header(`{"tenant":"acme","session":"s1","kind":"reject"}`)} {
+			if _, err := s.JS.Publish(t.Context(), subject, msg); err == nil {
+				bad++
+			}
+		}
+	}
+	for i := range 5 { // what a successor reads of a session's names
+		for _, value := range []string{"", "garbage", "\xff\xff\xff\xff\x7f", strings.Repeat("x", 1000)} {
+			if _, err := s.Dictionaries.PutString(t.Context(), stream.DictionaryKey("acme", stream.SessionToken(fmt.Sprintf("s%d", i)), 1)+fmt.Sprintf("-%d", len(value)), value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	k, ns := load(t, s, 10, 10)
+	waitFor(t, s, "what came behind the garbage", func(sum totals) bool { return sum["kernel_stats_data.calls"] >= kernels+k })
+	stop()
+	start(t, s, fast)
+	k2, ns2 := load(t, s, 20, 10)
+	checkLoad(t, s, kernels+k+k2, total+ns+ns2)
+	if sum := readRows(t, s); sum["rejects_data"] == 0 {
+		t.Errorf("none of %d messages of garbage is a reject", bad)
 	}
 }

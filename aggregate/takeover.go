@@ -211,7 +211,9 @@ func (o *owner) readBlocks(ctx context.Context, s *session, learn func(nameRef, 
 				continue
 			}
 			if err := decodeNames(e.Value(), learn); err != nil {
-				return err
+				// The names are rows of `dictionaries` too, so nobody has to stand still for something else under the key.
+				o.w.metrics.retries.WithLabelValues("dictionary_bad").Inc()
+				o.log.Error("a dictionary block cannot be read and is passed over; its names are taken from the table dictionaries", "key", key, "err", err)
 			}
 		}
 	}

@@ -61,9 +61,3 @@ func (s *Streams) Copied(ctx context.Context, c *stream.Chunk, seq uint64) error
 	}
 	return nil
 }
-
-// OwnSubject reports whether a subject of ROWS is one that a worker publishes on.
-func (s *Streams) OwnSubject(subject string) bool {
-	p := stream.PartitionOfRows(subject)
-	return p >= 0 && p < s.Partitions && subject == stream.RowsSubject(p)
-}

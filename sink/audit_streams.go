@@ -225,7 +225,14 @@ func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, b
 	if err != nil {
 		return "", 0, err
 	}
-	lost := st.CachedInfo().State.Lost
+	if st.CachedInfo().State.NumDeleted > maxDeleted {
+		return "", 0, nil // the answer would list them all
+	}
+	info, err := st.Info(ctx, jetstream.WithDeletedDetails(true)) // without details the server leaves out what it has lost
+	if err != nil {
+		return "", 0, err
+	}
+	lost := info.State.Lost
 	if lost == nil || lost.Bytes == 0 && len(lost.Msgs) == 0 {
 		return "", 0, nil
 	}

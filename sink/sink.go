@@ -91,6 +91,7 @@ const (
 	queryTimeout  = 30 * time.Second // of one verification
 	natsTimeout   = 5 * time.Second  // of one KV write or purge
 	purgeEvery    = 3 * time.Second
+	damageEvery   = 10 * time.Minute // see watchDamage
 	// closeGrace is how long Run goes on with the span in flight after its context ended, and leaseGrace how long a lane does
 	// whose lease was lost: the lease loop waits for it, so it must stay well below the lease's TTL.
 	closeGrace, leaseGrace = 15 * time.Second, time.Second
@@ -260,6 +261,8 @@ func (k *Sink) runLane(ctx context.Context, n int) {
 
 // watch refreshes what Status says about the stream.
 func (k *Sink) watch(ctx context.Context) {
+	var looked time.Time
+	var reconnects uint64
 	for {
 		ask, cancel := context.WithTimeout(ctx, natsTimeout)
 		info, err := k.s.Rows.Info(ask)
@@ -269,7 +272,11 @@ func (k *Sink) watch(ctx context.Context) {
 			k.rows = [2]int64{int64(info.State.Bytes), info.Config.MaxBytes}
 			k.mu.Unlock()
 		}
-		k.watchDamage(ctx)
+		// What is damaged on disk is found when the NATS server starts, hardly ever later.
+		if now := k.s.Conn.Stats().Reconnects; time.Since(looked) > damageEvery || now != reconnects {
+			looked, reconnects = time.Now(), now
+			k.watchDamage(ctx)
+		}
 		if !sleep(ctx, 5*time.Second) {
 			return
 		}
