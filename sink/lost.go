@@ -136,6 +136,10 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 		l.k.tell(lost, ".span")
 	}
 	if len(begun) > 0 {
+		began := time.Now()
+		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error { return l.k.awaitInserts(ctx, began) }); err != nil {
+			return err
+		}
 		if err := l.persist(ctx, "remove rows of a span that cannot be finished", func(ctx context.Context) error { return l.k.deleteChunks(ctx, begun) }); err != nil {
 			return err
 		}
@@ -162,6 +166,25 @@ func (l *lane) booked(ctx context.Context, p *pending) (bool, error) {
 		return false, fmt.Errorf("read the ledger: %w", err)
 	}
 	return n > 0, nil
+}
+
+// awaitInserts waits until no insert runs any more on this server that began before a time: a sink that is dead may have left one.
+func (k *Sink) awaitInserts(ctx context.Context, before time.Time) error {
+	for {
+		var running uint64
+		ask, cancel := context.WithTimeout(ctx, queryTimeout)
+		err := k.native.QueryRow(ask, "SELECT count() FROM system.processes WHERE query_kind = 'Insert' AND elapsed > ?", time.Since(before).Seconds()).Scan(&running)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("look for inserts: %w", err)
+		}
+		if running == 0 {
+			return nil
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
 }
 
 // chunkRange names chunks of a partition; last 0 is no bound.
