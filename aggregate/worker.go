@@ -89,10 +89,17 @@ type Worker struct {
 	mu     sync.Mutex
 	status map[int]PartitionStatus
 	usage  float64 // of INGEST, 0 to 1, as of the last look
+	loss   string  // see Status
+	lossAt time.Time
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
-type Status struct{ Partitions []PartitionStatus }
+type Status struct {
+	Partitions []PartitionStatus
+	// Loss is what INGEST was last seen to have lost as a whole, "" for nothing; LossAt is when.
+	Loss   string
+	LossAt time.Time
+}
 
 // PartitionStatus is one owned partition. LastError is "" while all is well; Since is when that began.
 type PartitionStatus struct {
@@ -130,7 +137,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var s Status
+	s := Status{Loss: w.loss, LossAt: w.lossAt}
 	for p := range w.streams.Partitions {
 		if st, ok := w.status[p]; ok {
 			s.Partitions = append(s.Partitions, st)
@@ -171,7 +178,8 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 func (w *Worker) watchIngest(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	var past historian
+	past := historian{kv: w.streams.Marks}
+	past.recall(ctx, w.streams.Conn.Stats().Reconnects)
 	for {
 		look, cancel := context.WithTimeout(ctx, 2*time.Second)
 		info, err := w.streams.Ingest.Info(look)
@@ -189,6 +197,7 @@ func (w *Worker) watchIngest(ctx context.Context) {
 			if lost != nil {
 				w.tell(ctx, *lost)
 			}
+			past.keep(ctx)
 		}
 		select {
 		case <-ctx.Done():
