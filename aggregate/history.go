@@ -230,6 +230,11 @@ func (w *Worker) tell(ctx context.Context, l stream.Loss) {
 	w.metrics.lost.WithLabelValues(l.Stream).Inc()
 	w.metrics.brokenAt.Set(float64(l.At) / 1e9)
 	w.cfg.Logger.Error("NATS has lost data: "+l.String(), "stream", l.Stream, "partition", l.Partition, "from", l.From, "to", l.To)
+	if l.Partition < 0 {
+		w.mu.Lock()
+		w.loss, w.lossAt = l.String(), time.Unix(0, l.At)
+		w.mu.Unlock()
+	}
 	body, err := json.Marshal(l)
 	if err != nil {
 		return
@@ -241,11 +246,51 @@ func (w *Worker) tell(ctx context.Context, l stream.Loss) {
 	}
 }
 
-// historian looks for signs that INGEST is another stream, or shorter, since its last look. Owners ask the stream themselves then.
+// historian looks for signs that INGEST is another stream, or shorter, since its last look. Owners ask the stream themselves then. What it
+// saw is kept in the marks bucket, so that the first look of a process knows too: of parts that nobody has folded, no position tells.
 type historian struct {
+	kv         jetstream.KeyValue
 	created    time.Time
 	last       uint64
 	reconnects uint64
+	kept       sighting
+}
+
+// sighting is INGEST as it was last seen.
+type sighting struct {
+	Created time.Time `json:"created"`
+	Last    uint64    `json:"last"`
+}
+
+// sightingKey is its key in the marks bucket.
+const sightingKey = "seen." + stream.IngestStream
+
+// recall reads what another process saw. Without it the first look proves nothing, as after an upgrade.
+func (h *historian) recall(ctx context.Context, reconnects uint64) {
+	get, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	entry, err := h.kv.Get(get, sightingKey)
+	if err != nil || json.Unmarshal(entry.Value(), &h.kept) != nil {
+		return
+	}
+	h.created, h.last, h.reconnects = h.kept.Created, h.kept.Last, reconnects
+}
+
+// keep stores what was seen, if it is news.
+func (h *historian) keep(ctx context.Context) {
+	now := sighting{h.created, h.last}
+	if now == h.kept {
+		return
+	}
+	body, err := json.Marshal(now)
+	if err != nil {
+		return
+	}
+	put, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := h.kv.Put(put, sightingKey, body); err == nil {
+		h.kept = now
+	}
 }
 
 // look reports whether owners should look at their positions, and what the stream was seen to have lost.

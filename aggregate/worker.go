@@ -106,6 +106,8 @@ type Worker struct {
 	names         *nameBudget
 	acquitted     map[int]uint64 // parts by partition, see owner.acquit
 	clock         atomic.Int64   // ns that folds are measured by, see watchFolds
+	loss          string         // see Status
+	lossAt        time.Time
 }
 
 // Status is what a worker is doing, for one-line diagnosis.
@@ -114,6 +116,9 @@ type Status struct {
 	Failing    []Failure
 	// NotUnderstood are partitions that nobody folds until a program comes that can read their state; in order of their number.
 	NotUnderstood []NotUnderstood
+	// Loss is what INGEST was last seen to have lost as a whole, "" for nothing; LossAt is when.
+	Loss   string
+	LossAt time.Time
 }
 
 // PartitionStatus is one owned partition. LastError is "" while all is well; Since is when that began.
@@ -159,7 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var s Status
+	s := Status{Loss: w.loss, LossAt: w.lossAt}
 	for p := range w.streams.Partitions {
 		if st, ok := w.status[p]; ok {
 			s.Partitions = append(s.Partitions, st)
@@ -210,7 +215,8 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 func (w *Worker) watchIngest(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	var past historian
+	past := historian{kv: w.streams.Marks}
+	past.recall(ctx, w.streams.Conn.Stats().Reconnects)
 	for {
 		look, cancel := context.WithTimeout(ctx, 2*time.Second)
 		info, err := w.streams.Ingest.Info(look)
@@ -228,6 +234,7 @@ func (w *Worker) watchIngest(ctx context.Context) {
 			if lost != nil {
 				w.tell(ctx, *lost)
 			}
+			past.keep(ctx)
 		}
 		select {
 		case <-ctx.Done():

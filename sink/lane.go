@@ -50,6 +50,11 @@ func (l *lane) run(ctx context.Context) error {
 	if err := l.step("taken"); err != nil {
 		return err
 	}
+	if l.marks.mark.Fresh {
+		if err := l.scrub(work); err != nil {
+			return err
+		}
+	}
 	if p := l.marks.mark.Pending; p != nil {
 		if lost, err := l.lostSpan(ctx, p); err != nil {
 			return err

@@ -136,6 +136,10 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 		l.k.tell(lost, ".span")
 	}
 	if len(begun) > 0 {
+		began := time.Now()
+		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error { return l.k.awaitInserts(ctx, began) }); err != nil {
+			return err
+		}
 		if err := l.persist(ctx, "remove rows of a span that cannot be finished", func(ctx context.Context) error { return l.k.deleteChunks(ctx, begun) }); err != nil {
 			return err
 		}
@@ -151,6 +155,47 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 	return l.marks.write(ctx, next)
 }
 
+// scrub removes what a span that nobody knows of any more, since the lane's mark was lost, left of chunks behind the mark. They are inserted
+// under other tokens now.
+func (l *lane) scrub(ctx context.Context) error {
+	var begun []chunkRange
+	for partition := range l.k.s.Partitions {
+		if stream.Lane(partition, l.k.s.Lanes) != l.n {
+			continue
+		}
+		err := l.persist(ctx, "look for chunks behind the mark", func(ctx context.Context) error {
+			ask, cancel := context.WithTimeout(ctx, natsTimeout)
+			defer cancel()
+			msg, err := l.k.s.Rows.GetMsg(ask, l.marks.mark.Mark+1, jetstream.WithGetMsgSubject(stream.RowsSubject(partition)))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("ROWS message behind %d: %w", l.marks.mark.Mark, err)
+			}
+			if c, _, _, err := stream.ParseChunk(msg.Data); err == nil { // what is no chunk was not inserted
+				begun = append(begun, chunkRange{partition: partition, first: c.Number})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(begun) > 0 {
+		began := time.Now()
+		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error { return l.k.awaitInserts(ctx, began) }); err != nil {
+			return err
+		}
+		if err := l.persist(ctx, "remove rows that no mark knows", func(ctx context.Context) error { return l.k.deleteChunks(ctx, begun) }); err != nil {
+			return err
+		}
+	}
+	next := l.marks.mark.clone()
+	next.Fresh = false
+	return l.marks.write(ctx, next)
+}
+
 // booked reports whether the ledger has the span: it is written once all is inserted.
 func (l *lane) booked(ctx context.Context, p *pending) (bool, error) {
 	ask, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -162,6 +207,25 @@ func (l *lane) booked(ctx context.Context, p *pending) (bool, error) {
 		return false, fmt.Errorf("read the ledger: %w", err)
 	}
 	return n > 0, nil
+}
+
+// awaitInserts waits until no insert runs any more on this server that began before a time: a sink that is dead may have left one.
+func (k *Sink) awaitInserts(ctx context.Context, before time.Time) error {
+	for {
+		var running uint64
+		ask, cancel := context.WithTimeout(ctx, queryTimeout)
+		err := k.native.QueryRow(ask, "SELECT count() FROM system.processes WHERE query_kind = 'Insert' AND elapsed > ?", time.Since(before).Seconds()).Scan(&running)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("look for inserts: %w", err)
+		}
+		if running == 0 {
+			return nil
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
 }
 
 // chunkRange names chunks of a partition; last 0 is no bound.

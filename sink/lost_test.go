@@ -52,26 +52,7 @@ func TestSpanIsLostHalfWay(t *testing.T) {
 			kept := w.want
 			w.publish(0, 100)
 			w.publish(2, 100)
-			k := w.sink()
-			var died atomic.Bool
-			k.SetStep(func(_ int, step string) error {
-				if died.Load() || step == at {
-					died.Store(true)
-					return sink.ErrCrash
-				}
-				return nil
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			go func() {
-				for !died.Load() && ctx.Err() == nil {
-					time.Sleep(5 * time.Millisecond)
-				}
-				cancel()
-			}()
-			k.RunUnleased(ctx, true)
-			if !died.Load() {
-				t.Fatal("the sink did not come to " + at)
-			}
+			w.dieAt(at)
 			if err := w.s.Rows.Purge(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -102,4 +83,53 @@ func TestSpanIsLostHalfWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// dieAt runs a sink until it comes to a step, and ends it there as a crash would.
+func (w *world) dieAt(at string) {
+	w.t.Helper()
+	k := w.sink()
+	var died atomic.Bool
+	k.SetStep(func(_ int, step string) error {
+		if died.Load() || step == at {
+			died.Store(true)
+			return sink.ErrCrash
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	go func() {
+		for !died.Load() && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel()
+	}()
+	k.RunUnleased(ctx, true)
+	if !died.Load() {
+		w.t.Fatal("the sink did not come to " + at)
+	}
+}
+
+// The sink dies in the middle of a span and the marks are lost: the next one begins behind the ledger, and what is there already does not double.
+func TestMarkIsLostHalfWay(t *testing.T) {
+	w := shared(t)
+	stop := w.run(w.sink())
+	for p := range 4 {
+		w.publish(p, 100)
+	}
+	w.settled(30 * time.Second)
+	stop()
+	for p := range 4 {
+		w.publish(p, 100)
+	}
+	w.dieAt("inserted kernels_data")
+	for lane := range w.s.Lanes {
+		if err := w.s.Marks.Purge(t.Context(), stream.MarkKey(lane)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.run(w.sink())
+	w.publish(1, 100)
+	w.settled(60 * time.Second)
 }

@@ -39,6 +39,8 @@ type mark struct {
 	// Partitions holds the newest inserted chunk of each ROWS partition. Chunk numbers rise for ever, whatever happens to ROWS, so one that is
 	// not larger is in ClickHouse. Workers read it, and set Void.
 	Partitions map[int]stream.Inserted `json:"partitions,omitempty"`
+	// Fresh says that the mark was made where there was none, behind the ledger: rows of a span may be there that the ledger does not have.
+	Fresh bool `json:"fresh,omitempty"`
 	// Drop names chunk bodies in the object store that are inserted and may not have been deleted yet.
 	Drop []string `json:"drop,omitempty"`
 	// Erased are deletions that are carried out and will be looked after once more.
@@ -100,6 +102,8 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 				next.Since = time.Now().UnixNano()
 			} else if next.Mark, err = begin(ctx, now); err != nil {
 				return "", err
+			} else {
+				next.Fresh = next.Mark > 0
 			}
 		}
 		next.Epoch++

@@ -68,6 +68,9 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := workerTrouble(s.Worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}
+	if err := lossTrouble(s.Worker); err != nil {
+		t["NATS has lost data; what was folded is in ClickHouse, `warpline audit` says what may be missing"] = err.Error()
+	}
 	stoodStill(t, s.Sink)
 	notTaken(t, s.Worker)
 	if n := s.Worker.Status().NotUnderstood; len(n) > 0 {
@@ -162,6 +165,24 @@ func workerTrouble(w *aggregate.Worker) error {
 		}
 		if p.SnapshotError != "" {
 			parts = append(parts, fmt.Sprintf("partition %d: %s", p.Partition, p.SnapshotError))
+		}
+	}
+	return joined(parts)
+}
+
+// lossShown is how long a loss is told of a running stack; the audit tells it for a week.
+const lossShown = 15 * time.Minute
+
+// lossTrouble is what NATS was found to have lost lately, nil when nothing was.
+func lossTrouble(w *aggregate.Worker) error {
+	st := w.Status()
+	parts := []string{}
+	if st.Loss != "" && time.Since(st.LossAt) < lossShown {
+		parts = append(parts, st.Loss)
+	}
+	for _, p := range st.Partitions {
+		if p.Loss != "" && time.Since(p.LossAt) < lossShown {
+			parts = append(parts, p.Loss)
 		}
 	}
 	return joined(parts)

@@ -42,8 +42,8 @@ func MarkKey(lane int) string { return "lane." + strconv.Itoa(lane) }
 
 // Loss is a durable record of what a stream was found to have lost, in MarksBucket under LossKey. The newest of each kind and partition stays.
 type Loss struct {
-	Stream    string `json:"stream"` // IngestStream or RowsStream
-	Partition int    `json:"partition"`
+	Stream    string `json:"stream"`    // IngestStream or RowsStream
+	Partition int    `json:"partition"` // -1: of the stream as a whole
 	// From and To are the first and last lost sequences of INGEST (of ROWS: chunk numbers) that anything left knows of; parts that came
 	// after To and were lost too are known to nobody here.
 	From uint64 `json:"from"`
@@ -68,7 +68,11 @@ func (l Loss) String() string {
 	if l.Stream == RowsStream {
 		what = "chunks"
 	}
-	s := fmt.Sprintf("%s lost %s %d to %d of partition %d (%s; found %s)", l.Stream, what, l.From, l.To, l.Partition, l.Why,
+	of := "partition " + strconv.Itoa(l.Partition)
+	if l.Partition < 0 {
+		of = "all partitions"
+	}
+	s := fmt.Sprintf("%s lost %s %d to %d of %s (%s; found %s)", l.Stream, what, l.From, l.To, of, l.Why,
 		time.Unix(0, l.At).UTC().Format("2006-01-02 15:04:05"))
 	if l.Missing != "" {
 		s += ": " + l.Missing

@@ -3,12 +3,13 @@ package e2e_test
 import (
 	"context"
 	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warpline/warpline/sink/engine"
 )
 
 var upgradeFrom = flag.String("upgrade-from", "81e88a7", "commits that TestUpgrade begins with, separated by commas; the long form: 81e88a7,1e9d7da,60a5375,882ac58,8578aa5")
@@ -70,19 +71,10 @@ func TestUpgrade(t *testing.T) {
 				t.Errorf("kernel_stats:\n%s", d)
 			}
 			out, err := exec.Command(binary, "audit", "--nats", "nats://"+c.natsAddr, "--clickhouse", c.clickTCP, "--clickhouse-user", "warpline",
-				"--clickhouse-password", c.secret()).CombinedOutput()
+				"--clickhouse-password", c.secret(engine.WriterSecret)).CombinedOutput()
 			if err != nil {
 				t.Errorf("audit: %v\n%s", err, out)
 			}
 		})
 	}
-}
-
-// secret is the writer's password.
-func (c *cluster) secret() string {
-	secret, err := os.ReadFile(filepath.Join(c.dir, "engine", "writer-password"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return strings.TrimSpace(string(secret))
 }
