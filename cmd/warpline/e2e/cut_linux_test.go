@@ -82,6 +82,33 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
+// The power is cut while the very first start is under way, when every file is new: the next start finds its way, and takes data.
+func TestPowerCutAtFirstStart(t *testing.T) {
+	t.Logf("-cut-seed %d", *cutSeed)
+	r := rand.New(rand.NewPCG(*cutSeed, 4))
+	for n := range *cuts {
+		b := &cutService{t: t, disk: newDisk(t, 2<<30), mode: []string{"os", "fsync"}[n%2]}
+		after := time.Duration(r.Int64N(int64(2500 * time.Millisecond)))
+		b.launch()
+		time.Sleep(after)
+		b.disk.cut()
+		b.kill()
+		b.disk.replay()
+		b.start()
+		l := &cutLoad{t: t, addr: b.listen}
+		stop := l.run()
+		time.Sleep(300 * time.Millisecond)
+		stop()
+		l.again()
+		if lost := b.compare(l, fmt.Sprintf("cut %v after the start", after)); len(lost) > 0 {
+			t.Errorf("cut %v after the first start: %d uploads that were sent later are not there", after, len(lost))
+		}
+		b.audit()
+		b.kill()
+		b.disk.unmount()
+	}
+}
+
 // cutService is a `warpline up` on a volume whose power is cut.
 type cutService struct {
 	t            *testing.T
@@ -96,8 +123,8 @@ type cutService struct {
 
 func (b *cutService) data() string { return filepath.Join(b.disk.at, "data") }
 
-// start starts `up` and waits until it is ready.
-func (b *cutService) start() {
+// launch starts `up`.
+func (b *cutService) launch() {
 	b.t.Helper()
 	if b.listen == "" {
 		b.listen, b.http, b.tcp = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
@@ -113,6 +140,12 @@ func (b *cutService) start() {
 	cmd, done := b.cmd, b.done
 	go func() { cmd.Wait(); close(done) }()
 	b.t.Cleanup(func() { cmd.Process.Kill(); <-done })
+}
+
+// start starts `up` and waits until it is ready.
+func (b *cutService) start() {
+	b.t.Helper()
+	b.launch()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		resp, err := http.Get("http://" + b.listen + "/readyz")
 		if err == nil {
@@ -122,13 +155,12 @@ func (b *cutService) start() {
 			}
 		}
 		select {
-		case <-done:
+		case <-b.done:
 			b.t.Fatalf("up does not start:\n%s%s", b.words, b.engineLog())
 		default:
 		}
 		if time.Now().After(deadline) {
-			b.cmd.Process.Kill()
-			<-done
+			b.kill()
 			b.t.Fatalf("up is not ready after 2 min:\n%s%s", b.words, b.engineLog())
 		}
 	}
