@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -47,49 +48,20 @@ const settled = 50 * time.Millisecond
 
 // NewBarrier returns a barrier for the server that keeps its files in dir, which is ServerConfig.Dir.
 func NewBarrier(dir string) *Barrier {
-	return &Barrier{dir: filepath.Join(dir, "jetstream", "$G", "streams"), synced: map[string]stamp{}}
+	return &Barrier{dir: dir, synced: map[string]stamp{}}
 }
 
 // Sync returns once everything that the server had acknowledged before the call, of the streams that ClickHouse must not be ahead of, is
-// on disk. It syncs the files that changed since its last call, some at once, so it takes a few milliseconds; ctx is looked at between
-// files. An error means that nothing may be built upon what was acknowledged since the last call that returned nil.
-func (b *Barrier) Sync(ctx context.Context) error { return b.sync(ctx, ledgerStreams) }
-
-// SyncAll does the same for every stream and for the folders that hold them. Call it after streams were created or changed: their
-// descriptions are a few bytes that the server writes once and does not sync.
-func (b *Barrier) SyncAll(ctx context.Context) error {
-	entries, err := os.ReadDir(b.dir)
-	if err != nil {
-		return fmt.Errorf("sync NATS's files: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	if err := b.sync(ctx, names); err != nil {
-		return err
-	}
-	for dir := b.dir; ; dir = filepath.Dir(dir) {
-		if err := syncFile(dir); err != nil {
-			return fmt.Errorf("sync NATS's files: %w", err)
-		}
-		if filepath.Base(dir) == "jetstream" {
-			return nil
-		}
-	}
-}
-
-func (b *Barrier) sync(ctx context.Context, streams []string) error {
+// on disk, and the descriptions of all streams: a few bytes that the server writes once and does not sync. It syncs the files that
+// changed since its last call, some at once, so it takes a few milliseconds; ctx is looked at between files. An error means that nothing
+// may be built upon what was acknowledged since the last call that returned nil.
+func (b *Barrier) Sync(ctx context.Context) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
 	changed := map[string]stamp{}
 	seen := map[string]bool{}
-	for _, name := range streams {
-		if err := b.changes(filepath.Join(b.dir, name), changed, seen); err != nil {
-			return fmt.Errorf("sync NATS's files: %w", err)
-		}
+	if err := b.changes(changed, seen); err != nil {
+		return fmt.Errorf("sync NATS's files: %w", err)
 	}
 	now := time.Now()
 	var files errgroup.Group
@@ -120,18 +92,23 @@ func (b *Barrier) sync(ctx context.Context, streams []string) error {
 	return nil
 }
 
-// changes adds the files and folders of a stream that do not look as they did when they were synced. A stream that is not there yet, and
-// what is removed meanwhile, has nothing to sync.
-func (b *Barrier) changes(dir string, changed map[string]stamp, seen map[string]bool) error {
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() && e.Name() == "obs" {
-			return filepath.SkipDir // what consumers have read: ours begin where the marks say
+// changes finds the files and folders that do not look as they did when they were synced. What is removed meanwhile has nothing to sync.
+func (b *Barrier) changes(changed map[string]stamp, seen map[string]bool) error {
+	streams := filepath.Join(b.dir, "jetstream", "$G", "streams")
+	return filepath.WalkDir(b.dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			switch stream := filepath.Base(filepath.Dir(path)); {
+			case e.Name() == "obs": // what consumers have read: ours begin where the marks say
+				return filepath.SkipDir
+			case e.Name() == "msgs" && filepath.Dir(filepath.Dir(path)) == streams && !slices.Contains(ledgerStreams, stream):
+				return filepath.SkipDir
+			}
 		}
 		var info fs.FileInfo
 		if err == nil {
 			info, err = e.Info()
 		}
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && path != b.dir {
 			return nil
 		}
 		if err != nil {

@@ -34,7 +34,7 @@ func TestBarrierBesideAServer(t *testing.T) {
 		t.Errorf("without a barrier: %v", err)
 	}
 	b := broker.NewBarrier(dir)
-	if err := b.SyncAll(ctx); err != nil {
+	if err := b.Sync(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.Barrier = b.Sync
@@ -84,7 +84,7 @@ func TestBarrierBesideAServer(t *testing.T) {
 	if err := s.Durable(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := broker.NewBarrier(filepath.Join(dir, "elsewhere")).SyncAll(ctx); !errors.Is(err, fs.ErrNotExist) {
+	if err := broker.NewBarrier(filepath.Join(dir, "elsewhere")).Sync(ctx); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

@@ -38,8 +38,8 @@ import (
 //     that time is over (lookAgain).
 //   - A zombie's ALTER DELETE selects the same rows, none of which a later chunk brings.
 //
-// Deletion is ALTER … DELETE, which writes parts anew without the rows; the old files leave the disk minutes later
-// (old_parts_lifetime). A lightweight DELETE would only hide the rows until the next merge.
+// Deletion is ALTER … DELETE, which writes parts anew without the rows; the old files leave the disk a minute
+// later (old_parts_lifetime). A lightweight DELETE would only hide the rows until the next merge.
 
 // erasure is a deletion's share of the mark: what was found before anything was deleted.
 type erasure struct {

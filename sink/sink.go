@@ -220,12 +220,7 @@ func (k *Sink) ensureOnce(ctx context.Context) error {
 	if err != nil || !k.cfg.Fsync {
 		return err
 	}
-	for _, t := range table.All() {
-		if err := k.native.Exec(ctx, "ALTER TABLE "+name(k.cfg.Database)+"."+name(t.Name)+" MODIFY SETTING fsync_after_insert = 1, fsync_part_directory = 1"); err != nil {
-			return fmt.Errorf("schema: make %s durable: %w", t.Name, err)
-		}
-	}
-	return nil
+	return k.syncTables(ctx)
 }
 
 // runLane runs one lane until ctx ends or another sink has taken it.

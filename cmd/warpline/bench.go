@@ -29,7 +29,7 @@ type benchCmd struct {
 	NoRest    bool          `help:"Leave out bytes at rest."`
 	JSON      bool          `name:"json" help:"Print JSON, one object a workload."`
 	Dir       string        `placeholder:"DIR" help:"Folder for generated windows and, without --url, for the service's data; removed at the end. By default in the folder for temporary files."`
-	Fsync     bool          `help:"Measure with --durability fsync."`
+	Fsync     bool          `help:"Measure each workload twice, with --durability os and fsync, and print what fsync costs."`
 
 	URL string `name:"url" placeholder:"URL" help:"Send to this gateway instead of a service of the bench's own; needs --key and --clickhouse-http."`
 	Key string `secret:"" placeholder:"KEY" help:"The key to send with."`
@@ -50,6 +50,8 @@ func (c *benchCmd) check(p *program) error {
 		return fmt.Errorf("%s: %v: must be above zero, or 0 for half of what was reached", s.name("rate"), c.Rate)
 	case c.URL != "" && c.ClickHouseHTTP == "":
 		return fmt.Errorf("%s needs %s: the bench counts in SQL what it has sent", s.name("url"), s.name("clickhouse-http"))
+	case c.URL != "" && c.Fsync:
+		return fmt.Errorf("%s is for a service of the bench's own: leave %s out", s.name("fsync"), s.name("url"))
 	case c.URL == "" && (c.Key != "" || c.ClickHouse != "" || c.ClickHouseHTTP != ""):
 		return fmt.Errorf("%s is for a service elsewhere: name its gateway with %s", s.name("clickhouse-http"), s.name("url"))
 	}
@@ -65,21 +67,46 @@ func (c *benchCmd) Run(ctx context.Context, p *program) error {
 	defer os.RemoveAll(dir)
 	var wrong []error
 	for i, name := range c.Workload {
-		r, err := c.one(ctx, p, bench.Workload(name), filepath.Join(dir, fmt.Sprint(i)))
+		if i > 0 && !c.JSON {
+			fmt.Fprintln(p.Stdout)
+		}
+		results, err := c.workload(ctx, p, bench.Workload(name), filepath.Join(dir, fmt.Sprint(i)))
 		if err != nil {
 			return fmt.Errorf("bench %s: %w", name, err)
+		}
+		for _, r := range results {
+			for _, w := range r.Wrong {
+				wrong = append(wrong, fmt.Errorf("bench %s: %s", name, w))
+			}
+		}
+	}
+	return withCode(errors.Join(wrong...), exitUnbalanced)
+}
+
+// workload measures one and prints it; with --fsync both durabilities and the price.
+func (c *benchCmd) workload(ctx context.Context, p *program, w bench.Workload, dir string) (results []*bench.Result, err error) {
+	durabilities := []string{""} // as up has it by default, or the service elsewhere
+	if c.Fsync {
+		durabilities = []string{"os", "fsync"}
+	}
+	for i, durability := range durabilities {
+		r, err := c.one(ctx, p, w, durability, dir)
+		if err != nil {
+			return nil, err
 		}
 		if i > 0 && !c.JSON {
 			fmt.Fprintln(p.Stdout)
 		}
 		if err := c.print(p.Stdout, r); err != nil {
-			return err
+			return nil, err
 		}
-		for _, w := range r.Wrong {
-			wrong = append(wrong, fmt.Errorf("bench %s: %s", name, w))
-		}
+		results = append(results, r)
 	}
-	return withCode(errors.Join(wrong...), exitUnbalanced)
+	if c.Fsync && !c.JSON {
+		fmt.Fprintln(p.Stdout)
+		return results, bench.PrintPrice(p.Stdout, results[0], results[1])
+	}
+	return results, nil
 }
 
 func (c *benchCmd) print(w io.Writer, r *bench.Result) error {
@@ -89,7 +116,7 @@ func (c *benchCmd) print(w io.Writer, r *bench.Result) error {
 	return json.NewEncoder(w).Encode(r)
 }
 
-func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, dir string) (*bench.Result, error) {
+func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, durability, dir string) (*bench.Result, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -112,8 +139,9 @@ func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, dir st
 		return nil, fmt.Errorf("find this program to start it as a service: %w", err)
 	}
 	args := []string{"--log-level", "warn"}
-	if c.Fsync {
-		args = append(args, "--durability", "fsync")
+	if durability != "" {
+		args = append(args, "--durability", durability)
+		o.Durability = durability
 	}
 	phases.tell("start warpline up", 0, 0)
 	svc, err := bench.Start(ctx, binary, filepath.Join(dir, "data"), args...)

@@ -280,11 +280,10 @@ func (s *stack) startNATS(ctx context.Context) error {
 		return fmt.Errorf("open the streams: %w", err)
 	}
 	if s.nats != nil {
-		files := broker.NewBarrier(s.dir.file("nats"))
-		if err := files.SyncAll(ctx); err != nil {
+		s.Streams.Barrier = broker.NewBarrier(s.dir.file("nats")).Sync
+		if err := s.Streams.Durable(ctx); err != nil { // the streams that were made or changed just now
 			return err
 		}
-		s.Streams.Barrier = files.Sync
 	}
 	s.flow = newFlow(s.Streams)
 	s.keeperRole = start("keeper", s.Failed, func(ctx context.Context) error {

@@ -4,6 +4,12 @@ import "text/template"
 
 var templateFuncs = template.FuncMap{"xml": escape}
 
+// What the merge_tree section says of fsync is so in both durabilities: the sink moves its mark once ClickHouse has answered, so what
+// ClickHouse has must survive a power cut, merged parts like inserted ones. It costs 2 to 4 ms an insert. Parts that were merged stay for a
+// minute, beyond what a kernel keeps in its pages, in case a disk lies about a sync; libchdb's own default is to drop them at once, and the
+// server's 480 s would keep some 50 000 parts of a steady light load (16 kB of memory and 15 files each). Parts that cannot be read are
+// set aside and told (sink.BrokenParts) instead of keeping the whole engine from starting.
+
 // serverTemplate is the server's part. What it leaves out matters as much: there is no section for
 // any *_log table, so ClickHouse makes none, which is most of why an idle engine stays small. The
 // three number_of_free_entries settings follow the pool: their defaults refuse pools below 20.
@@ -57,7 +63,7 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
     <fsync_part_directory>1</fsync_part_directory>
     <min_rows_to_fsync_after_merge>1</min_rows_to_fsync_after_merge>
     <min_compressed_bytes_to_fsync_after_merge>1</min_compressed_bytes_to_fsync_after_merge>
-    <old_parts_lifetime>480</old_parts_lifetime>
+    <old_parts_lifetime>60</old_parts_lifetime>
     <max_suspicious_broken_parts>1000000</max_suspicious_broken_parts>
     <max_suspicious_broken_parts_bytes>1000000000000</max_suspicious_broken_parts_bytes>
   </merge_tree>

@@ -89,7 +89,11 @@ func (r *Result) Print(w io.Writer) error {
 	if r.Machine.MemoryBytes > 0 {
 		memory = humanize.IBytes(uint64(r.Machine.MemoryBytes)) + " memory"
 	}
-	fmt.Fprintf(&b, "warpline bench: %s, seed %d, on %s/%s, %d cores, %s\n", r.Workload, r.Seed, r.Machine.OS, r.Machine.Arch, r.Machine.Cores, memory)
+	durability := ""
+	if r.Durability != "" {
+		durability = ", durability " + r.Durability
+	}
+	fmt.Fprintf(&b, "warpline bench: %s%s, seed %d, on %s/%s, %d cores, %s\n", r.Workload, durability, r.Seed, r.Machine.OS, r.Machine.Arch, r.Machine.Cores, memory)
 	fmt.Fprintf(&b, "sent      %s kernels, %s events in %d sessions: %s raw, %s gzip, %d windows\n", humanize.Comma(c.Kernels), humanize.Comma(c.Events), r.Sessions,
 		size(float64(c.RawBytes)), size(float64(c.GzBytes)), c.Windows)
 	fmt.Fprintf(&b, "took      %s until acknowledged, %s until SQL counted all of it (%s/s raw, %d retries)\n", seconds(r.Posted), seconds(r.Visible), size(r.RawPerSecond), r.Retries)

@@ -69,3 +69,21 @@ func TestFiguresOfAWorkload(t *testing.T) {
 		}
 	}
 }
+
+func TestPriceOfFsync(t *testing.T) {
+	os := &Result{Workload: Full, KernelsPerSecond: 800e3, Posted: 2 * time.Second, Visible: 4 * time.Second, Load: &Load{RolesCPU: 3 * time.Second, EngineCPU: time.Second}}
+	fsync := &Result{Workload: Full, KernelsPerSecond: 200e3, Posted: 3 * time.Second, Visible: 16 * time.Second, Load: &Load{RolesCPU: 4 * time.Second, EngineCPU: time.Second},
+		Latency: &Latency{Visible99: time.Second}}
+	var b strings.Builder
+	if err := PrintPrice(&b, os, fsync); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"PRICE OF FSYNC, full", "800 k rows/s", "200 k rows/s", "-75 %", "+50 %", "+300 %", "+25 %"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "p99") {
+		t.Errorf("a latency that one of them lacks is compared:\n%s", b.String())
+	}
+}

@@ -24,6 +24,8 @@ type Options struct {
 	Rest bool
 	// Dir is for windows: some 15 to 40 bytes a kernel. The caller removes it.
 	Dir string
+	// Durability is what the service was started with, for the result: "os" or "fsync"; "" is not told.
+	Durability string
 	// Progress is told what is being done and how far it is; nil allowed. It is called from several goroutines.
 	Progress func(phase string, done, of int64)
 }
@@ -35,6 +37,8 @@ type Result struct {
 	Sessions int      `json:"sessions"`
 	Counts   Counts   `json:"counts"`
 	Machine  Machine  `json:"machine"`
+	// Durability is the service's, "" where it was not named.
+	Durability string `json:"durability,omitempty"`
 
 	Ready     time.Duration `json:"ready_ns,omitempty"`   // start of up until it was ready, 0: not ours
 	IdleBytes int64         `json:"idle_bytes,omitempty"` // resident, roles and engine, before the load; 0: not known
@@ -79,7 +83,7 @@ func Run(ctx context.Context, svc *Service, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Workload: d.Config.Workload, Seed: d.Config.Seed, Sessions: d.Config.Sessions, Counts: d.Counts, Ready: svc.Ready,
+	r := &Result{Workload: d.Config.Workload, Seed: d.Config.Seed, Sessions: d.Config.Sessions, Counts: d.Counts, Ready: svc.Ready, Durability: o.Durability,
 		Machine: Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), machineMemory()}}
 	if svc.PID != 0 {
 		if err := pause(ctx, idleFor); err != nil {
