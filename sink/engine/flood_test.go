@@ -124,7 +124,7 @@ func TestFloodOfQueries(t *testing.T) {
 	p99, worst := took[len(took)*99/100], took[len(took)-1]
 	t.Logf("%d readers for %v: %d answers, %d refusals, %d failures; writer's SELECT 1: p50 %v, p99 %v, most %v of %d; %d rows inserted, slowest %v; %d restarts",
 		*floodClients, *floodFor, answered.Load(), refused.Load(), gone.Load(), took[len(took)/2], p99, worst, len(took), inserted, slowest, s.State().Restarts)
-	limit := 5 * time.Second // the machine of a short run may have other things to do
+	limit := 15 * time.Second // the machine of a short run may have much else to do
 	if *floodFor >= time.Minute {
 		limit = time.Second
 	}
@@ -133,7 +133,7 @@ func TestFloodOfQueries(t *testing.T) {
 	} else if n > 0 && log.count("engine down") == 0 {
 		t.Errorf("%d restarts, and not a word", n)
 	}
-	if slowest > 10*time.Second {
+	if slowest > max(10*time.Second, limit) {
 		t.Errorf("an insert took %v", slowest)
 	}
 	want(t, "rows", must(t, s.Engine(), "SELECT count() FROM warpline.t"), fmt.Sprint(inserted))
@@ -205,7 +205,7 @@ func TestSilentEngineIsRestarted(t *testing.T) {
 		return st.Phase == engine.Ready && st.Pid != old.Pid()
 	})
 	t.Logf("noticed after %v, ready again after %v", noticed, time.Since(began))
-	if noticed > 25*time.Second {
+	if noticed > 30*time.Second {
 		t.Errorf("noticed after %v only", noticed)
 	}
 	want(t, "the next", must(t, s.Engine(), "SELECT 1"), "1")

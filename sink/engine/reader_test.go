@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -115,7 +116,7 @@ func TestReaderReads(t *testing.T) {
 func TestReaderIsBounded(t *testing.T) {
 	e := enginetest.Start(t)
 	for name, wanted := range map[string]string{
-		"max_concurrent_queries_for_user": "16", "max_execution_time": "60", "output_format_parallel_formatting": "0", "readonly": "1",
+		"max_concurrent_queries_for_user": fmt.Sprint(min(64, max(8, 4*runtime.NumCPU()))), "max_execution_time": "60", "output_format_parallel_formatting": "0", "readonly": "1",
 		"cancel_http_readonly_queries_on_client_close": "1", "max_memory_usage_for_user": fmt.Sprint((2 << 30) / 100 * 40),
 	} {
 		got, err := ask(e, engine.Reader, e.ReaderPassword(), "SELECT value FROM system.settings WHERE name = '"+name+"'")
