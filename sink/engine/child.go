@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -128,7 +130,11 @@ func (cfg childConfig) clean() {
 		return
 	}
 	for range 10 {
-		if os.RemoveAll(cfg.Remove) == nil {
+		entries, _ := os.ReadDir(cfg.Remove)
+		for _, e := range entries { // os.RemoveAll of the folder itself would read the folder around it, which is not ours
+			_ = os.RemoveAll(filepath.Join(cfg.Remove, e.Name()))
+		}
+		if err := os.Remove(cfg.Remove); err == nil || errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)

@@ -18,3 +18,6 @@ func SetRelease(spec, integrity string, packed, unpacked int64) (restore func())
 		}
 	}
 }
+
+// Changeable are the settings that the reader may change within no bounds.
+var Changeable = changeable

@@ -7,8 +7,9 @@ import (
 
 // What one query of the reader gets, and all of them together. They are profile settings, which readonly = 1 makes final.
 const (
-	// readerQueries is how many may run at once; the next is answered 202, TOO_MANY_SIMULTANEOUS_QUERIES.
-	readerQueries = 16
+	// readerQueries is how many may run at once for each processor, between 8 and 64 in all; the next is answered 202,
+	// TOO_MANY_SIMULTANEOUS_QUERIES. More would only share the processors with the writer's inserts.
+	readerQueries = 4
 	// readerThreads is how many threads one may use at most, and half the machine's processors.
 	readerThreads = 8
 	// readerSeconds ends a query; a driver that knows better may ask for up to readerMostSeconds.
@@ -31,7 +32,7 @@ type bounds struct {
 func readerBounds(memoryLimit int64) bounds {
 	all := memoryLimit / 100 * readerMemory
 	return bounds{
-		Queries: readerQueries, Threads: min(readerThreads, max(2, runtime.NumCPU()/2)), Seconds: readerSeconds, MostSeconds: readerMostSeconds,
+		Queries: min(64, max(8, readerQueries*runtime.NumCPU())), Threads: min(readerThreads, max(2, runtime.NumCPU()/2)), Seconds: readerSeconds, MostSeconds: readerMostSeconds,
 		UserMemory: all, QueryMemory: all / 4 * 3, Spill: all / 4, Disk: readerDisk,
 	}
 }

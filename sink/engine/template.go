@@ -100,6 +100,7 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <readonly>1</readonly>
       <max_concurrent_queries_for_user>{{.Bounds.Queries}}</max_concurrent_queries_for_user>
       <max_threads>{{.Bounds.Threads}}</max_threads>
+      <os_threads_nice_value_query>10</os_threads_nice_value_query>
       <max_execution_time>{{.Bounds.Seconds}}</max_execution_time>
       <max_memory_usage>{{.Bounds.QueryMemory}}</max_memory_usage>
       <max_memory_usage_for_user>{{.Bounds.UserMemory}}</max_memory_usage_for_user>
