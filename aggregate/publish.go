@@ -96,6 +96,7 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 		o.stateObjects = append(o.stateObjects, c.StateObject)
 	}
 	o.opened = time.Time{}
+	o.pointed = c.Snapshot.Object
 	o.lastPublished, o.lastPublishedAt = c.Position, c.PositionAt
 	o.anchors = anchor(o.anchors, stream.Point{Seq: c.Position, At: c.PositionAt})
 	if o.lost != nil && c.Position >= o.lost.To {
