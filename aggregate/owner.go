@@ -65,6 +65,7 @@ type owner struct {
 	sessions        int       // as counted
 	lastPurge       time.Time
 	traces          bool   // a deletion is published, and no snapshot since
+	pointed         string // snapshot that the last published chunk points to
 	broken          error  // why pump ended: INGEST is another stream; read it once parts is closed
 	body            []byte // scratch
 	resnapshot      resnapshot

@@ -358,6 +358,9 @@ type oldSnapshot struct {
 
 // dropSnapshots deletes old snapshots, save the newest one that the sink has inserted all before.
 func (o *owner) dropSnapshots(ctx context.Context) {
+	if o.pointed != o.snapshot.Object { // the log still needs the one before
+		return
+	}
 	if len(o.oldSnapshots) == 0 || time.Since(o.lastMark) < time.Second {
 		return
 	}
