@@ -30,6 +30,7 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 // Each stream and bucket is deleted under a process that holds it: it comes back, the handles of before work, leases are held again, the
 // log and the metric name it, and INGEST and ROWS go on above every sequence that was given out.
 func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
 	var log text
 	l := small()

@@ -79,6 +79,7 @@ func config(t *testing.T, js jetstream.JetStream, name string) jetstream.StreamC
 
 // Who opens the streams with other limits takes nothing away; larger limits hold; Lower lowers, but never below what is there.
 func TestOpenNeverLowersWhatItFinds(t *testing.T) {
+	t.Parallel()
 	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
 	open := func(l broker.Layout) {
 		t.Helper()
@@ -143,6 +144,7 @@ func TestOpenWithLessRoomThanIsReserved(t *testing.T) {
 
 // What cannot be made is told, with what to do, and waited for; what never will be is an error.
 func TestOpenSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
 	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 32 << 20})
 	var log text
 	l := small()
@@ -173,6 +175,7 @@ func TestOpenSaysWhatItWaitsFor(t *testing.T) {
 
 // A role without --replicas 3 leaves a cluster's three copies alone; a role with it makes three of one.
 func TestOpenLeavesReplicasAlone(t *testing.T) {
+	t.Parallel()
 	js, nc := trio(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

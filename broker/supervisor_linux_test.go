@@ -113,6 +113,7 @@ func afterwards(t *testing.T, sv *broker.Supervisor, s *broker.Streams, acked ma
 // The volume is full for a while, again and again. The server is stuck, says so, and goes on by itself once there is room; what it has
 // acknowledged is there.
 func TestDiskFullAndFreed(t *testing.T) {
+	t.Parallel()
 	dir := volume(t, 192<<20)
 	var log text
 	sv, s := supervised(t, filepath.Join(dir, "nats"), &log)
@@ -173,8 +174,8 @@ func TestDescriptorsExhaustedAndFreed(t *testing.T) {
 	for range *fills {
 		allow(4) // none more than are open
 		eventually(t, 30*time.Second, "it notices that it cannot write", func() bool {
-			publish(t.Context(), s, acked) // until it needs another file
-			return sv.Stuck() != ""
+			err := publish(t.Context(), s, acked) // well until it needs another file
+			return err != nil && sv.Stuck() != ""
 		})
 		time.Sleep(time.Second)
 		allow(512)

@@ -66,6 +66,7 @@ func take(t *testing.T, path string, leave int64) {
 // Others take more and more of the volume, and up starts again each time. Where there is room it works; where there is too little it
 // starts, says why it takes nothing, and goes on by itself once there is room. Everything accepted is there once.
 func TestStartOnAFullerDisk(t *testing.T) {
+	t.Parallel()
 	const size = 1800 << 20
 	dir := volume(t, size)
 	s := startUp(t, filepath.Join(dir, "data"), 0)
@@ -103,6 +104,7 @@ func TestStartOnAFullerDisk(t *testing.T) {
 // The volume under spool, NATS and ClickHouse is full to the last byte while uploads come, and freed again: up is not ready, says why, and
 // goes on by itself; what it accepted is there once.
 func TestDiskFullUnderUp(t *testing.T) {
+	t.Parallel()
 	dir := volume(t, 1400<<20)
 	s := startUp(t, filepath.Join(dir, "data"), 0)
 	filler := filepath.Join(dir, "filler")
@@ -138,6 +140,7 @@ func TestDiskFullUnderUp(t *testing.T) {
 
 // 2 500 connections that never send a key stop nobody, although the process may have 1 024 descriptors.
 func TestIdleConnectionsStopNobody(t *testing.T) {
+	t.Parallel()
 	s := startUp(t, filepath.Join(t.TempDir(), "data"), 1024)
 	s.mustPost(30 * time.Second)
 	var idle []net.Conn
@@ -174,6 +177,7 @@ func TestIdleConnectionsStopNobody(t *testing.T) {
 // Each stream and bucket is deleted while uploads come. The service goes on without a restart, later uploads are there, and the log names
 // what was gone.
 func TestDeletedUnderUp(t *testing.T) {
+	t.Parallel()
 	s := startUp(t, filepath.Join(t.TempDir(), "data"), 0)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -242,6 +246,7 @@ func TestDeletedUnderUp(t *testing.T) {
 
 // The gateway is ready only while somebody folds what it takes: without a worker it says so, and is ready again once there is one.
 func TestReadyOnlyWithAnOwner(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, "--partitions", "4")
 	s := &service{t: t, addr: c.gatewayAddr, client: &http.Client{Timeout: 10 * time.Second}}
 	s.awaitReadyz(200, 10*time.Second)
