@@ -105,7 +105,6 @@ func (t *trial) with(seq uint64) []stream.Suspect {
 	return append(out, stream.Suspect{Seq: seq, Tries: 1})
 }
 
-
 // attempt takes one message, and survives it.
 func (o *owner) attempt(ctx context.Context, msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
