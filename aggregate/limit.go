@@ -47,7 +47,7 @@ type inFold struct {
 
 // beginFold starts the clock of a part, and counts the try when the part is doubted.
 func (o *owner) beginFold(ctx context.Context, p *part) error {
-	if o.trial.alone {
+	if o.trial.doubted {
 		if err := o.try(ctx, p.seq); err != nil {
 			return err
 		}

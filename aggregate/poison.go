@@ -20,12 +20,12 @@ import (
 //
 // A fold that panics, or takes more time or room than any part may, is told at once (attempt). A process that just ends (out of memory, a
 // stack that overflows, kill -9) tells nothing. So when an owner has ended without leaving, its successor folds what may have been at fault
-// one by one: a chunk that says "this part is tried now" goes out before the fold, and one with its rows after it.
+// one by one: a chunk that says "this part is tried now" goes out before each fold.
 
 const (
 	// maxTries folds of a part fail before it is a reject.
 	maxTries = 3
-	// maxSuspects parts are folded one by one after an owner ended without leaving. When the one at fault comes later, the next owner
+	// maxSuspects parts are marked one by one after an owner ended without leaving. When the one at fault comes later, the next owner
 	// begins at least that much nearer to it.
 	maxSuspects = 256
 )
@@ -35,7 +35,7 @@ type trial struct {
 	suspects []stream.Suspect // beyond the position, by sequence
 	until    uint64           // parts up to this sequence are folded one by one
 	left     int              // so many of them
-	alone    bool             // the part in hand is folded in a chunk of its own
+	doubted  bool             // the part in hand may be what ended an owner
 	counted  bool             // this try of it is in the log
 }
 
@@ -105,11 +105,6 @@ func (t *trial) with(seq uint64) []stream.Suspect {
 	return append(out, stream.Suspect{Seq: seq, Tries: 1})
 }
 
-// doubts reports whether the part has to be folded in a chunk of its own.
-func (t *trial) doubts(seq uint64) bool {
-	return len(t.suspects) > 0 && t.tried(seq) > 0 || t.left > 0 && seq <= t.until
-}
-
 // attempt takes one message, and survives it.
 func (o *owner) attempt(ctx context.Context, msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
@@ -120,11 +115,25 @@ func (o *owner) attempt(ctx context.Context, msg jetstream.Msg) error {
 	if seq <= o.position {
 		return nil
 	}
-	o.trial.alone, o.trial.counted = o.trial.doubts(seq), false
-	if !o.trial.alone {
-		return o.survive(ctx, msg, seq)
+	t := &o.trial
+	known := len(t.suspects) > 0 && t.tried(seq) > 0
+	t.doubted, t.counted = known || t.left > 0 && seq <= t.until, false
+	if !known {
+		if t.doubted {
+			t.left--
+		}
+		if err := o.survive(ctx, msg, seq); err != nil {
+			return err
+		}
+		if t.counted {
+			t.suspects = slices.DeleteFunc(slices.Clone(t.suspects), func(s stream.Suspect) bool { return s.Seq == seq })
+		}
+		if t.doubted && t.left == 0 && !o.opened.IsZero() { // the next owner, if one is needed, begins here
+			return o.publishOut(ctx)
+		}
+		return nil
 	}
-	o.trial.left--
+	// It is folded in a chunk of its own.
 	if !o.opened.IsZero() {
 		if err := o.publishOut(ctx); err != nil {
 			return err
