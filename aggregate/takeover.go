@@ -55,6 +55,9 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 	case head != nil && !shorter && head.Number+1 > done.Used:
 		err := o.recover(ctx, last)
 		if lost := new(lostState); errors.As(err, &lost) {
+			if now, _, again := o.lastChunk(ctx); again != nil || now == nil || now.Sequence != last.Sequence {
+				return sweep, errors.Join(errors.New("another owner published meanwhile"), again) // and deleted what the chunk needed
+			}
 			err = o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: lost.Error(), chainless: true})
 		} else if err == nil {
 			err = o.settle(ctx, before, before.position, false)
