@@ -21,7 +21,7 @@ func TestDamagedPartsAreTold(t *testing.T) {
 	for i := range 8 {
 		w.publish(i%4, 50)
 	}
-	w.settled(30 * time.Second)
+	w.settled(2 * time.Minute)
 	stop()
 	c := w.conn()
 	var folder string
@@ -66,7 +66,7 @@ func TestDamagedPartsAreTold(t *testing.T) {
 	w.run(k)
 	c = w.conn()
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	broken := func() (n int) {
 		for _, b := range k.Broken() {
