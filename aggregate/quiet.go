@@ -54,9 +54,26 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 			return nil
 		}
 	}
-	err := o.take(ctx, storedMsg{raw: raw})
+	err := q.fold(ctx, raw)
 	o.foldedParts = o.foldedParts[:0] // the first folding has deleted them
 	return err
+}
+
+// fold takes a message for the state alone. A part whose fold fails was a reject the first time (see poison.go), so it is passed over.
+func (q *quiet) fold(ctx context.Context, raw *jetstream.RawStreamMsg) (err error) {
+	o := q.o
+	defer func() {
+		caught := recover()
+		o.folding.Store(nil)
+		if caught == nil {
+			return
+		}
+		o.w.metrics.foldFailures.WithLabelValues("panic").Inc()
+		o.log.Error("the fold of a part failed while the state was made anew; it is passed over, as it was kept as a reject before", "seq", raw.Sequence, "reason", caught)
+		o.at = raw.Time.UnixNano()
+		o.folded(raw.Sequence)
+	}()
+	return o.take(ctx, storedMsg{raw: raw})
 }
 
 // hush drops what the open chunk holds, as if it had been published.
