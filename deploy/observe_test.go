@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"context"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -22,7 +23,7 @@ import (
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, dir := range []string{"ingest", "aggregate", "sink", "broker", "proto"} {
+	for _, dir := range []string{"ingest", "aggregate", "sink", "broker", "proto", "cmd/warpline"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				all.WriteString(read(t, path))
@@ -44,7 +45,7 @@ func series(t *testing.T) map[string][]string {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	streams := brokertest.Start(t, broker.Layout{})
-	g, err := ingest.New(streams, ingest.Config{SpoolDir: t.TempDir(), Registerer: reg})
+	g, err := ingest.New(streams, ingest.Config{Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,15 @@ func series(t *testing.T) map[string][]string {
 	if _, err := sink.New(streams, sink.Config{HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil { // it asks nobody
 		t.Fatal(err)
 	}
-	all := map[string][]string{"up": nil} // Prometheus's own
+	keep, stop := context.WithCancel(t.Context())
+	kept := make(chan struct{})
+	go func() { defer close(kept); streams.Keep(keep, broker.KeeperConfig{Registerer: reg}) }()
+	stop()
+	<-kept
+	all := map[string][]string{"up": nil}                                                             // Prometheus's own
+	if strings.Contains(read(t, filepath.Join(root, "cmd/warpline/watcher.go")), `Name: "trouble"`) { // of package main, which nobody imports
+		all["warpline_trouble"] = []string{"what", "blocks"}
+	}
 	descs := make(chan *prometheus.Desc)
 	go func() { reg.Describe(descs); close(descs) }()
 	for d := range descs {

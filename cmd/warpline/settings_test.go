@@ -58,7 +58,7 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 
 // The READMEs and the alerts name flags that some command has, or that belong to another program.
 func TestTextsNameFlagsThatExist(t *testing.T) {
-	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --query --detach --build --rm")
+	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm")
 	parser, err := kong.New(&commands{}, kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)
