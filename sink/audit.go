@@ -25,6 +25,8 @@ type Report struct {
 	Found []broker.Finding `json:",omitempty"`
 	// Notes say what lies outside the proof and is no error of the present streams: an older stream that is gone.
 	Notes []string `json:",omitempty"`
+	// Unowned are messages that no worker or sink reads, since their subject is of no partition.
+	Unowned []broker.Unowned `json:",omitempty"`
 	// Lost is what NATS was found to have lost in the last week and could not be mended.
 	Lost []string `json:",omitempty"`
 }
@@ -62,6 +64,9 @@ func (r Report) Problems() (all []string) {
 	}
 	for _, f := range r.Found {
 		all = append(all, f.String())
+	}
+	for _, u := range r.Unowned {
+		all = append(all, fmt.Sprintf("stream %s: %d messages on %q, which nobody reads: see who published them, then purge that subject", u.Stream, u.Messages, u.Subject))
 	}
 	return all
 }
@@ -105,6 +110,9 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, er
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	r.Lost, r.Notes = lost, append(r.Notes, mended...)
+	if r.Unowned, err = s.FindUnowned(ctx); err != nil {
+		return r, fmt.Errorf("audit: %w", err)
+	}
 	return r, nil
 }
 

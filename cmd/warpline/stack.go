@@ -287,10 +287,28 @@ func (s *stack) startNATS(ctx context.Context) error {
 	}
 	s.flow = newFlow(s.Streams)
 	s.keeperRole = start("keeper", s.Failed, func(ctx context.Context) error {
+		go s.syncRemade(ctx)
 		s.Streams.Keep(ctx, broker.KeeperConfig{Registerer: s.reg, Hold: s.refuse})
 		return nil
 	})
 	return nil
+}
+
+// syncRemade makes the descriptions of streams durable that were made anew: a power cut must not take them again. What fails is tried again
+// before the next span is inserted.
+func (s *stack) syncRemade(ctx context.Context) {
+	changed, end := s.Streams.RemadeChanged()
+	defer end()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			if err := s.Streams.Durable(ctx); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("streams that were made anew are not on disk yet", "err", err)
+			}
+		}
+	}
 }
 
 // refuse is why nothing can be stored, "" when everything can: uploads are answered 503 at once, instead of after a time-out each.
