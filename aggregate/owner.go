@@ -379,6 +379,9 @@ func (o *owner) tick(now time.Time) {
 	if (len(f.touched) > before || len(f.removed) > 0) && o.opened.IsZero() {
 		o.opened = now
 	}
+	if o.opened.IsZero() && o.w.takeEmptied(o.partition) {
+		o.opened = now // the publish finds out, and the partition is taken over from what the sink's mark says
+	}
 	if now.Sub(o.lastPurge) > 5*time.Second {
 		o.lastPurge = now
 		o.purge(now)

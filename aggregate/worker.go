@@ -102,6 +102,7 @@ type Worker struct {
 	failing       map[int]Failure
 	usage         float64 // of INGEST, 0 to 1, as of the last look
 	owners        map[int]*owner
+	emptied       map[int]bool // see watchRows
 	notUnderstood map[int]NotUnderstood
 	names         *nameBudget
 	acquitted     map[int]uint64 // parts by partition, see owner.acquit
@@ -140,7 +141,7 @@ type PartitionStatus struct {
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer)
-	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}}
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -148,6 +149,7 @@ func New(s *broker.Streams, cfg Config) *Worker {
 func (w *Worker) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { w.watchIngest(ctx) })
+	wg.Go(func() { w.watchRows(ctx) })
 	watch, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { w.watchFolds(watch) })
 	leases := &broker.Leases{

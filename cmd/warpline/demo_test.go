@@ -164,7 +164,7 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 		"pc_samples " + comma(want.pc) + " ·", "profile_metrics " + comma(want.sass) + " ·",
 		comma(want.kernels-want.disturbed) + " calls of", comma(want.disturbed) + " calls left out: a deep window", comma(want.samples) + " PC samples", "Hottest instructions", "v_fma_f32 v0, v1, 42, v0       vec.cu:3", humanize.IBytes(uint64(want.copyBytes)) + " moved",
 		comma(want.events) + " events received", comma(want.twice) + " duplicates",
-		"at rest", "curl 'http://127.0.0.1:",
+		"at rest", "curl -u \"reader:", "'http://127.0.0.1:",
 	} {
 		if !strings.Contains(r.stdout, w) && !strings.Contains(flat, w) {
 			t.Errorf("the report lacks %q", w)
