@@ -56,7 +56,7 @@ func FuzzColumnNames(f *testing.F) {
 
 // Chunks with damage that is likely to matter, in every test run: bytes changed, cut off, and lengths in the header rewritten.
 func TestDamagedChunks(t *testing.T) {
-	w := &world{t: t, numbers: make([]uint64, 1), snapshot: make([]uint64, 1), rng: rand.New(rand.NewPCG(3, 4))}
+	w := &world{t: t, numbers: make([]uint64, 1), snapshot: make([]uint64, 1), lastSeq: make([]uint64, 1), rng: rand.New(rand.NewPCG(3, 4))}
 	refused := 0
 	for range 3000 {
 		c, body := w.chunk(0, 20)

@@ -92,10 +92,10 @@ func TestDeletion(t *testing.T) {
 		code int
 		want string
 	}{
-		{append([]string{"session", "list", "--tenant", "red"}, c.reach()[2:]...), 0, stays},
+		{append([]string{"session", "list", "--tenant", "red"}, c.asking()...), 0, stays},
 		{append([]string{"tenant", "list", "--json"}, c.reach()...), 0, `"tenant":"blue","sessions":1`},
-		{append([]string{"session", "export", "red", gone, "--tables", "kernels,nope"}, c.reach()[2:]...), 2, "nope"},
-		{append([]string{"session", "export", "red", "nobody"}, c.reach()[2:]...), 1, "nothing is stored"},
+		{append([]string{"session", "export", "red", gone, "--tables", "kernels,nope"}, c.asking()...), 2, "nope"},
+		{append([]string{"session", "export", "red", "nobody"}, c.asking()...), 1, "nothing is stored"},
 		{append([]string{"session", "delete", "red", gone, "nobody", "--yes"}, c.reach()...), 1, "nothing was deleted"},
 	} {
 		cmd := exec.Command(binary, q.args...)

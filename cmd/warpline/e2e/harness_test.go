@@ -127,10 +127,13 @@ func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *c
 	return c
 }
 
-// secret is a password of the cluster's ClickHouse.
+// secret is a password of the cluster's ClickHouse, or of the one of `up`.
 func (c *cluster) secret(name string) string {
 	c.t.Helper()
 	b, err := os.ReadFile(filepath.Join(c.dir, "engine", name))
+	if os.IsNotExist(err) { // of `up`
+		b, err = os.ReadFile(filepath.Join(c.dir, "data", name))
+	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
