@@ -18,6 +18,8 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
+
+	"github.com/warpline/warpline/sink/engine"
 )
 
 // damageAll runs every attack; the short form leaves out those that differ from another only by the name of a stream.
@@ -101,7 +103,7 @@ func (s *site) log() string {
 // exec runs a statement as the sink's user.
 func (s *site) exec(sql string) {
 	s.t.Helper()
-	secret, err := os.ReadFile(filepath.Join(s.data, "clickhouse", "writer-password"))
+	secret, err := os.ReadFile(filepath.Join(s.data, engine.WriterSecret))
 	if err != nil {
 		s.t.Fatal(err)
 	}
