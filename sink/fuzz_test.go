@@ -17,7 +17,7 @@ var schemaLen = regexp.MustCompile(`"schema_len":\d+,`)
 
 // Whatever lies in ROWS, taking it apart ends with rows or with an error.
 func FuzzLoad(f *testing.F) {
-	w := &world{t: f, numbers: make([]uint64, 1), snapshot: make([]uint64, 1), rng: rand.New(rand.NewPCG(1, 2))}
+	w := &world{t: f, numbers: make([]uint64, 1), snapshot: make([]uint64, 1), lastSeq: make([]uint64, 1), rng: rand.New(rand.NewPCG(1, 2))}
 	c, body := w.chunk(0, 20)
 	whole, err := stream.AppendChunk(nil, &c, []byte("state"), body)
 	if err != nil {
