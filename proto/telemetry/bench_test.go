@@ -26,7 +26,7 @@ func BenchmarkValidate(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if r := v.Validate(text); r != nil {
+				if r := v.Validate(text, telemetry.Peer029); r != nil {
 					b.Fatal(r)
 				}
 			}

@@ -18,9 +18,9 @@ FROM (
     SELECT
         toString(tenant) AS tenant, toString(session_id) AS session_id, ifNull(job_id, '') AS job_id, toString(host) AS host, pid, device_id, rank, local_rank, world_size,
         at, timestamp_ns, upload_index, lower(trimBoth(event_type)) AS event_type, toString(origin) AS origin, sampling_interval_ms,
-        allocator_allocated_bytes AS allocated_bytes, allocator_reserved_bytes AS reserved_bytes, allocator_change_bytes AS change_bytes,
-        device_used_bytes AS event_used, ifNull(device_total_bytes, 0) AS event_total,
-        device_id >= 0 AND device_used_bytes = greatest(allocator_allocated_bytes, allocator_reserved_bytes) AS derived,
+        ifNull(allocator_allocated_bytes, 0) AS allocated_bytes, ifNull(allocator_reserved_bytes, 0) AS reserved_bytes, ifNull(allocator_change_bytes, 0) AS change_bytes,
+        ifNull(device_used_bytes, 0) AS event_used, ifNull(device_total_bytes, 0) AS event_total,
+        device_id >= 0 AND event_used = greatest(allocated_bytes, reserved_bytes) AS derived,
         lower(host) AS host_key, intDiv(timestamp_ns, 1000000000) AS second
     FROM {{db}}.memory_events
 ) AS e
