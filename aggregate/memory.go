@@ -47,6 +47,7 @@ type memoryReader struct {
 	e      telemetry.Event
 	health telemetry.HealthReader
 	last   memoryLast
+	key    []byte // scratch
 }
 
 // memoryLast is the accumulator of the event before: events of a process come in order.
@@ -77,24 +78,60 @@ func (f *folder) telemetry(s *session, p *part, body []byte) {
 			f.reject(s, p, rejectRow{reason: string(r.Code), detail: clip(r.Message), events: 1, payload: frame.JSON})
 			continue
 		}
-		f.memoryEvent(s, p, e, frame.Index)
-		f.stored(s, p, 1)
+		if f.memoryEvent(s, p, e, frame.Index) {
+			f.stored(s, p, 1)
+		} else {
+			f.duplicate(s, p, 1)
+		}
 	}
 	f.memory.last = memoryLast{} // of this session, which may be forgotten
 	f.out.saw(p.env.ReceivedAt)
 }
 
-func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint32) {
+// memoryEvent counts an event and makes its row. It returns false for an event that was counted before, in another export: then at
+// most a row that says more takes the place of the one that is there.
+func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint32) bool {
+	m := &f.memory
+	h := m.health.Read(e.Metadata)
+	rich := richness(e, h.Keys)
+	var key uint64
+	key, m.key = eventKey(m.key, e)
+	seen, richer, old := f.seenEvent(s, key, rich)
+	if seen && (!richer || s.noRaw) {
+		return false
+	}
+	backend, framework := e.Source()
+	if seen {
+		f.replaceMemory(s, p, e, key, old)
+		f.memoryRow(s, p, e, h, index, key, rich, backend, framework)
+		return false
+	}
 	at := e.TimestampNS // 64 bits of nanoseconds are just what DateTime64(9) holds
 	s.delta.samples++
 	s.delta.sawEvent(at)
-	backend, framework := e.Source()
 	s.describeMemory(e, framework)
 	f.memoryDevice(s, p, e, backend)
 	f.addMemory(s, e, memoryKey{e.DeviceID, e.Rank, bucketOf(at)})
-	if s.noRaw {
-		return
+	if !s.noRaw {
+		f.memoryRow(s, p, e, h, index, key, rich, backend, framework)
 	}
+	return true
+}
+
+// replaceMemory says that the row of an event whose richness is old is not the one to show.
+func (f *folder) replaceMemory(s *session, p *part, e *telemetry.Event, key uint64, old uint8) {
+	t := &table.MemoryReplaced
+	b := f.out.batch(t.Table, p.raw)
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.TimestampNS.Append(b, e.TimestampNS)
+	t.EventHash.Append(b, uint32(key>>32))
+	t.Richness.Append(b, old)
+	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+}
+
+func (f *folder) memoryRow(s *session, p *part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
+	at := e.TimestampNS
 	t := &table.MemoryEvents
 	b := f.out.batch(t.Table, p.raw)
 	t.Tenant.AppendString(b, s.key.tenant)
@@ -133,7 +170,6 @@ func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint
 	t.CapabilityBackend.Append(b, t.CapabilityBackend.IndexBytes(b, clipBytes(e.CapabilityBackend)))
 	t.CapabilityOf.Append(b, t.CapabilityOf.IndexBytes(b, clipBytes(e.CapabilityCollector)))
 	t.SamplingSource.Append(b, t.SamplingSource.IndexBytes(b, clipBytes(e.SamplingSource)))
-	h := f.memory.health.Read(e.Metadata)
 	t.HealthPresent.Append(b, uint8(h.Has))
 	t.HealthStatus.Append(b, t.HealthStatus.IndexBytes(b, clipBytes(h.Status)))
 	t.Partial.Append(b, flag(h.Partial))
@@ -141,8 +177,8 @@ func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint
 	t.LastError.Append(b, t.LastError.IndexBytes(b, clipBytes(h.LastError)))
 	t.Failures.Append(b, h.Failures)
 	t.NextRetry.Append(b, h.NextRetry)
-	t.EventHash.Append(b, 0)
-	t.Richness.Append(b, 0)
+	t.EventHash.Append(b, uint32(key>>32))
+	t.Richness.Append(b, rich)
 	t.ReceivedAt.Append(b, p.env.ReceivedAt)
 }
 

@@ -313,6 +313,7 @@ func TestScopesOfAnOlderStateGoOn(t *testing.T) {
 	b.session().appendHeld(&held, true)
 	var later writer
 	b.session().appendVersion3(&later, true)
+	b.session().keys.append(&later, true)
 	at := len(state) - 1 - len(later.b) - len(held.b) - 1 // the last byte counts deletions
 	if state[at] != 0 {
 		t.Fatal("the flag is not where it was")

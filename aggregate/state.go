@@ -12,8 +12,9 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// stateVersion is the first number of every state change and snapshot. States of version 2 are still read: they end sooner.
-const stateVersion = 3
+// stateVersion is the first number of every state change and snapshot. States of versions 2 and 3 are still read: they end sooner.
+// There is no version 4.
+const stateVersion = 5
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -66,7 +67,7 @@ func (f *folder) stateSize() int {
 		if s.earlyDirty {
 			n += 16 * len(s.early)
 		}
-		n += s.scopes.stateSize()
+		n += s.scopes.stateSize() + 8*len(s.keys.fresh)
 	}
 	return n
 }
@@ -80,6 +81,7 @@ func (f *folder) published() {
 		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.flushed = false, false, false, false
 		s.minutes.dirty, s.singles.fresh = false, 0
 		s.scopes.published()
+		s.keys.fresh = s.keys.fresh[:0]
 		for _, a := range s.dirty {
 			a.freshCount = 0
 		}
@@ -178,6 +180,7 @@ func (s *session) append(w *writer, full bool) {
 	w.bool(false) // version 2 had its open scopes here
 	s.appendHeld(w, full)
 	s.appendVersion3(w, full)
+	s.keys.append(w, full)
 }
 
 // appendVersion3 writes what states of version 2 do not have.
@@ -265,6 +268,9 @@ func (f *folder) read(s *session, r *reader) {
 	if r.version >= 3 {
 		s.readVersion3(r)
 	}
+	if r.version >= 5 {
+		s.keys.read(r)
+	}
 }
 
 func (k *kernelRow) append(w *writer) {
@@ -297,7 +303,7 @@ func (f *folder) applyState(state []byte) error {
 		return nil
 	}
 	r := reader{b: state}
-	if r.version = r.u64(); r.version != stateVersion && r.version != 2 {
+	if r.version = r.u64(); r.version != stateVersion && r.version != 3 && r.version != 2 {
 		return fmt.Errorf("version %d: %w", r.version, errState)
 	}
 	for range r.n(6) {

@@ -17,6 +17,8 @@ type Health struct {
 	LastError     []byte
 	Failures      int64   // in a row
 	NextRetry     float64 // seconds since 1970
+	// Keys is how many keys the metadata has, repeated ones counted twice.
+	Keys int
 }
 
 // HealthPresence says which parts of a Health are there.
@@ -54,6 +56,7 @@ func (r *HealthReader) Read(metadata []byte) *Health {
 	r.text, r.own, r.h = append(r.text[:0], metadata...), r.own[:0], Health{}
 	members(r.text, func(key []byte, _ bool, t token) {
 		h := &r.h
+		h.Keys++
 		switch string(key) {
 		case "collector_health_status":
 			r.set(HasHealthStatus, t.kind == kString)
