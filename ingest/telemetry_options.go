@@ -16,8 +16,9 @@ const (
 	formatJSON   = "json"
 	formatNDJSON = "ndjson"
 	formatCSV    = "csv"
-	formatOOM    = "oom" // events.json of an out-of-memory bundle
-	formatTF     = "tf"  // a TensorFlow tracker's file
+	formatOOM    = "oom"  // events.json of an out-of-memory bundle
+	formatTF     = "tf"   // a TensorFlow tracker's file
+	formatSink   = "sink" // a segment of a sink, which may still be written
 )
 
 // maxOptionBytes bounds the texts among the options.
@@ -57,10 +58,12 @@ func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 	case formatJSON, formatCSV, formatTF:
 	case formatNDJSON:
 		o.Lines = true
+	case formatSink:
+		o.Lines, o.TornTail = true, true
 	case formatOOM:
 		o.BundleKeys = true
 	default:
-		return nil, bad("format", "must be json, ndjson, csv, oom or tf")
+		return nil, bad("format", "must be json, ndjson, csv, sink, oom or tf")
 	}
 	if v := q.Get("permissive_legacy"); v != "" {
 		permissive, err := strconv.ParseBool(v)

@@ -26,6 +26,8 @@ const (
 	RecordTooLarge    Code = "record_too_large"    // longer than Options.MaxRecordBytes
 	TooDeep           Code = "too_deep"            // nested deeper than MaxDepth
 	IntegerTooLong    Code = "integer_too_long"    // more digits than MaxDigits
+	OtherSession      Code = "other_session"       // a record that is not of the session that its document is of
+	BadSummary        Code = "bad_summary"         // a document's session_summary
 	BadUTF8           Code = "bad_utf8"            //
 	BadJSON           Code = "bad_json"            // a line, or a whole document
 	MalformedRow      Code = "malformed_row"       // a row of a CSV file: quotes that do not close, or more cells than columns
@@ -40,7 +42,7 @@ func Codes() []Code {
 	return []Code{
 		MissingFields, UnknownFields, UnsupportedSchema, NotInteger, NotString, BlankString, NotObject, NotBoolean, NotNull,
 		BelowMinimum, AboveTotal, RankOutsideWorld, LegacyRefused, TimestampMissing, NotFinite, IntegerRange, NonASCIIDigits, EventNotObject, RecordTooLarge,
-		TooDeep, IntegerTooLong, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated,
+		TooDeep, IntegerTooLong, OtherSession, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated, BadSummary,
 	}
 }
 

@@ -1,7 +1,10 @@
 package telemetry_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/warpline/warpline/proto/telemetry"
@@ -130,4 +133,91 @@ func TestPeer043Records(t *testing.T) {
 	if n.accepted < 100 || n.refused < 200 {
 		t.Errorf("too few of some kind: %+v", n)
 	}
+}
+
+// 0.4.3's loader, in its JSON and JSON-lines forms. It returns one session and fails whole; here all sessions come, record by record.
+func TestV4LoaderVectors(t *testing.T) {
+	var n tally
+	cases(t, "v4/loader_cases.jsonl", func(line []byte) {
+		var c struct {
+			Name       string
+			File       string          `json:"file_name"`
+			Text       string          `json:"file_text"`
+			Key        *string         `json:"events_key"`
+			Session    *string         `json:"session_id"`
+			Permissive *bool           `json:"permissive_legacy"`
+			Output     json.RawMessage `json:"output"`
+			Loader     string
+			Error      *peerError
+		}
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatal(err)
+		}
+		switch c.Name {
+		case "requested_session_missing", // there is no choosing here
+			"jsonl_raw_line_separator_splits": // a listed divergence
+			n.diverged++
+			return
+		}
+		if c.File == "" || c.Loader != "" {
+			return // sinks and CSV have tests of their own
+		}
+		o := telemetry.Options{EventsKey: c.Key, RefuseLegacy: c.Permissive != nil && !*c.Permissive, DefaultSessionID: "$DEFAULT"}
+		o.Lines = strings.HasSuffix(c.File, ".jsonl")
+		o.TornTail = o.Lines
+		got := inTwo(t, []byte(c.Text), o)
+		if c.Error != nil {
+			n.refused++
+			said := got.document
+			for i, m := range got.messages {
+				switch {
+				case said != "" || m == "":
+				case got.codes[i] == telemetry.BadJSON || got.codes[i] == telemetry.EventNotObject && o.Lines:
+					said = "Telemetry record in "
+					if got.codes[i] == telemetry.BadJSON {
+						said = "Malformed telemetry JSONL record in "
+					}
+				default:
+					said = m
+				}
+			}
+			if said == "" || !strings.HasPrefix(c.Error.Message, said) {
+				t.Errorf("%s: %q, the peer says %q", c.Name, said, c.Error.Message)
+			}
+			return
+		}
+		n.accepted++
+		var want []json.RawMessage
+		if err := json.Unmarshal(c.Output, &want); err != nil {
+			t.Fatal(err)
+		}
+		session := func(event []byte) (id struct {
+			ID string `json:"session_id"`
+			At int64  `json:"timestamp_ns"`
+		}) {
+			if err := json.Unmarshal(event, &id); err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		var events [][]byte
+		for i, e := range got.events {
+			if got.messages[i] != "" {
+				t.Errorf("%s: record %d: %s", c.Name, i, got.messages[i])
+			} else if len(want) > 0 && session(e).ID == session(want[0]).ID {
+				events = append(events, e)
+			}
+		}
+		slices.SortStableFunc(events, func(a, b []byte) int { return cmp.Compare(session(a).At, session(b).At) })
+		if got.document != "" || len(events) != len(want) || len(want) == 0 && len(got.events) > 0 {
+			t.Errorf("%s: %q, %d events, the peer has %d", c.Name, got.document, len(events), len(want))
+			return
+		}
+		for i := range want {
+			if canonical(t, events[i]) != canonical(t, want[i]) {
+				t.Errorf("%s:\n%s, the peer makes\n%s", c.Name, events[i], want[i])
+			}
+		}
+	})
+	n.print(t, "0.4.3 loader")
 }

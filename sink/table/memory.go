@@ -82,7 +82,7 @@ var MemoryEvents = func() memoryEventsTable {
 		Metadata:           t.str("metadata", note("a JSON object, canonical")),
 		Present:            t.u16("present", note("bits: active, inactive, free, total, context, job_id, rank, local_rank, world_size; then not: allocated, reserved, change, used; session_id; capabilities inferred")),
 		Legacy:             t.u8("legacy", note("1 when converted from before schema version 2")),
-		Origin:             t.dict("origin", note("json, csv, oom, tf: what it was read from")),
+		Origin:             t.dict("origin", note("json, csv, sink, oom, tf: what it was read from")),
 		UploadIndex:        t.u32("upload_index", note("place among the records of its upload")),
 		SentVersion:        t.u8("sent_version", note("schema_version of the record as it was sent, 1 without; 0 in rows of before 4 was known")),
 		RecordSession:      t.dict("record_session_id", note("session_id as sent; '' when the record names none, or a very long one")),
