@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,8 @@ func (c *telemetryFlags) options() telemetry.Options {
 		DefaultCollector: c.DefaultCollector, DefaultSamplingIntervalMS: c.DefaultSamplingIntervalMS}
 }
 
-func (c *telemetryFlags) query(format string) string {
+func (c *telemetryFlags) query(f telemetryFile) string {
+	format := f.format
 	q := url.Values{"format": {format}}
 	if !c.PermissiveLegacy {
 		q.Set("permissive_legacy", "false")
@@ -61,8 +63,8 @@ func (c *telemetryFlags) query(format string) string {
 	if c.peer() != telemetry.Peer043 {
 		q.Set("peer", c.Peer)
 	}
-	if c.DefaultSessionID != "" {
-		q.Set("default_session_id", c.DefaultSessionID)
+	if session := cmp.Or(c.DefaultSessionID, f.session); session != "" {
+		q.Set("default_session_id", session)
 	}
 	if c.DefaultSamplingIntervalMS != 0 {
 		q.Set("default_sampling_interval_ms", strconv.FormatInt(c.DefaultSamplingIntervalMS, 10))
@@ -162,7 +164,7 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 		defer file.Close()
 		body = file
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/telemetry?"+c.query(f.format), body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/telemetry?"+c.query(f), body)
 	if err != nil {
 		return nil, err
 	}

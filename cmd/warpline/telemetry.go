@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -45,7 +46,7 @@ func (c *telemetryCheckCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer f.Close()
-	o := telemetry.Options{Peer: c.peer(), DefaultSessionID: c.DefaultSessionID, RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, Lines: format == "ndjson"}
+	o := telemetry.Options{Peer: c.peer(), DefaultSessionID: c.DefaultSessionID, RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, Lines: format == "ndjson", TornTail: strings.HasSuffix(strings.TrimSuffix(c.File, ".gz"), ".jsonl")}
 	out := bufio.NewWriterSize(p.Stdout, 1<<16)
 	accepted, refused, hint, err := checkTelemetry(ctx, f, format == "csv", out, o)
 	if err := errors.Join(err, out.Flush()); err != nil {
