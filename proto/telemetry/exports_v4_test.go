@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/warpline/warpline/proto/telemetry"
@@ -36,6 +37,36 @@ func TestV4ExportsAgree(t *testing.T) {
 	} {
 		if len(want) != 50 || !slices.Equal(got, want) {
 			t.Errorf("%s: %d events, json has %d:\n%.2000s\n%.2000s", name, len(got), len(want), got, want)
+		}
+	}
+}
+
+// A monitor's file gives its samples and its alerts; in another tracker's file alerts are a number.
+func TestTrackAlerts(t *testing.T) {
+	text, err := os.ReadFile(vectors + "v4/exports/tf_monitor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	track, err := telemetry.NewTrack(bytes.NewReader(text), telemetry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := readAll(t, track)
+	if len(out) != 12 || !strings.Contains(out[5], `"event_type":"sample"`) || !strings.Contains(out[6], `"event_type":"warning"`) ||
+		!strings.Contains(out[6], `"context":"Memory usage 585.9 MB exceeds threshold 300.0 MB"`) || !strings.Contains(out[6], `"threshold_mb":300.0`) {
+		t.Errorf("%d records: %q", len(out), out)
+	}
+	for _, alerts := range []string{`3`, `[]`, `[5,null,"]",{"timestamp":3,"memory_mb":1,"message":"a ] \" b"}]`, `{"timestamp":3}`} {
+		track, err := telemetry.NewTrack(strings.NewReader(`{"alerts":`+alerts+`,"memory_usage":[1,2],"timestamps":[1,2],"duration":1}`), telemetry.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 2
+		if strings.Contains(alerts, "memory_mb") {
+			want = 3
+		}
+		if out := readAll(t, track); len(out) != want || strings.Contains(strings.Join(out, ""), "!") {
+			t.Errorf("%s: %q", alerts, out)
 		}
 	}
 }

@@ -354,14 +354,18 @@ func TestKeyOrder(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	var v telemetry.Validator
 	var e telemetry.Event
-	text := []byte(good)
-	if n := testing.AllocsPerRun(200, func() {
-		if r := v.Event(&e, text, nil); r != nil {
-			t.Fatal(r)
+	var health telemetry.HealthReader
+	for _, record := range []string{good, v4Record} {
+		text := []byte(record)
+		if n := testing.AllocsPerRun(200, func() {
+			if r := v.Event(&e, text, nil); r != nil {
+				t.Fatal(r)
+			}
+			e.Source()
+			health.Read(e.Metadata)
+		}); n > 0 {
+			t.Errorf("%v allocations a record", n)
 		}
-		e.Source()
-	}); n > 0 {
-		t.Errorf("%v allocations a record", n)
 	}
 	var out []byte
 	if n := testing.AllocsPerRun(200, func() { out = e.AppendJSON(out[:0]) }); n > 1 { // the race detector empties pools at random
