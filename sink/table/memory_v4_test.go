@@ -34,3 +34,18 @@ func TestMemoryEventsOfVersion4(t *testing.T) {
 		('t', 'mem:a', 0, 4, 1, 30, 20, 4, 0, 0, 40, 10)`)
 	s.want("SELECT peak_allocated_bytes, mean_allocated_bytes, peak_used_bytes, mean_used_bytes, mean_reserved_bytes FROM {db}.memory_stats", "20\t10\t\\N\t\\N\t10")
 }
+
+// What a tracker does not measure gives no finding: null is not 0 bytes, against which every other number would be a jump.
+func TestMemoryFindingsOfNullCounters(t *testing.T) {
+	s := newStore(t, true)
+	// Twelve samples of three ranks: one that says all, with a gap, one that does not say what is used, one that does not say what is reserved.
+	s.exec(`INSERT INTO {db}.memory_events_data (tenant, session_id, at, timestamp_ns, event_type, host, job_id, rank, world_size, device_id, sampling_interval_ms,
+		allocator_allocated_bytes, allocator_reserved_bytes, device_used_bytes, device_total_bytes, present, sent_version, capabilities)
+	SELECT 't', concat('mem:', toString(r)), fromUnixTimestamp64Nano(ts), 1795000000000000000 + i * 100000000 AS ts, 'sample', 'h', 'job', r, 3, 0, 100,
+		1000000000, if(r = 2, 0, 1000000000), if(r = 1, 0, 9000000000), 16000000000, 40 + multiIf(r = 1, 4096, r = 2, 1024, 0), 4, 2048
+	FROM (SELECT number % 3 AS r, intDiv(number, 3) AS i FROM numbers(36))`)
+	s.want("SELECT groupUniqArray(rank) FROM {db}.memory_anomalies WHERE signal = 'gap_ratio_breach'", "[0]")
+	s.want("SELECT countIf(rank != 0) FROM {db}.memory_gaps", "0")
+	s.want("SELECT countIf(rank != 0) FROM {db}.memory_collectives", "0")
+	s.want("SELECT countIf(used_known), countIf(gap_known) FROM {db}.memory_samples", "24\t12")
+}
