@@ -341,6 +341,7 @@ func (f *folder) applyState(state []byte) error {
 // compare; then is the other clock at the last chunk.
 func (f *folder) resume(now, then int64) {
 	for _, s := range f.sessions {
+		f.eventKeys += s.keys.count()
 		s.lastReceivedAt = now - max(then-s.lastReceivedAt, 0) // as silent as it was when the last chunk was made
 		for i := range s.waiting.rows {
 			s.waiting.rows[i].heldAt = now
