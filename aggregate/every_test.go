@@ -140,6 +140,7 @@ func everyEvent(t testing.TB) (files []everyFile) {
 		var c struct{ Input json.RawMessage }
 		var e telemetry.Event
 		if json.Unmarshal(line, &c) == nil && len(c.Input) > 0 && c.Input[0] == '{' && v.Event(&e, c.Input, nil) == nil {
+			e.TimestampNS = 1795175935000000000 + int64(len(memory.lines)) // one moment would make twins of them
 			memory.lines = append(memory.lines, telemetry.AppendFrame(nil, len(memory.lines), &e))
 		}
 	}
@@ -640,6 +641,9 @@ func TestEveryEventUnderEveryMishap(t *testing.T) {
 	one := straight(t, files, false)
 	want := one.sums.settled()
 	for _, def := range table.All() {
+		if def == table.MemoryReplaced.Table {
+			continue // what comes to it hangs on the order; see TestOneEventCountsOnce
+		}
 		if def.Retention != table.Static && one.sums.rows[def.Name] == 0 && def.Column("tenant") != nil {
 			t.Errorf("no event comes to %s: the test shows too little", def.Name)
 		}

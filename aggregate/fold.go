@@ -39,6 +39,8 @@ type folder struct {
 	decoder  gpuflight.Decoder
 	memory   memoryReader
 
+	eventKeys int // of all sessions, or more
+
 	touched         []*session            // in the open chunk
 	held            map[*session]struct{} // with rollups that wait
 	hold            time.Duration         // how long they wait now

@@ -56,7 +56,11 @@ func (f *folder) forgetSilent(now int64) {
 		if s.touched || s.heldSince != 0 || s.waiting.live > 0 {
 			continue // it has something to say yet
 		}
-		if now-s.lastReceivedAt >= int64(f.cfg.Forget) {
+		keep := int64(f.cfg.Forget)
+		if s.keys.count() > 0 {
+			keep *= eventKeyDays
+		}
+		if now-s.lastReceivedAt >= keep {
 			if s.scopes.pending() {
 				if f.awaitNames(s) {
 					continue

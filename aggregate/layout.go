@@ -21,10 +21,12 @@ const (
 	hasScopes // halves and ended scopes, instead of open ones by path
 	hasArtifacts
 	hasDeletions
-	hasShort // half hashes of silent sessions
+	hasShort     // half hashes of silent sessions
+	hasEventKeys // what memory events were counted
 
 	layout3   = hasTombstones | hasHeld | hasMinutes | hasSingles | hasClock | hasScopes | hasArtifacts | hasDeletions
-	layoutNow = layout3 | hasShort
+	layout4   = layout3 | hasShort
+	layoutNow = layout4 | hasEventKeys
 )
 
 // layouts are those of a version, the newest first.
@@ -40,6 +42,7 @@ var layouts = map[uint64][]layout{
 		layout3 &^ (hasArtifacts | hasDeletions | hasClock | hasScopes), // 81e88a7
 		layout3 &^ (hasArtifacts | hasDeletions | hasSingles | hasClock | hasScopes),
 	},
+	4:            {layout4},
 	stateVersion: {layoutNow},
 }
 

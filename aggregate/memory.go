@@ -29,6 +29,7 @@ type memoryAcc struct {
 	fragmentedEvents, fragmentation, fragmentationPeak uint64
 	utilizedEvents, utilization, utilizationPeak       uint64
 	warnings, criticals, world                         uint64
+	noAllocated, noReserved, noUsed                    uint64
 }
 
 // maxMemorySum is what a sum of one row stops at: two rows of it still add up in 64 bits.
@@ -42,9 +43,11 @@ const ppb = uint64(1e9)
 
 // memoryReader is what reading frames needs, for use again.
 type memoryReader struct {
-	v    telemetry.Validator
-	e    telemetry.Event
-	last memoryLast
+	v      telemetry.Validator
+	e      telemetry.Event
+	health telemetry.HealthReader
+	last   memoryLast
+	key    []byte // scratch
 }
 
 // memoryLast is the accumulator of the event before: events of a process come in order.
@@ -76,24 +79,60 @@ func (f *folder) telemetry(s *session, p *part, body []byte) {
 			f.reject(s, p, rejectRow{reason: string(r.Code), detail: clip(r.Message), events: 1, payload: frame.JSON})
 			continue
 		}
-		f.memoryEvent(s, p, e, frame.Index)
-		f.stored(s, p, 1)
+		if f.memoryEvent(s, p, e, frame.Index) {
+			f.stored(s, p, 1)
+		} else {
+			f.duplicate(s, p, 1)
+		}
 	}
 	f.memory.last = memoryLast{} // of this session, which may be forgotten
 	f.out.saw(p.env.ReceivedAt)
 }
 
-func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint32) {
+// memoryEvent counts an event and makes its row. It returns false for an event that was counted before, in another export: then at
+// most a row that says more takes the place of the one that is there.
+func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint32) bool {
+	m := &f.memory
+	h := m.health.Read(e.Metadata)
+	rich := richness(e, h.Keys)
+	var key uint64
+	key, m.key = eventKey(m.key, e)
+	seen, richer, old := f.seenEvent(s, key, rich)
+	if seen && (!richer || s.noRaw) {
+		return false
+	}
+	backend, framework := e.Source()
+	if seen {
+		f.replaceMemory(s, p, e, key, old)
+		f.memoryRow(s, p, e, h, index, key, rich, backend, framework)
+		return false
+	}
 	at := e.TimestampNS // 64 bits of nanoseconds are just what DateTime64(9) holds
 	s.delta.samples++
 	s.delta.sawEvent(at)
-	backend, framework := e.Source()
 	s.describeMemory(e, framework)
 	f.memoryDevice(s, p, e, backend)
 	f.addMemory(s, e, memoryKey{e.DeviceID, e.Rank, bucketOf(at)})
-	if s.noRaw {
-		return
+	if !s.noRaw {
+		f.memoryRow(s, p, e, h, index, key, rich, backend, framework)
 	}
+	return true
+}
+
+// replaceMemory says that the row of an event whose richness is old is not the one to show.
+func (f *folder) replaceMemory(s *session, p *part, e *telemetry.Event, key uint64, old uint8) {
+	t := &table.MemoryReplaced
+	b := f.out.batch(t.Table, p.raw)
+	t.Tenant.AppendString(b, s.key.tenant)
+	t.SessionID.AppendString(b, s.key.id)
+	t.TimestampNS.Append(b, e.TimestampNS)
+	t.EventHash.Append(b, uint32(key>>32))
+	t.Richness.Append(b, old)
+	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+}
+
+func (f *folder) memoryRow(s *session, p *part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
+	at := e.TimestampNS
 	t := &table.MemoryEvents
 	b := f.out.batch(t.Table, p.raw)
 	t.Tenant.AppendString(b, s.key.tenant)
@@ -126,7 +165,30 @@ func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint
 	t.Legacy.Append(b, flag(e.Legacy))
 	t.Origin.AppendString(b, p.env.Origin)
 	t.UploadIndex.Append(b, index)
+	t.SentVersion.Append(b, e.Version)
+	t.RecordSession.Append(b, t.RecordSession.IndexBytes(b, e.SessionID))
+	t.Capabilities.Append(b, uint16(e.Capabilities))
+	t.CapabilityBackend.Append(b, t.CapabilityBackend.IndexBytes(b, clipBytes(e.CapabilityBackend)))
+	t.CapabilityOf.Append(b, t.CapabilityOf.IndexBytes(b, clipBytes(e.CapabilityCollector)))
+	t.SamplingSource.Append(b, t.SamplingSource.IndexBytes(b, clipBytes(e.SamplingSource)))
+	t.HealthPresent.Append(b, uint8(h.Has))
+	t.HealthStatus.Append(b, t.HealthStatus.IndexBytes(b, clipBytes(h.Status)))
+	t.Partial.Append(b, flag(h.Partial))
+	t.PartialFields.Append(b, t.PartialFields.IndexBytes(b, clipBytes(h.PartialFields)))
+	t.LastError.Append(b, t.LastError.IndexBytes(b, clipBytes(h.LastError)))
+	t.Failures.Append(b, h.Failures)
+	t.NextRetry.Append(b, h.NextRetry)
+	t.EventHash.Append(b, uint32(key>>32))
+	t.Richness.Append(b, rich)
 	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+}
+
+// clipBytes is clip for text that is not kept.
+func clipBytes(b []byte) []byte {
+	if len(b) <= maxTextBytes {
+		return b
+	}
+	return []byte(clip(string(b)))
 }
 
 // describeMemory keeps what the session's row says of the process. Host, pid and job are the session's own; a program is known by its
@@ -187,21 +249,23 @@ func (a *memoryAcc) add(e *telemetry.Event) {
 		a.job = clip(string(e.JobID))
 	}
 	a.events++
-	level(&a.allocated, &a.allocatedPeak, e.Allocated)
-	level(&a.reserved, &a.reservedPeak, e.Reserved)
-	level(&a.used, &a.usedPeak, e.DeviceUsed)
+	reading(&a.allocated, &a.allocatedPeak, &a.noAllocated, e.Allocated, e.Has&telemetry.NoAllocated == 0)
+	reading(&a.reserved, &a.reservedPeak, &a.noReserved, e.Reserved, e.Has&telemetry.NoReserved == 0)
+	reading(&a.used, &a.usedPeak, &a.noUsed, e.DeviceUsed, e.Has&telemetry.NoDeviceUsed == 0)
 	if e.Has&telemetry.HasActive != 0 {
 		a.activeEvents++
 		level(&a.active, &a.activePeak, e.Active)
 	}
-	if e.Reserved > 0 {
+	if e.Reserved > 0 && e.Has&telemetry.NoAllocated == 0 {
 		a.fragmentedEvents++
 		share(&a.fragmentation, &a.fragmentationPeak, uint64(max(e.Reserved-e.Allocated, 0)), uint64(e.Reserved))
 	}
 	if e.Has&telemetry.HasTotal != 0 && e.DeviceTotal > 0 {
-		a.utilizedEvents++
 		a.total = max(a.total, uint64(e.DeviceTotal))
-		share(&a.utilization, &a.utilizationPeak, uint64(e.DeviceUsed), uint64(e.DeviceTotal))
+		if e.Has&telemetry.NoDeviceUsed == 0 {
+			a.utilizedEvents++
+			share(&a.utilization, &a.utilizationPeak, uint64(e.DeviceUsed), uint64(e.DeviceTotal))
+		}
 	}
 	// One sample makes several events that carry the same change, so only these two kinds count it.
 	switch string(e.EventType) {
@@ -235,6 +299,15 @@ func saturate(sum *uint64, v uint64) {
 func level(sum, peak *uint64, v int64) {
 	saturate(sum, uint64(v))
 	*peak = max(*peak, uint64(v))
+}
+
+// reading is level of a counter that some events do not have.
+func reading(sum, peak, missing *uint64, v int64, ok bool) {
+	if !ok {
+		*missing++
+		return
+	}
+	level(sum, peak, v)
 }
 
 // share adds part of whole, which is not less.
@@ -285,6 +358,9 @@ func (f *folder) flushMemory(s *session) {
 		t.Warnings.Append(b, a.warnings)
 		t.Criticals.Append(b, a.criticals)
 		t.WorldSize.Append(b, a.world)
+		t.NoAllocated.Append(b, a.noAllocated)
+		t.NoReserved.Append(b, a.noReserved)
+		t.NoUsed.Append(b, a.noUsed)
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
 	s.memory = nil

@@ -197,6 +197,7 @@ func TestMemoryTelemetryAtTheEdges(t *testing.T) {
 	big.allocated, big.reserved, big.used, big.change, big.active, big.total = most, most, most, math.MinInt64, &most, &most
 	var body []byte
 	for i := range 3 {
+		big.ns = most - int64(i) // or they would be one event
 		body = append(body, big.frame(t, i)...)
 	}
 	body = append(body, "7 x {}\n8 0 {\"schema_version\":2}\n"...)

@@ -103,6 +103,8 @@ type session struct {
 
 	artifactRows uint64 // instructions and source lines written
 
+	keys eventKeys // of the memory events that were counted
+
 	// Held rollup rows (hold.go): part of the state until they are flushed.
 	dirty     []*kernelAcc // all accumulators that count something
 	delta     sessionDelta

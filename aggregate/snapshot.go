@@ -118,7 +118,7 @@ func (o *owner) stateBudget(ctx context.Context) int {
 // stateCost estimates what a session takes in a snapshot.
 func (s *session) stateCost() int {
 	n := 300 + len(s.key.id) + 24*len(s.configs) + 3*len(s.unresolved) + 16*len(s.early) + int(s.details.GetSerializedSizeInBytes()) + 64*s.minutes.count() + 40*len(s.dirty) +
-		40*s.scopes.halves.count + 60*s.waiting.live
+		40*s.scopes.halves.count + 60*s.waiting.live + 8*s.keys.count()
 	for _, r := range []*recent{&s.parts, &s.lines, &s.singles} {
 		if r.short {
 			n += 8 * len(r.all())

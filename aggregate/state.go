@@ -13,7 +13,7 @@ import (
 )
 
 // stateVersion is the first number of every state change and snapshot; see layout.go for the earlier ones.
-const stateVersion = 4
+const stateVersion = 5
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -66,7 +66,7 @@ func (f *folder) stateSize() int {
 		if s.earlyDirty {
 			n += 16 * len(s.early)
 		}
-		n += s.scopes.stateSize()
+		n += s.scopes.stateSize() + 8*len(s.keys.fresh)
 	}
 	return n
 }
@@ -80,6 +80,7 @@ func (f *folder) published() {
 		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.flushed = false, false, false, false
 		s.minutes.dirty, s.singles.fresh = false, 0
 		s.scopes.published()
+		s.keys.fresh = s.keys.fresh[:0]
 		for _, a := range s.dirty {
 			a.freshCount = 0
 		}
@@ -176,6 +177,7 @@ func (s *session) append(w *writer, full bool) {
 	s.appendClock(w)
 	s.scopes.append(w, full)
 	s.appendArtifacts(w)
+	s.keys.append(w, full)
 }
 
 func (f *folder) read(s *session, r *reader) {
@@ -260,6 +262,9 @@ func (f *folder) read(s *session, r *reader) {
 	}
 	if r.has(hasArtifacts) {
 		s.readArtifacts(r)
+	}
+	if r.has(hasEventKeys) {
+		s.keys.read(r)
 	}
 }
 
@@ -351,6 +356,7 @@ func (f *folder) readState(r *reader) error {
 // compare; then is the other clock at the last chunk.
 func (f *folder) resume(now, then int64) {
 	for _, s := range f.sessions {
+		f.eventKeys += s.keys.count()
 		s.lastReceivedAt = now - max(then-s.lastReceivedAt, 0) // as silent as it was when the last chunk was made
 		for i := range s.waiting.rows {
 			s.waiting.rows[i].heldAt = now

@@ -122,6 +122,7 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 		wk.buf = make([]byte, stream.PartBytes)
 	}
 	t := newTelemetrySorter(g, p, wk.buf, repeat)
+	t.upload = content
 	err = t.all(ctx, reader)
 	wk.out = p.scratch
 	if err != nil {

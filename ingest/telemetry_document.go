@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -32,7 +33,8 @@ func (d *telemetryDocument) begin() io.Reader {
 // hash of what the document says, without its compression.
 func (d *telemetryDocument) survey() (digest, *refusal) {
 	sum := sha256.New()
-	in := io.TeeReader(d.begin(), sum)
+	d.o.names = mention{}
+	in := io.TeeReader(d.begin(), io.MultiWriter(sum, &d.o.names))
 	var err error
 	switch d.o.format {
 	case formatCSV:
@@ -44,7 +46,8 @@ func (d *telemetryDocument) survey() (digest, *refusal) {
 	if d.o.format == formatTF && errors.As(err, &unreadable) && unreadable.Code == telemetry.NoEvents {
 		d.track, err = telemetry.NewTrack(d.begin(), d.o.Options)
 		sum.Reset()
-		in = io.TeeReader(d.begin(), sum)
+		d.o.names = mention{}
+		in = io.TeeReader(d.begin(), io.MultiWriter(sum, &d.o.names))
 	}
 	if err == nil || errors.As(err, &unreadable) {
 		// A damaged body is a better reason than what the damage made of the document.
@@ -99,4 +102,27 @@ func (f *forward) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.r.Read(p)
 	f.at = off + int64(n)
 	return n, err
+}
+
+// sessionKey is what a document of schema version 3 or later holds somewhere.
+var sessionKey = []byte("session_id")
+
+// mention is a writer that looks for sessionKey in what is written.
+type mention struct {
+	found bool
+	tail  []byte
+}
+
+// Write implements io.Writer. It does not fail.
+func (m *mention) Write(p []byte) (int, error) {
+	if !m.found {
+		keep := len(sessionKey) - 1
+		m.tail = append(m.tail, p[:min(len(p), keep)]...)
+		m.found = bytes.Contains(m.tail, sessionKey) || bytes.Contains(p, sessionKey)
+		if len(p) > keep {
+			m.tail = append(m.tail, p[len(p)-keep:]...)
+		}
+		m.tail = append(m.tail[:0], m.tail[max(0, len(m.tail)-keep):]...)
+	}
+	return len(p), nil
 }

@@ -16,8 +16,9 @@ const (
 	formatJSON   = "json"
 	formatNDJSON = "ndjson"
 	formatCSV    = "csv"
-	formatOOM    = "oom" // events.json of an out-of-memory bundle
-	formatTF     = "tf"  // a TensorFlow tracker's file
+	formatOOM    = "oom"  // events.json of an out-of-memory bundle
+	formatTF     = "tf"   // a TensorFlow tracker's file
+	formatSink   = "sink" // a segment of a sink, which may still be written
 )
 
 // maxOptionBytes bounds the texts among the options.
@@ -27,7 +28,8 @@ const maxOptionBytes = 256
 type telemetryOptions struct {
 	telemetry.Options
 	format string
-	key    string // Idempotency-Key, "" without
+	key    string  // Idempotency-Key, "" without
+	names  mention // of a session, anywhere in the document
 }
 
 // readTelemetryOptions reads the query and the headers. A parameter that it does not know is refused: a misspelled one would be ignored.
@@ -38,9 +40,9 @@ func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 	o, q := &telemetryOptions{format: formatJSON}, r.URL.Query()
 	for name := range q {
 		switch name {
-		case "format", "permissive_legacy", "events_key", "default_collector", "default_sampling_interval_ms":
+		case "format", "peer", "permissive_legacy", "events_key", "default_collector", "default_sampling_interval_ms", "default_session_id":
 		default:
-			return nil, bad(strconv.Quote(printable(name, 40)), "is no option: there are format, permissive_legacy, events_key, default_collector and default_sampling_interval_ms")
+			return nil, bad(strconv.Quote(printable(name, 40)), "is no option: there are format, peer, permissive_legacy, events_key, default_collector, default_sampling_interval_ms and default_session_id")
 		}
 	}
 	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
@@ -56,10 +58,12 @@ func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 	case formatJSON, formatCSV, formatTF:
 	case formatNDJSON:
 		o.Lines = true
+	case formatSink:
+		o.Lines, o.TornTail = true, true
 	case formatOOM:
 		o.BundleKeys = true
 	default:
-		return nil, bad("format", "must be json, ndjson, csv, oom or tf")
+		return nil, bad("format", "must be json, ndjson, csv, sink, oom or tf")
 	}
 	if v := q.Get("permissive_legacy"); v != "" {
 		permissive, err := strconv.ParseBool(v)
@@ -72,7 +76,15 @@ func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 		v := q.Get("events_key")
 		o.EventsKey = &v
 	}
+	var err error
+	if o.Peer, err = telemetry.ParsePeer(q.Get("peer")); err != nil {
+		return nil, bad("peer", err.Error())
+	}
 	o.DefaultCollector = q.Get("default_collector")
+	o.DefaultSessionID = q.Get("default_session_id")
+	if o.DefaultSessionID != "" && telemetry.Blank(o.DefaultSessionID) {
+		return nil, bad("default_session_id", "must not be blank")
+	}
 	if v := q.Get("default_sampling_interval_ms"); v != "" {
 		ms, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || ms < 0 {
@@ -81,7 +93,7 @@ func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 		o.DefaultSamplingIntervalMS = ms
 	}
 	o.key = r.Header.Get("Idempotency-Key")
-	for name, v := range map[string]string{"events_key": q.Get("events_key"), "default_collector": o.DefaultCollector, "Idempotency-Key": o.key} {
+	for name, v := range map[string]string{"events_key": q.Get("events_key"), "default_collector": o.DefaultCollector, "default_session_id": o.DefaultSessionID, "Idempotency-Key": o.key} {
 		if printable(v, maxOptionBytes) != v {
 			return nil, bad(name, fmt.Sprintf("must be UTF-8 without control characters, at most %d bytes", maxOptionBytes))
 		}
@@ -100,9 +112,19 @@ func (o *telemetryOptions) origin() string {
 // identity names an upload by the hash of what it says and by all that decides how it is read.
 func (o *telemetryOptions) identity(content digest) digest {
 	var b strings.Builder
-	fmt.Fprintf(&b, "telemetry 1\n%s\n%s\n%t\n%q\n%d\n", content, o.format, o.RefuseLegacy, o.DefaultCollector, o.DefaultSamplingIntervalMS)
+	rules := 1
+	if o.names.found && o.Peer == telemetry.Peer043 {
+		rules = 2 // gateways that did not know sessions have refused it, and that they did is no reason to refuse it again
+	}
+	fmt.Fprintf(&b, "telemetry %d\n%s\n%s\n%t\n%q\n%d\n", rules, content, o.format, o.RefuseLegacy, o.DefaultCollector, o.DefaultSamplingIntervalMS)
 	if o.EventsKey != nil {
 		fmt.Fprintf(&b, "%q\n", *o.EventsKey)
+	}
+	if o.Peer != telemetry.Peer043 {
+		fmt.Fprintf(&b, "peer %s\n", o.Peer)
+	}
+	if o.DefaultSessionID != "" {
+		fmt.Fprintf(&b, "session %q\n", o.DefaultSessionID)
 	}
 	sum := sha256.Sum256([]byte(b.String()))
 	return digest(sum[:16])

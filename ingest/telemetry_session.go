@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -9,12 +11,19 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// appendTelemetrySession appends the id of the session that an event belongs to, made from what identifies its process:
-// mem:<host>:<pid>:<job, or ->:<rank>. Colons and percent signs within are percent-encoded. What is too long for an id, or cannot
-// be shown, is hashed.
-func appendTelemetrySession(dst []byte, e *telemetry.Event) []byte {
+// appendTelemetrySession appends the id of the session that an event belongs to. A session that the record names is mem:<session_id>.
+// Records of before schema version 3 seldom name one: theirs is made from what identifies the process,
+// mem:<host>:<pid>:<job, or ->:<rank>. Later ones that name none, which no tracker writes, are the upload's. Colons and percent signs
+// within are percent-encoded. What is too long for an id, or cannot be shown, is hashed.
+func appendTelemetrySession(dst []byte, e *telemetry.Event, upload digest) []byte {
 	start := len(dst)
 	dst = append(dst, stream.MemoryPrefix...)
+	if e.Has&telemetry.HasSession != 0 {
+		return appendNamedSession(dst, start, e.SessionID)
+	}
+	if e.Version > 2 {
+		return append(append(dst, hashedSession...), upload.String()...)
+	}
 	host := e.Host[:min(len(e.Host), 4*maxSessionBytes)]
 	ok := len(host) == len(e.Host)
 	dst = appendIDText(dst, host, &ok)
@@ -34,7 +43,23 @@ func appendTelemetrySession(dst []byte, e *telemetry.Event) []byte {
 		return dst
 	}
 	whole := strconv.Itoa(len(e.Host)) + ":" + string(e.Host) + ":" + strconv.FormatInt(e.PID, 10) + ":" + strconv.FormatBool(e.Has&telemetry.HasJobID != 0) + string(e.JobID) + ":" + strconv.FormatInt(e.Rank, 10)
-	return append(append(dst[:start], stream.MemoryPrefix+"sha256-"...), digestOf(whole).String()...)
+	return append(append(dst[:start], stream.MemoryPrefix+hashedSession...), digestOf(whole).String()...)
+}
+
+// hashedSession begins, behind the prefix, the ids of sessions that are known by a hash.
+const hashedSession = "sha256-"
+
+// appendNamedSession appends a session_id behind the prefix, which stands at start. One that looks like an id of ours is hashed: what
+// holds no colon is neither a process's id nor another session's.
+func appendNamedSession(dst []byte, start int, id []byte) []byte {
+	begin := len(dst)
+	ok := len(id) <= 4*maxSessionBytes
+	dst = appendIDText(dst, id[:min(len(id), 4*maxSessionBytes)], &ok)
+	if own := dst[begin:]; ok && len(dst)-start <= maxSessionBytes && string(dst[start:]) != refusedTelemetry && !bytes.HasPrefix(own, []byte(hashedSession)) {
+		return dst
+	}
+	sum := sha256.Sum256(append([]byte("session_id:"), id...))
+	return append(append(dst[:start], stream.MemoryPrefix+hashedSession...), digest(sum[:16]).String()...)
 }
 
 // appendIDText appends text as a part of an id; ok becomes false if it cannot be shown.

@@ -40,6 +40,8 @@ type telemetrySorter struct {
 	g     *Gateway
 	dry   bool // only count
 
+	upload digest // of what the upload says, for records that name no session
+
 	lanes map[string]*telemetryLane // by session
 	order []*telemetryLane          // as they came
 	last  *telemetryLane
@@ -117,7 +119,7 @@ func (t *telemetrySorter) all(ctx context.Context, in telemetry.Reader) error {
 
 // add puts an accepted record into its session's lane.
 func (t *telemetrySorter) add(ctx context.Context, r *telemetry.Record) error {
-	t.id = appendTelemetrySession(t.id[:0], r.Event)
+	t.id = appendTelemetrySession(t.id[:0], r.Event, t.upload)
 	l := t.last
 	if l == nil || l.session != string(t.id) {
 		if l = t.lanes[string(t.id)]; l == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -24,12 +25,21 @@ type telemetryFile struct {
 	format string // as the gateway calls it
 	size   int64
 	gzip   bool
+	// session is that of a sink's segment, for records that name none; "" is unknown.
+	session string
 }
 
 // findAll finds what there is to send at a path: GPU Flight sessions, memory telemetry, or both.
 func findAll(name string, o telemetry.Options) ([]replay.Session, []telemetryFile, error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
+		if base := filepath.Base(name); err == nil && (segmentName.MatchString(base) || base == "manifest.json") {
+			if files, ok, err := sinkIn(filepath.Dir(name)); err != nil || ok && base == "manifest.json" {
+				return nil, files, err
+			} else if i := slices.IndexFunc(files, func(f telemetryFile) bool { return filepath.Base(f.path) == base }); i >= 0 {
+				return nil, files[i : i+1], nil
+			}
+		}
 		if err == nil {
 			if f, ok := telemetryAt(name, info.Size(), true, o); ok {
 				return nil, []telemetryFile{f}, nil
@@ -67,6 +77,10 @@ func telemetryIn(dir string, o telemetry.Options) (found []telemetryFile, err er
 				found = append(found, telemetryFile{path: name, format: "oom", size: size})
 				return fs.SkipDir
 			}
+			segments, ok, err := sinkIn(name)
+			if found = append(found, segments...); err != nil || ok {
+				return cmp.Or(err, fs.SkipDir)
+			}
 			return nil
 		case !e.Type().IsRegular() || strings.HasPrefix(e.Name(), "."):
 			return nil
@@ -88,9 +102,10 @@ func telemetryIn(dir string, o telemetry.Options) (found []telemetryFile, err er
 
 // bundleManifest is what names an out-of-memory bundle.
 type bundleManifest struct {
-	Name    string `json:"bundle_name"`
-	Created string `json:"created_at_utc"`
-	Reason  string `json:"reason"`
+	Name    string          `json:"bundle_name"`
+	Created string          `json:"created_at_utc"`
+	Reason  string          `json:"reason"`
+	Session json.RawMessage `json:"session"` // of newer trackers: an object
 }
 
 // isBundle reports whether dir is an out-of-memory bundle, and the size of its events.
@@ -258,6 +273,13 @@ func bundleBody(dir, host string) ([]byte, error) {
 	given := object{"pid": environment.PID}
 	if host != "" {
 		given["host"], _ = json.Marshal(host)
+	}
+	var session object // the bundle's own word on where it comes from
+	_ = json.Unmarshal(manifest.Session, &session)
+	for _, key := range []string{"session_id", "host", "pid"} {
+		if v := session[key]; v != nil && string(v) != "null" {
+			given[key] = v
+		}
 	}
 	var seconds float64
 	if json.Unmarshal(metadata.Custom["sampling_interval_s"], &seconds) == nil && seconds > 0 && seconds < 1e9 {

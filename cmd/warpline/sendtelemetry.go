@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,13 +26,30 @@ type telemetryFlags struct {
 	EventsKey                 *string `placeholder:"KEY" help:"The key of a top-level object that holds the list of telemetry events."`
 	DefaultCollector          string  `placeholder:"NAME" help:"Collector of converted telemetry that nothing else names."`
 	DefaultSamplingIntervalMS int64   `name:"default-sampling-interval-ms" placeholder:"MS" help:"Sampling interval of converted telemetry that has none."`
+	telemetryRules
+}
+
+// telemetryRules say whose rules records are judged by, and whose session they are when they name none.
+type telemetryRules struct {
+	Peer             string `default:"0.4.3" enum:"0.4.3,0.2.9" placeholder:"RELEASE" help:"Judge telemetry as this release of stormlog does: 0.4.3 takes schema versions 1 to 4, 0.2.9 those up to 2."`
+	DefaultSessionID string `name:"default-session-id" placeholder:"ID" help:"Session of telemetry that names none."`
+}
+
+func (c *telemetryRules) peer() telemetry.Peer {
+	p, err := telemetry.ParsePeer(c.Peer)
+	if err != nil {
+		panic("BUG: --peer was not checked: " + err.Error())
+	}
+	return p
 }
 
 func (c *telemetryFlags) options() telemetry.Options {
-	return telemetry.Options{RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, DefaultCollector: c.DefaultCollector, DefaultSamplingIntervalMS: c.DefaultSamplingIntervalMS}
+	return telemetry.Options{Peer: c.peer(), DefaultSessionID: c.DefaultSessionID, RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey,
+		DefaultCollector: c.DefaultCollector, DefaultSamplingIntervalMS: c.DefaultSamplingIntervalMS}
 }
 
-func (c *telemetryFlags) query(format string) string {
+func (c *telemetryFlags) query(f telemetryFile) string {
+	format := f.format
 	q := url.Values{"format": {format}}
 	if !c.PermissiveLegacy {
 		q.Set("permissive_legacy", "false")
@@ -41,6 +59,12 @@ func (c *telemetryFlags) query(format string) string {
 	}
 	if c.DefaultCollector != "" {
 		q.Set("default_collector", c.DefaultCollector)
+	}
+	if c.peer() != telemetry.Peer043 {
+		q.Set("peer", c.Peer)
+	}
+	if session := cmp.Or(c.DefaultSessionID, f.session); session != "" {
+		q.Set("default_session_id", session)
 	}
 	if c.DefaultSamplingIntervalMS != 0 {
 		q.Set("default_sampling_interval_ms", strconv.FormatInt(c.DefaultSamplingIntervalMS, 10))
@@ -140,7 +164,7 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 		defer file.Close()
 		body = file
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/telemetry?"+c.query(f.format), body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/telemetry?"+c.query(f), body)
 	if err != nil {
 		return nil, err
 	}

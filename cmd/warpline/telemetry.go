@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -28,6 +29,7 @@ type telemetryCheckCmd struct {
 	NDJSON           bool    `name:"ndjson" xor:"form" help:"The file holds a record a line, whatever its name."`
 	CSV              bool    `name:"csv" xor:"form" help:"The file is a tracker's CSV export, whatever its name."`
 	ExitCode         bool    `help:"Exit with 1 if anything is refused."`
+	telemetryRules
 }
 
 // Run reads the file twice: whether it can be read as events at all is known only at its end.
@@ -44,7 +46,7 @@ func (c *telemetryCheckCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer f.Close()
-	o := telemetry.Options{RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, Lines: format == "ndjson"}
+	o := telemetry.Options{Peer: c.peer(), DefaultSessionID: c.DefaultSessionID, RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, Lines: format == "ndjson", TornTail: strings.HasSuffix(strings.TrimSuffix(c.File, ".gz"), ".jsonl")}
 	out := bufio.NewWriterSize(p.Stdout, 1<<16)
 	accepted, refused, hint, err := checkTelemetry(ctx, f, format == "csv", out, o)
 	if err := errors.Join(err, out.Flush()); err != nil {

@@ -37,7 +37,7 @@ func TestTelemetryCheck(t *testing.T) {
 		for _, name := range []string{file, "-"} {
 			var stdout, stderr bytes.Buffer
 			p := &program{Stdin: strings.NewReader(tt.input), Stdout: &stdout, Stderr: &stderr}
-			code := p.run(append(append([]string{"telemetry", "check"}, strings.Fields(tt.args)...), name))
+			code := p.run(append(append([]string{"telemetry", "check", "--peer", "0.2.9"}, strings.Fields(tt.args)...), name))
 			if code != tt.code || stdout.String() != tt.want {
 				t.Errorf("%s %s < %s: exit code %d\n%swant %d\n%s%s", tt.args, name, tt.input, code, stdout.String(), tt.code, tt.want, stderr.String())
 			}
@@ -47,6 +47,35 @@ func TestTelemetryCheck(t *testing.T) {
 	p := &program{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: &stderr}
 	if code := p.run([]string{"telemetry", "check", filepath.Join(t.TempDir(), "none")}); code == 0 || !strings.Contains(stderr.String(), "none") {
 		t.Errorf("a file that is not there: exit code %d, %s", code, stderr.String())
+	}
+}
+
+// By default stormlog 0.4.3 judges, and what it accepts is shown as schema version 4, in the session that is named by default if none is.
+func TestTelemetryCheckPeers(t *testing.T) {
+	const record = `{"timestamp":1795000000.25,"host":"h1","pid":9}`
+	check := func(input string, args ...string) (string, int) {
+		var out, errs bytes.Buffer
+		p := &program{Stdin: strings.NewReader(input), Stdout: &out, Stderr: &errs}
+		code := p.run(append([]string{"telemetry", "check", "-"}, args...))
+		return out.String() + errs.String(), code
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, `"schema_version":4,"session_id":"legacy-2b7e6361-7e01-59f4-96e6-4bed5d08b9a7",`},
+		{[]string{"--peer=0.4.3", "--default-session-id=d-1"}, `"schema_version":4,"session_id":"d-1",`},
+		{[]string{"--peer=0.2.9", "--default-session-id=d-1"}, `"event":{"schema_version":2,"timestamp_ns"`},
+	} {
+		if out, code := check(record, c.args...); code != 0 || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit code %d: %s, want %s", c.args, code, out, c.want)
+		}
+	}
+	if out, code := check(record, "--peer=0.3.9"); code == 0 || !strings.Contains(out, "0.2.9") {
+		t.Errorf("an unknown release: exit code %d: %s", code, out)
+	}
+	if out, _ := check(strings.Replace(record, "{", `{"schema_version":3,`, 1), "--peer=0.2.9"); !strings.Contains(out, "Unsupported schema_version: 3") {
+		t.Errorf("version 3 before 0.3.0: %s", out)
 	}
 }
 

@@ -26,7 +26,7 @@ func BenchmarkValidate(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if r := v.Validate(text); r != nil {
+				if r := v.Validate(text, telemetry.Peer029); r != nil {
 					b.Fatal(r)
 				}
 			}
@@ -36,7 +36,7 @@ func BenchmarkValidate(b *testing.B) {
 }
 
 func BenchmarkEvent(b *testing.B) {
-	for name, text := range map[string]string{"v2": compact, "legacy": legacy} {
+	for name, text := range map[string]string{"v2": compact, "legacy": legacy, "v4": v4Record} {
 		b.Run(name, func(b *testing.B) {
 			var v telemetry.Validator
 			var e telemetry.Event

@@ -43,6 +43,8 @@ type Decoder struct {
 	rec    Record
 	index  int
 	listed bool // a list of events was opened inside an object
+
+	summary *SessionSummary
 }
 
 type decoderState uint8
@@ -74,6 +76,7 @@ func (l Layout) Decoder(r io.ReaderAt, o Options) *Decoder {
 	d := newDecoder(io.NewSectionReader(r, l.Start, l.End-l.Start), o)
 	d.w.base = l.Start
 	d.only = true
+	d.summary = l.Summary
 	switch l.Form {
 	case Lines:
 		d.w.r = io.NewSectionReader(r, 0, 1<<63-1)
@@ -175,6 +178,7 @@ func (d *Decoder) start() error {
 		return err
 	}
 	d.only = true
+	d.summary = l.Summary
 	if l.Form == Alone {
 		d.state = inRecord
 		return nil
@@ -236,7 +240,8 @@ func (d *Decoder) failed(what string) error {
 // member goes on in an object that does not fit in memory, until a list of events opens.
 func (d *Decoder) member() (*Record, error) {
 	listed := d.listed
-	c, events, err := d.walk.next()
+	c, which, err := d.walk.next()
+	events := which == memberEvents || which == memberTracked && c == '['
 	switch {
 	case err == io.EOF && listed:
 		d.state = ended
@@ -252,7 +257,7 @@ func (d *Decoder) member() (*Record, error) {
 	case err != nil:
 		return nil, err
 	case events && listed:
-		return nil, &DocumentError{EventsKeyRepeated, "the key '" + d.walk.eventsKey() + "' stands more than once; send it once, or as an array"}
+		return nil, &DocumentError{EventsKeyRepeated, "the key '" + string(d.walk.key) + "' stands more than once; send it once, or as an array"}
 	case events && c == '[':
 		d.listed = true
 		d.openList()
@@ -311,6 +316,9 @@ func (d *Decoder) judge(text []byte, at int64) *Record {
 
 // take gives the record that was parsed and is UTF-8.
 func (d *Decoder) take(text []byte) *Record {
+	if d.summary != nil && !d.v.isOf(d.summary) {
+		return d.refused(text, &Refusal{Code: OtherSession, Field: names[fSessionID], Message: "Tracker session summary does not match telemetry event identity"})
+	}
 	if r := d.v.event(&d.event, &d.o); r != nil {
 		return d.refused(text, r)
 	}

@@ -1,11 +1,32 @@
 package telemetry
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
-// AppendJSON appends the event as one line of JSON: the 22 keys of schema version 2 in canonical order, what is missing as null,
-// metadata in canonical spelling. What was accepted gives a record that is accepted, with the same values. Safe for concurrent use.
+// AppendJSON appends the event as one line of JSON: the 23 keys of schema version 4 in canonical order, what is missing as null,
+// metadata with its memory_capabilities in canonical spelling. An event that was read for release 0.2.9 is written as that writes it:
+// 22 keys, schema version 2. What was accepted gives a record that is accepted, with the same values. Safe for concurrent use.
 func (e *Event) AppendJSON(dst []byte) []byte {
-	dst = append(dst, `{"schema_version":2`...)
+	return append(e.appendFields(append(dst, '{'), false), '}')
+}
+
+// appendFields appends the members of AppendJSON or, with frame, those of AppendFrame.
+func (e *Event) appendFields(dst []byte, frame bool) []byte {
+	older := e.peer == Peer029 && !frame
+	switch {
+	case older:
+		dst = append(dst, `"schema_version":2`...)
+	case frame && (e.Has&HasSession == 0 || len(e.SessionID) > frameSessionBytes):
+		dst = append(dst, `"schema_version":4`...)
+	case len(e.SessionID) > 0:
+		dst = append(dst, `"schema_version":4,"session_id":`...)
+		dst = AppendString(dst, e.SessionID)
+	default:
+		dst = append(dst, `"schema_version":4,"session_id":"`...)
+		dst = append(e.AppendSessionID(dst), '"')
+	}
 	dst = e.number(dst, fTimestampNS, e.TimestampNS, true)
 	dst = e.string(dst, fEventType, e.EventType, true)
 	dst = e.string(dst, fCollector, e.Collector, true)
@@ -17,21 +38,26 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 	dst = e.number(dst, fLocalRank, e.LocalRank, true)
 	dst = e.number(dst, fWorldSize, e.WorldSize, true)
 	dst = e.number(dst, fDeviceID, e.DeviceID, true)
-	dst = e.number(dst, fAllocated, e.Allocated, true)
-	dst = e.number(dst, fReserved, e.Reserved, true)
+	dst = e.number(dst, fAllocated, e.Allocated, e.Has&NoAllocated == 0)
+	dst = e.number(dst, fReserved, e.Reserved, e.Has&NoReserved == 0)
 	dst = e.number(dst, fActive, e.Active, e.Has&HasActive != 0)
 	dst = e.number(dst, fInactive, e.Inactive, e.Has&HasInactive != 0)
-	dst = e.number(dst, fChange, e.Change, true)
-	dst = e.number(dst, fDeviceUsed, e.DeviceUsed, true)
+	dst = e.number(dst, fChange, e.Change, e.Has&NoChange == 0)
+	dst = e.number(dst, fDeviceUsed, e.DeviceUsed, e.Has&NoDeviceUsed == 0)
 	dst = e.number(dst, fDeviceFree, e.DeviceFree, e.Has&HasFree != 0)
 	dst = e.number(dst, fDeviceTotal, e.DeviceTotal, e.Has&HasTotal != 0)
 	dst = e.string(dst, fContext, e.Context, e.Has&HasContext != 0)
 	dst = appendKey(dst, fMetadata)
-	dst = e.AppendMetadata(dst)
-	return append(dst, '}')
+	switch {
+	case older && e.plain != nil:
+		return append(dst, e.plain...)
+	case !older && !frame && e.Has&InferredCapabilities != 0:
+		return e.appendInferred(dst)
+	}
+	return e.AppendMetadata(dst)
 }
 
-// AppendMetadata appends the metadata in canonical spelling. Safe for concurrent use.
+// AppendMetadata appends the metadata in canonical spelling, without memory_capabilities that were not in it. Safe for concurrent use.
 func (e *Event) AppendMetadata(dst []byte) []byte {
 	if e.Legacy || len(e.Metadata) <= 2 {
 		if len(e.Metadata) == 0 {
@@ -44,6 +70,31 @@ func (e *Event) AppendMetadata(dst []byte) []byte {
 		panic("BUG: telemetry: metadata of an accepted event: " + refusal.Message)
 	}
 	return out
+}
+
+// appendInferred appends the metadata with the memory_capabilities that follow from the record, in their place among the keys.
+func (e *Event) appendInferred(dst []byte) []byte {
+	start := len(dst)
+	dst = e.AppendMetadata(dst)
+	at, behind := start+1, false // where the key goes, and whether any member stands behind it
+	members(dst[start:], func(key []byte, escaped bool, t token) {
+		if escaped && !behind {
+			key = appendDecoded(nil, key)
+		}
+		if behind = behind || string(key) > capabilitiesKey; !behind {
+			at = start + int(t.end)
+		}
+	})
+	var room [1 << 10]byte
+	member := room[:0]
+	if at > start+1 {
+		member = append(member, ',')
+	}
+	member = e.appendCapabilities(append(member, `"`+capabilitiesKey+`":`...))
+	if behind && at == start+1 {
+		member = append(member, ',')
+	}
+	return slices.Insert(dst, at, member...)
 }
 
 func appendKey(dst []byte, f field) []byte {

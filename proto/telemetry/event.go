@@ -3,7 +3,8 @@ package telemetry
 // Presence says which of the values that may be missing an event has.
 type Presence uint16
 
-// Values that may be missing. The last three are always meaningful in an Event; the bits tell that the record said so itself.
+// Values that may be missing. HasRank to HasWorldSize are always meaningful in an Event; the bits tell that the record said so itself.
+// Those that begin with No are the other way round, since before schema version 4 those counters were always there.
 const (
 	HasActive Presence = 1 << iota
 	HasInactive
@@ -14,11 +15,21 @@ const (
 	HasRank
 	HasLocalRank
 	HasWorldSize
+	NoAllocated
+	NoReserved
+	NoChange
+	NoDeviceUsed
+	HasSession           // SessionID is the record's word, or the default, and not made up
+	InferredCapabilities // the record had no memory_capabilities
 )
 
 // Event is one accepted record. Byte slices are shared with the record's text or with the Validator that made the event: they hold
 // until its next call. Strings are decoded; a lone surrogate stands in them as three bytes (see AppendString).
 type Event struct {
+	// Version is the record's schema version, 2 to 4, or 1 for a legacy record, which has none.
+	Version uint8
+	// SessionID is the session that the record names, see HasSession; AppendSessionID makes one for an event that has none.
+	SessionID []byte
 	// TimestampNS is nanoseconds since 1970, never negative.
 	TimestampNS int64
 	EventType   []byte
@@ -35,24 +46,32 @@ type Event struct {
 
 	// Bytes held by the framework's allocator. Change is since the sample before and can be negative; one sample makes several
 	// events, and all of them carry the same change.
-	Allocated int64
-	Reserved  int64
+	Allocated int64 // meaningful without NoAllocated
+	Reserved  int64 // meaningful without NoReserved
 	Active    int64 // meaningful with HasActive
 	Inactive  int64 // meaningful with HasInactive
-	Change    int64
+	Change    int64 // meaningful without NoChange
 
 	// Bytes of the whole device.
-	DeviceUsed  int64
+	DeviceUsed  int64 // meaningful without NoDeviceUsed
 	DeviceFree  int64 // meaningful with HasFree
 	DeviceTotal int64 // meaningful with HasTotal
 
 	Context []byte // meaningful with HasContext
-	// Metadata is the text of a JSON object: as sent for schema version 2, canonical (see AppendCanonical) for a legacy record.
+	// Metadata is the text of a JSON object: as sent, canonical (see AppendCanonical) for a legacy record. It holds memory_capabilities
+	// only if the record did, see InferredCapabilities.
 	Metadata []byte
+
+	// Capabilities are what the record's metadata says that its collector can measure, or what follows from the record.
+	Capabilities                                           Capabilities
+	CapabilityBackend, CapabilityCollector, SamplingSource []byte // meaningful with CapabilitiesKnown
 
 	Has Presence
 	// Legacy tells that the record had no schema version and was converted.
 	Legacy bool
+
+	peer  Peer   // how AppendJSON writes it
+	plain []byte // metadata of a legacy record as release 0.2.9 leaves it, if that is something else
 }
 
 // The sources of an event's integers and texts, in canonical order.
@@ -91,6 +110,8 @@ func (v *values) event(e *Event) {
 		{HasActive, n[fActive].kind == kInt}, {HasInactive, n[fInactive].kind == kInt}, {HasFree, n[fDeviceFree].kind == kInt},
 		{HasTotal, n[fDeviceTotal].kind == kInt}, {HasContext, v.texts[fContext].kind == kString}, {HasJobID, v.texts[fJobID].kind == kString},
 		{HasRank, v.given>>fRank&1 != 0}, {HasLocalRank, v.given>>fLocalRank&1 != 0}, {HasWorldSize, v.given>>fWorldSize&1 != 0},
+		{NoAllocated, n[fAllocated].kind != kInt}, {NoReserved, n[fReserved].kind != kInt}, {NoChange, n[fChange].kind != kInt},
+		{NoDeviceUsed, n[fDeviceUsed].kind != kInt},
 	} {
 		if p.ok {
 			e.Has |= p.bit

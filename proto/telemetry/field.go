@@ -1,10 +1,12 @@
 package telemetry
 
-// field is a key that some rule looks at. The first 22 are the canonical ones, in the order in which they are written.
+// field is a key that some rule looks at. The first 23 are the canonical ones, in the order in which they are written; schema version 2
+// has no session_id.
 type field uint8
 
 const (
 	fSchemaVersion field = iota
+	fSessionID
 	fTimestampNS
 	fEventType
 	fCollector
@@ -52,8 +54,8 @@ const (
 )
 
 var names = [fields]string{
-	"schema_version", "timestamp_ns", "event_type", "collector", "sampling_interval_ms", "pid", "host", "job_id", "rank", "local_rank",
-	"world_size", "device_id", "allocator_allocated_bytes", "allocator_reserved_bytes", "allocator_active_bytes",
+	"schema_version", "session_id", "timestamp_ns", "event_type", "collector", "sampling_interval_ms", "pid", "host", "job_id", "rank",
+	"local_rank", "world_size", "device_id", "allocator_allocated_bytes", "allocator_reserved_bytes", "allocator_active_bytes",
 	"allocator_inactive_bytes", "allocator_change_bytes", "device_used_bytes", "device_free_bytes", "device_total_bytes", "context", "metadata",
 	"timestamp", "type", "device", "memory_allocated", "memory_reserved", "memory_change", "memory_mb", "total_memory", "device_total",
 	"total_bytes", "backend", "message", "active_memory", "inactive_memory", "device_used", "device_free",
@@ -62,14 +64,24 @@ var names = [fields]string{
 const (
 	identity  uint64 = 1<<fJobID | 1<<fRank | 1<<fLocalRank | 1<<fWorldSize
 	canonical uint64 = 1<<canonicals - 1
-	required         = canonical &^ identity
+	session   uint64 = 1 << fSessionID
 )
+
+// keysOf returns the keys that records of a schema version may have.
+func keysOf(version int64) uint64 {
+	if version == 2 {
+		return canonical &^ session
+	}
+	return canonical
+}
 
 // lookup finds the field of a decoded key; fUnknown if no rule looks at it.
 func lookup(key []byte) field {
 	switch string(key) {
 	case "schema_version":
 		return fSchemaVersion
+	case "session_id":
+		return fSessionID
 	case "timestamp_ns":
 		return fTimestampNS
 	case "event_type":

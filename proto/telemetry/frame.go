@@ -8,14 +8,18 @@ import (
 
 // Frame is an accepted record on its way from the gateway to a worker: a line with what AppendJSON does not hold before the JSON.
 //
-//	<index> <bits> {"schema_version":2,…}
+//	<index> <bits> {"schema_version":4,…}
 //
-// index counts the records of the upload; bits is Presence shifted left by one, and 1 if the record was converted.
+// index counts the records of the upload; bits is Presence shifted left by one, and 1 if the record was converted, and from bit 17 on
+// the schema version that the record had. The JSON is the record as version 4 has it, save that what was not said is left out: the
+// session_id of a record that names none, and the memory_capabilities of one that has none. Frames of version 2, which had no version
+// among the bits, are still read.
 type Frame struct {
-	Index  uint32 // the last one there is stands for all beyond it
-	Has    Presence
-	Legacy bool
-	JSON   []byte
+	Index   uint32 // the last one there is stands for all beyond it
+	Has     Presence
+	Legacy  bool
+	Version uint8 // see Event.Version
+	JSON    []byte
 }
 
 // errFrame says that a line was written by no version of AppendFrame that this one knows.
@@ -23,28 +27,39 @@ var errFrame = errors.New("not a frame of an accepted record: was it written by 
 
 // AppendFrame appends the event's line, '\n' included. Safe for concurrent use.
 func AppendFrame(dst []byte, index int, e *Event) []byte {
-	bits := uint64(e.Has) << 1
+	bits := uint64(e.Has)<<1 | uint64(e.Version)<<17
 	if e.Legacy {
 		bits |= 1
 	}
 	dst = append(strconv.AppendInt(dst, int64(index), 10), ' ')
 	dst = append(strconv.AppendUint(dst, bits, 10), ' ')
-	return append(e.AppendJSON(dst), '\n')
+	return append(e.appendFields(append(dst, '{'), true), '}', '\n')
 }
 
 // FrameBytes is by how much a frame can be longer than the record it is made of: the keys that a legacy record leaves out, their
-// values, and what stands before the JSON.
-const FrameBytes = 2 << 10
+// values, a session_id that stood in metadata, and what stands before the JSON.
+const FrameBytes = 5 << 10
+
+// frameSessionBytes is how long a session_id may be that a frame carries on; of a longer one only the session that the gateway made of
+// it is kept.
+const frameSessionBytes = 512
 
 // ParseFrame takes a line apart, with or without its '\n'. JSON is shared with it.
 func ParseFrame(line []byte) (Frame, error) {
 	line = bytes.TrimSuffix(line, newline)
 	index, rest, ok1 := number(line, 1<<62)
-	bits, text, ok2 := number(rest, 1<<17-1)
+	bits, text, ok2 := number(rest, 4<<17|1<<17-1)
 	if !ok1 || !ok2 {
 		return Frame{}, errFrame
 	}
-	return Frame{Index: uint32(min(index, 1<<32-1)), Has: Presence(bits >> 1), Legacy: bits&1 == 1, JSON: text}, nil
+	f := Frame{Index: uint32(min(index, 1<<32-1)), Has: Presence(bits >> 1), Legacy: bits&1 == 1, Version: uint8(bits >> 17), JSON: text}
+	if f.Version == 0 {
+		f.Version = 2
+		if f.Legacy {
+			f.Version = 1
+		}
+	}
+	return f, nil
 }
 
 // number takes a decimal number and the space behind it off b.
@@ -69,10 +84,11 @@ func (f *Frame) Event(v *Validator, e *Event) *Refusal {
 	if r := v.Event(e, f.JSON, &strict); r != nil {
 		return r
 	}
-	const given = HasRank | HasLocalRank | HasWorldSize // always there by now; what the record said itself is in the frame
+	// Always there by now, or too long; what the record said itself is in the frame.
+	const given = HasRank | HasLocalRank | HasWorldSize | HasSession
 	e.Has = e.Has&^given | f.Has&given
-	e.Legacy = f.Legacy
+	e.Legacy, e.Version = f.Legacy, f.Version
 	return nil
 }
 
-var strict = Options{RefuseLegacy: true}
+var strict = Options{RefuseLegacy: true, frame: true}

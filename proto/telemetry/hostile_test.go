@@ -54,7 +54,7 @@ func TestHostile(t *testing.T) {
 		{"Infinity", with("timestamp_ns", "Infinity"), telemetry.NotInteger},
 		{"no UTF-8", with("context", "\"\xff\""), telemetry.BadUTF8},
 		{"200 000 unknown keys", `{` + strings.Repeat(`"":1,`, 200_000) + good[1:], telemetry.UnknownFields},
-		{"duplicate key", with("schema_version", "3"), telemetry.UnsupportedSchema},
+		{"duplicate key", with("schema_version", "5"), telemetry.UnsupportedSchema},
 		{"no object", "5", telemetry.EventNotObject},
 	}
 	keys := strings.Fields(requiredKeys + " " + optionalKeys)

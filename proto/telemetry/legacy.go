@@ -100,7 +100,10 @@ func (v *Validator) convert(o *Options) *Refusal {
 	if refusal := v.legacyIdentity(); refusal != nil {
 		return refusal
 	}
-	v.out = v.meta.write(v.out[:0], 0, isIdentity)
+	v.out, v.plain = v.meta.write(v.out[:0], 0, isStripped), nil
+	if o.Peer == Peer029 && v.meta.find("session_id").kind != kAbsent {
+		v.plain = v.meta.write(nil, 0, isIdentity)
+	}
 	val.metadata = kObject
 
 	context := v.text(fContext)
@@ -237,11 +240,14 @@ func (v *Validator) legacyIdentity() *Refusal {
 			val.setInt(f, integerOf(v.record.bytes(t), t.kind))
 		}
 	}
-	if refusal := val.ranks(); refusal != nil {
+	if refusal := val.ranks(val.given); refusal != nil {
 		return refusal
 	}
-	return val.resolve()
+	return val.resolve(val.given)
 }
+
+// isStripped tells the keys that a converted record's metadata does not keep.
+func isStripped(key []byte) bool { return isIdentity(key) || string(key) == "session_id" }
 
 func isIdentity(key []byte) bool {
 	f := lookup(key)

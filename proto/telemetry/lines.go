@@ -8,6 +8,7 @@ import (
 // line gives the next line that is not empty. Each is a document of its own: one that is broken costs itself only.
 func (d *Decoder) line() (*Record, error) {
 	w := &d.w
+	torn := false
 	for looked := 0; ; {
 		b := w.rest()
 		n := bytes.IndexByte(b[looked:], '\n')
@@ -22,6 +23,7 @@ func (d *Decoder) line() (*Record, error) {
 		case w.eof:
 			n = len(b)
 			w.pos += n
+			torn = d.o.TornTail
 		case len(b) > d.most:
 			return d.longLine()
 		default:
@@ -41,6 +43,9 @@ func (d *Decoder) line() (*Record, error) {
 		}
 		text := b[:n]
 		if r := d.v.read(text); r != nil {
+			if torn && (r.Code == BadJSON || r.Code == BadUTF8) {
+				return nil, io.EOF
+			}
 			if r.Code == EventNotObject {
 				r = d.notObject()
 			}

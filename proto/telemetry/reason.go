@@ -6,12 +6,14 @@ type Code string
 // Reasons for refusing one record.
 const (
 	MissingFields     Code = "missing_fields"      // required keys are not there
-	UnknownFields     Code = "unknown_fields"      // keys that schema version 2 does not have
-	UnsupportedSchema Code = "unsupported_schema"  // schema_version is an integer, and not 2
+	UnknownFields     Code = "unknown_fields"      // keys that the schema version does not have
+	UnsupportedSchema Code = "unsupported_schema"  // schema_version is an integer, and none that the peer knows
 	NotInteger        Code = "not_integer"         // also 2.0, 1e3, true and null where null is not allowed
 	NotString         Code = "not_string"          //
 	BlankString       Code = "blank_string"        // null, empty or white space only
-	NotObject         Code = "not_object"          // metadata
+	NotObject         Code = "not_object"          // metadata, or its memory_capabilities
+	NotBoolean        Code = "not_boolean"         // a capability; 0 and 1 are none either
+	NotNull           Code = "not_null"            // a counter that the collector cannot measure by its own word
 	BelowMinimum      Code = "below_minimum"       // an integer under the least value of its field
 	AboveTotal        Code = "above_total"         // used or free is more than total
 	RankOutsideWorld  Code = "rank_outside_world"  // rank or local_rank is not below world_size
@@ -24,6 +26,8 @@ const (
 	RecordTooLarge    Code = "record_too_large"    // longer than Options.MaxRecordBytes
 	TooDeep           Code = "too_deep"            // nested deeper than MaxDepth
 	IntegerTooLong    Code = "integer_too_long"    // more digits than MaxDigits
+	OtherSession      Code = "other_session"       // a record that is not of the session that its document is of
+	BadSummary        Code = "bad_summary"         // a document's session_summary
 	BadUTF8           Code = "bad_utf8"            //
 	BadJSON           Code = "bad_json"            // a line, or a whole document
 	MalformedRow      Code = "malformed_row"       // a row of a CSV file: quotes that do not close, or more cells than columns
@@ -36,9 +40,9 @@ const (
 // Codes returns every code there is, those of records first.
 func Codes() []Code {
 	return []Code{
-		MissingFields, UnknownFields, UnsupportedSchema, NotInteger, NotString, BlankString, NotObject, BelowMinimum, AboveTotal,
-		RankOutsideWorld, LegacyRefused, TimestampMissing, NotFinite, IntegerRange, NonASCIIDigits, EventNotObject, RecordTooLarge,
-		TooDeep, IntegerTooLong, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated,
+		MissingFields, UnknownFields, UnsupportedSchema, NotInteger, NotString, BlankString, NotObject, NotBoolean, NotNull,
+		BelowMinimum, AboveTotal, RankOutsideWorld, LegacyRefused, TimestampMissing, NotFinite, IntegerRange, NonASCIIDigits, EventNotObject, RecordTooLarge,
+		TooDeep, IntegerTooLong, OtherSession, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated, BadSummary,
 	}
 }
 

@@ -231,7 +231,7 @@ func TestAgainstReference(t *testing.T) {
 	for range 30_000 {
 		text := randomRecord(r)
 		want, got := reference(text), ""
-		if refusal := v.Validate(text); refusal != nil {
+		if refusal := v.Validate(text, telemetry.Peer029); refusal != nil {
 			if got = refusal.Message; refusal.Code == telemetry.IntegerRange {
 				got = "beyond 64 bits"
 			}

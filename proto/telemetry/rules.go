@@ -4,9 +4,9 @@ import "strconv"
 
 const tooDeep = "nested deeper than 900 levels"
 
-// check applies the rules of schema version 2, in the peer's order, to values whose keys are all there. It fills in the identity that
-// was not given.
-func (v *values) check() *Refusal {
+// rules applies the rules for values whose keys are all there, in the peer's order, up to those about metadata's content. With
+// nullable, as schema version 4 has it, the four counters of the allocator and the device may be null.
+func (v *values) rules(nullable bool) *Refusal {
 	n := &v.ints
 	if r := v.atLeast(fTimestampNS, 0); r != nil {
 		return r
@@ -31,14 +31,14 @@ func (v *values) check() *Refusal {
 			return r
 		}
 	}
-	if r := v.ranks(); r != nil {
+	if r := v.ranks(v.given); r != nil {
 		return r
 	}
 	if n[fDeviceID].kind != kInt {
 		return notInteger(fDeviceID)
 	}
 	for f := fAllocated; f <= fChange; f++ {
-		if k := n[f].kind; k != kInt && (k != kNull || f != fActive && f != fInactive) {
+		if k := n[f].kind; k != kInt && (k != kNull || !nullable && f != fActive && f != fInactive) {
 			return notInteger(f)
 		}
 	}
@@ -46,7 +46,7 @@ func (v *values) check() *Refusal {
 		return r
 	}
 	for f := fDeviceUsed; f <= fDeviceTotal; f++ {
-		if k := n[f].kind; k != kInt && (k != kNull || f == fDeviceUsed) {
+		if k := n[f].kind; k != kInt && (k != kNull || !nullable && f == fDeviceUsed) {
 			return notInteger(f)
 		}
 	}
@@ -66,12 +66,14 @@ func (v *values) check() *Refusal {
 	if v.metadata != kObject {
 		return refuse(NotObject, fMetadata, " must be an object")
 	}
-	if r := v.resolve(); r != nil {
-		return r
-	}
+	return nil
+}
+
+// fit refuses what no column could hold. It comes behind every rule of the peer.
+func (v *values) fit() *Refusal {
 	if v.wide {
 		for f := range canonicals {
-			if n[f].kind == kInt && n[f].wide != nil {
+			if n := &v.ints[f]; n.kind == kInt && n.wide != nil {
 				return refuse(IntegerRange, f, " does not fit in 64 bits")
 			}
 		}
@@ -116,10 +118,10 @@ func named(f field, t text) *Refusal {
 	return nil
 }
 
-// ranks checks rank, local_rank and world_size as far as they are given.
-func (v *values) ranks() *Refusal {
+// ranks checks rank, local_rank and world_size as far as they are among given.
+func (v *values) ranks(given uint64) *Refusal {
 	for f := fRank; f <= fWorldSize; f++ {
-		if v.given>>f&1 == 0 {
+		if given>>f&1 == 0 {
 			continue
 		}
 		least := int64(0)
@@ -133,16 +135,16 @@ func (v *values) ranks() *Refusal {
 	return nil
 }
 
-// resolve fills in what was not given of rank, local_rank and world_size, and checks how they go together.
-func (v *values) resolve() *Refusal {
+// resolve fills in what is not among given of rank, local_rank and world_size, and checks how they go together.
+func (v *values) resolve(given uint64) *Refusal {
 	n := &v.ints
-	if v.given>>fRank&1 == 0 {
+	if given>>fRank&1 == 0 {
 		n[fRank] = small(0)
 	}
-	if v.given>>fLocalRank&1 == 0 {
+	if given>>fLocalRank&1 == 0 {
 		n[fLocalRank] = n[fRank]
 	}
-	if v.given>>fWorldSize&1 == 0 {
+	if given>>fWorldSize&1 == 0 {
 		n[fWorldSize] = small(1)
 	}
 	for _, f := range [...]field{fRank, fLocalRank} {

@@ -52,13 +52,17 @@ func TestCollectors(t *testing.T) {
 
 func TestPresence(t *testing.T) {
 	e := event(t, compact, nil)
+	if e.Version != 2 || e.Has&telemetry.InferredCapabilities == 0 {
+		t.Errorf("%+v", e)
+	}
+	e.Has &^= telemetry.InferredCapabilities
 	all := telemetry.HasActive | telemetry.HasInactive | telemetry.HasFree | telemetry.HasTotal | telemetry.HasContext | telemetry.HasJobID |
 		telemetry.HasRank | telemetry.HasLocalRank | telemetry.HasWorldSize
 	if e.Has != all || e.Legacy || e.Rank != 1 || e.WorldSize != 4 || string(e.JobID) != "job-7" || string(e.Metadata) != `{"backend":"cuda"}` {
 		t.Errorf("%+v", e)
 	}
 	e = event(t, `{"timestamp":1,"metadata":{"rank":2,"world_size":3}}`, nil)
-	if e.Has != telemetry.HasRank|telemetry.HasWorldSize || !e.Legacy || e.Rank != 2 || e.LocalRank != 2 || string(e.Metadata) != "{}" {
+	if e.Has != telemetry.HasRank|telemetry.HasWorldSize|telemetry.InferredCapabilities || !e.Legacy || e.Rank != 2 || e.LocalRank != 2 || string(e.Metadata) != "{}" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -204,6 +208,15 @@ func TestEventsKeyRepeated(t *testing.T) {
 
 // admits evaluates what of JSON Schema the embedded schema uses.
 func admits(schema map[string]any, v any) bool {
+	if choices := asList(schema["oneOf"]); choices != nil {
+		n := 0
+		for _, s := range choices {
+			if admits(s.(map[string]any), v) {
+				n++
+			}
+		}
+		return n == 1
+	}
 	kinds, _ := schema["type"].([]any)
 	if s, ok := schema["type"].(string); ok {
 		kinds = []any{s}
@@ -213,6 +226,8 @@ func admits(schema map[string]any, v any) bool {
 	switch x := v.(type) {
 	case nil:
 		kind = "null"
+	case bool:
+		kind = "boolean"
 	case string:
 		kind = "string"
 		if least, ok := schema["minLength"].(float64); ok && float64(len(x)) < least {
@@ -272,6 +287,23 @@ func TestSchema(t *testing.T) {
 			laxer++
 		}
 	})
+	for _, file := range []string{"v4/v3_cases.jsonl", "v4/v4_cases.jsonl"} {
+		cases(t, file, func(line []byte) {
+			var c struct {
+				Name     string
+				Input    any
+				Validate struct{ Verdict string }
+			}
+			if err := json.Unmarshal(line, &c); err != nil {
+				t.Fatal(err)
+			}
+			if got := admits(schema, c.Input); !got && c.Validate.Verdict == "accept" {
+				t.Errorf("%s: the schema refuses what the peer accepts", c.Name)
+			} else if got && c.Validate.Verdict != "accept" {
+				laxer++
+			}
+		})
+	}
 	t.Logf("the schema admits %d cases that the rules refuse", laxer)
 	if laxer == 0 || !strings.Contains(schema["$comment"].(string), "stricter") {
 		t.Error("the schema does not say where it is laxer")
@@ -288,7 +320,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// The 22 keys, in order.
+// The 23 keys, in order.
 func TestKeyOrder(t *testing.T) {
 	e := event(t, good, nil)
 	d := json.NewDecoder(bytes.NewReader(e.AppendJSON(nil)))
@@ -311,7 +343,7 @@ func TestKeyOrder(t *testing.T) {
 			break
 		}
 	}
-	want := strings.Fields("schema_version timestamp_ns event_type collector sampling_interval_ms pid host job_id rank local_rank world_size device_id " +
+	want := strings.Fields("schema_version session_id timestamp_ns event_type collector sampling_interval_ms pid host job_id rank local_rank world_size device_id " +
 		"allocator_allocated_bytes allocator_reserved_bytes allocator_active_bytes allocator_inactive_bytes allocator_change_bytes device_used_bytes " +
 		"device_free_bytes device_total_bytes context metadata")
 	if !slices.Equal(keys, want) {
@@ -322,17 +354,21 @@ func TestKeyOrder(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	var v telemetry.Validator
 	var e telemetry.Event
-	text := []byte(good)
-	if n := testing.AllocsPerRun(200, func() {
-		if r := v.Event(&e, text, nil); r != nil {
-			t.Fatal(r)
+	var health telemetry.HealthReader
+	for _, record := range []string{good, v4Record} {
+		text := []byte(record)
+		if n := testing.AllocsPerRun(200, func() {
+			if r := v.Event(&e, text, nil); r != nil {
+				t.Fatal(r)
+			}
+			e.Source()
+			health.Read(e.Metadata)
+		}); n > 0 {
+			t.Errorf("%v allocations a record", n)
 		}
-		e.Source()
-	}); n > 0 {
-		t.Errorf("%v allocations a record", n)
 	}
 	var out []byte
-	if n := testing.AllocsPerRun(200, func() { out = e.AppendJSON(out[:0]) }); n > 1 { // the race detector empties pools at random
+	if n := testing.AllocsPerRun(200, func() { out = e.AppendJSON(out[:0]) }); n > 2 { // the race detector empties pools at random
 		t.Errorf("%v allocations a line", n)
 	}
 }

@@ -19,6 +19,8 @@ const (
 type Layout struct {
 	Form       Form
 	Start, End int64
+	// Summary is what a tracker's document says of the session that all of its records are of; nil if it says nothing.
+	Summary *SessionSummary
 }
 
 // Survey reads a document to its end and tells where its events are, or with a *DocumentError that it cannot be read as events: what
@@ -111,34 +113,56 @@ func tooLong(s *skipper) *DocumentError {
 func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *DocumentError, err error) {
 	whole := Layout{Form: Alone, Start: w.offset()}
 	m := walker{w: w, s: s, o: o}
-	var list, kind = Layout{Form: List}, byte(0) // of the last value under the key
+	// Of the last value under each of the two keys that hold events, and of the summary.
+	var lists [2]Layout
+	var kinds [2]byte
+	var summary []byte
+	summarized := false
 	for {
-		c, events, err := m.next()
+		c, which, err := m.next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return l, nil, err
 		}
-		start := w.offset()
-		if _, err := w.skip(s, 0); err != nil {
+		start, most := w.offset(), 0
+		if which == memberSummary {
+			most = maxSummary
+		}
+		text, err := w.skip(s, most)
+		if err != nil {
 			return l, nil, err
 		}
-		if events {
-			kind, list.Start, list.End = c, start, w.offset()
+		switch which {
+		case memberEvents, memberTracked:
+			kinds[which], lists[which] = c, Layout{Form: List, Start: start, End: w.offset()}
+		case memberSummary:
+			if summarized = c == '{'; summarized {
+				summary = append(summary[:0], text...)
+			}
 		}
-		if outside == nil && !(events && c == '[') {
+		if outside == nil && !((which == memberEvents || which == memberTracked) && c == '[') {
 			outside = tooLong(s)
 		}
 	}
 	whole.End = w.offset()
+	tracked := o.EventsKey != nil && *o.EventsKey == trackedKey
 	switch {
-	case kind == '[':
-		return list, outside, nil
+	case kinds[memberEvents] == '[':
+		l = lists[memberEvents]
+	case kinds[memberTracked] == '[':
+		l, tracked = lists[memberTracked], true
 	case o.EventsKey == nil && m.looks:
 		return whole, nil, nil
 	case outside == nil:
 		outside = m.without()
+	}
+	if l.Form == List && tracked && summarized && o.Peer != Peer029 {
+		var refusal *DocumentError
+		if l.Summary, refusal = readSummary(summary); outside == nil {
+			outside = refusal
+		}
 	}
 	return l, outside, nil
 }
@@ -153,9 +177,25 @@ type walker struct {
 	key   []byte
 }
 
-// next goes to the value of the next member and returns its first byte, and whether its key is the one that holds events. Behind the
-// last it returns io.EOF. The value must have been passed before next is called again.
-func (m *walker) next() (c byte, events bool, err error) {
+// memberKind is what a member of a document is to its reader.
+type memberKind uint8
+
+const (
+	memberEvents  memberKind = iota // the key that holds events
+	memberTracked                   // the key that does so in documents of newer trackers
+	memberSummary
+	memberOther
+)
+
+const (
+	trackedKey = "telemetry_events"
+	summaryKey = "session_summary"
+)
+
+// next goes to the value of the next member and returns its first byte, and what its key makes it. Behind the last it returns io.EOF.
+// The value must have been passed before next is called again.
+func (m *walker) next() (c byte, kind memberKind, err error) {
+	kind = memberOther
 	w := m.w
 	want := expectKey
 	if !m.begun {
@@ -164,48 +204,55 @@ func (m *walker) next() (c byte, events bool, err error) {
 		want = expectComma
 	}
 	if err := m.space(want); err != nil {
-		return 0, false, err
+		return 0, kind, err
 	}
 	if w.buf[w.pos] == '}' {
 		w.pos++
-		return 0, false, io.EOF
+		return 0, kind, io.EOF
 	}
 	if m.begun {
 		if w.buf[w.pos] != ',' {
-			return 0, false, w.here(expectComma)
+			return 0, kind, w.here(expectComma)
 		}
 		w.pos++
 		if err := m.space(expectKey); err != nil {
-			return 0, false, err
+			return 0, kind, err
 		}
 	}
 	m.begun = true
 	if w.buf[w.pos] != '"' {
-		return 0, false, w.here(expectKey)
+		return 0, kind, w.here(expectKey)
 	}
 	text, err := w.skip(m.s, 1<<16+len(m.eventsKey())*6) // no longer key is of interest
 	if err != nil {
-		return 0, false, err
+		return 0, kind, err
 	}
 	if text != nil {
 		m.key = appendDecoded(m.key[:0], text[1:len(text)-1])
-		events = string(m.key) == m.eventsKey()
+		switch key := string(m.key); {
+		case key == m.eventsKey():
+			kind = memberEvents
+		case key == summaryKey:
+			kind = memberSummary
+		case key == trackedKey && m.o.EventsKey == nil && m.o.Peer != Peer029:
+			kind = memberTracked
+		}
 		switch lookup(m.key) {
 		case fSchemaVersion, fEventType, fType, fMemoryAllocated, fMemoryMB, fTimestamp, fTimestampNS:
 			m.looks = true
 		}
 	}
 	if err := m.space(expectColon); err != nil {
-		return 0, false, err
+		return 0, kind, err
 	}
 	if w.buf[w.pos] != ':' {
-		return 0, false, w.here(expectColon)
+		return 0, kind, w.here(expectColon)
 	}
 	w.pos++
 	if err := m.space(expectValue); err != nil {
-		return 0, false, err
+		return 0, kind, err
 	}
-	return w.buf[w.pos], events, nil
+	return w.buf[w.pos], kind, nil
 }
 
 func (m *walker) eventsKey() string {

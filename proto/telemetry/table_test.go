@@ -162,7 +162,7 @@ func TestTableRows(t *testing.T) {
 		"negative device total": {row(map[string]string{"device_total_bytes": "-1"}), "!below_minimum"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := table(t, head+good+c.row+"\n"+good, telemetry.Options{MaxRecordBytes: 4096})
+			got := table(t, head+good+c.row+"\n"+good, telemetry.Options{Peer: telemetry.Peer029, MaxRecordBytes: 4096})
 			if len(got) != 3 || strings.HasPrefix(got[0], "!") || got[2] != got[0] || !strings.Contains(got[1], c.want) {
 				t.Errorf("%q, want %q between its neighbours", got, c.want)
 			}
@@ -184,7 +184,7 @@ func TestTableRows(t *testing.T) {
 
 // Rows of before schema version 2 are converted, memory_mb included; an empty cell is as good as none.
 func TestTableOfLegacyRecords(t *testing.T) {
-	got := table(t, ",timestamp,type,memory_mb,device,metadata_step,metadata_name,other\n0,1700000000.25,sample,2.5,/GPU:1,7,x y,z\n1,1700000001,,3,,,,\n2,,,3,,,,\n", telemetry.Options{})
+	got := table(t, ",timestamp,type,memory_mb,device,metadata_step,metadata_name,other\n0,1700000000.25,sample,2.5,/GPU:1,7,x y,z\n1,1700000001,,3,,,,\n2,,,3,,,,\n", telemetry.Options{Peer: telemetry.Peer029})
 	if len(got) != 3 || got[2] != "!timestamp_missing" {
 		t.Fatal(got)
 	}
@@ -280,7 +280,7 @@ func TestFrame(t *testing.T) {
 	if r := f.Event(&w, &back); r != nil || back.Has != e.Has || !back.Legacy || !sameEvent(t, e, back) {
 		t.Errorf("%v\n%+v\n%+v", r, e, back)
 	}
-	for _, bad := range []string{"", "1", "1 ", " 2 {}", "x 2 {}", "1 x {}", "-1 2 {}", "1 999999 {}", "99999999999999999999999 1 {}", "{}"} {
+	for _, bad := range []string{"", "1", "1 ", " 2 {}", "x 2 {}", "1 x {}", "-1 2 {}", "1 999999999 {}", "99999999999999999999999 1 {}", "{}"} {
 		if _, err := telemetry.ParseFrame([]byte(bad)); err == nil {
 			t.Errorf("%q is taken for a frame", bad)
 		}

@@ -124,6 +124,9 @@ func runeAt[S ~string | ~[]byte](s S, i int) (size int, surrogate bool) {
 // blank tells whether nothing is left of s after Python's str.strip.
 func blank(s []byte) bool { return len(strip(s)) == 0 }
 
+// Blank tells whether nothing is left of s without the white space around it, as Python sees it.
+func Blank(s string) bool { return blank([]byte(s)) }
+
 func strip(s []byte) []byte {
 	for len(s) > 0 {
 		r, n := utf8.DecodeRune(s)

@@ -11,8 +11,12 @@ import (
 // MaxTrackSamples is how many samples a TensorFlow tracker's file may have that has no events: both of its lists are held at once.
 const MaxTrackSamples = 500_000
 
-// Track gives the samples of a TensorFlow tracker's file that has no list of events, only the lists memory_usage (MiB) and
-// timestamps (seconds): a legacy record of type sample for each pair. Not safe for concurrent use.
+// maxTrackAlerts is how many bytes of a file's list of alerts are read; of a longer one nothing is.
+const maxTrackAlerts = 32 << 20
+
+// Track gives the samples of a TensorFlow or JAX tracker's file that has no list of events, only the lists memory_usage (MiB) and
+// timestamps (seconds): a legacy record of type sample for each pair, and then one of type warning for each of its alerts. Not safe for
+// concurrent use.
 type Track struct {
 	v       Validator
 	o       Options
@@ -23,6 +27,7 @@ type Track struct {
 	rec     Record
 	index   int
 	samples int
+	alerts  []byte // the list, from the next alert on
 }
 
 // NewTrack reads the lists of a document that is well-formed JSON (Survey has said so). The error is a *DocumentError if it has no
@@ -41,7 +46,7 @@ func (t *Track) read(in *bufio.Reader) error {
 	var key, token []byte
 	var list *[]float64
 	depth, inString, escaped, keyed, found := 0, false, false, false, false
-	bad := false
+	bad, alerting := false, false
 	for {
 		c, err := in.ReadByte()
 		if err == io.EOF {
@@ -49,6 +54,11 @@ func (t *Track) read(in *bufio.Reader) error {
 		}
 		if err != nil {
 			return err
+		}
+		if alerting {
+			if t.alerts = append(t.alerts, c); len(t.alerts) > maxTrackAlerts {
+				alerting, t.alerts = false, nil
+			}
 		}
 		if inString {
 			switch {
@@ -80,6 +90,8 @@ func (t *Track) read(in *bufio.Reader) error {
 					list, found = &t.usage, true
 				case "timestamps":
 					list = &t.times
+				case "alerts":
+					alerting, t.alerts = true, append(t.alerts[:0], c)
 				}
 				if list != nil {
 					*list, token, bad = (*list)[:0], token[:0], false
@@ -103,7 +115,7 @@ func (t *Track) read(in *bufio.Reader) error {
 				continue
 			}
 			if depth--; depth == 1 {
-				list = nil
+				list, alerting = nil, false
 			}
 		case ' ', '\t', '\r', '\n':
 		default:
@@ -123,8 +135,8 @@ func (t *Track) read(in *bufio.Reader) error {
 // Next returns the next sample; see Decoder.Next.
 func (t *Track) Next() (*Record, error) {
 	i := t.index
-	if i == t.samples {
-		return nil, io.EOF
+	if i >= t.samples {
+		return t.alert()
 	}
 	t.index++
 	dst := append(t.text[:0], '{')
@@ -143,6 +155,49 @@ func (t *Track) Next() (*Record, error) {
 		t.rec.Event, t.rec.Refusal = nil, r
 	}
 	return &t.rec, nil
+}
+
+// alert returns the next alert as a record. What is no object is passed over: a JAX tracker's alerts are only counted.
+func (t *Track) alert() (*Record, error) {
+	for len(t.alerts) > 0 {
+		i := skipSpace(t.alerts, 1) // a bracket or a comma
+		if i >= len(t.alerts) || t.alerts[i] == ']' {
+			break
+		}
+		v, ok := scanValue(t.alerts, i)
+		if !ok {
+			break
+		}
+		text := t.alerts[v.start:v.end]
+		t.alerts = t.alerts[skipSpace(t.alerts, int(v.end)):]
+		if v.kind != kObject {
+			continue
+		}
+		dst, timed := append(t.text[:0], `{"type":"warning"`...), false
+		members(text, func(key []byte, _ bool, m token) {
+			raw := text[m.start:m.end]
+			switch string(key) {
+			case "timestamp", "memory_mb", "message":
+				timed = timed || string(key) == "timestamp"
+				dst = append(append(append(dst, ',', '"'), key...), '"', ':')
+				dst = append(dst, raw...)
+			case "threshold_mb":
+				dst = append(append(dst, `,"metadata_threshold_mb":`...), raw...)
+			}
+		})
+		if !timed {
+			continue // no alert of a tracker
+		}
+		t.text = append(dst, '}')
+		t.rec = Record{Index: t.index, Event: &t.event, Raw: t.text, Size: int64(len(t.text))}
+		t.index++
+		if r := t.v.Event(&t.event, t.text, &t.o); r != nil {
+			t.rec.Event, t.rec.Refusal = nil, r
+		}
+		return &t.rec, nil
+	}
+	t.alerts = nil
+	return nil, io.EOF
 }
 
 func appendNumber(dst []byte, f float64) []byte {

@@ -5,12 +5,16 @@ import (
 	"strings"
 )
 
-// Options says how to read records and documents. The zero value is how the peer reads them.
+// Options says how to read records and documents. The zero value is how the newest peer reads them.
 type Options struct {
+	// Peer is the release whose rules count.
+	Peer Peer
 	// RefuseLegacy refuses records without schema_version instead of converting them.
 	RefuseLegacy bool
 	// DefaultCollector names legacy records that nothing else names; "" is "legacy.unknown".
 	DefaultCollector string
+	// DefaultSessionID is the session of records that name none; "" is none.
+	DefaultSessionID string
 	// DefaultSamplingIntervalMS is for legacy records without one.
 	DefaultSamplingIntervalMS int64
 	// BundleKeys reads from legacy records what the peer loses of an out-of-memory bundle: active_memory, inactive_memory,
@@ -21,8 +25,12 @@ type Options struct {
 	EventsKey *string
 	// Lines reads a JSON record a line (NDJSON), which the peer does not. Empty lines do not count.
 	Lines bool
+	// TornTail passes over a last line that does not end and is no JSON: a segment of a sink is still being written. It needs Lines.
+	TornTail bool
 	// MaxRecordBytes is the length of the longest record; 0 is DefaultMaxRecordBytes. A Decoder holds up to twice as much.
 	MaxRecordBytes int
+
+	frame bool // it was accepted before: what it says about capabilities refuses nothing
 }
 
 // DefaultMaxRecordBytes is what Options.MaxRecordBytes is when it is 0: a record must fit in a chunk.
@@ -30,37 +38,92 @@ const DefaultMaxRecordBytes = 1 << 20
 
 // Validator holds what reading a record needs, for use again. The zero value is ready. Not safe for concurrent use.
 type Validator struct {
-	record  record
-	values  values
-	skip    skipper
-	key     []byte // a decoded key
-	strings []byte // decoded strings of the event
-	meta    canon
-	out     []byte // metadata of a legacy event
+	record   record
+	values   values
+	skip     skipper
+	key      []byte // a decoded key
+	strings  []byte // decoded strings of the event
+	meta     canon
+	out      []byte // metadata of a legacy event
+	plain    []byte // likewise as release 0.2.9 leaves it, if that is something else
+	notes    notes
+	able     capabilityCache
+	inferred described
+
+	sessionText []byte
+
+	collector, backend []byte // see backendOf
 }
 
-// Validate applies the rules of schema version 2 and nothing else: no conversion, and a version other than 2 is refused in its turn.
-// It returns nil if the JSON text is a valid record.
-func (v *Validator) Validate(text []byte) *Refusal {
+// Validate applies the rules of the record's own schema version and nothing else: no conversion, and no session but the record's own.
+// It returns nil if the JSON text is a valid record to the peer.
+func (v *Validator) Validate(text []byte, p Peer) *Refusal {
 	if r := v.read(text); r != nil {
 		return r
 	}
-	if r := v.keys(); r != nil {
-		return r
-	}
-	version := v.integer(fSchemaVersion)
-	if version.kind != kInt {
-		return notInteger(fSchemaVersion)
-	}
-	if version.wide != nil || version.v != 2 {
-		return refuse(UnsupportedSchema, fSchemaVersion, " must be 2")
+	v.strings = v.strings[:0]
+	version := int64(2)
+	if p == Peer029 {
+		if r := v.keys(keysOf(2), 0); r != nil {
+			return r
+		}
+		n := v.integer(fSchemaVersion)
+		if n.kind != kInt {
+			return notInteger(fSchemaVersion)
+		}
+		if n.wide != nil || n.v != 2 {
+			return refuse(UnsupportedSchema, fSchemaVersion, " must be 2")
+		}
+	} else {
+		var r *Refusal
+		if version, r = v.version(p); r != nil {
+			return r
+		}
+		if r := v.keys(keysOf(version), 0); r != nil {
+			return r
+		}
+		if version > 2 {
+			if r := named(fSessionID, v.text(fSessionID)); r != nil {
+				return r
+			}
+		}
 	}
 	v.load()
-	return v.values.check()
+	val := &v.values
+	if r := val.rules(version == 4); r != nil {
+		return r
+	}
+	if version == 4 {
+		notes := v.notes.read(v.record.bytes(v.record.tokens[fMetadata]))
+		t := notes.capabilities
+		d := v.able.read(notes.text[t.start:t.end], t.kind)
+		if d.refusal != nil {
+			return d.refusal
+		}
+		if r := d.agrees(val); r != nil {
+			return r
+		}
+	}
+	if r := val.resolve(val.given); r != nil {
+		return r
+	}
+	return val.fit()
 }
 
-// Event reads the JSON text of one record, of schema version 2 or legacy, into e. It returns nil if the record is accepted; if it is
-// not, e is undefined. o may be nil. What e refers to is text and memory of v: it holds until the next call.
+// version returns the record's schema version if the peer knows it.
+func (v *Validator) version(p Peer) (int64, *Refusal) {
+	n := v.integer(fSchemaVersion)
+	if n.kind != kInt {
+		return 0, notInteger(fSchemaVersion)
+	}
+	if n.wide != nil || n.v < 2 || n.v > 4 || p == Peer029 && n.v != 2 {
+		return 0, &Refusal{UnsupportedSchema, names[fSchemaVersion], "Unsupported schema_version: " + n.big().String()}
+	}
+	return n.v, nil
+}
+
+// Event reads the JSON text of one record, of schema version 2 to 4 or legacy, into e. It returns nil if the record is accepted; if it
+// is not, e is undefined. o may be nil. What e refers to is text and memory of v: it holds until the next call.
 func (v *Validator) Event(e *Event, text []byte, o *Options) *Refusal {
 	if r := v.read(text); r != nil {
 		return r
@@ -77,35 +140,123 @@ func (v *Validator) event(e *Event, o *Options) *Refusal {
 	}
 	v.strings = v.strings[:0]
 	if !v.record.has(fSchemaVersion) {
-		if o.RefuseLegacy {
-			return &Refusal{Code: LegacyRefused, Message: "Legacy record conversion is disabled"}
-		}
-		if r := v.convert(o); r != nil {
-			return r
-		}
-		if r := v.values.check(); r != nil {
-			return r
-		}
-		v.values.event(e)
-		e.Metadata, e.Legacy = v.out, true
-		return nil
+		return v.legacyEvent(e, o)
 	}
-	version := v.integer(fSchemaVersion)
-	if version.kind != kInt {
-		return notInteger(fSchemaVersion)
-	}
-	if version.wide != nil || version.v != 2 {
-		return &Refusal{UnsupportedSchema, names[fSchemaVersion], "Unsupported schema_version: " + version.big().String()}
-	}
-	if r := v.keys(); r != nil {
+	version, r := v.version(o.Peer)
+	if r != nil {
 		return r
 	}
-	v.load()
-	if r := v.values.check(); r != nil {
+	metadata := v.record.get(fMetadata)
+	if o.Peer == Peer029 {
+		if r := v.keys(keysOf(version), 0); r != nil {
+			return r
+		}
+		v.load()
+	} else { // the newer peer looks at metadata and identity before anything else
+		if metadata.kind != kAbsent && metadata.kind != kObject {
+			return refuse(NotObject, fMetadata, " must be an object")
+		}
+		v.load()
+		if r := v.identity(); r != nil {
+			return r
+		}
+		if metadata.kind == kAbsent {
+			return &Refusal{MissingFields, names[fMetadata], "'metadata'"} // what Python prints of a KeyError
+		}
+	}
+	var notes *notes
+	var named []byte
+	if metadata.kind == kObject {
+		notes = v.notes.read(v.record.bytes(metadata))
+		named = v.sessionOf(notes.text, notes.session, o)
+	}
+	if o.Peer != Peer029 {
+		found := session
+		if version == 2 {
+			found = 0
+		}
+		if r := v.keys(keysOf(version), found); r != nil {
+			return r
+		}
+	}
+	val := &v.values
+	if version > 2 && named != nil && blank(named) {
+		return refuse(BlankString, fSessionID, " must be a non-empty string")
+	}
+	if r := val.rules(version == 4); r != nil {
 		return r
 	}
-	v.values.event(e)
-	e.Metadata = v.record.bytes(v.record.tokens[fMetadata])
+	if named != nil && o.Peer != Peer029 && blank(named) { // of version 2, whose result is judged as version 4
+		return refuse(BlankString, fSessionID, " must be a non-empty string")
+	}
+	if r := v.finish(e, o, named, notes.text, notes.capabilities, notes.backend, notes.source); r != nil {
+		return r
+	}
+	e.Version = uint8(version)
+	e.Metadata = v.record.bytes(metadata)
+	return nil
+}
+
+// legacyEvent is event for a record without schema version.
+func (v *Validator) legacyEvent(e *Event, o *Options) *Refusal {
+	if o.RefuseLegacy {
+		return &Refusal{Code: LegacyRefused, Message: "Legacy record conversion is disabled"}
+	}
+	if r := v.convert(o); r != nil {
+		return r
+	}
+	named := v.sessionOf(v.record.text, v.meta.find("session_id"), o)
+	if named != nil && blank(named) {
+		return refuse(BlankString, fSessionID, " must be a non-empty string")
+	}
+	if r := v.values.rules(false); r != nil {
+		return r
+	}
+	if r := v.finish(e, o, named, v.record.text, v.meta.find(capabilitiesKey), v.meta.find("backend"), v.meta.find("sampling_source")); r != nil {
+		return r
+	}
+	if named == nil && o.Peer != Peer029 {
+		e.SessionID = v.legacySession()
+	}
+	e.Version, e.Legacy, e.Metadata, e.plain = 1, true, v.out, v.plain
+	return nil
+}
+
+// finish makes the event of values that have passed the rules, and applies those about what its collector can measure. The tokens are
+// values of metadata, and text is where they stand.
+func (v *Validator) finish(e *Event, o *Options, named, text []byte, capabilities, backend, source token) *Refusal {
+	val := &v.values
+	var d *described
+	if capabilities.kind != kAbsent {
+		d = v.able.read(text[capabilities.start:capabilities.end], capabilities.kind)
+	} else {
+		d = v.infer(text, backend, source)
+	}
+	wrong := d.refusal
+	if wrong == nil {
+		wrong = d.agrees(val)
+	}
+	if wrong != nil && o.Peer != Peer029 && !o.frame {
+		return wrong
+	}
+	if r := val.resolve(val.given); r != nil {
+		return r
+	}
+	if r := val.fit(); r != nil {
+		return r
+	}
+	val.event(e)
+	e.peer = o.Peer
+	if wrong == nil {
+		e.Capabilities, e.CapabilityBackend, e.CapabilityCollector, e.SamplingSource = d.bits, d.backend, d.collector, d.source
+	}
+	if !d.given {
+		e.Has |= InferredCapabilities
+	}
+	if named != nil {
+		e.SessionID = named
+		e.Has |= HasSession
+	}
 	return nil
 }
 
@@ -150,10 +301,10 @@ func (v *Validator) diagnose(text []byte) *Refusal {
 	return &Refusal{Code: EventNotObject, Message: "record must be a mapping"}
 }
 
-// keys applies the rules about which keys there are.
-func (v *Validator) keys() *Refusal {
+// keys applies the rules about which keys there are, of those that are known; found are there, wherever they were found.
+func (v *Validator) keys(known, found uint64) *Refusal {
 	r := &v.record
-	if missing := required &^ r.seen; missing != 0 {
+	if missing := known &^ identity &^ (r.seen | found); missing != 0 {
 		var list []string
 		for f := range canonicals {
 			if missing>>f&1 != 0 {
@@ -166,14 +317,14 @@ func (v *Validator) keys() *Refusal {
 		}
 		return refusal
 	}
-	if r.others || r.seen&^canonical != 0 {
+	if r.others || r.seen&^known != 0 {
 		var list []string
 		members(r.text, func(key []byte, escaped bool, _ token) {
 			if escaped {
 				v.key = appendDecoded(v.key[:0], key)
 				key = v.key
 			}
-			if lookup(key) >= canonicals {
+			if f := lookup(key); f == fUnknown || known>>f&1 == 0 {
 				list = append(list, string(key))
 			}
 		})
@@ -182,6 +333,29 @@ func (v *Validator) keys() *Refusal {
 		return &Refusal{Code: UnknownFields, Message: "Unknown telemetry fields: " + strings.Join(list, ", ")}
 	}
 	return nil
+}
+
+// identity applies the newer peer's rules about job and ranks, for which null is as good as not there.
+func (v *Validator) identity() *Refusal {
+	val := &v.values
+	given := val.given
+	for f := fJobID; f <= fWorldSize; f++ {
+		if v.record.get(f).kind == kNull {
+			given &^= 1 << f
+		}
+	}
+	if given>>fJobID&1 != 0 {
+		if r := val.named(fJobID); r != nil {
+			return r
+		}
+	}
+	if r := val.ranks(given); r != nil {
+		return r
+	}
+	kept := [...]integer{val.ints[fRank], val.ints[fLocalRank], val.ints[fWorldSize]}
+	r := val.resolve(given)
+	val.ints[fRank], val.ints[fLocalRank], val.ints[fWorldSize] = kept[0], kept[1], kept[2]
+	return r
 }
 
 func (v *Validator) integer(f field) integer {
@@ -204,7 +378,7 @@ func (v *Validator) textOf(t token) text {
 	return text{b, kString}
 }
 
-// load takes the values of a record of schema version 2.
+// load takes the values of a record that has a schema version.
 func (v *Validator) load() {
 	val := &v.values
 	val.wide = false

@@ -111,8 +111,8 @@ func TestV2Vectors(t *testing.T) {
 		if c.Validate.Verdict != "accept" {
 			want = &peerError{c.Validate.Message}
 		}
-		validate.compare(t, c.Name+" (validate)", v.Validate(c.Input), nil, want, nil)
-		r := v.Event(&e, c.Input, &telemetry.Options{RefuseLegacy: true})
+		validate.compare(t, c.Name+" (validate)", v.Validate(c.Input, telemetry.Peer029), nil, want, nil)
+		r := v.Event(&e, c.Input, &telemetry.Options{Peer: telemetry.Peer029, RefuseLegacy: true})
 		strict.compare(t, c.Name, r, &e, c.Strict.Error, c.Strict.Output)
 	})
 	validate.print(t, "v2 validate")
@@ -139,7 +139,7 @@ func TestLegacyVectors(t *testing.T) {
 		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatal(err)
 		}
-		r := v.Event(&e, c.Input, &telemetry.Options{RefuseLegacy: !c.Permissive, DefaultCollector: c.Collector, DefaultSamplingIntervalMS: c.Interval})
+		r := v.Event(&e, c.Input, &telemetry.Options{Peer: telemetry.Peer029, RefuseLegacy: !c.Permissive, DefaultCollector: c.Collector, DefaultSamplingIntervalMS: c.Interval})
 		n.compare(t, c.Name, r, &e, c.Error, c.Output)
 	})
 	n.print(t, "legacy")
@@ -226,7 +226,7 @@ func TestLoaderVectors(t *testing.T) {
 		if err := json.Unmarshal(head, &c); err != nil {
 			t.Fatal(err)
 		}
-		o := telemetry.Options{EventsKey: c.Key, RefuseLegacy: c.Permissive != nil && !*c.Permissive}
+		o := telemetry.Options{Peer: telemetry.Peer029, EventsKey: c.Key, RefuseLegacy: c.Permissive != nil && !*c.Permissive}
 		for _, got := range []outcome{inTwo(t, []byte(c.Text), o), inOne(t, bytes.NewReader([]byte(c.Text)), o)} {
 			if c.Error != nil {
 				// The peer names the document's fault or that of the first bad record.
@@ -287,7 +287,7 @@ func TestPeerRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := []byte(c.Text)
-		r := v.Validate(text)
+		r := v.Validate(text, telemetry.Peer029)
 		switch {
 		case r == nil && c.Validate != nil:
 			t.Errorf("%s: valid, the peer says %q", text, *c.Validate)
@@ -296,7 +296,7 @@ func TestPeerRecords(t *testing.T) {
 		case r != nil && c.Validate != nil && !same(r.Message, *c.Validate):
 			t.Errorf("%s: %q, the peer says %q", text, r.Message, *c.Validate)
 		}
-		r = v.Event(&e, text, &telemetry.Options{RefuseLegacy: !c.Permissive})
+		r = v.Event(&e, text, &telemetry.Options{Peer: telemetry.Peer029, RefuseLegacy: !c.Permissive})
 		switch {
 		case c.Error != nil && (r == nil || !same(r.Message, *c.Error)):
 			t.Errorf("%s: %v, the peer says %q", text, r, *c.Error)
@@ -341,7 +341,7 @@ func TestPeerDocuments(t *testing.T) {
 		if c.Hex != "" {
 			data, _ = hex.DecodeString(c.Hex)
 		}
-		o := telemetry.Options{EventsKey: c.Key}
+		o := telemetry.Options{Peer: telemetry.Peer029, EventsKey: c.Key}
 		two, one := inTwo(t, data, o), inOne(t, bytes.NewReader(data), o)
 		if c.Error != "" {
 			broken++

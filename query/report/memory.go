@@ -184,7 +184,7 @@ func readMemoryMinutes(in *memoryReader) error {
 	if len(in.m.Series) == 0 {
 		from, args := in.asked("memory_stats")
 		if err := in.series(`SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, toString(job_id) AS job_id, if(job_id = '', session_id, job_id) AS run, toString(host) AS host, device_id, rank,
-			bucket AS at, toInt64(peak_allocated_bytes) AS allocated_bytes, toInt64(peak_reserved_bytes) AS reserved_bytes, toInt64(peak_used_bytes) AS used_bytes, toInt64(total_bytes) AS total_bytes,
+			bucket AS at, toInt64(ifNull(peak_allocated_bytes, 0)) AS allocated_bytes, toInt64(ifNull(peak_reserved_bytes, 0)) AS reserved_bytes, toInt64(ifNull(peak_used_bytes, 0)) AS used_bytes, toInt64(total_bytes) AS total_bytes,
 			'event' AS used_source, events AS looks FROM `+from, args, true); err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (s *MemorySeries) fill() {
 
 func readMemoryChanges(in *memoryReader) error {
 	from, args := in.asked("memory_events")
-	return in.each(`SELECT toString(tenant), toString(session_id), device_id, rank, lower(event_type) AS kind, count(), sum(abs(allocator_change_bytes)) FROM (SELECT * FROM `+from+`)
+	return in.each(`SELECT toString(tenant), toString(session_id), device_id, rank, lower(event_type) AS kind, count(), toUInt64(ifNull(sum(abs(allocator_change_bytes)), 0)) FROM (SELECT * FROM `+from+`)
 		WHERE kind IN ('allocation', 'deallocation') GROUP BY ALL`, args, func(rows driver.Rows) error {
 		var tenant, session, kind string
 		var device, rank int64

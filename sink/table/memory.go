@@ -31,6 +31,21 @@ type memoryEventsTable struct {
 	Legacy             U8Col
 	Origin             DictCol
 	UploadIndex        U32Col
+	SentVersion        U8Col
+	RecordSession      DictCol
+	Capabilities       U16Col
+	CapabilityBackend  DictCol
+	CapabilityOf       DictCol
+	SamplingSource     DictCol
+	HealthPresent      U8Col
+	HealthStatus       DictCol
+	Partial            U8Col
+	PartialFields      DictCol
+	LastError          DictCol
+	Failures           I64Col
+	NextRetry          F64Col
+	EventHash          U32Col
+	Richness           U8Col
 	RawTail
 }
 
@@ -65,10 +80,25 @@ var MemoryEvents = func() memoryEventsTable {
 		DeviceTotalBytes:   t.i64("device_total_bytes"),
 		Context:            t.str("context"),
 		Metadata:           t.str("metadata", note("a JSON object, canonical")),
-		Present:            t.u16("present", note("bits: active, inactive, free, total, context, job_id, rank, local_rank, world_size")),
+		Present:            t.u16("present", note("bits: active, inactive, free, total, context, job_id, rank, local_rank, world_size; then not: allocated, reserved, change, used; session_id; capabilities inferred")),
 		Legacy:             t.u8("legacy", note("1 when converted from before schema version 2")),
-		Origin:             t.dict("origin", note("json, csv, oom, tf: what it was read from")),
+		Origin:             t.dict("origin", note("json, csv, sink, oom, tf: what it was read from")),
 		UploadIndex:        t.u32("upload_index", note("place among the records of its upload")),
+		SentVersion:        t.u8("sent_version", note("schema_version of the record as it was sent, 1 without; 0 in rows of before 4 was known")),
+		RecordSession:      t.dict("record_session_id", note("session_id as sent; '' when the record names none, or a very long one")),
+		Capabilities:       t.u16("capabilities", note("bits: supports_* as in the view memory_events; 11 known")),
+		CapabilityBackend:  t.dict("capability_backend"),
+		CapabilityOf:       t.dict("capability_collector"),
+		SamplingSource:     t.dict("sampling_source"),
+		HealthPresent:      t.u8("health_present", note("bits: status, partial, fields, error, failures, retry")),
+		HealthStatus:       t.dict("health_status"),
+		Partial:            t.u8("telemetry_partial"),
+		PartialFields:      t.dict("partial_fields", note("a JSON array")),
+		LastError:          t.dict("last_error"),
+		Failures:           t.i64("consecutive_failures"),
+		NextRetry:          t.f64("next_retry_s"),
+		EventHash:          t.u32("event_hash", note("of what makes it one event, whatever the export; 0 in older rows")),
+		Richness:           t.u8("richness", note("how much the copy says; of two copies the richer is shown")),
 		RawTail:            t.rawTail(),
 	}
 }()
@@ -105,6 +135,9 @@ type memoryStatsTable struct {
 	Warnings          U64Col
 	Criticals         U64Col
 	WorldSize         U64Col
+	NoAllocated       U64Col
+	NoReserved        U64Col
+	NoUsed            U64Col
 	FactTail
 }
 
@@ -144,6 +177,31 @@ var MemoryStats = func() memoryStatsTable {
 		Warnings:          t.u64("warnings", sum),
 		Criticals:         t.u64("criticals", sum, note("events of type critical or error")),
 		WorldSize:         t.u64("world_size", most),
+		NoAllocated:       t.u64("no_allocated", sum, note("events that do not say how much is allocated")),
+		NoReserved:        t.u64("no_reserved", sum),
+		NoUsed:            t.u64("no_used", sum),
 		FactTail:          t.factTail(),
+	}
+}()
+
+type memoryReplacedTable struct {
+	*Table
+	Head
+	TimestampNS I64Col
+	EventHash   U32Col
+	Richness    U8Col
+	RawTail
+}
+
+// MemoryReplaced names rows of MemoryEvents in whose place a richer copy of the same event stands.
+var MemoryReplaced = func() memoryReplacedTable {
+	t := define("memory_replaced_data", Raw, "tenant, session_id, timestamp_ns")
+	return memoryReplacedTable{
+		Table:       t,
+		Head:        t.head(),
+		TimestampNS: t.i64("timestamp_ns", codec(spread)),
+		EventHash:   t.u32("event_hash"),
+		Richness:    t.u8("richness"),
+		RawTail:     t.rawTail(),
 	}
 }()

@@ -19,7 +19,7 @@ FROM (
     UNION ALL
     SELECT
         toString(tenant), toString(session_id), ifNull(job_id, ''), toString(host), device_id, rank, at, if(lower(event_type) = 'warning', 'warning', 'critical'), 'tracker', 0., 0., 'tracker',
-        allocator_allocated_bytes, allocator_reserved_bytes, ifNull(device_total_bytes, 0), allocator_change_bytes, ifNull(context, ''), timestamp_ns
+        ifNull(allocator_allocated_bytes, 0), ifNull(allocator_reserved_bytes, 0), ifNull(device_total_bytes, 0), ifNull(allocator_change_bytes, 0), ifNull(context, ''), timestamp_ns
     FROM {{db}}.memory_events
     WHERE lower(event_type) IN ('warning', 'critical', 'error')
 )

@@ -9,7 +9,7 @@ WITH found AS (
     UNION ALL
     SELECT tenant, session_id, job_id, run, rank, device_id, timestamp_ns, 'warning', 'gap_ratio_breach', 2, NULL, [], upload_index
     FROM {{db}}.memory_used
-    WHERE total_bytes > 0 AND abs(used_bytes - reserved_bytes) / total_bytes >= 0.05
+    WHERE total_bytes > 0 AND gap_known AND abs(used_bytes - reserved_bytes) / total_bytes >= 0.05
     UNION ALL
     SELECT tenant, session_id, job_id, if(job_id = '', session_id, job_id), rank, device_id, toUnixTimestamp64Nano(breached_at), severity, concat('gap:', classification), 3, confidence, [], 0
     FROM {{db}}.memory_gaps

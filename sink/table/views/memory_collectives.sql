@@ -22,6 +22,7 @@ series AS (
         arrayReduce('avg', gaps) AS mean,
         arrayReduce('stddevSampStable', gaps) AS deviation
     FROM {{db}}.memory_samples AS s
+    WHERE s.gap_known
     GROUP BY tenant, job_id, run, session_id, device_id, rank
     HAVING samples >= 5
 ),

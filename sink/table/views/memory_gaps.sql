@@ -15,7 +15,7 @@ series AS (
         min(s.timestamp_ns) AS origin_ns,
         arraySort(groupArray((s.timestamp_ns, s.used_bytes - s.reserved_bytes))) AS points
     FROM {{db}}.memory_samples AS s
-    WHERE s.total_bytes > 0
+    WHERE s.total_bytes > 0 AND s.gap_known
     GROUP BY tenant, session_id, device_id, rank
     HAVING samples >= 3 AND peak_ratio >= 0.05
 ),

@@ -30,12 +30,12 @@ FROM (
         SELECT
             toString(tenant) AS tenant, toString(session_id) AS session_id, ifNull(job_id, '') AS job_id, toString(host) AS host, device_id, rank, at, timestamp_ns, upload_index, toString(origin) AS origin,
             lower(event_type) AS kind, ifNull(context, '') AS context,
-            allocator_allocated_bytes AS allocated_bytes, allocator_reserved_bytes AS reserved_bytes, allocator_change_bytes AS change_bytes,
-            device_used_bytes, ifNull(device_total_bytes, 0) AS device_total_bytes,
+            ifNull(allocator_allocated_bytes, 0) AS allocated_bytes, ifNull(allocator_reserved_bytes, 0) AS reserved_bytes, ifNull(allocator_change_bytes, 0) AS change_bytes,
+            ifNull(e.device_used_bytes, 0) AS device_used_bytes, ifNull(e.device_total_bytes, 0) AS device_total_bytes,
             if(kind = 'error', JSONExtractString(metadata, 'oom_reason'), '') AS reason,
             kind = 'error' AND reason != '' AS says_so,
             kind = 'allocation' AND change_bytes > 0 AS grew
-        FROM {{db}}.memory_events
+        FROM {{db}}.memory_events AS e
     )
     WINDOW before AS (PARTITION BY tenant, session_id, device_id, rank ORDER BY timestamp_ns, upload_index ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 )

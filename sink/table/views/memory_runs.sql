@@ -18,6 +18,7 @@ series AS (
         groupArrayIf(s.sampling_interval_ms * 1000000, s.sampling_interval_ms > 0) AS named_intervals,
         groupArrayIf(s.world_size, s.world_size > 1) AS declared
     FROM {{db}}.memory_samples AS s
+    WHERE s.used_known
     GROUP BY tenant, job_id, run, rank, session_id, device_id
 ),
 -- 2. Of several devices of a rank the one that rose first.

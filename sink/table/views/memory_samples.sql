@@ -5,7 +5,7 @@
 -- a new moment when it comes later than half the sampling interval (5 ms at most), or when that order begins again.
 SELECT
     tenant, session_id, job_id, run, host, pid, device_id, rank, local_rank, world_size, at, timestamp_ns, event_type, origin, sampling_interval_ms,
-    allocated_bytes, reserved_bytes, change_bytes, used_bytes, total_bytes, used_source, sampled
+    allocated_bytes, reserved_bytes, change_bytes, used_bytes, total_bytes, used_source, used_known, gap_known, sampled
 FROM (
     SELECT
         *,

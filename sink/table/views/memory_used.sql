@@ -13,14 +13,17 @@ SELECT
     e.allocated_bytes AS allocated_bytes, e.reserved_bytes AS reserved_bytes, e.change_bytes AS change_bytes,
     if(e.derived AND m.found = 1, toInt64(m.measured_used), e.event_used) AS used_bytes,
     if(e.event_total = 0 AND m.found = 1, toInt64(m.measured_total), e.event_total) AS total_bytes,
-    if(e.derived AND m.found = 1, 'device_metrics', 'event') AS used_source
+    if(e.derived AND m.found = 1, 'device_metrics', 'event') AS used_source,
+    -- Of an event that does not say how much is used or reserved there is no gap to speak of.
+    e.says_used OR (e.derived AND m.found = 1) AS used_known, used_known AND e.says_reserved AS gap_known
 FROM (
     SELECT
         toString(tenant) AS tenant, toString(session_id) AS session_id, ifNull(job_id, '') AS job_id, toString(host) AS host, pid, device_id, rank, local_rank, world_size,
         at, timestamp_ns, upload_index, lower(trimBoth(event_type)) AS event_type, toString(origin) AS origin, sampling_interval_ms,
-        allocator_allocated_bytes AS allocated_bytes, allocator_reserved_bytes AS reserved_bytes, allocator_change_bytes AS change_bytes,
-        device_used_bytes AS event_used, ifNull(device_total_bytes, 0) AS event_total,
-        device_id >= 0 AND device_used_bytes = greatest(allocator_allocated_bytes, allocator_reserved_bytes) AS derived,
+        ifNull(allocator_allocated_bytes, 0) AS allocated_bytes, ifNull(allocator_reserved_bytes, 0) AS reserved_bytes, ifNull(allocator_change_bytes, 0) AS change_bytes,
+        ifNull(device_used_bytes, 0) AS event_used, ifNull(device_total_bytes, 0) AS event_total,
+        device_used_bytes IS NOT NULL AS says_used, allocator_reserved_bytes IS NOT NULL AS says_reserved,
+        device_id >= 0 AND event_used = greatest(allocated_bytes, reserved_bytes) AS derived,
         lower(host) AS host_key, intDiv(timestamp_ns, 1000000000) AS second
     FROM {{db}}.memory_events
 ) AS e

@@ -1,0 +1,155 @@
+package aggregate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/telemetry"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// exportFrames are the events of one run as an export of them comes to the worker; poor leaves metadata out.
+func exportFrames(t testing.TB, from, to int, poor bool) (body []byte, n uint64) {
+	t.Helper()
+	var v telemetry.Validator
+	var e telemetry.Event
+	for i := from; i < to; i++ {
+		metadata := fmt.Sprintf(`{"step":%d,"phase_scope":{"name":"train"}}`, i)
+		if poor {
+			metadata = "{}"
+		}
+		kind := []string{"sample", "peak", "allocation"}[i%3]
+		text := fmt.Sprintf(`{"schema_version":3,"session_id":"s","timestamp_ns":%d,"event_type":"%s","collector":"c","sampling_interval_ms":1,"pid":1,"host":"h","device_id":0,`+
+			`"allocator_allocated_bytes":%d,"allocator_reserved_bytes":9,"allocator_active_bytes":null,"allocator_inactive_bytes":null,"allocator_change_bytes":7,"device_used_bytes":9,`+
+			`"device_free_bytes":null,"device_total_bytes":null,"context":null,"metadata":%s}`, testEpoch+int64(i/3)*256, kind, i, metadata)
+		if r := v.Event(&e, []byte(text), nil); r != nil {
+			t.Fatal(r)
+		}
+		body = telemetry.AppendFrame(body, i, &e)
+		n++
+	}
+	return body, n
+}
+
+type exportOwner struct {
+	t      *testing.T
+	f      *folder
+	now    int64
+	parts  int
+	states [][]byte
+	rows   map[string]int
+	sum    usageAcc
+	bytes  uint64 // of allocations
+}
+
+func newExportOwner(t *testing.T) *exportOwner {
+	return &exportOwner{t: t, f: newTestFolder(), now: time.Now().UnixNano(), rows: map[string]int{}}
+}
+
+func (o *exportOwner) send(body []byte, n uint64) {
+	o.parts++
+	p := &part{seq: uint64(o.parts), now: o.now, env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: stream.KindTelemetry, Source: "telemetry", Identity: fmt.Sprint(o.parts), Events: n,
+		ReceivedAt: testEpoch, RetentionDays: 7, RollupDays: 395}}
+	o.f.fold(p, o.f.session(p), body)
+	for _, a := range o.f.usage {
+		o.sum.stored, o.sum.duplicates, o.sum.events = o.sum.stored+a.stored, o.sum.duplicates+a.duplicates, o.sum.events+a.events
+	}
+	for _, s := range o.f.sessions {
+		for _, a := range s.memory {
+			o.bytes += a.allocationBytes
+		}
+		s.memory = nil
+	}
+	clear(o.f.usage)
+	o.f.memory.last = memoryLast{}
+}
+
+func (o *exportOwner) publish() {
+	for _, tab := range []*table.Table{table.MemoryEvents.Table, table.MemoryReplaced.Table} {
+		o.rows[tab.Name] += o.f.out.batch(tab, rawPartition(testEpoch, 7)).Rows()
+	}
+	o.states = append(o.states, o.f.appendState(nil, false))
+	o.f.published()
+	o.f.out.reset()
+	o.f.outSerial++
+}
+
+// handOver goes on in a new owner, from the changes or from a snapshot.
+func (o *exportOwner) handOver(snapshot bool) {
+	states := o.states
+	if snapshot {
+		states = [][]byte{o.f.appendState(nil, true)}
+	}
+	o.f = newTestFolder()
+	for _, s := range states {
+		if err := o.f.applyState(s); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	o.f.resume(o.now, o.now)
+}
+
+// json, csv, ndjson, sink and a ring that is exported twice give one set of events, in any order, a day later and after a worker's
+// death too; a copy that says more takes the row's place and changes no sum.
+func TestOneEventCountsOnce(t *testing.T) {
+	for seed := range uint64(6) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		o := newExportOwner(t)
+		for range 5 {
+			for range 4 {
+				from := r.IntN(300)
+				o.send(exportFrames(t, from, min(300, from+1+r.IntN(120)), r.IntN(2) == 0))
+			}
+			o.publish()
+			o.handOver(r.IntN(2) == 0)
+			o.now += int64(26 * time.Hour)
+			o.f.expire(o.now)
+			o.f.expireIdle(o.now)
+		}
+		o.send(exportFrames(t, 0, 300, true))
+		o.send(exportFrames(t, 0, 300, false))
+		o.send(exportFrames(t, 0, 300, false))
+		o.publish()
+		if o.sum.stored != 300 || o.sum.stored+o.sum.duplicates != o.sum.events || o.bytes != 700 {
+			t.Errorf("seed %d: %+v, %d bytes allocated: want 300 stored and 700 bytes", seed, o.sum, o.bytes)
+		}
+		if shown := o.rows["memory_events_data"] - o.rows["memory_replaced_data"]; shown != 300 || o.rows["memory_replaced_data"] == 0 {
+			t.Errorf("seed %d: rows %v, want 300 shown and some replaced", seed, o.rows)
+		}
+	}
+}
+
+// What a session remembers is bounded, and so is what all of a partition do; the longest silent forget first.
+func TestEventKeysAreBounded(t *testing.T) {
+	var k eventKeys
+	for i := range uint64(3*maxEventKeys + 5) {
+		k.add((i + 1) << richnessBits)
+	}
+	if n := k.count(); n > 2*maxEventKeys || n < maxEventKeys {
+		t.Errorf("%d keys are remembered", n)
+	}
+	if last := uint64(3*maxEventKeys+5) << richnessBits; k.find(last) == nil || k.find(1<<richnessBits) != nil {
+		t.Error("not the newest are remembered")
+	}
+	f := newTestFolder()
+	for i := range 6 {
+		s := newSession(sessionKey{"t", fmt.Sprint(i)}, "")
+		s.lastReceivedAt = int64(i)
+		f.sessions[s.key] = s
+		for j := range uint64(1 << 20) {
+			if s.keys.young.n < maxEventKeys {
+				s.keys.young.add((j + 1) << richnessBits)
+			} else {
+				s.keys.old.add((j + 1) << richnessBits)
+			}
+		}
+	}
+	last := f.sessions[sessionKey{"t", "5"}]
+	f.trimEventKeys(last)
+	if f.sessions[sessionKey{"t", "0"}].keys.count() != 0 || last.keys.count() != 1<<20 || f.eventKeys > maxPartitionEventKeys {
+		t.Errorf("%d keys are left", f.eventKeys)
+	}
+}

@@ -1,0 +1,36 @@
+package telemetry
+
+import "bytes"
+
+// notes are the values of metadata that some rule looks at. The last metadata is remembered: many records of a process say the same.
+type notes struct {
+	text                                   []byte // its own copy, in which the tokens stand
+	session, capabilities, backend, source token
+}
+
+// read finds the values in the metadata of a record, an object that was scanned.
+func (n *notes) read(metadata []byte) *notes {
+	if len(n.text) > 0 && bytes.Equal(n.text, metadata) {
+		return n
+	}
+	if cap(n.text) > 1<<16 {
+		n.text = nil // one hostile record must not be remembered in memory
+	}
+	*n = notes{text: append(n.text[:0], metadata...)}
+	members(n.text, func(key []byte, escaped bool, t token) {
+		if escaped {
+			key = appendDecoded(nil, key)
+		}
+		switch string(key) {
+		case "session_id":
+			n.session = t
+		case capabilitiesKey:
+			n.capabilities = t
+		case "backend":
+			n.backend = t
+		case "sampling_source":
+			n.source = t
+		}
+	})
+	return n
+}
