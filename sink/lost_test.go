@@ -34,6 +34,7 @@ func TestChunkSentAgain(t *testing.T) {
 	w.send(1, msg)
 	w.settled(30 * time.Second)
 	w.send(1, msg)
+	w.publish(1, 100)
 	w.settled(30 * time.Second)
 }
 
