@@ -44,3 +44,22 @@ func (w *Worker) takeEmptied(p int) bool {
 	delete(w.emptied, p)
 	return found
 }
+
+// publishedUpTo notes the newest chunk of a partition that this process published.
+func (w *Worker) publishedUpTo(p int, number uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.newest[p] = number
+}
+
+// shrunk tells when ROWS ends before a chunk that this process published. Where the sink had not come so far nothing is lost by that: the
+// parts are folded again.
+func (o *owner) shrunk(ctx context.Context, head *stream.Chunk) {
+	o.w.mu.Lock()
+	newest := o.w.newest[o.partition]
+	delete(o.w.newest, o.partition)
+	o.w.mu.Unlock()
+	if head.Number < newest {
+		o.tell(ctx, stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: head.Number + 1, To: newest, Why: "this worker had published them; their parts are folded again"})
+	}
+}

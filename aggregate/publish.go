@@ -105,6 +105,7 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	}
 	o.opened = time.Time{}
 	o.pointed = c.Snapshot.Object
+	o.w.publishedUpTo(o.partition, c.Number)
 	o.lastPublished, o.lastPublishedAt, o.lastHead = c.Position, c.PositionAt, *c
 	o.anchors = anchor(o.anchors, stream.Point{Seq: c.Position, At: c.PositionAt})
 	if o.lost != nil && c.Position >= o.lost.To {

@@ -53,6 +53,7 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 		o.epoch, o.base = 1, uint64(time.Now().UnixMilli())
 		o.number = o.base - 1
 	case head != nil && !shorter && head.Number+1 > done.Used:
+		o.shrunk(ctx, head)
 		err := o.recover(ctx, last)
 		if lost := new(lostState); errors.As(err, &lost) {
 			if now, _, again := o.lastChunk(ctx); again != nil || now == nil || now.Sequence != last.Sequence {

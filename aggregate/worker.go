@@ -102,7 +102,8 @@ type Worker struct {
 	failing       map[int]Failure
 	usage         float64 // of INGEST, 0 to 1, as of the last look
 	owners        map[int]*owner
-	emptied       map[int]bool // see watchRows
+	emptied       map[int]bool   // see watchRows
+	newest        map[int]uint64 // number of the newest chunk that this process published, by partition
 	notUnderstood map[int]NotUnderstood
 	names         *nameBudget
 	acquitted     map[int]uint64 // parts by partition, see owner.acquit
@@ -141,7 +142,7 @@ type PartitionStatus struct {
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer)
-	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}}
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}, newest: map[int]uint64{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
