@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -31,22 +32,23 @@ func kernelsOf(session string, batch int, ids ...int) string {
 	return strings.TrimSuffix(b.String(), ",") + "]}\n"
 }
 
-// metric is the value of a gauge or counter without labels.
+// metric is the value of a gauge or counter without labels. A worker that was started just now may not have registered it yet.
 func metric(t testing.TB, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
-	all, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range all {
-		if m.GetName() == name {
-			return m.GetMetric()[0].GetGauge().GetValue() + m.GetMetric()[0].GetCounter().GetValue()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		all, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			if m.GetName() == name {
+				return m.GetMetric()[0].GetGauge().GetValue() + m.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no metric %s", name)
 		}
 	}
-	if len(all) > 0 { // else the worker is not made yet
-		t.Fatalf("no metric %s", name)
-	}
-	return 0
 }
 
 // One budget holds over the names of all sessions, of a flood and after a restart that every session of it speaks after; and every row

@@ -30,6 +30,10 @@ func (o *owner) storeSnapshot(ctx context.Context, meta jetstream.ObjectMeta, st
 	_, err := o.streams.State.Put(ctx, meta, bytes.NewReader(state))
 	if err != nil && broker.IsFull(err) {
 		o.w.metrics.retries.WithLabelValues("state_full").Inc()
+		// The store may have taken the description and refused some of the bytes: what has no bytes must not be found.
+		if gone := broker.DeleteObject(ctx, o.streams.JS, o.streams.State, meta.Name); gone != nil && !errors.Is(gone, jetstream.ErrObjectNotFound) {
+			o.log.Debug("delete what a full store took of a snapshot", "snapshot", meta.Name, "err", gone)
+		}
 		_, other := o.streams.Chunks.Put(ctx, meta, bytes.NewReader(state))
 		if other != nil {
 			err = fmt.Errorf("no room for a snapshot of %d bytes in WL_STATE (%w) nor in WL_CHUNKS (%w): raise --store-max, or free the disk", len(state), err, other)
@@ -41,22 +45,22 @@ func (o *owner) storeSnapshot(ctx context.Context, meta jetstream.ObjectMeta, st
 	return err
 }
 
-// snapshotBytes reads a snapshot from where it is.
+// snapshotBytes reads a snapshot from where it is. It is in WL_CHUNKS only when WL_STATE refused it, of which there may be half.
 func (o *owner) snapshotBytes(ctx context.Context, name string) ([]byte, error) {
-	state, err := o.streams.State.GetBytes(ctx, name)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		if other, err := o.streams.Chunks.GetBytes(ctx, name); err == nil {
-			return other, nil
-		}
+	if state, err := o.streams.Chunks.GetBytes(ctx, name); err == nil {
+		return state, nil
+	} else if !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil, err
 	}
-	return state, err
+	return o.streams.State.GetBytes(ctx, name)
 }
 
 // deleteSnapshot deletes one that no chunk points to any more.
 func (o *owner) deleteSnapshot(ctx context.Context, name string) error {
+	other := o.deleteChunk(ctx, name) // where it is only when there was no room
 	err := broker.DeleteObject(ctx, o.streams.JS, o.streams.State, name)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return o.deleteChunk(ctx, name)
+	if other == nil && errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil
 	}
 	return err
 }
