@@ -59,11 +59,11 @@ func auditStream(ctx context.Context, s *broker.Streams, name string) (StreamRep
 	}
 	info := st.CachedInfo()
 	r.Messages = info.State.Msgs
-	lost, _, err := lostIn(ctx, s, name)
+	lost, _, torn, err := lostIn(ctx, s, name)
 	if err != nil {
 		return r, err
 	}
-	if lost != "" {
+	if lost != "" && !torn {
 		r.Problems = append(r.Problems, lost)
 	}
 	if r.Messages == 0 {
@@ -220,27 +220,29 @@ func (s *sequences) unreadable(ctx context.Context, st jetstream.Stream) (out []
 
 // lostIn returns what the NATS server says it has lost of a stream since it was started, "" when nothing. A message that is damaged in the
 // last block takes all behind it with it: the server cuts the stream there, and gives their sequences to others. Bytes without messages are
-// the torn end that a power cut leaves, of what was being written: what INGEST and ROWS lost then is found by what comes before it
-// (aggregate/history.go, the lanes' marks). Keys are written so seldom that a torn end is one of them.
-func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, bytes uint64, err error) {
+// torn: the end that a power cut leaves, of what was being written. What INGEST and ROWS lost then is found by what comes before it
+// (aggregate/history.go, the lanes' marks). Bytes that were damaged near the end of a server that was killed look the same, so a torn end is
+// said in the log, and is no proof of loss. Keys are written so seldom that a torn end is one of them.
+func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, bytes uint64, torn bool, err error) {
 	st, err := s.JS.Stream(ctx, name)
 	if err != nil {
-		return "", 0, err
+		return "", 0, false, err
 	}
 	if st.CachedInfo().State.NumDeleted > maxDeleted {
-		return "", 0, nil // the answer would list them all
+		return "", 0, false, nil // the answer would list them all
 	}
 	info, err := st.Info(ctx, jetstream.WithDeletedDetails(true)) // without details the server leaves out what it has lost
 	if err != nil {
-		return "", 0, err
+		return "", 0, false, err
 	}
 	lost := info.State.Lost
-	if lost == nil || len(lost.Msgs) == 0 && (lost.Bytes == 0 || name != "KV_"+stream.KeysBucket) {
-		return "", 0, nil
+	if lost == nil || lost.Bytes == 0 && len(lost.Msgs) == 0 {
+		return "", 0, false, nil
 	}
+	torn = len(lost.Msgs) == 0 && name != "KV_"+stream.KeysBucket
 	said = fmt.Sprintf("the NATS server dropped %d bytes of it that were damaged on disk", lost.Bytes)
 	if n := len(lost.Msgs); n > 0 {
 		said += fmt.Sprintf(", %d messages, %d to %d", n, slices.Min(lost.Msgs), slices.Max(lost.Msgs))
 	}
-	return said, lost.Bytes, nil
+	return said, lost.Bytes, torn, nil
 }

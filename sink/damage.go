@@ -15,7 +15,7 @@ func (k *Sink) watchDamage(ctx context.Context) {
 	now := map[string]string{}
 	for _, name := range auditedStreams() {
 		ask, cancel := context.WithTimeout(ctx, natsTimeout)
-		said, bytes, err := lostIn(ask, k.s, name)
+		said, bytes, torn, err := lostIn(ask, k.s, name)
 		cancel()
 		if err != nil || said == "" {
 			continue
@@ -25,6 +25,14 @@ func (k *Sink) watchDamage(ctx context.Context) {
 		known := k.damage[name] == said
 		k.mu.Unlock()
 		if known {
+			continue
+		}
+		if torn {
+			if k.torn[name] != said {
+				k.log.Warn("the end of a stream was torn, as after a power cut: "+said, "stream", name)
+				k.torn[name] = said
+			}
+			delete(now, name)
 			continue
 		}
 		k.log.Error("a stream is damaged, and what was accepted and not yet in ClickHouse may be lost: "+said, "stream", name)

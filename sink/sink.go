@@ -114,6 +114,7 @@ type Sink struct {
 	lanes  map[int]*lane     // those that run now
 	rows   [2]int64          // bytes and max_bytes of ROWS, for Status
 	damage map[string]string // by stream: what the NATS server says it has lost
+	torn   map[string]string // likewise of torn ends that were told; of watchDamage alone
 	broken []BrokenPart      // see Broken
 	closed func() bool       // the context of Run has ended
 
@@ -144,7 +145,7 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), again: lookAgainAfter, lanes: map[int]*lane{}, closed: func() bool { return false }}
+	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), again: lookAgainAfter, lanes: map[int]*lane{}, torn: map[string]string{}, closed: func() bool { return false }}
 	k.met = newMetrics(k, cfg.Registerer)
 	k.health.log = k.log
 	opts := clickhouse.Options{
