@@ -2,18 +2,13 @@ package sink
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -382,166 +377,4 @@ func (l *lane) lookAgain(ctx context.Context) {
 			return // the next step of the lane meets the same
 		}
 	}
-}
-
-// cleanStreams removes what NATS holds of the chunks' deletions and writes their receipts, which are in the same order. Later messages of what
-// was deleted are dropped by the worker; they leave INGEST with its replay window.
-func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, receipts []stream.Receipt) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(len(receipts))*100*time.Millisecond)
-	defer cancel()
-	names, err := k.s.JS.Stream(ctx, "KV_"+stream.DictionariesBucket)
-	if err != nil {
-		return fmt.Errorf("dictionaries: %w", err)
-	}
-	uploads, err := k.s.JS.Stream(ctx, "KV_"+stream.WindowsBucket)
-	if err != nil {
-		return fmt.Errorf("windows: %w", err)
-	}
-	objects, err := k.s.Parts.List(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return fmt.Errorf("list objects: %w", err)
-	}
-	i := 0
-	for _, c := range chunks {
-		for _, d := range c.Deletes {
-			if err := k.cleanOf(ctx, c, d, &receipts[i], names, uploads, objects); err != nil {
-				return err
-			}
-			i++
-		}
-	}
-	return nil
-}
-
-// cleanOf does it for one deletion.
-func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.Receipt, names, uploads jetstream.Stream, objects []*jetstream.ObjectInfo) error {
-	r.Keys, r.Messages, r.Objects = 0, 0, 0 // of an earlier try
-	// Of a session everything, of a tenant what was there before the request: sessions that began since have keys too.
-	upToNames, upToUploads := everything, everything
-	if d.Session == "" {
-		upToNames, upToUploads = d.Dictionaries, d.Windows
-	}
-	n, err := purge(ctx, names, d.Subjects("$KV."+stream.DictionariesBucket, ".*"), upToNames)
-	r.Keys += n
-	if err != nil {
-		return err
-	}
-	n, err = purge(ctx, uploads, d.Subjects("$KV."+stream.WindowsBucket, ".>"), upToUploads)
-	r.Keys += n
-	if err == nil {
-		err = k.markUploads(ctx, &d, c.Position)
-	}
-	if err != nil {
-		return err
-	}
-	if d.Session == "" { // before INGEST is purged, which knows whose the keys are
-		n, err = k.cleanNames(ctx, names, c, &d)
-		r.Keys += n
-		if err != nil {
-			return err
-		}
-	}
-	n, err = purge(ctx, k.s.Ingest, d.Subjects("ingest."+strconv.Itoa(c.Partition), ""), c.Position)
-	r.Messages += n
-	if err != nil {
-		return err
-	}
-	if r.Objects, err = k.cleanObjects(ctx, &d, objects); err != nil {
-		return err
-	}
-	r.DoneAt = time.Now().UnixNano()
-	body, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode receipt: %w", err)
-	}
-	if _, err := k.s.Deletions.Put(ctx, stream.ReceiptKey(d.ID, c.Partition), body); err != nil && !broker.IsFull(err) { // a full bucket must not hold the lane
-		return fmt.Errorf("receipt: %w", err)
-	}
-	return nil
-}
-
-const everything = ^uint64(0)
-
-// purge removes the messages of a subject up to a sequence and returns how many there were.
-func purge(ctx context.Context, s jetstream.Stream, subject string, upTo uint64) (n uint64, err error) {
-	count := func() (n uint64, err error) {
-		info, err := s.Info(ctx, jetstream.WithSubjectFilter(subject))
-		if err != nil {
-			return 0, fmt.Errorf("look for %s: %w", subject, err)
-		}
-		for _, have := range info.State.Subjects {
-			n += have
-		}
-		return n, nil
-	}
-	before, err := count()
-	if err != nil || before == 0 {
-		return 0, err
-	}
-	opts := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject)}
-	if upTo != everything {
-		opts = append(opts, jetstream.WithPurgeSequence(upTo+1)) // which itself stays
-	}
-	if err := s.Purge(ctx, opts...); err != nil {
-		return 0, fmt.Errorf("purge %s: %w", subject, err)
-	}
-	after, err := count()
-	return before - min(before, after), err
-}
-
-// cleanNames removes those dictionary blocks of a tenant that are younger than the request and belong to this chunk's partition. A block's key
-// ends in the sequence of its part in INGEST, whose subject names the partition. Where that part is gone, the block stays: it may be of a
-// session that began since, and it expires within a week.
-func (k *Sink) cleanNames(ctx context.Context, names jetstream.Stream, c *stream.Chunk, d *stream.Deletion) (n uint64, err error) {
-	list, err := k.s.Dictionaries.ListKeysFiltered(ctx, d.Tenant+".>")
-	if err != nil {
-		return 0, fmt.Errorf("list dictionary keys: %w", err)
-	}
-	defer list.Stop()
-	var young []string
-	for key := range list.Keys() {
-		young = append(young, key)
-	}
-	here := fmt.Sprintf("ingest.%d.", c.Partition)
-	for _, key := range young {
-		text, _, _ := strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "-")
-		seq, err := strconv.ParseUint(text, 10, 64)
-		if err != nil || seq > c.Position {
-			continue
-		}
-		part, err := k.s.Ingest.GetMsg(ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil {
-			return n, fmt.Errorf("part %d of a dictionary block: %w", seq, err)
-		}
-		if !strings.HasPrefix(part.Subject, here) {
-			continue
-		}
-		if err := names.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.DictionariesBucket+"."+key)); err != nil {
-			return n, fmt.Errorf("purge a dictionary block: %w", err)
-		}
-		n++
-	}
-	return n, nil
-}
-
-// cleanObjects removes giant lines that were not folded, or that a reject refers to. Of a tenant, those that are older than the tombstone.
-func (k *Sink) cleanObjects(ctx context.Context, d *stream.Deletion, list []*jetstream.ObjectInfo) (n uint64, err error) {
-	token := ""
-	if d.Session != "" {
-		token = d.Token()
-	}
-	prefix := stream.ObjectPrefix(d.Tenant, token)
-	for _, o := range list {
-		if !strings.HasPrefix(o.Name, prefix) || d.Session == "" && o.ModTime.UnixNano() > d.At {
-			continue
-		}
-		if err := k.s.Parts.Delete(ctx, o.Name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-			return n, fmt.Errorf("delete an object: %w", err)
-		}
-		n++
-	}
-	return n, nil
 }
