@@ -280,6 +280,7 @@ type cutLoad struct {
 	addr     string
 	mu       sync.Mutex
 	uploads  []*upload
+	refusal  string           // the newest answer to an upload that was not accepted
 	canary   map[*upload]bool // the newest canaries
 	sessions atomic.Int64
 }
@@ -297,8 +298,11 @@ func (l *cutLoad) count() (n int) {
 func (l *cutLoad) send(ctx context.Context, u *upload) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	status, body, _ := u.window.post(ctx, l.addr, devKey, u.window.session[0] == 'a')
+	status, body, err := u.window.post(ctx, l.addr, devKey, u.window.session[0] == 'a')
 	if status != 200 {
+		l.mu.Lock()
+		l.refusal = fmt.Sprintf("%d %s %v", status, body, err)
+		l.mu.Unlock()
 		return false
 	}
 	var answer struct {
@@ -377,7 +381,7 @@ func (l *cutLoad) again() {
 // post sends some uploads, eight at once, until all are accepted.
 func (l *cutLoad) post(which func(*upload) bool) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a loaded disk syncs two or three uploads a second
 	defer cancel()
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 8)
@@ -393,7 +397,9 @@ func (l *cutLoad) post(which func(*upload) bool) {
 			defer func() { <-turns }()
 			for !l.send(ctx, u) {
 				if ctx.Err() != nil {
-					l.t.Errorf("%s is not accepted after the start", u)
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					l.t.Errorf("%s is not accepted after the start; the last refusal: %s", u, l.refusal)
 					return
 				}
 				time.Sleep(20 * time.Millisecond)
