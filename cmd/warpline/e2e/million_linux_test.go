@@ -313,7 +313,7 @@ func runFleet(t *testing.T, binary string, f fleet, forms int) *fleetRun {
 			t.Fatal(err)
 		}
 		got := ask("SELECT sum(events) FROM usage WHERE source = 'telemetry'")
-		if got[0][0] == want && ask("SELECT count() FROM memory_events")[0][0] == strconv.Itoa(f.sessions*f.per) {
+		if got[0][0] == want && ask("SELECT count() FROM memory_events_data")[0][0] == strconv.Itoa(f.sessions*f.per) {
 			break
 		}
 		if ctx.Err() != nil {
