@@ -59,7 +59,7 @@ func (e *Event) appendFields(dst []byte, frame bool) []byte {
 
 // AppendMetadata appends the metadata in canonical spelling, without memory_capabilities that were not in it. Safe for concurrent use.
 func (e *Event) AppendMetadata(dst []byte) []byte {
-	if e.spelled != nil {
+	if e.spelled != nil && len(e.Metadata) > 0 && &e.Metadata[0] == e.of {
 		return append(dst, e.spelled...)
 	}
 	if e.Legacy || len(e.Metadata) <= 2 {

@@ -72,6 +72,7 @@ type Event struct {
 
 	peer    Peer   // how AppendJSON writes it
 	spelled []byte // metadata as AppendMetadata writes it, if the Validator knows
+	of      *byte  // where the metadata stands that spelled is of: Metadata may be set to something else
 	plain   []byte // metadata of a legacy record as release 0.2.9 leaves it, if that is something else
 }
 

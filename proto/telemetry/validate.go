@@ -195,7 +195,7 @@ func (v *Validator) event(e *Event, o *Options) *Refusal {
 	e.Version = uint8(version)
 	e.Metadata = v.record.bytes(metadata)
 	if !o.frame {
-		e.spelled = notes.spelling()
+		e.spelled, e.of = notes.spelling(), &e.Metadata[0]
 	}
 	return nil
 }
