@@ -3,6 +3,9 @@ package aggregate
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
+	"math/bits"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/zeebo/xxh3"
@@ -18,6 +21,7 @@ const (
 	// again in another export counts again.
 	maxEventKeys = 1 << 19
 	// maxPartitionEventKeys of all sessions, some 64 MiB; beyond it the sessions that were silent longest forget theirs.
+	// Tenants that have more than their share of them lose theirs first.
 	maxPartitionEventKeys = 1 << 22
 	// eventKeyDays of Config.Forget a session is remembered for the sake of its keys.
 	eventKeyDays = 8
@@ -119,12 +123,21 @@ type keyTable struct {
 	n     int
 }
 
+// slotSeed is this process's own: who sends events knows their keys and could choose such as stand in one another's way.
+var slotSeed = [2]uint64{rand.Uint64(), rand.Uint64() | 1}
+
+// slotOf is where an entry's search begins.
+func slotOf(entry uint64) uint64 {
+	hi, lo := bits.Mul64(entry&^maxRichness^slotSeed[0], slotSeed[1])
+	return hi ^ lo
+}
+
 func (t *keyTable) find(key uint64) *uint64 {
 	if t.n == 0 {
 		return nil
 	}
 	mask := uint64(len(t.slots) - 1)
-	for i := key >> richnessBits & mask; ; i = (i + 1) & mask {
+	for i := slotOf(key) & mask; ; i = (i + 1) & mask {
 		switch s := &t.slots[i]; {
 		case *s == 0:
 			return nil
@@ -149,7 +162,7 @@ func (t *keyTable) add(entry uint64) {
 
 func (t *keyTable) put(entry uint64) {
 	mask := uint64(len(t.slots) - 1)
-	i := entry >> richnessBits & mask
+	i := slotOf(entry) & mask
 	for t.slots[i] != 0 {
 		i = (i + 1) & mask
 	}
@@ -175,13 +188,16 @@ func (f *folder) seenEvent(s *session, key uint64, rich uint8) (seen, richer boo
 	return false, false, 0
 }
 
-// trimEventKeys takes the keys from the sessions that were silent longest until a quarter of the room is free; keep has its own bound.
+// trimEventKeys takes the keys from the sessions that were silent longest, of tenants that have more than their share, until a quarter
+// of the room is free; keep has its own bound.
 func (f *folder) trimEventKeys(keep *session) {
 	var holders []*session
 	f.eventKeys = 0
+	tenants := map[string]int{}
 	for _, s := range f.sessions {
 		if n := s.keys.count(); n > 0 {
 			f.eventKeys += n
+			tenants[s.key.tenant] += n
 			holders = append(holders, s)
 		}
 	}
@@ -192,13 +208,27 @@ func (f *folder) trimEventKeys(keep *session) {
 	slices.SortFunc(holders, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(a.lastReceivedAt, b.lastReceivedAt), cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(a.key.id, b.key.id))
 	})
+	share := fairShare(tenants, room)
 	for _, s := range holders {
 		if f.eventKeys <= room {
 			return
 		}
-		if s != keep {
+		if s != keep && tenants[s.key.tenant] > share {
 			f.eventKeys -= s.keys.count()
+			tenants[s.key.tenant] -= s.keys.count()
 			s.keys = eventKeys{}
 		}
 	}
+}
+
+// fairShare is how much each tenant may have of room: what those leave who have less is for the others.
+func fairShare(has map[string]int, room int) (share int) {
+	counts := slices.Sorted(maps.Values(has))
+	for i, n := range counts {
+		if share = room / (len(counts) - i); n > share {
+			return share
+		}
+		room -= n
+	}
+	return share
 }

@@ -147,9 +147,86 @@ func TestEventKeysAreBounded(t *testing.T) {
 			}
 		}
 	}
+	// One that has been silent for longer than all of them, of a tenant that has little.
+	modest := newSession(sessionKey{"u", "s"}, "")
+	modest.lastReceivedAt = -1
+	f.sessions[modest.key] = modest
+	for j := range uint64(1000) {
+		modest.keys.add((j + 1) << richnessBits)
+	}
 	last := f.sessions[sessionKey{"t", "5"}]
 	f.trimEventKeys(last)
 	if f.sessions[sessionKey{"t", "0"}].keys.count() != 0 || last.keys.count() != 1<<20 || f.eventKeys > maxPartitionEventKeys {
 		t.Errorf("%d keys are left", f.eventKeys)
+	}
+	if modest.keys.count() != 1000 {
+		t.Error("another tenant's flood made the modest one's events forgotten")
+	}
+}
+
+func TestFairShare(t *testing.T) {
+	for _, c := range []struct {
+		has        map[string]int
+		room, want int
+	}{
+		{nil, 10, 0},
+		{map[string]int{"a": 50}, 10, 10},
+		{map[string]int{"a": 50, "b": 2}, 10, 8},
+		{map[string]int{"a": 50, "b": 60, "c": 1, "d": 0}, 11, 5},
+		{map[string]int{"a": 5, "b": 5}, 4, 2},
+	} {
+		if got := fairShare(c.has, c.room); got != c.want {
+			t.Errorf("%v in %d: %d, want %d", c.has, c.room, got, c.want)
+		}
+	}
+}
+
+// A tenant with more sessions than a partition keeps loses its own, and no other's.
+func TestFloodOfSessions(t *testing.T) {
+	f := newTestFolder()
+	now := time.Now().UnixNano()
+	add := func(tenant string, i int, at int64) {
+		s := newSession(sessionKey{tenant, fmt.Sprint(i)}, "")
+		s.lastReceivedAt = at
+		s.keys.add(1 << richnessBits)
+		f.sessions[s.key] = s
+	}
+	for i := range maxSessions + 500 {
+		add("loud", i, now-int64(i))
+	}
+	for i := range 20 {
+		add("modest", i, now-int64(time.Hour))
+	}
+	f.forgetSilent(now)
+	left := map[string]int{}
+	for k := range f.sessions {
+		left[k.tenant]++
+	}
+	if left["modest"] != 20 || left["loud"] != maxSessions-20 || f.sessions[sessionKey{"loud", "0"}] == nil {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// Keys that somebody has chosen to begin their search in one place do not make it long.
+func TestChosenEventKeys(t *testing.T) {
+	for name, key := range map[string]func(i uint64) uint64{
+		"low bits alike":  func(i uint64) uint64 { return i << 40 },
+		"high bits alike": func(i uint64) uint64 { return i << richnessBits },
+		"in a band":       func(i uint64) uint64 { return i<<44 | i%64<<richnessBits },
+	} {
+		var table keyTable
+		for i := range uint64(1 << 16) {
+			table.add(key(i + 1))
+		}
+		longest, run := 0, 0
+		for _, s := range table.slots {
+			if run++; s == 0 {
+				run = 0
+			}
+			longest = max(longest, run)
+		}
+		if longest > 2000 {
+			t.Errorf("%s: %d entries stand in a row", name, longest)
+		}
 	}
 }

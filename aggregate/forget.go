@@ -17,7 +17,8 @@ type tombstone struct {
 
 const (
 	// maxSessions of a partition are kept in memory, some 2 KiB each when they do little; beyond it the longest silent are forgotten
-	// before their time. What that costs is the memory of resends older than the gateway's record.
+	// before their time, of tenants that have more than their share. What that costs is the memory of resends older than the gateway's
+	// record, and of memory events that come again in another export.
 	maxSessions = 32768
 	// maxTombstones, some 100 B each; the oldest go first. A session that outlives its tombstone has new ids and late names.
 	maxTombstones = 1 << 17
@@ -75,7 +76,20 @@ func (f *folder) forgetSilent(now int64) {
 	}
 	if over := len(f.sessions) - maxSessions; over > 0 {
 		slices.SortFunc(silent, func(a, b *session) int { return cmp.Compare(a.lastReceivedAt, b.lastReceivedAt) })
-		for _, s := range silent[:min(over, len(silent))] {
+		tenants := map[string]int{}
+		for k := range f.sessions {
+			tenants[k.tenant]++
+		}
+		share := fairShare(tenants, maxSessions)
+		for _, s := range silent {
+			if over == 0 {
+				break
+			}
+			if tenants[s.key.tenant] <= share {
+				continue
+			}
+			over--
+			tenants[s.key.tenant]--
 			if s.scopes.pending() && f.awaitNames(s) {
 				continue
 			}

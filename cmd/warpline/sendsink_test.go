@@ -73,3 +73,25 @@ func TestBundleBodyWithSession(t *testing.T) {
 		}
 	}
 }
+
+// A segment that has grown since it was found goes as it is now, as far as it says it is long.
+func TestSendGrowingSink(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "segment-000001.jsonl")
+	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := newDoor(t, func(n int) (int, string) {
+		if n > 1 {
+			return taken(n)
+		}
+		if err := os.WriteFile(path, []byte("{}\n{}\n{}"), 0o600); err != nil {
+			t.Error(err)
+		}
+		return 503, `{"detail":"busy"}`
+	})
+	got := runIn(t, nil, "send", dir, "--url", d.URL, "--key", "k", "--retry", "1ms", "--attempts", "3")
+	if got.code != exitOK || len(d.bodies) != 2 || string(d.bodies[1]) != "{}\n{}\n{}" {
+		t.Errorf("%q\n%+v", d.bodies, got)
+	}
+}

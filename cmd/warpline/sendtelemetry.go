@@ -162,7 +162,13 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 			return nil, err
 		}
 		defer file.Close()
-		body = file
+		info, err := file.Stat()
+		if err != nil {
+			return nil, err
+		}
+		// A tracker may still be writing: what is there now goes, and what comes while it goes is for the next time.
+		size = info.Size()
+		body = io.LimitReader(file, size)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/telemetry?"+c.query(f), body)
 	if err != nil {

@@ -14,12 +14,21 @@ func AppendCanonical(dst, text []byte) ([]byte, *Refusal) {
 	if !ok || skipSpace(text, int(t.end)) != len(text) || firstBad(text) != len(text) {
 		return dst, new(Validator).diagnose(text)
 	}
+	return appendSpelled(dst, text, t), nil
+}
+
+// appendScanned is AppendCanonical of an object that has been scanned and is UTF-8.
+func appendScanned(dst, text []byte) []byte {
+	return appendSpelled(dst, text, token{start: int32(skipSpace(text, 0)), end: int32(len(text)), kind: kObject})
+}
+
+func appendSpelled(dst, text []byte, t token) []byte {
 	c := canons.Get().(*canon)
 	c.open(text)
 	dst = c.value(dst, t, 0)
 	c.text = nil
 	canons.Put(c)
-	return dst, nil
+	return dst
 }
 
 var canons = sync.Pool{New: func() any { return new(canon) }}
@@ -132,7 +141,10 @@ func (c *canon) key(e entry) []byte {
 // settle puts the entries from base on in order and leaves the last of each key.
 func (c *canon) settle(base int) {
 	e := c.entries[base:]
-	slices.SortStableFunc(e, func(a, b entry) int { return bytes.Compare(c.key(a), c.key(b)) })
+	order := func(a, b entry) int { return bytes.Compare(c.key(a), c.key(b)) }
+	if !slices.IsSortedFunc(e, order) {
+		slices.SortStableFunc(e, order)
+	}
 	n := 0
 	for i := range e {
 		if i+1 < len(e) && bytes.Equal(c.key(e[i]), c.key(e[i+1])) {

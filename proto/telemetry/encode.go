@@ -59,17 +59,16 @@ func (e *Event) appendFields(dst []byte, frame bool) []byte {
 
 // AppendMetadata appends the metadata in canonical spelling, without memory_capabilities that were not in it. Safe for concurrent use.
 func (e *Event) AppendMetadata(dst []byte) []byte {
+	if e.spelled != nil && len(e.Metadata) > 0 && &e.Metadata[0] == e.of {
+		return append(dst, e.spelled...)
+	}
 	if e.Legacy || len(e.Metadata) <= 2 {
 		if len(e.Metadata) == 0 {
 			return append(dst, "{}"...)
 		}
 		return append(dst, e.Metadata...)
 	}
-	out, refusal := AppendCanonical(dst, e.Metadata)
-	if refusal != nil {
-		panic("BUG: telemetry: metadata of an accepted event: " + refusal.Message)
-	}
-	return out
+	return appendScanned(dst, e.Metadata)
 }
 
 // appendInferred appends the metadata with the memory_capabilities that follow from the record, in their place among the keys.

@@ -70,8 +70,10 @@ type Event struct {
 	// Legacy tells that the record had no schema version and was converted.
 	Legacy bool
 
-	peer  Peer   // how AppendJSON writes it
-	plain []byte // metadata of a legacy record as release 0.2.9 leaves it, if that is something else
+	peer    Peer   // how AppendJSON writes it
+	spelled []byte // metadata as AppendMetadata writes it, if the Validator knows
+	of      *byte  // where the metadata stands that spelled is of: Metadata may be set to something else
+	plain   []byte // metadata of a legacy record as release 0.2.9 leaves it, if that is something else
 }
 
 // The sources of an event's integers and texts, in canonical order.

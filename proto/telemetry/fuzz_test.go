@@ -43,6 +43,14 @@ func roundTrip(t *testing.T, text []byte) {
 			continue
 		}
 		line := e.AppendJSON(nil)
+		for range 2 { // what is remembered of the one before changes nothing
+			if r := v.Event(&e, text, &telemetry.Options{Peer: p}); r != nil {
+				t.Fatalf("%q was accepted by %s, and then refused: %s", text, p, r.Message)
+			}
+			if again := e.AppendJSON(nil); !bytes.Equal(line, again) {
+				t.Fatalf("%q by %s:\n%s, and then\n%s", text, p, line, again)
+			}
+		}
 		if r := w.Validate(line, p); r != nil {
 			t.Fatalf("%q was accepted by %s, but what is written of it is not: %s\n%s", text, p, r.Message, line)
 		}

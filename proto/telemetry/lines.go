@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// line gives the next line that is not empty. Each is a document of its own: one that is broken costs itself only.
+// line gives the next line that is not blank, as Python sees it. Each is a document of its own: one that is broken costs itself only.
 func (d *Decoder) line() (*Record, error) {
 	w := &d.w
 	torn := false
@@ -32,8 +32,7 @@ func (d *Decoder) line() (*Record, error) {
 			continue
 		}
 		looked = 0
-		start := skipSpace(b[:n], 0)
-		if start == n {
+		if blank(b[:n]) {
 			continue
 		}
 		if n > d.most {

@@ -21,9 +21,10 @@ func AppendRepr(dst, text []byte) ([]byte, bool) {
 }
 
 type repr struct {
-	b   []byte
-	i   int
-	out []byte
+	b       []byte
+	i       int
+	out     []byte
+	decoded []byte // scratch: a string with escapes
 }
 
 func (r *repr) space() {
@@ -167,21 +168,25 @@ func (r *repr) word() bool {
 func (r *repr) str() bool {
 	quote := r.b[r.i]
 	r.i++
-	var decoded []byte
+	r.decoded = r.decoded[:0]
 	plain := r.i
 	for r.i < len(r.b) {
 		c := r.b[r.i]
 		switch c {
 		case quote:
-			decoded = append(decoded, r.b[plain:r.i]...)
+			text := r.b[plain:r.i]
+			if len(r.decoded) > 0 {
+				r.decoded = append(r.decoded, text...)
+				text = r.decoded
+			}
 			r.i++
-			r.out = AppendString(r.out, decoded)
+			r.out = AppendString(r.out, text)
 			return true
 		case '\n':
 			return false
 		case '\\':
-			decoded = append(decoded, r.b[plain:r.i]...)
-			if r.i++; !r.escape(&decoded) {
+			r.decoded = append(r.decoded, r.b[plain:r.i]...)
+			if r.i++; !r.escape(&r.decoded) {
 				return false
 			}
 			plain = r.i

@@ -54,7 +54,7 @@ func survey(w *window, o Options) (l Layout, err error) {
 	if err != nil {
 		return l, err
 	}
-	var s skipper
+	s := skipper{ahead: true}
 	var outside *DocumentError
 	switch c {
 	case '[':

@@ -16,19 +16,20 @@ import (
 // digits; metadata is JSON or a Python literal, see AppendRepr. A row that cannot be taken apart costs itself: reading goes on
 // behind its first line.
 type Table struct {
-	w       window
-	v       Validator
-	o       Options
-	most    int
-	columns []column
-	legacy  bool
-	cells   []cell
-	text    []byte
-	scratch []byte
-	event   Event
-	rec     Record
-	index   int
-	end     error
+	w        window
+	v        Validator
+	o        Options
+	most     int
+	columns  []column
+	legacy   bool
+	cells    []cell
+	text     []byte
+	scratch  []byte
+	literals literals
+	event    Event
+	rec      Record
+	index    int
+	end      error
 }
 
 // column is what a cell of it becomes.
@@ -204,7 +205,7 @@ func (t *Table) record(row []byte, at int64) *Record {
 		case col.kind == textColumn:
 			dst = AppendString(dst, text)
 		default:
-			dst, refusal = appendLiteral(dst, trimmed)
+			dst, refusal = t.literals.append(dst, trimmed)
 		}
 		if refusal != nil {
 			t.text = dst

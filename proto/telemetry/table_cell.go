@@ -62,6 +62,26 @@ func appendFloat(dst, text []byte) []byte {
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }
 
+// literals remembers the last cell that was JSON or a Python literal: a process writes the same metadata into most of its rows.
+type literals struct {
+	text, json []byte
+}
+
+// append is appendLiteral.
+func (l *literals) append(dst, text []byte) ([]byte, *Refusal) {
+	if len(l.text) > 0 && bytes.Equal(l.text, text) {
+		return append(dst, l.json...), nil
+	}
+	if cap(l.text)+cap(l.json) > 1<<16 {
+		*l = literals{} // one hostile row must not be remembered in memory
+	}
+	out, refusal := appendLiteral(dst, text)
+	if refusal == nil {
+		l.text, l.json = append(l.text[:0], text...), append(l.json[:0], out[len(dst):]...)
+	}
+	return out, refusal
+}
+
 // appendLiteral appends JSON or a Python literal as JSON, and any other text as a string.
 func appendLiteral(dst, text []byte) ([]byte, *Refusal) {
 	out, refusal := AppendCanonical(dst, text)

@@ -194,6 +194,9 @@ func (v *Validator) event(e *Event, o *Options) *Refusal {
 	}
 	e.Version = uint8(version)
 	e.Metadata = v.record.bytes(metadata)
+	if !o.frame {
+		e.spelled, e.of = notes.spelling(), &e.Metadata[0]
+	}
 	return nil
 }
 

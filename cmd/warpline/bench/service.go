@@ -43,7 +43,7 @@ const readyLimit = 10 * time.Minute
 // it is ready. args are further flags of up. The caller calls Stop.
 func Start(ctx context.Context, binary, dir string, args ...string) (*Service, error) {
 	args = append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0",
-		"--limit-events-per-second", "1e12", "--limit-bytes-per-second", "1TB", "--limit-raw-bytes-per-second", "1TB", "--limit-requests-per-second", "1e9"}, args...)
+		"--limit-events-per-second", "1e12", "--limit-bytes-per-second", "1TB"}, args...)
 	s := &Service{Key: devKey, Alone: true, done: make(chan struct{}), log: filepath.Join(dir, "up.log")}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bench folder: %w", err)
@@ -54,7 +54,8 @@ func Start(ctx context.Context, binary, dir string, args ...string) (*Service, e
 	}
 	defer log.Close()
 	s.cmd = exec.Command(binary, args...)
-	s.cmd.Env = append(os.Environ(), "WARPLINE_DEV_KEY="+devKey)
+	// Builds of before these two limits pass over what the environment says of them.
+	s.cmd.Env = append(os.Environ(), "WARPLINE_DEV_KEY="+devKey, "WARPLINE_LIMIT_RAW_BYTES_PER_SECOND=1TB", "WARPLINE_LIMIT_REQUESTS_PER_SECOND=1e9")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	began := time.Now()
 	if err := s.cmd.Start(); err != nil {

@@ -2,16 +2,116 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
 
-// Real exports of stormlog 0.4.3 in every form, in any order, twice, with a worker killed between: each event counts once, in its
-// session, and the sums are those that stormlog itself finds. A sink that grows is sent again and again.
+// formsOf writes the records of a session in each form that trackers write, into a folder each, and returns the paths.
+func formsOf(t *testing.T, name string, records []map[string]any) []string {
+	t.Helper()
+	dir := t.TempDir()
+	var lines [][]byte
+	columns := append([]string{"schema_version", "session_id"}, telemetryKeys...)
+	var table bytes.Buffer
+	cells := csv.NewWriter(&table)
+	cells.Write(columns)
+	for _, r := range records {
+		line, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+		var row []string
+		for _, key := range columns {
+			cell := ""
+			switch v := r[key].(type) {
+			case nil:
+			case map[string]any:
+				b, err := json.Marshal(v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cell = string(b)
+			default:
+				cell = fmt.Sprint(v)
+			}
+			row = append(row, cell)
+		}
+		cells.Write(row)
+	}
+	cells.Flush()
+	half := len(lines) / 2
+	body := func(lines [][]byte) []byte { return append(bytes.Join(lines, []byte("\n")), '\n') }
+	for file, text := range map[string][]byte{
+		"events.json":               append(append([]byte("["), bytes.Join(lines, []byte(", "))...), ']'),
+		"tracked.json":              append(append([]byte(`{"samples": [], "telemetry_events": [`), bytes.Join(lines, []byte(","))...), "]}"...),
+		"events.ndjson":             body(lines),
+		"events.csv":                table.Bytes(),
+		"sink/segment-000001.jsonl": body(lines[:half]),
+		"sink/segment-000002.jsonl": append(body(lines[half:]), `{"allocator_act`...),
+	} {
+		path := filepath.Join(dir, name, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir = filepath.Join(dir, name)
+	return []string{filepath.Join(dir, "events.json"), filepath.Join(dir, "tracked.json"), filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "events.csv"), filepath.Join(dir, "sink")}
+}
+
+// exportedRecords reads the records of an export: a JSON array, a document with events, or lines.
+func exportedRecords(t *testing.T, path string) (records []map[string]any) {
+	t.Helper()
+	names := []string{path}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		names, _ = filepath.Glob(filepath.Join(path, "segment-*.jsonl"))
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch text = bytes.TrimSpace(text); {
+		case text[0] == '[':
+			decodeJSON(t, text, &records)
+		case filepath.Ext(name) == ".json":
+			var d struct{ Events []map[string]any }
+			decodeJSON(t, text, &d)
+			records = append(records, d.Events...)
+		default:
+			for line := range bytes.Lines(text) {
+				if !json.Valid(line) {
+					continue // the torn end
+				}
+				var r map[string]any
+				decodeJSON(t, line, &r)
+				records = append(records, r)
+			}
+		}
+	}
+	return records
+}
+
+var exportSeed = flag.Uint64("export-seed", 0, "the order in which TestTelemetryExports sends; 0: another one every time")
+
+// Real exports of stormlog 0.4.3, each session in every form (JSON array, document, NDJSON, CSV, sink folder, bundle, track file), in a
+// random order, each twice, with worker, gateway and sink killed between: each event counts once, in its session, and the sums are
+// those that stormlog itself finds. A sink that grows is sent again and again.
 func TestTelemetryExports(t *testing.T) {
 	c := newCluster(t, 1)
 	root, err := filepath.Abs(filepath.Join("..", "..", "..", "testdata", "telemetry", "v4", "exports"))
@@ -22,26 +122,28 @@ func TestTelemetryExports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var expected map[string]any
+	var expected map[string][]struct {
+		ID           string `json:"session_id"`
+		Events       uint64
+		Types        map[string]uint64 `json:"event_types"`
+		Allocation   int64             `json:"allocation_bytes"`
+		Deallocation int64             `json:"deallocation_bytes"`
+		Peak         uint64            `json:"peak_allocated"`
+	}
+	text = regexp.MustCompile(`(?s)\{\s*"error": \{.*?\}\s*\}`).ReplaceAll(text, []byte("null")) // its loader cannot read those
 	decodeJSON(t, text, &expected)
-	want := map[string][]uint64{}
-	for _, v := range expected {
-		list, ok := v.([]any)
-		if !ok {
-			continue // its loader cannot read that one
-		}
+	want, types := map[string][]uint64{}, map[string][]uint64{}
+	for _, list := range expected {
 		for _, s := range list {
-			m := s.(map[string]any)
-			n := func(key string) uint64 {
-				var v int64
-				fmt.Sscan(fmt.Sprint(m[key]), &v)
-				return uint64(max(v, -v))
+			id := "mem:" + s.ID
+			want[id] = []uint64{s.Events, uint64(s.Allocation), uint64(-s.Deallocation), s.Peak}
+			for kind, n := range s.Types {
+				types[id+" "+kind] = []uint64{n}
 			}
-			want["mem:"+m["session_id"].(string)] = []uint64{n("events"), n("allocation_bytes"), n("deallocation_bytes"), n("peak_allocated")}
 		}
 	}
-	if len(want) != 5 {
-		t.Fatalf("%d sessions are expected", len(want))
+	if len(want) != 5 || len(types) < 20 {
+		t.Fatalf("%d sessions are expected, %d kinds", len(want), len(types))
 	}
 	// A sink that is torn in the middle of a line, at each of ten moments of its growth.
 	sink := filepath.Join(root, "cpu_sink_killed")
@@ -72,55 +174,80 @@ func TestTelemetryExports(t *testing.T) {
 		}
 	}
 
-	key, other := c.makeKey("exports"), c.makeKey("growing")
-	first, second := []string{"cpu_tracker_events.csv", "oom_bundle", "cpu_sink", "tf_track.json"}, []string{"cpu_tracker_events.ndjson", "."}
-	for _, name := range first {
-		c.sendTelemetry(t, key, filepath.Join(root, name))
+	// Everything there is, and each session in each of the other forms.
+	var paths []string
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range 5 {
+	for _, e := range entries {
+		if e.Name() != "expected.json" && e.Name() != "cpu_tracker_timeline_stats.json" {
+			paths = append(paths, filepath.Join(root, e.Name()))
+		}
+	}
+	if len(paths) != 10 {
+		t.Fatalf("%q are not the exports there were", paths)
+	}
+	for name, n := range map[string]int{"cpu_tracker_events.json": 50, "cpu_sink_killed": 69, "cpu_tracker_events_v3_0.3.9.json": 49, "tf_track.json": 28} {
+		records := exportedRecords(t, filepath.Join(root, name))
+		if len(records) != n {
+			t.Fatalf("%s: %d records, want %d", name, len(records), n)
+		}
+		paths = append(paths, formsOf(t, name, records)...)
+	}
+	paths = append(paths, paths...)
+	seed := cmp.Or(*exportSeed, rand.Uint64N(1e6)+1)
+	t.Logf("-export-seed %d", seed)
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+
+	key, other := c.makeKey("exports"), c.makeKey("growing")
+	killed := []string{"worker0", "gateway", "sink", "worker0"}
+	for i := range 10 {
+		c.sendTelemetry(t, key, paths[i*len(paths)/10:(i+1)*len(paths)/10]...)
 		grow(i+1, 10)
 		c.sendTelemetry(t, other, growing)
-	}
-	c.kill("worker0")
-	for _, name := range append(second, first...) {
-		c.sendTelemetry(t, key, filepath.Join(root, name))
-	}
-	c.start("worker0")
-	for i := range 5 {
-		grow(i+6, 10)
-		c.sendTelemetry(t, other, growing)
-	}
-	for tenant, sessions := range map[string][]string{
-		"exports": nil, "growing": {"mem:29df3a28-8005-4d5b-8b0d-b8a1e85577f7"},
-	} {
-		expect := map[string][]uint64{}
-		for id, sums := range want {
-			if sessions == nil || id == sessions[0] {
-				expect[id] = sums
-			}
+		if i%2 == 0 && i/2 < len(killed) {
+			c.kill(killed[i/2])
+			c.start(killed[i/2])
 		}
-		for name, query := range map[string]string{
-			"events": "SELECT session_id, count(), toUInt64(ifNull(abs(sumIf(allocator_change_bytes, event_type = 'allocation')), 0)), toUInt64(ifNull(abs(sumIf(allocator_change_bytes, event_type = 'deallocation')), 0)), toUInt64(ifNull(max(allocator_allocated_bytes), 0)) " +
-				"FROM memory_events WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY session_id",
-			"minutes": "SELECT session_id, sum(events), sum(allocation_bytes), sum(deallocation_bytes), toUInt64(max(assumeNotNull(peak_allocated_bytes))) " +
-				"FROM memory_stats WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY session_id",
+	}
+	for tenant, of := range map[string]string{"exports": "mem:", "growing": "mem:29df3a28-8005-4d5b-8b0d-b8a1e85577f7"} {
+		only := func(all map[string][]uint64) map[string][]uint64 {
+			m := maps.Clone(all)
+			maps.DeleteFunc(m, func(id string, _ []uint64) bool { return !strings.HasPrefix(id, of) })
+			return m
+		}
+		// The monitor's file names no session.
+		for query, expect := range map[string]map[string][]uint64{
+			"SELECT session_id, count(), toUInt64(ifNull(sumIf(allocator_change_bytes, event_type = 'allocation'), 0)), toUInt64(ifNull(-sumIf(allocator_change_bytes, event_type = 'deallocation'), 0)), " +
+				"toUInt64(ifNull(max(allocator_allocated_bytes), 0)) FROM memory_events WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY session_id": only(want),
+			"SELECT session_id, sum(events), sum(allocation_bytes), sum(deallocation_bytes), toUInt64(max(assumeNotNull(peak_allocated_bytes))) " +
+				"FROM memory_stats WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY session_id": only(want),
+			"SELECT concat(session_id, ' ', event_type), count() FROM memory_events WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY 1": only(types),
 		} {
 			var got map[string][]uint64
-			eventually(t, 90*time.Second, tenant+", "+name, func() (bool, string) {
+			eventually(t, 90*time.Second, tenant, func() (bool, string) {
 				var err error
 				if got, err = c.tryRows(query, tenant); err != nil { // the tables may not be there yet
 					return false, err.Error()
 				}
-				return reflect.DeepEqual(got, expect), fmt.Sprintf("%v, want %v", got, expect)
+				return reflect.DeepEqual(got, expect), fmt.Sprintf("%v, want %v; %s", got, expect, query)
 			})
 		}
 		// What came again is known as that, and nothing else is amiss.
-		books := c.rows("SELECT '', sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'", tenant)[""]
-		if len(books) != 2 || books[0] != 0 || books[1] == 0 {
-			t.Errorf("%s: rejected and duplicates are %v", tenant, books)
-		}
+		stored := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "'")
+		eventually(t, 90*time.Second, tenant+"'s books", func() (bool, string) {
+			books := c.rows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'", tenant)[""]
+			if len(books) != 3 || books[1] != 0 || books[0] != stored+books[2] {
+				t.Fatalf("%s: of %d stored, events, rejected and duplicates are %v", tenant, stored, books)
+			}
+			return books[2] >= stored, fmt.Sprintf("%d duplicates of %d", books[2], stored)
+		})
 	}
 	if n := c.one("SELECT countIf(sent_schema_version = 3) FROM memory_events WHERE tenant = 'exports' AND supports_device_used IS NOT NULL"); n != 49 {
 		t.Errorf("%d events of version 3", n)
+	}
+	if n := c.one("SELECT count() FROM memory_events WHERE tenant = 'exports' AND session_id LIKE 'mem:unknown:%'"); n != 12 {
+		t.Errorf("%d events of the monitor", n)
 	}
 }
