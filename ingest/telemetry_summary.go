@@ -7,8 +7,8 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// summaryIdentity ends the identity of an upload's summary, so that it is no part of the session's records.
-const summaryIdentity = "/summary"
+// summaryPart is the number of the part that an upload's summary is; those of its records count from 0.
+const summaryPart = -1
 
 // summarize says what the upload's session summary is, nil for none.
 func (t *telemetrySorter) summarize(s *telemetry.SessionSummary) {
@@ -31,8 +31,7 @@ func (t *telemetrySorter) sendSummary(ctx context.Context) error {
 	}
 	t.id = appendTelemetrySession(t.id[:0], &telemetry.Event{SessionID: []byte(t.summary.SessionID), Has: telemetry.HasSession}, t.upload)
 	e := t.p.envelope
-	e.Session, e.Kind, e.Part, e.Events, e.Bytes, e.Last = string(t.id), stream.KindSummary, 0, 0, 0, true
-	e.Identity += summaryIdentity
+	e.Session, e.Kind, e.Part, e.Events, e.Bytes, e.Last = string(t.id), stream.KindSummary, summaryPart, 0, 0, true
 	if t.lanes[e.Session] == nil {
 		t.Sessions++
 	}
