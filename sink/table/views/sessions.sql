@@ -2,7 +2,7 @@ SELECT
     s.tenant AS tenant,
     s.session_id AS session_id,
     source, app, host, pid, started_at,
-    multiIf(e.end.2 > toDateTime64(0, 9, 'UTC'), e.end.2,
+    multiIf(e.end.1 > 0 AND e.end.2 > toDateTime64(0, 9, 'UTC'), e.end.2,
             e.end.1 = 0 AND told != 'session-complete' AND ended > toDateTime64(0, 9, 'UTC'), ended,
             state = 'open', toDateTime64(0, 9, 'UTC'),
             last_event_at) AS ended_at,
