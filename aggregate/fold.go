@@ -148,6 +148,8 @@ func (f *folder) fold(p *part, s *session, body []byte) {
 		f.rejectPart(s, p, body)
 	case stream.KindTelemetry:
 		f.telemetry(s, p, body)
+	case stream.KindSummary:
+		f.summary(s, p, body)
 	case stream.KindGPUFlight:
 		f.lines(s, p, body)
 		f.flushRejects(s, p)

@@ -23,7 +23,7 @@ func (f *folder) jobStart(s *session, p *part, l *gpuflight.Line) {
 	}
 	s.ip = clip(job.IP)
 	s.clock.sampleMS = max(s.clock.sampleMS, clampU32(job.SystemRateMS))
-	s.delta.startedAt = job.TimeNS
+	s.delta.began(job.TimeNS)
 	s.delta.sawEvent(job.TimeNS)
 	s.delta.runID, s.delta.kind, s.delta.engine = clip(job.RunID), clip(job.SessionKind), clip(job.ProfilingEngine)
 	if job.RunID != "" {
@@ -101,7 +101,7 @@ func (f *folder) jobEnd(s *session, p *part, l *gpuflight.Line) {
 	f.end(s, p, e)
 }
 
-// complete folds the client's session-complete.
+// complete folds the client's session-complete. It does not say how the session ended, and may come before the last windows.
 func (f *folder) complete(s *session, p *part) {
 	s.completed = true
 	f.end(s, p, sessionEnd{rank: table.EndComplete, at: p.env.ReceivedAt})

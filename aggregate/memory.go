@@ -59,6 +59,7 @@ type memoryLast struct {
 
 // telemetry folds the frames of a part of memory telemetry. The gateway has applied the rules; what they refuse here was damaged.
 func (f *folder) telemetry(s *session, p *part, body []byte) {
+	var stop stopEvent
 	for len(body) > 0 {
 		line := body
 		if i := bytes.IndexByte(body, '\n'); i >= 0 {
@@ -79,6 +80,7 @@ func (f *folder) telemetry(s *session, p *part, body []byte) {
 			f.reject(s, p, rejectRow{reason: string(r.Code), detail: clip(r.Message), events: 1, payload: frame.JSON})
 			continue
 		}
+		stop.saw(e)
 		if f.memoryEvent(s, p, e, frame.Index) {
 			f.stored(s, p, 1)
 		} else {
@@ -86,6 +88,9 @@ func (f *folder) telemetry(s *session, p *part, body []byte) {
 		}
 	}
 	f.memory.last = memoryLast{} // of this session, which may be forgotten
+	if stop.seen && !p.env.Summarized {
+		f.tell(s, p, sessionEnd{rank: table.EndStopped, at: stop.at})
+	}
 	f.out.saw(p.env.ReceivedAt)
 }
 

@@ -46,10 +46,10 @@ func (f *folder) profileBatch(s *session, p *part, line *gpuflight.Line) {
 				f.badTime(s, p, line)
 				continue
 			}
+			s.delta.sawEvent(at) // when it was received is no time of the session's
 			if at < plausibleEpoch {
 				at = p.env.ReceivedAt // the legacy path writes 0, AMD its own clock
 			}
-			s.delta.sawEvent(at)
 			key.bucket = bucketOf(at)
 		case sampleKindSourceMap:
 		default:

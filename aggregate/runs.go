@@ -61,7 +61,7 @@ func (f *folder) segmentEnd(s *session, p *part, l *gpuflight.Line) {
 	f.end(s, p, sessionEnd{rank: table.EndSegment, at: d.ActualEndNS, synthetic: d.Synthetic})
 }
 
-// runEnd folds a run_end line. The session that brings it is in the run, whatever else comes of it.
+// runEnd folds a run_end line, which ends the session that brings it too. That session is in the run, whatever else comes of it.
 func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeRunEnd(l)
 	if err != nil {
@@ -72,6 +72,8 @@ func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.EndedNS)
 	f.segment(s, p, &segmentRow{run: d.RunID, index: -1})
+	s.completed = true
+	f.end(s, p, sessionEnd{rank: table.EndRun, at: d.EndedNS, synthetic: d.Synthetic})
 	t := &table.RunEnds
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	t.Tenant.AppendString(b, s.key.tenant)
@@ -117,32 +119,3 @@ func (f *folder) segment(s *session, p *part, r *segmentRow) {
 func segmentIndex(i int64) int32 { return int32(min(max(i, -1), 1<<30)) }
 
 func notNegative(v int64) uint64 { return uint64(max(v, 0)) }
-
-// sessionEnd is one telling of a session's end.
-type sessionEnd struct {
-	rank             uint8
-	at               int64
-	synthetic        bool
-	exitCode, signal int64
-	windowStopped    bool
-}
-
-// endReasons names the ranks in sessions_data, where versions before session_ends_data looked for them.
-var endReasons = [...]string{table.EndComplete: "session-complete", table.EndSegment: "segment_end", table.EndShutdown: "shutdown", table.EndCrash: "shutdown"}
-
-// end writes that the session has ended. Several ends may come, in any order; the one that says most counts.
-func (f *folder) end(s *session, p *part, e sessionEnd) {
-	s.delta.endedAt, s.delta.endReason = max(s.delta.endedAt, e.at), max(s.delta.endReason, endReasons[e.rank])
-	f.closing[s] = struct{}{}
-	t := &table.SessionEnds
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.Rank.Append(b, e.rank)
-	t.At.Append(b, max(e.at, 0))
-	t.Synthetic.Append(b, flag(e.synthetic))
-	t.ExitCode.Append(b, e.exitCode)
-	t.Signal.Append(b, int32(min(max(e.signal, -1<<31), 1<<31-1)))
-	t.WindowStopped.Append(b, flag(e.windowStopped))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
-}

@@ -154,6 +154,13 @@ func (d *sessionDelta) sawEvent(ns int64) {
 	d.lastEvent = max(d.lastEvent, ns)
 }
 
+// began notes when the session began; of several tellings the earliest counts, as in the table.
+func (d *sessionDelta) began(ns int64) {
+	if ns > 0 && (d.startedAt == 0 || ns < d.startedAt) {
+		d.startedAt = ns
+	}
+}
+
 // plausibleEpoch is 2001-09-09: 10^18 ns. AMD activity records and isa_source_map carry clocks that start at boot.
 const plausibleEpoch = int64(1e18)
 

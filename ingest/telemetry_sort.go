@@ -40,7 +40,8 @@ type telemetrySorter struct {
 	g     *Gateway
 	dry   bool // only count
 
-	upload digest // of what the upload says, for records that name no session
+	upload  digest                    // of what the upload says, for records that name no session
+	summary *telemetry.SessionSummary // of the upload's one session, nil without
 
 	lanes map[string]*telemetryLane // by session
 	order []*telemetryLane          // as they came
@@ -114,6 +115,9 @@ func (t *telemetrySorter) all(ctx context.Context, in telemetry.Reader) error {
 		}
 	}
 	t.Sessions = len(t.order)
+	if err := t.sendSummary(ctx); err != nil {
+		return err
+	}
 	return t.p.flush(ctx)
 }
 

@@ -27,6 +27,8 @@ type telemetryFile struct {
 	gzip   bool
 	// session is that of a sink's segment, for records that name none; "" is unknown.
 	session string
+	body    []byte                    // what to send of it, nil for the file itself
+	summary *telemetry.SessionSummary // body says this of a session, and holds no events
 }
 
 // findAll finds what there is to send at a path: GPU Flight sessions, memory telemetry, or both.
@@ -42,7 +44,11 @@ func findAll(name string, o telemetry.Options) ([]replay.Session, []telemetryFil
 		}
 		if err == nil {
 			if f, ok := telemetryAt(name, info.Size(), true, o); ok {
-				return nil, []telemetryFile{f}, nil
+				files := []telemetryFile{f}
+				if f.format == "oom" {
+					files = append(files, bundleSummary(f.path)...)
+				}
+				return nil, files, nil
 			}
 		}
 		sessions, err := replay.Open(name)
@@ -74,7 +80,7 @@ func telemetryIn(dir string, o telemetry.Options) (found []telemetryFile, err er
 			return fs.SkipDir
 		case e.IsDir():
 			if size, ok := isBundle(name); ok {
-				found = append(found, telemetryFile{path: name, format: "oom", size: size})
+				found = append(append(found, telemetryFile{path: name, format: "oom", size: size}), bundleSummary(name)...)
 				return fs.SkipDir
 			}
 			segments, ok, err := sinkIn(name)

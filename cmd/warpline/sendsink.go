@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,11 +27,13 @@ var segmentName = regexp.MustCompile(`^segment-[0-9]+\.jsonl$`)
 
 // sinkManifest is what manifest.json says, as far as it matters here. Odd entries are passed over, as the peer does.
 type sinkManifest struct {
-	Format   string `json:"format"`
-	Segments []any  `json:"segments"`
+	Format   string          `json:"format"`
+	Version  json.RawMessage `json:"schema_version"`
+	Sessions json.RawMessage `json:"sessions"`
+	Segments []any           `json:"segments"`
 }
 
-// sinkIn returns the segments of the sink that dir is; ok is false if it is none. A manifest that names a segment outside its folder is
+// sinkIn returns the segments of the sink that dir is, and what its manifest says of their sessions; ok is false if it is none. A manifest that names a segment outside its folder is
 // refused.
 func sinkIn(dir string) (files []telemetryFile, ok bool, err error) {
 	var m sinkManifest
@@ -79,5 +82,5 @@ func sinkIn(dir string) (files []telemetryFile, ok bool, err error) {
 			files = append(files, telemetryFile{path: path, format: "sink", size: info.Size(), session: sessions[name]})
 		}
 	}
-	return files, true, nil
+	return append(files, m.sinkSummaries(dir)...), true, nil
 }

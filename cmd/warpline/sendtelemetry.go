@@ -49,6 +49,9 @@ func (c *telemetryFlags) options() telemetry.Options {
 }
 
 func (c *telemetryFlags) query(f telemetryFile) string {
+	if f.summary != nil {
+		return "format=json" // ours, whatever the files are
+	}
 	format := f.format
 	q := url.Values{"format": {format}}
 	if !c.PermissiveLegacy {
@@ -105,6 +108,10 @@ func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, client *http.Cl
 			return fmt.Errorf("%s: %w", f.path, err)
 		}
 		sent(f.size)
+		if f.summary != nil {
+			fmt.Fprintf(p.Stderr, "%s: session %s is %s\n", f.path, report.Printable(f.summary.SessionID), f.summary.Status)
+			continue
+		}
 		before := ""
 		if a.Duplicate {
 			before = "; all of it was stored before"
@@ -150,7 +157,9 @@ func (c *sendCmd) postUntilTaken(ctx context.Context, client *http.Client, f tel
 func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f telemetryFile) (*telemetryAnswer, error) {
 	var body io.Reader
 	size := f.size
-	if f.format == "oom" {
+	if f.body != nil {
+		body = bytes.NewReader(f.body)
+	} else if f.format == "oom" {
 		b, err := bundleBody(f.path, c.Host)
 		if err != nil {
 			return nil, err

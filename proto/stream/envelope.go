@@ -18,6 +18,8 @@ const (
 	KindGPUFlight Kind = "gpu-flight"
 	// KindTelemetry is memory telemetry that the gateway has accepted: lines of telemetry.AppendFrame, of one session.
 	KindTelemetry Kind = "telemetry"
+	// KindSummary is what a tracker says of its session as a whole: telemetry.AppendSummary.
+	KindSummary Kind = "summary"
 	// KindReject is bytes that the gateway refused; Reject says why.
 	KindReject Kind = "reject"
 	// KindComplete says that the client ended the session (session-complete). It has no body.
@@ -49,6 +51,8 @@ type Envelope struct {
 	NoRaw         bool   `json:"no_raw,omitempty"`
 	// Origin is what telemetry was read from: json, csv, oom or tf.
 	Origin string `json:"origin,omitempty"`
+	// Summarized says that a KindSummary of the same upload tells how the session ended; its events then do not.
+	Summarized bool `json:"summarized,omitempty"`
 	// Object names the body in PartsObjects when it is not in the message.
 	Object string  `json:"object,omitempty"`
 	Reject *Reject `json:"reject,omitempty"` // set when Kind is KindReject

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/big"
 	"strings"
@@ -8,18 +10,52 @@ import (
 
 // SessionSummary is what a tracker's document says of its session as a whole.
 type SessionSummary struct {
-	SessionID string
+	SessionID string `json:"session_id"`
 	// Status is running, completed, interrupted or incomplete.
-	Status string
+	Status string `json:"status"`
 	// StartedAtNS and EndedAtNS are nanoseconds since 1970; EndedAtNS is 0 while the session runs.
-	StartedAtNS, EndedAtNS int64
-	Host                   string
-	PID                    int64
-	Source                 string // the part of stormlog that wrote it
+	StartedAtNS int64  `json:"started_at_ns"`
+	EndedAtNS   int64  `json:"ended_at_ns"`
+	Host        string `json:"host"`
+	PID         int64  `json:"pid"`
+	Source      string `json:"source"` // the part of stormlog that wrote it
 }
 
 // maxSummary is how long a session_summary may be.
 const maxSummary = 64 << 10
+
+// AppendSummary appends s as ParseSummary reads it.
+func AppendSummary(dst []byte, s *SessionSummary) ([]byte, error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode a session's summary: %w", err)
+	}
+	return append(dst, b...), nil
+}
+
+// ParseSummary reads what AppendSummary wrote. It does not judge: the gateway has.
+func ParseSummary(b []byte) (*SessionSummary, error) {
+	s := &SessionSummary{}
+	if err := json.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("decode a session's summary: %w", err)
+	}
+	return s, nil
+}
+
+// ReadSummary reads a session_summary, a JSON object, as the peer does. The error says in the peer's words why it is none.
+func ReadSummary(text []byte) (*SessionSummary, error) {
+	if len(text) > maxSummary || !json.Valid(text) {
+		return nil, fmt.Errorf("session_summary is no JSON of at most %d bytes", maxSummary)
+	}
+	if text = strip(text); text[0] != '{' {
+		return nil, fmt.Errorf("session summary payload must be an object")
+	}
+	s, refusal := readSummary(text)
+	if refusal != nil {
+		return nil, refusal
+	}
+	return s, nil
+}
 
 // isOf reports whether the record that was parsed last names the summary's session itself.
 func (v *Validator) isOf(s *SessionSummary) bool {

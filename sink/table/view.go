@@ -62,7 +62,8 @@ func Views(o Options) []View {
 		"windowed":   func() string { return windowedSQL(o) },
 		"minute":     minuteSQL,
 		"bucketof":   hist.IndexSQL,
-		"endreasons": func() string { return endReasonsSQL },
+		"endweight":  endWeightSQL,
+		"ending":     endSQL,
 		"collective": collectiveSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}

@@ -60,4 +60,11 @@ func TestRunsView(t *testing.T) {
 	s.want("SELECT state, end_reason, toString(ended_at) FROM {db}.sessions WHERE tenant = 'old'", "complete\tshutdown\t2026-11-20 10:00:00.000000000")
 	s.exec("INSERT INTO {db}.sessions_data (tenant, session_id, last_received_at, last_event_at) VALUES ('old', 'idle', now64(9) - 3600, '2026-11-20 10:00:00')")
 	s.want("SELECT state, end_reason, toString(ended_at) FROM {db}.sessions WHERE tenant = 'old' AND session_id = 'idle'", "idle\tidle\t2026-11-20 10:00:00.000000000")
+	s.exec("INSERT INTO {db}.sessions_data (tenant, session_id, completed, end_reason, ended_at, last_received_at, last_event_at) VALUES ('old', 'told', 1, 'session-complete', '2026-11-21 23:00:00', now64(9), '2026-11-20 10:00:00')")
+	s.want("SELECT state, end_reason, toString(ended_at) FROM {db}.sessions WHERE tenant = 'old' AND session_id = 'told'", "crashed\tno_shutdown\t2026-11-20 10:00:00.000000000")
+	// A telling that a newer program knows says nothing here.
+	s.exec("INSERT INTO {db}.session_ends_data (tenant, session_id, rank, at) VALUES ('old', 'idle', 99, '2026-11-21 00:00:00'), ('old', 'told', 99, '2026-11-21 00:00:00')")
+	s.want("SELECT session_id, state, end_reason, toString(ended_at) FROM {db}.sessions WHERE tenant = 'old' AND session_id != 'o' ORDER BY session_id",
+		"idle\tidle\tidle\t2026-11-20 10:00:00.000000000\ntold\tcrashed\tno_shutdown\t2026-11-20 10:00:00.000000000")
+	s.want("SELECT DISTINCT end_reason, rank FROM {db}.session_ends WHERE tenant = 'old'", "\t99")
 }

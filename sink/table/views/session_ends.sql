@@ -1,5 +1,5 @@
 SELECT
     tenant, session_id, at,
-    {{endreasons}}[rank] AS end_reason,
+    {{ending "telling" (endweight "rank")}} AS end_reason,
     rank, synthetic, exit_code, signal, window_stopped
 FROM {{db}}.session_ends_data

@@ -2,13 +2,21 @@ SELECT
     s.tenant AS tenant,
     s.session_id AS session_id,
     source, app, host, pid, started_at,
-    multiIf(e.end.1 > 0 AND e.end.2 > toDateTime64(0, 9, 'UTC'), e.end.2, state = 'idle' OR e.end.1 > 0, last_event_at, ended) AS ended_at,
+    multiIf(e.end.1 > 0 AND e.end.2 > toDateTime64(0, 9, 'UTC'), e.end.2,
+            e.end.1 = 0 AND told != 'session-complete' AND ended > toDateTime64(0, 9, 'UTC'), ended,
+            state = 'open', toDateTime64(0, 9, 'UTC'),
+            last_event_at) AS ended_at,
     multiIf(crashed = 1, 'crashed',
-            completed = 1, 'complete',
+            {{ending "state" "e.end.1"}} != '', {{ending "state" "e.end.1"}},
+            e.end.1 = 0 AND completed = 1, if(told = 'session-complete', 'crashed', 'complete'), -- from before session_ends_data
             last_received_at < now64(9, 'UTC') - toIntervalMinute(10), 'idle',
             'open') AS state,
     run_id, segment_index, kernels, samples, ip, first_event_at, last_event_at, last_received_at,
-    multiIf(e.end.1 > 0, {{endreasons}}[e.end.1], crashed = 1, 'crashed', state = 'idle', 'idle', told) AS end_reason,
+    multiIf({{ending "reason" "e.end.1"}} != '', {{ending "reason" "e.end.1"}},
+            crashed = 1, 'crashed',
+            state = 'idle', 'idle',
+            told = 'session-complete', 'no_shutdown',
+            told) AS end_reason,
     session_kind, profiling_engine, vendor, devices, events, bytes, rejects,
     e.end.3 AS synthetic,
     e.end.4 AS exit_code,
@@ -52,7 +60,8 @@ FROM (
     GROUP BY s.tenant, s.session_id
 ) AS s
 ANY LEFT JOIN (
-    SELECT tenant, session_id, max((rank, at, synthetic, exit_code, signal, window_stopped)) AS end
+    -- When session-complete came says nothing of when the session ended.
+    SELECT tenant, session_id, max(({{endweight "rank"}}, if(rank = 1, toDateTime64(0, 9, 'UTC'), at), synthetic, exit_code, signal, window_stopped)) AS end
     FROM {{db}}.session_ends_data
     GROUP BY tenant, session_id
 ) AS e ON s.tenant = e.tenant AND s.session_id = e.session_id

@@ -1,0 +1,88 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What one telling of a session's end is: session_ends_data.rank. The numbers are stored; how much each says is in endings.
+const (
+	EndUnknown     uint8 = 0
+	EndComplete    uint8 = 1 // session-complete: the client has sent what it has, which does not say how the session ended
+	EndSegment     uint8 = 2
+	EndShutdown    uint8 = 3
+	EndCrash       uint8 = 4
+	EndRun         uint8 = 5 // run_end
+	EndRunning     uint8 = 6 // a tracker's summary
+	EndIncomplete  uint8 = 7
+	EndStopped     uint8 = 8 // an event of type stop, in records without a summary
+	EndInterrupted uint8 = 9
+	EndCompleted   uint8 = 10
+)
+
+// endings are the tellings from the one that says least: of several of a session the last of these counts, and of its kind the latest. So
+// nothing depends on which came first. A state of ” is decided by silence. Of a session that was completed and of whose end no line
+// tells, the client died: lines that come late still tell of it.
+var endings = []struct {
+	rank    uint8
+	telling string // session_ends.end_reason
+	reason  string // sessions.end_reason
+	state   string
+}{
+	{EndRunning, "running", "", ""},
+	{EndIncomplete, "incomplete", "incomplete", "crashed"},
+	{EndStopped, "stop", "stop", "complete"},
+	{EndInterrupted, "interrupted", "interrupted", "crashed"},
+	{EndCompleted, "completed", "completed", "complete"},
+	{EndComplete, "session-complete", "no_shutdown", "crashed"},
+	{EndRun, "run_end", "run_end", "complete"},
+	{EndSegment, "segment_end", "segment_end", "complete"},
+	{EndShutdown, "shutdown", "shutdown", "complete"},
+	{EndCrash, "crashed", "crashed", "crashed"},
+}
+
+// endWeightSQL is the place of a rank in endings, from 1; 0 of one that a newer program wrote.
+func endWeightSQL(rank string) string {
+	ranks := make([]string, len(endings))
+	for i, e := range endings {
+		ranks[i] = fmt.Sprint(e.rank)
+	}
+	return fmt.Sprintf("indexOf([%s], %s)", strings.Join(ranks, ", "), rank)
+}
+
+// endSQL is what endings have in a column for a place among them: telling, reason or state.
+func endSQL(column, weight string) string {
+	texts := make([]string, len(endings))
+	for i, e := range endings {
+		texts[i] = quote(map[string]string{"telling": e.telling, "reason": e.reason, "state": e.state}[column])
+	}
+	return fmt.Sprintf("[%s][%s]", strings.Join(texts, ", "), weight)
+}
+
+type sessionEndsTable struct {
+	*Table
+	Head
+	Rank          U8Col
+	At            TimeCol
+	Synthetic     U8Col
+	ExitCode      I64Col
+	Signal        I32Col
+	WindowStopped U8Col
+	FactTail
+}
+
+// SessionEnds holds what was said of each session's end: one row a telling, in any order and as often as it is said.
+var SessionEnds = func() sessionEndsTable {
+	t := define("session_ends_data", Fact, "tenant, session_id")
+	return sessionEndsTable{
+		Table:         t,
+		Head:          t.head(),
+		Rank:          t.u8("rank", note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: running, incomplete, stop, interrupted, completed")),
+		At:            t.time("at"),
+		Synthetic:     t.u8("synthetic", note("1 when the launcher wrote it for a process that could not")),
+		ExitCode:      t.i64("exit_code"),
+		Signal:        t.i32("signal", note("0 none")),
+		WindowStopped: t.u8("window_stopped"),
+		FactTail:      t.factTail(),
+	}
+}()
