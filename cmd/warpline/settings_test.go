@@ -236,6 +236,19 @@ func TestHelpNamesExitCodesAndEveryCommand(t *testing.T) {
 	}
 }
 
+// The report that needs no name shows its flags without one.
+func TestReportHelp(t *testing.T) {
+	r := runIn(t, nil, "report", "--help")
+	for _, w := range []string{"--session", "--tenant", "--top", "--json", "--clickhouse", "--data", "warpline report memory"} {
+		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), w) {
+			t.Errorf("%q is not in\n%s", w, r.stdout)
+		}
+	}
+	if strings.Contains(r.stdout, "--rank") {
+		t.Error("it shows flags of report memory")
+	}
+}
+
 // --help and --print-config show the limits in force, and a key made without any leaves them to the service.
 func TestLimitsInForce(t *testing.T) {
 	var up struct {
