@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A session is named by what reports show of it, wherever a command reads; and keys say whose they are and what they may.
-func TestNewcomersWords(t *testing.T) {
+// A session is named by what reports show of it, wherever a command reads; and keys say whose they are and what they may do.
+func TestSessionPrefixesAndKeys(t *testing.T) {
 	dir := t.TempDir()
 	up := launch(t, upArgs(dir)...)
 	up.await(t, "msg=ready")
@@ -34,6 +34,21 @@ func TestNewcomersWords(t *testing.T) {
 		}
 	})
 
+	t.Run("purge of keys alone", func(t *testing.T) {
+		if got := runIn(t, nil, "tenant", "purge", "acme", "--yes", "--data", dir); got.code != exitFailed || !strings.Contains(got.stderr, "1 valid key: --revoke-keys") {
+			t.Errorf("%+v", got)
+		}
+		if got := runIn(t, nil, "tenant", "purge", "acme", "--revoke-keys", "--yes", "--no-wait", "--data", dir); got.code != exitOK {
+			t.Errorf("%+v", got)
+		}
+		if list := runIn(t, nil, "key", "list", "--data", dir).stdout; !regexp.MustCompile(` acme +revoked `).MatchString(list) {
+			t.Error(list)
+		}
+		if got := runIn(t, nil, "tenant", "purge", "nosuch", "--revoke-keys", "--yes", "--data", dir); got.code != exitFailed || !strings.Contains(got.stderr, "nothing is known") {
+			t.Errorf("%+v", got)
+		}
+	})
+
 	sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "../../testdata/telemetry/exports", "--data", dir)
 	if sent.code != exitOK {
 		t.Fatalf("%+v", sent)
@@ -47,9 +62,7 @@ func TestNewcomersWords(t *testing.T) {
 		found  string // the whole id, "" for several
 		memory bool
 	}{
-		{trace, trace, false}, {"dbca9991", trace, false}, {"dbca", trace, false},
-		{long, long, true}, {"mem:sim-host:3975:s", long, true}, {"sim-host:3975:s", long, true}, {"mem:sim-ho…b-7:1", long, true},
-		{"mem:sim", "", true}, {"mem:", "", true},
+		{"dbca", trace, false}, {"sim-host:3975:s", long, true}, {"mem:sim-ho…b-7:1", long, true}, {"mem:sim", "", true},
 	} {
 		t.Run(c.asked, func(t *testing.T) {
 			command := []string{"report"}
@@ -82,8 +95,13 @@ func TestNewcomersWords(t *testing.T) {
 			}
 		})
 	}
+	for _, whole := range []string{trace, long} {
+		if got := runIn(t, nil, "session", "export", "default", whole, "--tables", "sessions", "--data", dir); got.code != exitOK || !strings.Contains(got.stdout, `"`+whole+`"`) {
+			t.Errorf("%+v", got)
+		}
+	}
 	for _, unknown := range []string{"nosuch", "dbca…nosuch", "%", "mem:sim_host"} {
-		if got := runIn(t, nil, "report", "--session", unknown, "--data", dir); got.code != exitFailed {
+		if got := runIn(t, nil, "session", "export", "default", unknown, "--tables", "sessions", "--data", dir); got.code != exitFailed {
 			t.Errorf("%s: %+v", unknown, got)
 		}
 	}
