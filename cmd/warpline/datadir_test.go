@@ -59,7 +59,7 @@ func TestGatewayOfADataFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := gatewayURL(d.path); got != byDefault {
+	if got, runs := gatewayURL(d.path); got != byDefault || runs {
 		t.Errorf("before it has started: %s", got)
 	}
 	for _, c := range []struct {
@@ -73,12 +73,12 @@ func TestGatewayOfADataFolder(t *testing.T) {
 		if err := d.publish(running{Gateway: c.listens, GatewayTLS: c.tls}); err != nil {
 			t.Fatal(err)
 		}
-		if got := gatewayURL(d.path); got != c.want {
+		if got, _ := gatewayURL(d.path); got != c.want {
 			t.Errorf("listening on %q, TLS %t: %s, want %s", c.listens, c.tls, got, c.want)
 		}
 	}
 	d.lock.Close() // killed: what it wrote is still there
-	if got := gatewayURL(d.path); got != byDefault {
+	if got, runs := gatewayURL(d.path); got != byDefault || runs {
 		t.Errorf("of a killed one: %s", got)
 	}
 }

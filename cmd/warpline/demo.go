@@ -89,11 +89,19 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	if err != nil {
 		return err
 	}
+	if !c.Keep {
+		srv.HTTP = "" // what the report proposes to ask would find nobody
+	}
 	if err := printReport(p, p.Stdout, r, srv, uint64(sent.Bytes)); err != nil {
 		return err
 	}
 	if !c.Keep {
-		fmt.Fprintf(p.Stderr, "\nDone in %.1f s, and nothing is left behind. \"warpline demo --keep\" goes on serving, \"warpline up\" is the real thing.\n", time.Since(began).Seconds())
+		left := "nothing is left behind"
+		if c.Data != "" {
+			left = fmt.Sprintf("what it stored is in %s (\"warpline up --data %s\" serves it)", c.Data, c.Data)
+		}
+		fmt.Fprintf(p.Stderr, "\nDone in %.1f s, and %s. \"warpline demo --keep\" goes on serving and proposes SQL to ask, \"warpline up\" is the real thing.\n",
+			time.Since(began).Seconds(), left)
 		return nil
 	}
 	if err := writeSecret(s.dir.file("key"), []byte(secret+"\n")); err != nil {

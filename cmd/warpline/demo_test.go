@@ -164,7 +164,7 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 		"pc_samples " + comma(want.pc) + " ·", "profile_metrics " + comma(want.sass) + " ·",
 		comma(want.kernels-want.disturbed) + " calls of", comma(want.disturbed) + " calls left out: a deep window", comma(want.samples) + " PC samples", "Hottest instructions", "v_fma_f32 v0, v1, 42, v0       vec.cu:3", humanize.IBytes(uint64(want.copyBytes)) + " moved",
 		comma(want.events) + " events received", comma(want.twice) + " duplicates",
-		"at rest", "curl -u \"reader:", "'http://127.0.0.1:",
+		"at rest",
 	} {
 		if !strings.Contains(r.stdout, w) && !strings.Contains(flat, w) {
 			t.Errorf("the report lacks %q", w)
@@ -174,6 +174,15 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^  ` + id[:8] + ` .*complete .* ` + comma(n) + ` +[0-9,]+$`).MatchString(r.stdout) {
 			t.Errorf("session %s does not show %d kernels and complete", id, n)
 		}
+	}
+	// The service is gone with the demo: a command to ask it would fail.
+	for _, w := range []string{"curl", "SELECT", "Ask on"} {
+		if strings.Contains(r.stdout, w) {
+			t.Errorf("the report says %q, and nobody is there to ask", w)
+		}
+	}
+	if !strings.Contains(r.stderr, "demo --keep") {
+		t.Error("it does not say how to ask")
 	}
 	if strings.Contains(r.stdout+r.stderr, "gpfl_") {
 		t.Error("a key shows")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/query/report"
 )
 
 // sessionExportCmd writes a session as NDJSON: {"table":"kernels","row":{…}}, table after table, in no order within one. Times are text in UTC
@@ -21,7 +22,7 @@ import (
 type sessionExportCmd struct {
 	askFlags
 	Tenant  string   `arg:"" help:"Tenant of the session."`
-	Session string   `arg:"" help:"Session id, as \"warpline session list\" shows it."`
+	Session string   `arg:"" help:"Session id, or the beginning of one, as reports show it."`
 	Tables  []string `placeholder:"A,B" help:"Only these tables and views; by default all that have sessions."`
 }
 
@@ -50,9 +51,16 @@ func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
 		tables = slices.Compact(tables)
 	}
 	out := bufio.NewWriterSize(p.Stdout, 1<<20)
+	session, err := wholeID(ctx, conn, database, c.Tenant, c.Session)
+	if err != nil {
+		return err
+	}
+	if session != c.Session {
+		fmt.Fprintf(p.Stderr, "session %q of tenant %s\n", session, c.Tenant)
+	}
 	var total uint64
 	for _, t := range tables {
-		n, err := exportTable(ctx, conn, out, database, t, c.Tenant, c.Session)
+		n, err := exportTable(ctx, conn, out, database, t, c.Tenant, session)
 		if err != nil {
 			out.Flush()
 			return fmt.Errorf("export %s: %w: what was written is not the whole session", t, err)
@@ -66,10 +74,32 @@ func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	if total == 0 {
-		return fmt.Errorf("nothing is stored of session %q of tenant %s%s: \"warpline session list --tenant %s\" lists those there are", c.Session, c.Tenant,
-			longerID(ctx, conn, database, c.Tenant, c.Session), c.Tenant)
+		return fmt.Errorf("nothing is stored of session %q of tenant %s: \"warpline session list --tenant %s\" lists those there are", c.Session, c.Tenant, c.Tenant)
 	}
 	return nil
+}
+
+// wholeID is the id of the one session that asked names (see report.SessionBegins). It is asked itself where a session has just that id, and
+// where none is listed: rows may be here of a session whose beginning is not.
+func wholeID(ctx context.Context, conn driver.Conn, database, tenantName, asked string) (string, error) {
+	begins, args := report.SessionBegins("session_id", asked)
+	var exact bool
+	var found []string
+	err := conn.QueryRow(ctx, fmt.Sprintf("SELECT countIf(session_id = ?) > 0, arraySort(groupUniqArray(4)(toString(session_id))) FROM `%s`.sessions WHERE tenant = ? AND %s", database, begins),
+		append([]any{asked, tenantName}, args...)...).Scan(&exact, &found)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find session %q: %w", asked, err)
+	case exact || len(found) == 0:
+		return asked, nil
+	case len(found) == 1:
+		return found[0], nil
+	}
+	more := ""
+	if len(found) > 3 {
+		found, more = found[:3], " and more"
+	}
+	return "", usage(fmt.Errorf("%q is the beginning of %q%s: write more of it", asked, found, more))
 }
 
 // longerID is a word about a session whose id begins as id does, since reports show only the beginning; "" if there is none.

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -22,7 +25,7 @@ type keyCmd struct {
 
 type keyCreateCmd struct {
 	reachFlags
-	Tenant  string        `arg:"" optional:"" default:"default" help:"Tenant that the key's data belongs to."`
+	Tenant  string        `arg:"" optional:"" help:"Tenant that the key's data belongs to; by default \"default\"."`
 	Note    string        `help:"A few words on who has it."`
 	Expires time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
 	keyLimitFlags
@@ -32,7 +35,7 @@ func (c *keyCreateCmd) check(p *program) error {
 	if c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
 	}
-	return errors.Join(tenant.CheckName(c.Tenant), limitFlags(c.keyLimitFlags).check(p.Settings))
+	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, defaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings))
 }
 
 // Run prints the secret alone on stdout, for scripts.
@@ -42,11 +45,16 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer done()
-	secret, key, err := keys.Create(ctx, c.Tenant, c.Note, limitFlags(c.keyLimitFlags).limits(), c.Expires)
+	name := cmp.Or(c.Tenant, defaultTenant)
+	secret, key, err := keys.Create(ctx, name, c.Note, limitFlags(c.keyLimitFlags).limits(), c.Expires)
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
 	}
-	fmt.Fprintf(p.Stderr, "key %s of tenant %s; keep it, it is shown this once\n", key.ID, c.Tenant)
+	of := "tenant " + c.Tenant
+	if c.Tenant == "" {
+		of = fmt.Sprintf("tenant %s, since none was named (\"warpline key create NAME\" makes one of another)", name)
+	}
+	fmt.Fprintf(p.Stderr, "key %s of %s; limits: %s; keep it, it is shown this once\n", key.ID, of, limitsOf(key.Limits))
 	_, err = fmt.Fprintln(p.Stdout, secret)
 	return err
 }
@@ -97,7 +105,7 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tTENANT\tSTATE\tCREATED\tEXPIRES\tNOTE")
+	fmt.Fprintln(w, "ID\tTENANT\tSTATE\tCREATED\tEXPIRES\tLIMITS\tNOTE")
 	for _, k := range all {
 		state, expires := "valid", "never"
 		if ok, _ := k.Valid(time.Now()); !ok {
@@ -109,9 +117,34 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		if !k.Expires.IsZero() {
 			expires = humanize.Time(k.Expires)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, state, k.Created.Format("2006-01-02 15:04"), expires, k.Note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, state, k.Created.Format("2006-01-02 15:04"), expires, limitsOf(k.Limits), k.Note)
 	}
 	return w.Flush()
+}
+
+// limitsOf names the limits that a key has of its own, as the flags do that made them.
+func limitsOf(l tenant.Limits) string {
+	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+	bytes := func(n float64) string { return size(n).String() }
+	var own []string
+	for _, f := range []struct {
+		name  string
+		value float64
+		text  func(float64) string
+	}{
+		{"events-per-second", l.EventsPerSecond, number}, {"bytes-per-second", l.BytesPerSecond, bytes}, {"raw-bytes-per-second", l.RawBytesPerSecond, bytes},
+		{"requests-per-second", l.RequestsPerSecond, number}, {"burst-seconds", l.BurstSeconds, number}, {"body", float64(l.MaxBodyBytes), bytes},
+		{"raw-body", float64(l.MaxRawBytes), bytes}, {"ratio", l.MaxRatio, number}, {"line", float64(l.MaxLineBytes), bytes},
+		{"retention-days", float64(l.RetentionDays), number}, {"rollup-days", float64(l.RollupDays), number},
+	} {
+		if f.value != 0 {
+			own = append(own, f.name+" "+f.text(f.value))
+		}
+	}
+	if len(own) == 0 {
+		return "the service's"
+	}
+	return strings.Join(own, ", ")
 }
 
 func openKeys(ctx context.Context, p *program, f reachFlags) (*ingest.Keys, func(), error) {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -251,7 +252,13 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
+// help is kong's, save that a group of commands one of which is meant without its name shows the flags of that one.
 func help(o kong.HelpOptions, ctx *kong.Context) error {
+	if group := ctx.Selected(); group != nil && group.DefaultCmd != nil {
+		shown := *ctx
+		shown.Path = append(slices.Clone(ctx.Path), &kong.Path{Parent: group, Command: group.DefaultCmd, Flags: group.DefaultCmd.Flags})
+		return kong.DefaultHelpPrinter(o, &shown)
+	}
 	if err := kong.DefaultHelpPrinter(o, ctx); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type rejectCmd struct {
 type rejectListCmd struct {
 	askFlags
 	Tenant  string `help:"Only this tenant."`
-	Session string `help:"Only this session."`
+	Session string `placeholder:"ID" help:"Only this session, or those that begin so."`
 	Reason  string `help:"Only this reason, as bad_json."`
 	Limit   int    `default:"50" help:"Most lines to print."`
 	JSON    bool   `help:"One JSON object a line, payload included."`
@@ -61,10 +61,14 @@ func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer conn.Close()
 	where, args := []string{"1"}, []any{}
-	for _, f := range []struct{ column, value string }{{"tenant", c.Tenant}, {"session_id", c.Session}, {"reason", c.Reason}} {
+	for _, f := range []struct{ column, value string }{{"tenant", c.Tenant}, {"reason", c.Reason}} {
 		if f.value != "" {
 			where, args = append(where, f.column+" = ?"), append(args, f.value)
 		}
+	}
+	if c.Session != "" {
+		begins, asked := report.SessionBegins("session_id", c.Session)
+		where, args = append(where, begins), append(args, asked...)
 	}
 	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT at, toString(tenant), toString(session_id), toString(source), toString(reason), detail, toString(type), events, bytes, payload, payload_ref
 		FROM `+"`%s`"+`.rejects WHERE %s ORDER BY at DESC LIMIT %d`, database, strings.Join(where, " AND "), c.Limit), args...)

@@ -13,7 +13,7 @@ import (
 
 // reportCmd is the reports there are; without a name it is that on everything.
 type reportCmd struct {
-	All    reportAllCmd    `cmd:"" default:"withargs" help:"What arrived, the hottest kernels, scopes, stalls and copies. This is the report without a name; \"warpline report all --help\" lists its flags."`
+	All    reportAllCmd    `cmd:"" default:"withargs" help:"What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left out. There is \"warpline report memory\" beside it."`
 	Memory reportMemoryCmd `cmd:"" help:"Memory of each rank and device over time, and what is odd about it."`
 }
 
@@ -84,9 +84,12 @@ func readReport(ctx context.Context, srv clickhouseServer, q report.Query) (*rep
 
 func printReport(p *program, w io.Writer, r *report.Report, srv clickhouseServer, sent uint64) error {
 	width, colour := p.look(w)
-	scheme := "http"
-	if srv.TLS {
-		scheme = "https"
+	at := ""
+	if srv.HTTP != "" {
+		at = "http://" + srv.HTTP
+		if srv.TLS {
+			at = "https://" + srv.HTTP
+		}
 	}
-	return r.Print(w, report.Style{Width: width, Colour: colour, HTTP: scheme + "://" + srv.HTTP, User: srv.User, Login: srv.login(), Sent: sent})
+	return r.Print(w, report.Style{Width: width, Colour: colour, HTTP: at, User: srv.User, Login: srv.login(), Sent: sent})
 }

@@ -31,11 +31,15 @@ type sendCmd struct {
 	Attempts int           `default:"0" placeholder:"N" help:"Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address is told at once."`
 	Retry    time.Duration `default:"5s" help:"Pause before a window is sent again."`
 	telemetryFlags
+
+	guessed bool // nobody named URL, and nothing runs on Data
 }
 
 func (c *sendCmd) check(p *program) error {
 	if c.URL == "" {
-		c.URL = gatewayURL(c.Data)
+		var runs bool
+		c.URL, runs = gatewayURL(c.Data)
+		c.guessed = !runs
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -57,6 +61,9 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 			return usage(err)
 		}
 		sessions, files = append(sessions, found...), append(files, exports...)
+	}
+	if err := c.anybody(ctx); err != nil {
+		return err
 	}
 	if c.Key == "" {
 		if b, err := os.ReadFile(filepath.Join(c.Data, "key")); err == nil {
@@ -123,15 +130,32 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	return whole
 }
 
+// anybody is an error when the address is a guess and nobody is there. Who names an address waits for it, as the agent does; a guess that
+// fails is a wrong --data or a service that was not started, and waiting would not tell.
+func (c *sendCmd) anybody(ctx context.Context) error {
+	if !c.guessed || isHeld(c.Data) {
+		return nil
+	}
+	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", strings.TrimPrefix(c.URL, "http://"))
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return unreachable(fmt.Errorf("no warpline runs on %s, and nothing listens at %s: start \"warpline up\", or name its folder with --data or its address with --url and --key",
+			c.Data, c.URL))
+	}
+	if err == nil {
+		conn.Close()
+	}
+	return nil
+}
+
 // gatewayURL is where the "warpline up" on the data folder takes uploads, or, when none runs there, where it would by default.
-func gatewayURL(data string) string {
+func gatewayURL(data string) (address string, runs bool) {
 	r, err := readRunning(data)
 	if err != nil || !isHeld(data) {
-		return "http://127.0.0.1:8080"
+		return "http://127.0.0.1:8080", false
 	}
 	host, port, err := net.SplitHostPort(r.Gateway)
 	if err != nil {
-		return "http://127.0.0.1:8080"
+		return "http://127.0.0.1:8080", false
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() { // it listens on all addresses, this machine's own among them
 		host = "127.0.0.1"
@@ -143,7 +167,7 @@ func gatewayURL(data string) string {
 	if r.GatewayTLS {
 		scheme = "https://"
 	}
-	return scheme + net.JoinHostPort(host, port)
+	return scheme + net.JoinHostPort(host, port), true
 }
 
 // hopeless are answers that trying again cannot mend: a wrong key and a wrong address.

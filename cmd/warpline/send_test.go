@@ -3,8 +3,10 @@ package main
 import (
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -37,5 +39,18 @@ func TestSendSaysWhatIsWrongWithTheAddress(t *testing.T) {
 				t.Errorf("it asks whether a gateway runs: %s", got.stderr)
 			}
 		})
+	}
+}
+
+// Nobody named an address and nothing runs: that is said at once, where a named gateway would be waited for.
+func TestSendToNobody(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:8080")
+	if err != nil {
+		t.Skipf("something listens at the default address, so that nobody can be told from somebody: %v", err)
+	}
+	l.Close()
+	r := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "../../testdata/telemetry/exports", "--data", filepath.Join(t.TempDir(), "none"))
+	if r.code != exitUnreachable || !strings.Contains(r.stderr, "no warpline runs on") || !strings.Contains(r.stderr, "--url") {
+		t.Errorf("%+v", r)
 	}
 }

@@ -58,7 +58,8 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 
 // The READMEs and the alerts name flags that some command has, or that belong to another program.
 func TestTextsNameFlagsThatExist(t *testing.T) {
-	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm")
+	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm " +
+		"--folder --type --all-sessions --agent-jar --duration --telemetry-sink-dir --format --output")
 	parser, err := kong.New(&commands{}, kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)
@@ -233,6 +234,19 @@ func TestHelpNamesExitCodesAndEveryCommand(t *testing.T) {
 	}
 	if r := runIn(t, nil, "version"); r.code != exitOK || !strings.Contains(r.stdout, "clickhouse") || r.stderr != "" {
 		t.Errorf("version: %+v", r)
+	}
+}
+
+// The report that needs no name shows its flags without one.
+func TestReportHelp(t *testing.T) {
+	r := runIn(t, nil, "report", "--help")
+	for _, w := range []string{"--session", "--tenant", "--top", "--json", "--clickhouse", "--data", "warpline report memory"} {
+		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), w) {
+			t.Errorf("%q is not in\n%s", w, r.stdout)
+		}
+	}
+	if strings.Contains(r.stdout, "--rank") {
+		t.Error("it shows flags of report memory")
 	}
 }
 

@@ -134,16 +134,21 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if have[0].nothing() && !c.Force {
-		return fmt.Errorf("nothing is known of tenant %s: \"warpline tenant list\" lists those there are; --force deletes what may be on its way", c.Tenant)
-	}
-	if e.conn != nil {
-		fmt.Fprintf(p.Stderr, "tenant %s: %s\n", c.Tenant, have[0])
-	}
 	keys := ingest.NewKeys(e.streams.Keys)
 	valid, err := validKeys(ctx, keys, c.Tenant)
 	if err != nil {
 		return err
+	}
+	if have[0].nothing() && !c.Force {
+		switch {
+		case len(valid) == 0:
+			return fmt.Errorf("nothing is known of tenant %s: \"warpline tenant list\" lists those there are; --force deletes what may be on its way", c.Tenant)
+		case !c.RevokeKeys:
+			return fmt.Errorf("nothing is stored of tenant %s, which has %s: --revoke-keys ends that; --force deletes what may be on its way", c.Tenant, plural(int64(len(valid)), "valid key"))
+		}
+	}
+	if e.conn != nil {
+		fmt.Fprintf(p.Stderr, "tenant %s: %s\n", c.Tenant, have[0])
 	}
 	if len(valid) > 0 && !c.RevokeKeys {
 		fmt.Fprintf(p.Stderr, "tenant %s keeps %s, and what is sent from now on is kept; --revoke-keys ends that\n", c.Tenant, plural(int64(len(valid)), "valid key"))

@@ -270,13 +270,6 @@ func (p *printer) books(r *Report) {
 	p.paragraph(line)
 }
 
-func short(id string) string {
-	if len(id) > 8 && strings.Count(id, "-") >= 4 { // a UUID says enough with its first part
-		return id[:8]
-	}
-	return cut(id, 16)
-}
-
 // queries proposes SQL that answers the next questions, ready to paste.
 func (p *printer) queries(r *Report) {
 	if p.HTTP == "" || len(r.Sessions) == 0 {

@@ -45,7 +45,7 @@ func (m *Memory) place(s *MemorySeries) (lines [3]string) {
 	if s.Job != "" {
 		lines[2] = "job " + s.Job
 	} else {
-		lines[2] = "session " + s.Session // the grid cuts it where it must
+		lines[2] = "session " + firstOfUUID(s.Session) // the grid cuts it where it must
 	}
 	return lines
 }

@@ -216,7 +216,8 @@ func (in *reader) from(view string, more ...string) (string, []any) {
 		where, args = append(where, "tenant = ?"), append(args, in.q.Tenant)
 	}
 	if in.q.Session != "" {
-		where, args = append(where, "startsWith(toString(session_id), ?)"), append(args, in.q.Session)
+		begins, asked := SessionBegins("session_id", in.q.Session)
+		where, args = append(where, begins), append(args, asked...)
 	}
 	s := "`" + in.q.Database + "`." + view
 	if len(where) > 0 {

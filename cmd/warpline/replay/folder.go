@@ -70,12 +70,12 @@ func Open(name string) ([]Session, error) {
 	if info.IsDir() {
 		sessions, err := Folders(os.DirFS(name), filepath.Base(absolute(name)))
 		if err == nil && len(sessions) == 0 {
-			err = fmt.Errorf("%s: no windows in it: a session folder holds device.1.log.gz and the like", name)
+			err = fmt.Errorf("%s: no windows in it, nor exports of memory telemetry: a session folder of GPU Flight holds device.1.log.gz and the like", name)
 		}
 		return sessions, err
 	}
 	if !slices.Contains([]string{".log", ".ndjson", ".gz", ".jsonl"}, filepath.Ext(name)) {
-		return nil, fmt.Errorf("%s: neither a folder nor a .log, .ndjson or .gz file", name)
+		return nil, fmt.Errorf("%s: neither a folder, nor a .log, .ndjson or .gz file, nor an export of memory telemetry (.json, .csv)", name)
 	}
 	w := Window{FS: os.DirFS(filepath.Dir(name)), Path: filepath.Base(name), Size: info.Size(), Gzip: filepath.Ext(name) == ".gz"}
 	id, err := firstSession(w)

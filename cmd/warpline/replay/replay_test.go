@@ -208,6 +208,8 @@ func TestOpen(t *testing.T) {
 		{"gzip", write("c.log.gz", z.String()), "from-gzip", ""},
 		{"no gzip", write("d.gz", "plain"), "", "not gzip"},
 		{"no session", write("e.log", "{}\n[1]\n"), "", "no line has a session_id"},
+		{"empty", write("g.log", ""), "", "it is empty"},
+		{"torn gzip", write("h.log.gz", z.String()[:len(z.String())/2]), "", "its gzip ends before"},
 		{"another file", write("f.txt", "x"), "", "neither a folder"},
 		{"nothing", filepath.Join(dir, "none"), "", "name a session folder"},
 		{"empty folder", dir, "", "no windows in it"},

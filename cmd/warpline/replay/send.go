@@ -267,15 +267,22 @@ func firstSession(w Window) (string, error) {
 		in = z
 	}
 	lines := bufio.NewReader(io.LimitReader(in, maxFirstLine))
-	for {
+	for empty := true; ; {
 		line, err := lines.ReadBytes('\n')
+		empty = empty && len(line) == 0
 		var head struct {
 			Session string `json:"session_id"`
 		}
 		if json.Unmarshal(bytes.TrimSpace(line), &head) == nil && head.Session != "" {
 			return head.Session, nil
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return "", errors.New("its gzip ends before the first line with a session_id: copy it again")
+		case empty:
+			return "", errors.New("it is empty")
+		default:
 			return "", errors.New("no line has a session_id: is it a GPU Flight log?")
 		}
 	}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A session is named by what reports show of it, wherever a command reads; and keys say whose they are and what they may do.
+func TestSessionPrefixesAndKeys(t *testing.T) {
+	dir := t.TempDir()
+	up := launch(t, upArgs(dir)...)
+	up.await(t, "msg=ready")
+	r, err := readRunning(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("key create", func(t *testing.T) {
+		own := runIn(t, nil, "key", "create", "--data", dir)
+		if own.code != exitOK || !strings.Contains(own.stderr, "of tenant default, since none was named") {
+			t.Errorf("without a tenant: %+v", own)
+		}
+		made := runIn(t, nil, "key", "create", "acme", "--data", dir, "--limit-events-per-second", "100000", "--limit-body", "64MiB", "--retention-days", "3")
+		if made.code != exitOK || !strings.Contains(made.stderr, "of tenant acme; limits: events-per-second 100000, body 64MiB, retention-days 3;") {
+			t.Errorf("%+v", made)
+		}
+		list := runIn(t, nil, "key", "list", "--data", dir).stdout
+		for _, line := range []string{`LIMITS +NOTE\n`, ` default +valid .* the service's *\n`, ` acme +valid .* events-per-second 100000, body 64MiB, retention-days 3 *\n`} {
+			if !regexp.MustCompile(line).MatchString(list) {
+				t.Errorf("no %s in\n%s", line, list)
+			}
+		}
+	})
+
+	t.Run("purge of keys alone", func(t *testing.T) {
+		if got := runIn(t, nil, "tenant", "purge", "acme", "--yes", "--data", dir); got.code != exitFailed || !strings.Contains(got.stderr, "1 valid key: --revoke-keys") {
+			t.Errorf("%+v", got)
+		}
+		if got := runIn(t, nil, "tenant", "purge", "acme", "--revoke-keys", "--yes", "--no-wait", "--data", dir); got.code != exitOK {
+			t.Errorf("%+v", got)
+		}
+		if list := runIn(t, nil, "key", "list", "--data", dir).stdout; !regexp.MustCompile(` acme +revoked `).MatchString(list) {
+			t.Error(list)
+		}
+		if got := runIn(t, nil, "tenant", "purge", "nosuch", "--revoke-keys", "--yes", "--data", dir); got.code != exitFailed || !strings.Contains(got.stderr, "nothing is known") {
+			t.Errorf("%+v", got)
+		}
+	})
+
+	sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "../../testdata/telemetry/exports", "--data", dir)
+	if sent.code != exitOK {
+		t.Fatalf("%+v", sent)
+	}
+	sql := asReader(t, dir, r.ClickHouseHTTP)
+	eventually(t, sql, "SELECT (SELECT sum(kernels) FROM warpline.sessions) + (SELECT uniqExact(session_id) FROM warpline.memory_events)", "305")
+
+	const trace, long = "dbca9991-838e-4545-b1e3-570e3dac0e39", "mem:sim-host:3975:sim-job-7:1"
+	for _, c := range []struct {
+		asked  string
+		found  string // the whole id, "" for several
+		memory bool
+	}{
+		{"dbca", trace, false}, {"sim-host:3975:s", long, true}, {"mem:sim-ho…b-7:1", long, true}, {"mem:sim", "", true},
+	} {
+		t.Run(c.asked, func(t *testing.T) {
+			command := []string{"report"}
+			if c.memory {
+				command = []string{"report", "memory"}
+			}
+			got := runIn(t, nil, append(command, "--session", c.asked, "--data", dir, "--json")...)
+			var of struct {
+				Sessions, Series []struct {
+					ID string `json:"session_id"`
+				}
+			}
+			if err := json.Unmarshal([]byte(got.stdout), &of); err != nil || got.code != exitOK {
+				t.Fatalf("%v: %+v", err, got)
+			}
+			ids := map[string]bool{}
+			for _, s := range append(of.Sessions, of.Series...) {
+				ids[s.ID] = true
+			}
+			if c.found != "" && (len(ids) != 1 || !ids[c.found]) || c.found == "" && len(ids) < 2 {
+				t.Errorf("report shows %v", ids)
+			}
+			export := runIn(t, nil, "session", "export", "default", c.asked, "--tables", "sessions", "--data", dir)
+			if c.found == "" {
+				if export.code != exitUsage || export.stdout != "" || !strings.Contains(export.stderr, "write more of it") {
+					t.Errorf("%+v", export)
+				}
+			} else if export.code != exitOK || !strings.Contains(export.stdout, `"`+c.found+`"`) {
+				t.Errorf("%+v", export)
+			}
+		})
+	}
+	for _, whole := range []string{trace, long} {
+		if got := runIn(t, nil, "session", "export", "default", whole, "--tables", "sessions", "--data", dir); got.code != exitOK || !strings.Contains(got.stdout, `"`+whole+`"`) {
+			t.Errorf("%+v", got)
+		}
+	}
+	for _, unknown := range []string{"nosuch", "dbca…nosuch", "%", "mem:sim_host"} {
+		if got := runIn(t, nil, "session", "export", "default", unknown, "--tables", "sessions", "--data", dir); got.code != exitFailed {
+			t.Errorf("%s: %+v", unknown, got)
+		}
+	}
+}

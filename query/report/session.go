@@ -1,0 +1,35 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// SessionBegins is the condition that column holds a session id as asked names it, with the arguments of its placeholders: the whole id, its
+// beginning, or what a report shows of it ("mem:sim-ho…5:-:0"). Memory telemetry is found without its "mem:" as well, since its own tools
+// know nothing of that.
+func SessionBegins(column, asked string) (condition string, args []any) {
+	head, tail, shortened := strings.Cut(asked, "…")
+	one := fmt.Sprintf("startsWith(toString(%s), ?)", column)
+	condition, args = "("+one+" OR "+one+")", []any{head, stream.MemoryPrefix + head}
+	if shortened {
+		condition, args = condition+fmt.Sprintf(" AND endsWith(toString(%s), ?)", column), append(args, tail)
+	}
+	return condition, args
+}
+
+var uuid = regexp.MustCompile(`(?i)^(mem:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// short is enough of a session's id to tell it from others, and to ask for it.
+func short(id string) string { return cut(firstOfUUID(id), 16) }
+
+// firstOfUUID is the first part of a UUID, which says enough, and any other id whole.
+func firstOfUUID(id string) string {
+	if uuid.MatchString(id) {
+		return id[:strings.IndexByte(id, '-')]
+	}
+	return id
+}
