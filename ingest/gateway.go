@@ -35,7 +35,7 @@ type Config struct {
 	Listen string
 	// TLSCert and TLSKey are PEM files; both or none.
 	TLSCert, TLSKey string
-	// PathPrefix goes before every route of the API, such as "/profiler"; the health and metrics routes answer without it too.
+	// PathPrefix is a path below which every route answers too, such as "/profiler".
 	PathPrefix string
 	// SpoolDir holds bodies while they are received (default: the system's folder for temporary files). Its files have no name.
 	SpoolDir string
