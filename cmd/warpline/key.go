@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -88,7 +87,7 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("list keys: %w", err)
 	}
 	if c.JSON {
-		enc := json.NewEncoder(p.Stdout)
+		enc := newEncoder(p.Stdout)
 		for _, k := range all {
 			if err := enc.Encode(k); err != nil {
 				return err
