@@ -223,7 +223,7 @@ func listen(cfg Config) (net.Listener, *connections, error) {
 		l.Close()
 		return nil, nil, fmt.Errorf("gateway certificate: %w", err)
 	}
-	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), conns, nil
+	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: nextProtos}), conns, nil
 }
 
 // Addr returns the address it listens on, "" when it does not.
@@ -251,6 +251,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		Handler: g.conns.busy(g.handler), ConnContext: g.conns.context, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		WriteTimeout: g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
 	}
+	speakBoth(srv)
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(g.listener) }()
 	select {

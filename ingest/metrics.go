@@ -51,7 +51,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return g
 	}
 	m := &metrics{
-		handler:         promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}),
+		handler:         promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: scrapes}),
 		receivedEvents:  counter("events_received_total", "Events of uploads that were answered with success.", "tenant"),
 		receivedBytes:   counter("bytes_received_total", "Uncompressed bytes of uploads that were answered with success, without those that were stored before.", "tenant"),
 		publishedEvents: counter("events_published_total", "Events acknowledged by JetStream as parts.", "tenant"),

@@ -52,6 +52,8 @@ type exchange struct {
 	events  uint64
 	bytes   int64
 	refused uint64
+	// answer is written as JSON once the handler has given back what it held: who reads slowly must not keep a seat.
+	answer any
 }
 
 type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal
@@ -115,6 +117,8 @@ func (g *Gateway) routes() http.Handler {
 		if no != nil {
 			g.metrics.refused.WithLabelValues(no.code).Inc()
 			no.write(rec)
+		} else if x.answer != nil {
+			writeJSON(rec, x.answer)
 		}
 		took := time.Since(began)
 		g.metrics.requests.WithLabelValues(name, strconv.Itoa(rec.status)).Inc()
@@ -163,15 +167,29 @@ func (x *exchange) known() (args []any) {
 	return args
 }
 
-// recorder remembers the status.
+// recorder remembers the status, and bounds how long the client may take to read the answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	begun  bool
 }
 
 func (r *recorder) WriteHeader(status int) {
 	r.status = status
+	r.begin()
 	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.begin()
+	return r.ResponseWriter.Write(p)
+}
+
+func (r *recorder) begin() {
+	if !r.begun {
+		r.begun = true
+		http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(answerTime)) // not every writer can
+	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
