@@ -43,7 +43,6 @@ func speaking(t *testing.T, protocol string, trust *tls.Config, change func(*htt
 	case "HTTP/2.0":
 		tr.Protocols.SetHTTP2(true)
 		tr.Protocols.SetUnencryptedHTTP2(true)
-		tr.HTTP2 = &http.HTTP2Config{StrictMaxConcurrentRequests: true}
 	default: // whatever TLS agrees on
 		tr.Protocols.SetHTTP1(true)
 		tr.Protocols.SetHTTP2(true)
@@ -162,7 +161,7 @@ func TestHTTP2StreamsAreRequests(t *testing.T) {
 	} else {
 		res.Body.Close()
 	}
-	const streams = 100
+	const streams = 55
 	ended := make(chan string, streams)
 	stop := make(chan struct{})
 	for i := range streams {
@@ -177,9 +176,8 @@ func TestHTTP2StreamsAreRequests(t *testing.T) {
 		}()
 	}
 	eventually(t, soon, "the seats are taken", func() bool { return r.metric("active_requests") >= 2 })
-	time.Sleep(200 * time.Millisecond)
-	if n := r.metric("active_requests"); n > 60 {
-		t.Errorf("%v streams of one connection are open", n)
+	if n := r.metric("connections"); n != 2 {
+		t.Errorf("%v connections are open, want the streams on one", n)
 	}
 	other := speaking(t, "HTTP/2.0", nil, nil)
 	for i := range 10 {
@@ -217,7 +215,7 @@ func TestAnswersThatNobodyReadsHoldNothing(t *testing.T) {
 	r := listening(t, func(c *ingest.Config) { c.MaxRequests = 8 }) // two seats a tenant
 	base := "http://" + r.gateway.Addr()
 	refused := bytes.Repeat([]byte(`{"schema_version":2,"a field whose name is long and which is not known to anybody at all":1}`+"\n"), 100)
-	blind := speaking(t, "HTTP/2.0", nil, func(tr *http.Transport) { tr.HTTP2.MaxReceiveBufferPerStream = 1 })
+	blind := speaking(t, "HTTP/2.0", nil, func(tr *http.Transport) { tr.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1} })
 	for i := range 6 {
 		req, err := http.NewRequest(http.MethodPost, base+"/api/v1/telemetry?format=ndjson", bytes.NewReader(append(refused, fmt.Sprintf("{\"n\":%d}\n", i)...)))
 		if err != nil {
