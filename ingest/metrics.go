@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -12,6 +13,7 @@ import (
 type metrics struct {
 	handler http.Handler
 	storing storing // what became of the last uploads
+	met     atomic.Int64
 
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
@@ -86,5 +88,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	reg.MustRegister(m.seconds, m.ackSeconds)
+	m.begin()
 	return m
 }
