@@ -55,9 +55,13 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 			<-ended
 		}
 	})
-	sessions, err := replay.Open("../testdata/gpuflight")
-	if err != nil {
-		t.Fatal(err)
+	var sessions []replay.Session
+	for _, name := range []string{"trace_default", "scoped", "monitor"} { // kernels, samples, machine
+		found, err := replay.Open("../testdata/gpuflight/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, found...)
 	}
 	sender := &replay.Sender{URL: "http://" + gateway.Addr(), Key: key, Retry: 100 * time.Millisecond}
 	if _, err := sender.Send(ctx, sessions); err != nil {

@@ -71,6 +71,11 @@ func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 	of := map[string][]string{"gateway": {"gateway"}, "worker": {"worker"}, "sink": {"sink"}, "up": {"gateway", "worker", "sink"}}
 	for name, s := range roles {
 		s.await(t, "msg=ready")
+		if name == "up" && strings.Contains(s.words.String(), "cannot confine the ClickHouse engine") { // as this kernel has it
+			s.await(t, "trouble: "+unconfined)
+		} else if strings.Contains(s.words.String(), unconfined) {
+			t.Errorf("%s tells an engine that is confined as a trouble", name)
+		}
 		address := "http://" + field(t, s, "addr") + "/metrics"
 		want := counterNames(t, "broker", "broker")
 		for _, role := range of[name] {
