@@ -1,6 +1,8 @@
 package aggregate
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/proto/stream"
@@ -34,6 +36,9 @@ type counters struct {
 	lag                        prometheus.Histogram
 	partitions                 prometheus.Gauge
 	sessions                   prometheus.Gauge
+
+	mu  sync.Mutex
+	met map[string]struct{} // tenants that have series of their own at 0
 }
 
 func newCounters(reg prometheus.Registerer) *counters {
@@ -66,10 +71,7 @@ func newCounters(reg prometheus.Registerer) *counters {
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),
 		sessions:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_sessions", Help: "Sessions whose state this process holds."}),
 	}
-	for _, reason := range []string{"panic", "time", "memory", "stuck"} {
-		c.foldFailures.WithLabelValues(reason)
-	}
-	c.parts.WithLabelValues("poison")
+	c.begin()
 	for _, name := range []string{stream.IngestStream, stream.RowsStream} {
 		c.lost.WithLabelValues(name)
 	}

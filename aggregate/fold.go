@@ -116,6 +116,7 @@ func (f *folder) touch(s *session) {
 // fold folds one part whose body is already decompressed. The caller has loaded the session's dictionaries.
 func (f *folder) fold(p *part, s *session, body []byte) {
 	f.touch(s)
+	f.metrics.meet(p.env.Tenant)
 	p.body = body
 	p.raw = rawPartition(p.env.ReceivedAt, p.env.RetentionDays)
 	if s.firstReceived == 0 {

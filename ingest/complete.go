@@ -14,7 +14,7 @@ import (
 const completeIdentity = "complete"
 
 // serveComplete publishes that a session has ended. Launcher and agent may both say so, early or twice.
-func (g *Gateway) serveComplete(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
+func (g *Gateway) serveComplete(ctx context.Context, _ http.ResponseWriter, r *http.Request, x *exchange) *refusal {
 	m, no := g.enter(r, x)
 	if no != nil {
 		return no
@@ -48,9 +48,9 @@ func (g *Gateway) serveComplete(ctx context.Context, w http.ResponseWriter, r *h
 		return g.failed("storing the end of the session", err)
 	}
 	g.metrics.parts.WithLabelValues(x.tenant, string(stream.KindComplete)).Inc()
-	writeJSON(w, struct {
+	x.answer = struct {
 		Session string `json:"session_id"`
 		State   string `json:"state"`
-	}{session, "complete"})
+	}{session, "complete"}
 	return nil
 }

@@ -17,14 +17,19 @@ import (
 // connections bounds what a listener has open, because each costs a descriptor, and NATS's files and the spool need some too. Nobody is
 // kept waiting at the door: one connection too many makes room by ending those that have been idle longest, of whoever has most of them.
 // A connection is idle while no request whose header is complete is being answered on it. Only when none is idle the new one is closed.
+//
+// A stream of HTTP/2 needs no descriptor, but memory as a connection does. So there may be as many streams, beside the first of each connection,
+// as there may be connections; one more is broken off.
 type connections struct {
 	net.Listener
 	max    int
 	now    prometheus.Gauge
 	closed prometheus.Counter
+	broken prometheus.Counter
 
-	mu   sync.Mutex
-	open map[*connection]struct{}
+	mu    sync.Mutex
+	open  map[*connection]struct{}
+	extra int // requests beside the first of their connection: streams of HTTP/2
 }
 
 // connection is one of them.
@@ -33,6 +38,7 @@ type connection struct {
 	all   *connections
 	from  netip.Prefix
 	idle  time.Time // since when; zero while a request is answered. all.mu is held
+	busy  int       // requests that are being answered: with HTTP/2 several at once. all.mu is held
 	ended bool      // all.mu is held
 }
 
@@ -54,9 +60,11 @@ func boundConnections(l net.Listener, max int, reg prometheus.Registerer) *conne
 		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections", Help: "Open connections of clients."}),
 		closed: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_closed_total",
 			Help: "Connections that were ended because there were too many: idle ones, of whoever had most."}),
+		broken: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "streams_broken_off_total",
+			Help: "HTTP/2 streams that were broken off because as many were open as there may be connections."}),
 	}
 	if reg != nil {
-		reg.MustRegister(c.now, c.closed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_max",
+		reg.MustRegister(c.now, c.closed, c.broken, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_max",
 			Help: "Most connections of clients at once, from the limit of descriptors."}, func() float64 { return float64(max) }))
 	}
 	return c
@@ -163,15 +171,38 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 func (c *connections) busy(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n, ok := r.Context().Value(connectionKey{}).(*connection); ok {
-			n.set(time.Time{})
-			defer func() { n.set(time.Now()) }()
+			if !n.enter() {
+				panic(http.ErrAbortHandler) // an answer could be left unread, and cost as much
+			}
+			defer n.leave()
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (n *connection) set(idle time.Time) {
+// enter counts a request that is being answered, or reports that there are too many streams.
+func (n *connection) enter() bool {
 	n.all.mu.Lock()
-	n.idle = idle
-	n.all.mu.Unlock()
+	defer n.all.mu.Unlock()
+	if n.busy > 0 {
+		if n.all.extra >= n.all.max {
+			n.all.broken.Inc()
+			return false
+		}
+		n.all.extra++
+	}
+	n.busy++
+	n.idle = time.Time{}
+	return true
+}
+
+// leave ends what enter began. The connection is idle when no request is left.
+func (n *connection) leave() {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	if n.busy--; n.busy > 0 {
+		n.all.extra--
+		return
+	}
+	n.idle = time.Now()
 }

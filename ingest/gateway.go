@@ -35,7 +35,7 @@ type Config struct {
 	Listen string
 	// TLSCert and TLSKey are PEM files; both or none.
 	TLSCert, TLSKey string
-	// PathPrefix goes before every route of the API, such as "/profiler"; the health and metrics routes answer without it too.
+	// PathPrefix is a path below which every route answers too, such as "/profiler".
 	PathPrefix string
 	// SpoolDir holds bodies while they are received (default: the system's folder for temporary files). Its files have no name.
 	SpoolDir string
@@ -175,6 +175,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}}
+	g.guests.met = g.metrics.meet
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
@@ -223,7 +224,7 @@ func listen(cfg Config) (net.Listener, *connections, error) {
 		l.Close()
 		return nil, nil, fmt.Errorf("gateway certificate: %w", err)
 	}
-	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), conns, nil
+	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: nextProtos}), conns, nil
 }
 
 // Addr returns the address it listens on, "" when it does not.
@@ -251,6 +252,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		Handler: g.conns.busy(g.handler), ConnContext: g.conns.context, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		WriteTimeout: g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
 	}
+	speakBoth(srv)
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(g.listener) }()
 	select {

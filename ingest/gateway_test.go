@@ -57,7 +57,19 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/healthz", 200, "ok"},
 		{"GET", "/readyz", 200, "ready"},
 		{"GET", "/metrics", 200, "warpline_gateway_requests_total"},
-		{"GET", "/api/v1/info/version", 404, "/profiler/api/v1/events/stream"},
+		{"GET", "/api/v1/info/version", 200, `"supported":["1"]`},
+		{"GET", "//api/v1/info/version", 200, `"supported":["1"]`},
+		{"GET", "/profiler//api/v1/info/version", 200, `"supported":["1"]`},
+		{"GET", "/profiler/readyz", 200, "ready"},
+		{"GET", "/profiler/metrics", 200, "warpline_gateway_requests_total"},
+		{"GET", "/api/v1/telemetry/schema", 200, "$schema"},
+		{"GET", "/profiler/api/v1/telemetry/schema", 200, "$schema"},
+		{"POST", "/api/v1/events/stream", 200, "window_acknowledged"},
+		{"POST", "/profiler/api/v1/events/stream", 200, "window_acknowledged"},
+		{"GET", "/profiler/api/v1/info/versions", 404, "GET /profiler/api/v1/info/version"},
+		{"GET", "/profiler/api/v1/info/versions", 404, "GET /api/v1/info/version"},
+		{"GET", "/profilerapi/v1/info/version", 404, "not_found"},
+		{"GET", "/profiler/profiler/healthz", 404, "not_found"},
 		{"POST", "/profiler/api/v2/events/stream", 404, "not_found"},
 		{"GET", "/profiler/api/v1/events/stream", 405, "takes POST"},
 		{"DELETE", "/metrics", 405, "takes GET"},
@@ -559,7 +571,9 @@ func watchLive(peak *atomic.Uint64) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-func TestTLS(t *testing.T) {
+// certificate makes a certificate of 127.0.0.1 and the pool that trusts it.
+func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -574,16 +588,24 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
 	os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs}), 0o600)
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool = x509.NewCertPool()
+	pool.AddCert(cert)
+	return certFile, keyFile, pool
+}
+
+func TestTLS(t *testing.T) {
+	certFile, keyFile, pool := certificate(t)
 	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.Listen, c.TLSCert, c.TLSKey = "127.0.0.1:0", certFile, keyFile })
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.gateway.Run(ctx) }()
-	pool := x509.NewCertPool()
-	cert, _ := x509.ParseCertificate(der)
-	pool.AddCert(cert)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	res, err := client.Get("https://" + r.gateway.Addr() + "/api/v1/info/version")
 	if err != nil {

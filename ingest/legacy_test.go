@@ -180,7 +180,8 @@ func TestLegacyRefusals(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{"POST", "/p/api/v1/events/", 404}, {"POST", "/p/api/v1/events/a/b", 404}, {"POST", "/api/v1/events/kernel_event", 404},
+		{"POST", "/p/api/v1/events/", 404}, {"POST", "/p/api/v1/events/a/b", 404}, {"POST", "/api/v1/events/", 404}, {"POST", "/q/api/v1/events/kernel_event", 404},
+		{"GET", "/api/v1/events/kernel_event", 405},
 		{"GET", "/p/api/v1/events/kernel_event", 405}, {"POST", "/p/api/v1/events/session-complete", 400},
 	} {
 		if a := r.do(c.method, c.path, nil); a.status != c.status {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -12,6 +13,7 @@ import (
 type metrics struct {
 	handler http.Handler
 	storing storing // what became of the last uploads
+	met     atomic.Int64
 
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
@@ -51,7 +53,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return g
 	}
 	m := &metrics{
-		handler:         promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}),
+		handler:         promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: scrapes}),
 		receivedEvents:  counter("events_received_total", "Events of uploads that were answered with success.", "tenant"),
 		receivedBytes:   counter("bytes_received_total", "Uncompressed bytes of uploads that were answered with success, without those that were stored before.", "tenant"),
 		publishedEvents: counter("events_published_total", "Events acknowledged by JetStream as parts.", "tenant"),
@@ -86,5 +88,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	reg.MustRegister(m.seconds, m.ackSeconds)
+	m.begin()
 	return m
 }

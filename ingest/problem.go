@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -53,7 +52,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 	}
 	h.Set("Content-Type", problems.ProblemMediaType)
 	w.WriteHeader(r.status)
-	json.NewEncoder(w).Encode(p)
+	encode(w, p)
 }
 
 // soon is a Retry-After for troubles whose end is not known: 5 to 8 s, so that senders do not come back all at once.

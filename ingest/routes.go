@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The routes of the API, behind the configured prefix.
+// The routes, which answer as they stand and behind the configured prefix.
 const (
 	routeStream   = "/api/v1/events/stream"
 	routeComplete = "/api/v1/events/session-complete"
@@ -21,7 +22,24 @@ const (
 
 	routeTelemetry       = "/api/v1/telemetry"
 	routeTelemetrySchema = "/api/v1/telemetry/schema"
+
+	routeMetrics = "/metrics"
+	routeHealth  = "/healthz"
+	routeReady   = "/readyz"
 )
+
+// exist lists the routes for who asks for another: as they are, and below the prefix.
+func (g *Gateway) exist() (list []string) {
+	prefixes := []string{""}
+	if g.cfg.PathPrefix != "" {
+		prefixes = append(prefixes, g.cfg.PathPrefix)
+	}
+	for _, prefix := range prefixes {
+		list = append(list, "POST "+prefix+routeStream, "POST "+prefix+routeComplete, "POST "+prefix+routeLine, "GET "+prefix+routeVersion,
+			"POST "+prefix+routeTelemetry, "GET "+prefix+routeTelemetrySchema, "GET "+prefix+routeMetrics, "GET "+prefix+routeHealth, "GET "+prefix+routeReady)
+	}
+	return list
+}
 
 // exchange is one request while it is handled: what the log line and the metrics will say of it.
 type exchange struct {
@@ -34,6 +52,8 @@ type exchange struct {
 	events  uint64
 	bytes   int64
 	refused uint64
+	// answer is written as JSON once the handler has given back what it held: who reads slowly must not keep a seat.
+	answer any
 }
 
 type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal
@@ -45,7 +65,7 @@ func (g *Gateway) routes() http.Handler {
 		method string
 		handle handlerFunc
 	}
-	api := map[string]route{
+	routes := map[string]route{
 		routeStream:   {http.MethodPost, g.serveStream},
 		routeComplete: {http.MethodPost, g.serveComplete},
 		routeVersion:  {http.MethodGet, g.serveVersion},
@@ -54,31 +74,30 @@ func (g *Gateway) routes() http.Handler {
 		routeTelemetrySchema: {http.MethodGet, g.serveTelemetrySchema},
 	}
 	line := route{http.MethodPost, g.serveLine}
-	plain := map[string]route{
-		"/metrics": {http.MethodGet, g.serveMetrics},
-		"/healthz": {http.MethodGet, g.serveHealth},
-		"/readyz":  {http.MethodGet, g.serveReady},
+	for path, to := range map[string]handlerFunc{routeMetrics: g.serveMetrics, routeHealth: g.serveHealth, routeReady: g.serveReady} {
+		routes[path] = route{http.MethodGet, to}
 	}
-	exist := []string{
-		"POST " + g.cfg.PathPrefix + routeStream, "POST " + g.cfg.PathPrefix + routeComplete, "POST " + g.cfg.PathPrefix + routeLine, "GET " + g.cfg.PathPrefix + routeVersion,
-		"POST " + g.cfg.PathPrefix + routeTelemetry, "GET " + g.cfg.PathPrefix + routeTelemetrySchema,
-		"GET /metrics", "GET /healthz", "GET /readyz",
+	exist := g.exist()
+	// find returns the name of the route that a path means, or ok false.
+	find := func(path string) (name string, to route, ok bool) {
+		if !strings.HasPrefix(path, "/") {
+			return "", to, false
+		}
+		path = "/" + strings.TrimLeft(path, "/") // of an address that was written with a slash at its end
+		if to, ok = routes[path]; ok {
+			return path, to, true
+		}
+		event, found := strings.CutPrefix(path, strings.TrimSuffix(routeLine, "{type}"))
+		return routeLine, line, found && event != "" && !strings.Contains(event, "/")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		x := &exchange{}
 		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
-		path, prefixed := strings.CutPrefix(r.URL.Path, g.cfg.PathPrefix)
-		name := path
-		to, ok := api[path]
-		if event, found := strings.CutPrefix(path, strings.TrimSuffix(routeLine, "{type}")); prefixed && !ok && found && event != "" && !strings.Contains(event, "/") {
-			name, to, ok = routeLine, line, true
-		}
-		if !prefixed || !ok {
-			if name = r.URL.Path; prefixed && plain[path].handle != nil {
-				name = path
-			}
-			to, ok = plain[name]
+		// A proxy may take the prefix away or leave it, and some clients leave the path of an address out: each way leads here.
+		name, to, ok := find(r.URL.Path)
+		if path, prefixed := strings.CutPrefix(r.URL.Path, g.cfg.PathPrefix); !ok && prefixed {
+			name, to, ok = find(path)
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), g.cfg.HandleTimeout)
 		defer cancel()
@@ -98,6 +117,8 @@ func (g *Gateway) routes() http.Handler {
 		if no != nil {
 			g.metrics.refused.WithLabelValues(no.code).Inc()
 			no.write(rec)
+		} else if x.answer != nil {
+			writeJSON(rec, x.answer)
 		}
 		took := time.Since(began)
 		g.metrics.requests.WithLabelValues(name, strconv.Itoa(rec.status)).Inc()
@@ -146,15 +167,29 @@ func (x *exchange) known() (args []any) {
 	return args
 }
 
-// recorder remembers the status.
+// recorder remembers the status, and bounds how long the client may take to read the answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	begun  bool
 }
 
 func (r *recorder) WriteHeader(status int) {
 	r.status = status
+	r.begin()
 	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.begin()
+	return r.ResponseWriter.Write(p)
+}
+
+func (r *recorder) begin() {
+	if !r.begun {
+		r.begun = true
+		http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(answerTime)) // not every writer can
+	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -222,5 +257,12 @@ func (g *Gateway) notReady() string {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v)
+	encode(w, v)
+}
+
+// encode writes v as JSON. Kernel names are full of < and >, which no client has to see as \u003c.
+func encode(w io.Writer, v any) {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.Encode(v)
 }

@@ -33,6 +33,8 @@ type guest struct {
 type guests struct {
 	mu sync.Mutex
 	by map[string]*guest
+	// met is told of each new one; nil tells nobody.
+	met func(name string)
 }
 
 func (g *guests) of(name string) *guest {
@@ -43,6 +45,9 @@ func (g *guests) of(name string) *guest {
 	}
 	if g.by[name] == nil {
 		g.by[name] = &guest{name: name, turns: make(chan struct{}, cutsPerTenant)}
+		if g.met != nil {
+			g.met(name)
+		}
 	}
 	return g.by[name]
 }

@@ -92,14 +92,14 @@ func (g *Gateway) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 		return unavailable("crc_mismatch", fmt.Sprintf("the body's CRC-32 is %d, X-GpuFlight-Window-CRC32 says %d: it was damaged on the way", s.crc, u.crc), nil)
 	}
 	if s.size == 0 {
-		writeJSON(w, receipt{Errors: []lineError{}, Whole: true})
+		x.answer = receipt{Errors: []lineError{}, Whole: true}
 		return nil
 	}
 	answer, no := g.accept(ctx, m, limits, u, s, x)
 	if no != nil {
 		return no
 	}
-	writeJSON(w, answer)
+	x.answer = answer
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"errors"
@@ -59,7 +60,11 @@ func (d *telemetryDocument) survey() (digest, *refusal) {
 	case err == nil:
 		return half(sum), nil
 	case errors.As(err, &unreadable):
-		return digest{}, &refusal{status: http.StatusBadRequest, code: string(unreadable.Code), detail: clipText(unreadable.Message, maxMessageBytes)}
+		detail := clipText(unreadable.Message, maxMessageBytes)
+		if d.o.format == formatJSON && recordALine(d.begin()) {
+			detail += "; it looks like a record a line: send it with ?format=ndjson, or with Content-Type: application/x-ndjson"
+		}
+		return digest{}, &refusal{status: http.StatusBadRequest, code: string(unreadable.Code), detail: detail}
 	}
 	var torn *tornError
 	if !errors.As(err, &torn) {
@@ -69,6 +74,27 @@ func (d *telemetryDocument) survey() (digest, *refusal) {
 		return digest{}, &refusal{status: http.StatusBadRequest, code: torn.reason, detail: torn.detail + "; nothing was stored"}
 	}
 	return digest{}, tooLarge(torn.reason, torn.detail)
+}
+
+// recordALine reports whether the first two lines that are not blank both begin a JSON object, which those of no JSON document do.
+func recordALine(r io.Reader) bool {
+	in, objects, atStart := bufio.NewReader(r), 0, true
+	for {
+		switch c, err := in.ReadByte(); {
+		case err != nil:
+			return false
+		case c == '\n':
+			atStart = true
+		case !atStart || c == ' ' || c == '\t' || c == '\r':
+		case c != '{':
+			return false
+		default:
+			if objects++; objects == 2 {
+				return true
+			}
+			atStart = false
+		}
+	}
 }
 
 // open gives the records of the surveyed document.

@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/sink/table"
 )
 
 type metrics struct {
@@ -34,10 +36,23 @@ func newMetrics(k *Sink, r prometheus.Registerer) *metrics {
 		purges:    prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_purges_total", Help: "Purges of inserted messages from ROWS."}),
 		deletions: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_deletions_total", Help: "Tombstones carried out: sessions deleted, and partitions of tenants purged."}),
 	}
+	m.begin()
 	if r != nil {
 		r.MustRegister(m.rows, m.bytes, m.inserts, m.retries, m.repairs, m.visible, m.insertSeconds, m.barrierSeconds, m.missing, m.aside, m.damaged, m.purges, m.deletions, laneMetrics{k})
 	}
 	return m
+}
+
+// begin makes the series at 0, since Prometheus sees a counter change and not begin.
+func (m *metrics) begin() {
+	for _, t := range table.All() {
+		for _, c := range []*prometheus.CounterVec{m.rows, m.bytes, m.inserts, m.repairs} {
+			c.WithLabelValues(t.Name)
+		}
+	}
+	for _, reason := range []string{reasonRefused, reasonUnreachable, reasonTimeout, reasonRunning, reasonBusy, reasonOrphan, reasonNATS, reasonInternal} {
+		m.retries.WithLabelValues(reason)
+	}
 }
 
 // laneMetrics reads the lanes that this process runs at the moment.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -72,7 +71,7 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 
 func (c *auditCmd) print(p *program, r sink.Report) error {
 	if c.JSON {
-		enc := json.NewEncoder(p.Stdout)
+		enc := newEncoder(p.Stdout)
 		enc.SetIndent("", "  ")
 		return enc.Encode(r)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +112,7 @@ func (c *benchCmd) print(w io.Writer, r *bench.Result) error {
 	if !c.JSON {
 		return r.Print(w)
 	}
-	return json.NewEncoder(w).Encode(r)
+	return newEncoder(w).Encode(r)
 }
 
 func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, durability, dir string) (*bench.Result, error) {

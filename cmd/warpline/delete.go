@@ -322,7 +322,7 @@ func (e *eraser) idle(ctx context.Context) string {
 
 func (e *eraser) print(got []stream.Receipt, sums map[string]uint64) error {
 	if e.flags.JSON {
-		enc := json.NewEncoder(e.p.Stdout)
+		enc := newEncoder(e.p.Stdout)
 		for _, r := range got {
 			if err := enc.Encode(r); err != nil {
 				return err

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -96,7 +95,7 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("list keys: %w", err)
 	}
 	if c.JSON {
-		enc := json.NewEncoder(p.Stdout)
+		enc := newEncoder(p.Stdout)
 		for _, k := range all {
 			if err := enc.Encode(k); err != nil {
 				return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -76,7 +75,7 @@ func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("read rejects: %w", err)
 	}
 	defer rows.Close()
-	enc := json.NewEncoder(p.Stdout)
+	enc := newEncoder(p.Stdout)
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	if !c.JSON {
 		fmt.Fprintln(w, "AT\tTENANT\tSESSION\tREASON\tTYPE\tEVENTS\tSIZE\tDETAIL")

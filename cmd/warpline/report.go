@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +44,7 @@ func (c *reportAllCmd) Run(ctx context.Context, p *program) error {
 	}
 	nothing := c.nothing(r)
 	if c.JSON {
-		enc := json.NewEncoder(p.Stdout)
+		enc := newEncoder(p.Stdout)
 		enc.SetIndent("", "  ")
 		return errors.Join(enc.Encode(r), nothing)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -45,7 +44,7 @@ func (c *reportMemoryCmd) Run(ctx context.Context, p *program) error {
 	}
 	nothing := c.nothing(m)
 	if c.JSON {
-		enc := json.NewEncoder(p.Stdout)
+		enc := newEncoder(p.Stdout)
 		enc.SetIndent("", "  ")
 		return errors.Join(enc.Encode(m), nothing)
 	}

@@ -115,6 +115,15 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 		}
 		return unreachable(err)
 	}
+	for _, one := range sessions {
+		for _, name := range one.Unsent {
+			why := "is no log of a channel"
+			if one.Running {
+				why = "is still being written: send the folder again when its client has ended"
+			}
+			fmt.Fprintf(p.Stderr, "not sent: %s of session %s %s\n", name, one.ID, why)
+		}
+	}
 	if len(sessions) == 0 {
 		return whole
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,7 +75,7 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("read sessions: %w", err)
 	}
 	defer rows.Close()
-	enc := json.NewEncoder(p.Stdout)
+	enc := newEncoder(p.Stdout)
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	if !c.JSON {
 		fmt.Fprintln(w, "TENANT\tSESSION\tSTATE\tAPP\tHOST\tSTARTED\tLAST HEARD\tEVENTS\tKERNELS")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -89,7 +88,7 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	enc := json.NewEncoder(p.Stdout)
+	enc := newEncoder(p.Stdout)
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	if !c.JSON {
 		fmt.Fprintln(w, "TENANT\tSESSIONS\tEVENTS\tSENT\tLAST HEARD\tVALID KEYS")

@@ -71,6 +71,7 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	if err := lossTrouble(s.Worker); err != nil {
 		t["NATS has lost data; what was folded is in ClickHouse, `warpline audit` says what may be missing"] = err.Error()
 	}
+	engineUnconfined(t, s.engine)
 	stoodStill(t, s.Sink)
 	notTaken(t, s.Worker)
 	if n := s.Worker.Status().NotUnderstood; len(n) > 0 {

@@ -27,6 +27,15 @@ const (
 	ReasonArtifactTooLarge = "artifact_too_large" // code or source text beyond what a function, a file, a part or a session may have
 )
 
+// Reasons lists all Reason constants.
+func Reasons() []string {
+	return []string{
+		ReasonBadJSON, ReasonUnknownType, ReasonNotYet, ReasonMissingField, ReasonMissingColumn, ReasonRaggedRow, ReasonBadValue, ReasonOutOfRange, ReasonNegativeDuration,
+		ReasonBadTime, ReasonSessionMissing, ReasonSessionMismatch, ReasonLineTooLong, ReasonTornGzip, ReasonBodyTooLarge, ReasonRatioExceeded, ReasonDictionaryFull,
+		ReasonSessionDeleted, ReasonPoison, ReasonScopeOverflow, ReasonArtifactTooLarge,
+	}
+}
+
 // LineError says why a whole line was refused.
 type LineError struct {
 	// Reason is one of the Reason constants.

@@ -71,8 +71,11 @@ func cut(t string, width int) string {
 	if cells(t) <= width {
 		return t
 	}
-	if width < 1 {
+	switch {
+	case width < 1:
 		return ""
+	case width == 1:
+		return "…"
 	}
 	head := max((width-1)*2/3, 1)
 	return take(t, head) + "…" + takeEnd(t, width-1-head)

@@ -36,6 +36,15 @@ func (g *grid) write(w io.Writer, width int, st style) {
 	if used > width {
 		widths[stretch] = max(widths[stretch]-(used-width), min(widths[stretch], leastEver))
 	}
+	for i := range g.columns {
+		column := make([]string, len(g.rows))
+		for k, r := range g.rows {
+			column[k] = r[i]
+		}
+		for k, text := range distinct(column, widths[i]) {
+			g.rows[k][i] = text
+		}
+	}
 	g.line(w, widths, func(i int) string { return g.columns[i].head }, func(i int, s string) string { return st.dim(s) })
 	for _, r := range g.rows {
 		g.line(w, widths, func(i int) string { return r[i] }, func(i int, s string) string {

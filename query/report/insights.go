@@ -110,18 +110,22 @@ func (p *printer) insights(r *Report) {
 	for _, i := range shown {
 		wide = [2]int{max(wide[0], cells(i.Severity)), max(wide[1], cells(i.Rule))}
 	}
-	for _, i := range shown {
-		weight := ""
+	room, subjects, weights := p.Width, make([]string, len(shown)), make([]string, len(shown))
+	for k, i := range shown {
 		if i.Share != nil {
-			weight = "  " + percent(uint64(*i.Share*1e6), 1e6) + " of the " + shareOf(i.Rule)
+			weights[k] = "  " + percent(uint64(*i.Share*1e6), 1e6) + " of the " + shareOf(i.Rule)
 		}
+		subjects[k] = strings.ReplaceAll(i.Subject, "|", " › ")
+		room = min(room, max(p.Width-wide[0]-wide[1]-6-cells(weights[k]), leastEver))
+	}
+	subjects = distinct(subjects, room)
+	for k, i := range shown {
 		severity := i.Severity + strings.Repeat(" ", wide[0]-cells(i.Severity))
 		if i.Severity == "high" {
 			severity = p.st.bad(severity)
 		}
 		rule := i.Rule + strings.Repeat(" ", wide[1]-cells(i.Rule))
-		subject := cut(strings.ReplaceAll(i.Subject, "|", " › "), max(p.Width-wide[0]-wide[1]-6-cells(weight), leastEver))
-		fmt.Fprintf(p.w, "  %s  %s  %s%s\n", severity, p.st.dim(rule), subject, p.st.dim(weight))
+		fmt.Fprintf(p.w, "  %s  %s  %s%s\n", severity, p.st.dim(rule), subjects[k], p.st.dim(weights[k]))
 		p.note(i.Message)
 	}
 }
@@ -135,10 +139,17 @@ func (p *printer) spots(r *Report) {
 	g := &grid{columns: []column{
 		{head: "instruction", stretch: true}, {head: "at", drop: 1}, {head: "samples", right: true, drop: 4}, {head: "share", right: true}, {head: "mostly", drop: 2}, {head: "source", drop: 3},
 	}}
-	for _, s := range r.Spots {
-		at := fmt.Sprintf("%s+0x%x", cut(s.Function, 24), s.PCOffset)
+	places := make([]string, len(r.Spots))
+	for i, s := range r.Spots {
+		if places[i] = s.Function; s.Line > 0 {
+			places[i] = base(s.File)
+		}
+	}
+	places = distinct(places, 24)
+	for i, s := range r.Spots {
+		at := fmt.Sprintf("%s+0x%x", places[i], s.PCOffset)
 		if s.Line > 0 {
-			at = fmt.Sprintf("%s:%d", cut(base(s.File), 24), s.Line)
+			at = fmt.Sprintf("%s:%d", places[i], s.Line)
 		}
 		g.add(s.SASS, at, count(s.Samples), percent(s.Samples, r.Samples), stallName(s.TopStall), cut(strings.TrimSpace(s.Source), max(p.Width/3, 20)))
 	}

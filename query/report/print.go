@@ -103,7 +103,12 @@ func (p *printer) arrived(r *Report) {
 	if len(tenants) > 1 { // the same id under two tenants is two sessions
 		g.columns = slices.Insert(g.columns, 0, column{head: "tenant"})
 	}
-	for _, s := range shown {
+	ids, names := make([]string, len(shown)), make([]string, len(shown))
+	for i, s := range shown {
+		ids[i], names[i] = s.ID, s.Tenant
+	}
+	short, named := shortIDs(ids), distinct(names, 16)
+	for i, s := range shown {
 		// A session whose job_start has not come has no start, and 1970 is what the column then holds.
 		started, length := "–", "–"
 		if s.Started.Unix() > 0 {
@@ -112,9 +117,9 @@ func (p *printer) arrived(r *Report) {
 				length = duration(uint64(s.Ended.Sub(s.Started)))
 			}
 		}
-		row := []string{short(s.ID), s.App, s.Host, s.Source, s.State, started, length, count(s.Kernels), count(s.Samples)}
+		row := []string{short[s.ID], s.App, s.Host, s.Source, s.State, started, length, count(s.Kernels), count(s.Samples)}
 		if len(tenants) > 1 {
-			row = slices.Insert(row, 0, cut(s.Tenant, 16))
+			row = slices.Insert(row, 0, named[i])
 		}
 		g.add(row...)
 	}

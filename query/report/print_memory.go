@@ -156,7 +156,11 @@ func (p *printer) memoryRanks(m *Memory) {
 		{head: "run", stretch: true}, {head: "rank", right: true}, {head: "samples", right: true, drop: 4}, {head: "allocated", right: true, drop: 2}, {head: "reserved", right: true, drop: 3},
 		{head: "gap", right: true}, {head: "largest", right: true, drop: 1}, {head: "first odd", paint: p.st.bad, drop: 5},
 	}}
-	present, left := 0, 0
+	names := make([]string, len(m.Ranks))
+	for i, r := range m.Ranks {
+		names[i] = r.Run
+	}
+	short, present, left := shortIDs(names), 0, 0
 	for _, r := range m.Ranks {
 		if runs[r.Run] < 2 || r.Missing {
 			continue
@@ -169,7 +173,7 @@ func (p *printer) memoryRanks(m *Memory) {
 		if r.Anomalies > 0 {
 			odd = r.FirstOdd
 		}
-		g.add(short(r.Run), strconv.FormatInt(r.Rank, 10), count(r.Samples), change(r.AllocatedDelta), change(r.ReservedDelta), signedSize(r.Gap), signedSize(r.MaxGap), odd)
+		g.add(short[r.Run], strconv.FormatInt(r.Rank, 10), count(r.Samples), change(r.AllocatedDelta), change(r.ReservedDelta), signedSize(r.Gap), signedSize(r.MaxGap), odd)
 	}
 	if len(g.rows) == 0 {
 		return

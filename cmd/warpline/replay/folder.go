@@ -48,6 +48,10 @@ type Session struct {
 	Channels map[string][]Window
 	// Complete says that session-complete follows: true for folders, false for lone files, which may be a part of a session.
 	Complete bool
+	// Running says that a client still writes the session. Unsent are files in its folder .tmp that are not sent: what the client still writes,
+	// whose lines come in a window later, and what is no log.
+	Running bool
+	Unsent  []string
 }
 
 // Bytes adds up the files.
@@ -95,9 +99,11 @@ func absolute(name string) string {
 // Folders finds session folders in fsys. The id of a session is its folder's name; root is the name of fsys itself.
 func Folders(fsys fs.FS, root string) ([]Session, error) {
 	found := map[string]*Session{}
+	var begun []string // folders with a .tmp
 	err := fs.WalkDir(fsys, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			if e != nil && e.Name() == ".tmp" { // still being written
+			if e != nil && e.Name() == ".tmp" {
+				begun = append(begun, path.Dir(name))
 				return fs.SkipDir
 			}
 			return err
@@ -131,11 +137,16 @@ func Folders(fsys fs.FS, root string) ([]Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read session folders: %w", err)
 	}
-	sessions := make([]Session, 0, len(found))
 	for _, s := range found {
 		for _, c := range s.Channels {
 			slices.SortFunc(c, func(a, b Window) int { return cmp.Compare(index(a.Path), index(b.Path)) })
 		}
+	}
+	if err := addLeftovers(fsys, root, found, begun); err != nil {
+		return nil, fmt.Errorf("read session folders: %w", err)
+	}
+	sessions := make([]Session, 0, len(found))
+	for _, s := range found {
 		sessions = append(sessions, *s)
 	}
 	slices.SortFunc(sessions, func(a, b Session) int { return cmp.Compare(a.ID, b.ID) })

@@ -227,7 +227,7 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
-	// What is still being written, and names that are no windows, are left alone; ten comes after two.
+	// Names that are no windows are left alone; ten comes after two, and what a client left behind that died last.
 	for _, n := range []string{"sess/device.10.log.gz", "sess/device.2.log.gz", "sess/.tmp/device.log", "sess/.tmp/device.11.log.gz", "sess/notes.log", "sess/device.x.log.gz", "sess/other.1.log.gz"} {
 		write(n, "x")
 	}
@@ -235,7 +235,7 @@ func TestOpen(t *testing.T) {
 	if err != nil || len(s) != 1 || s[0].ID != "sess" || !s[0].Complete || len(s[0].Channels) != 1 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if d := s[0].Channels["device"]; len(d) != 2 || d[0].Path != "device.2.log.gz" || d[1].Path != "device.10.log.gz" || d[0].Sidecar != nil {
+	if d := s[0].Channels["device"]; len(d) != 3 || d[0].Path != "device.2.log.gz" || d[1].Path != "device.10.log.gz" || d[0].Sidecar != nil || d[2].Path != ".tmp/device.log" || d[2].Gzip {
 		t.Errorf("%+v", d)
 	}
 }
