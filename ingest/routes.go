@@ -54,6 +54,7 @@ func (g *Gateway) routes() http.Handler {
 		routeTelemetrySchema: {http.MethodGet, g.serveTelemetrySchema},
 	}
 	line := route{http.MethodPost, g.serveLine}
+	verdict := route{http.MethodGet, g.serveVerdict}
 	plain := map[string]route{
 		"/metrics": {http.MethodGet, g.serveMetrics},
 		"/healthz": {http.MethodGet, g.serveHealth},
@@ -61,6 +62,7 @@ func (g *Gateway) routes() http.Handler {
 	}
 	exist := []string{
 		"POST " + g.cfg.PathPrefix + routeStream, "POST " + g.cfg.PathPrefix + routeComplete, "POST " + g.cfg.PathPrefix + routeLine, "GET " + g.cfg.PathPrefix + routeVersion,
+		"GET " + g.cfg.PathPrefix + routeUploads,
 		"POST " + g.cfg.PathPrefix + routeTelemetry, "GET " + g.cfg.PathPrefix + routeTelemetrySchema,
 		"GET /metrics", "GET /healthz", "GET /readyz",
 	}
@@ -73,6 +75,9 @@ func (g *Gateway) routes() http.Handler {
 		to, ok := api[path]
 		if event, found := strings.CutPrefix(path, strings.TrimSuffix(routeLine, "{type}")); prefixed && !ok && found && event != "" && !strings.Contains(event, "/") {
 			name, to, ok = routeLine, line, true
+		}
+		if receipt, found := strings.CutPrefix(path, strings.TrimSuffix(routeUploads, "{receipt}")); prefixed && found && receipt != "" && !strings.Contains(receipt, "/") {
+			name, to, ok = routeUploads, verdict, true
 		}
 		if !prefixed || !ok {
 			if name = r.URL.Path; prefixed && plain[path].handle != nil {
