@@ -20,6 +20,8 @@ type part struct {
 	raw      table.Partition
 	line     int // number of the line in the part, from 1
 	usage    *usageAcc
+	before   usageAcc                  // usage without this part
+	refused  []stream.Rejected         // of a part that somebody asks about
 	rejects  map[rejectKind]*rejectRun // of this part, by reason and type
 	keep     bool                      // its object is referred to by a reject and must stay
 	body     []byte
@@ -132,6 +134,7 @@ func (f *folder) fold(p *part, s *session, body []byte) {
 		s.host = clip(p.env.Host)
 	}
 	p.usage = f.usageOf(s, p)
+	p.before = *p.usage
 	if !s.parts.add(partHash(&p.env)) {
 		f.metrics.parts.WithLabelValues("duplicate").Inc()
 		f.received(s, p, p.env.Events)

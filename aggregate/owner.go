@@ -69,6 +69,7 @@ type owner struct {
 	broken          error  // why pump ended: INGEST is another stream; read it once parts is closed
 	body            []byte // scratch
 	resnapshot      resnapshot
+	verdicts        verdicts
 }
 
 // checkpoint remembers when a position was published, for the replay window.
@@ -289,6 +290,9 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		}
 		o.folder.charge(s)
 		o.folder.boundPending()
+	}
+	if !o.replaying {
+		o.verdicts.add(p, time.Now().UnixNano())
 	}
 	o.folded(seq)
 	return nil

@@ -248,6 +248,7 @@ func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries
 	p.keep = true
 	f := o.folder
 	f.fold(p, f.session(p), body[:min(len(body), stream.RejectBytes)])
+	o.verdicts.add(p, time.Now().UnixNano())
 	o.folded(seq)
 	return o.publishOut(ctx)
 }

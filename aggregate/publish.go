@@ -31,6 +31,7 @@ func (o *owner) publish(ctx context.Context) error {
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position, PositionAt: o.positionAt,
 		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
+		Verdicts: o.verdicts.publish(time.Now().UnixNano()),
 	}
 	o.describe(&c)
 	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
@@ -106,6 +107,7 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	o.opened = time.Time{}
 	o.pointed = c.Snapshot.Object
 	o.w.publishedUpTo(o.partition, c.Number)
+	o.w.tells(c)
 	o.lastPublished, o.lastPublishedAt, o.lastHead = c.Position, c.PositionAt, *c
 	o.anchors = anchor(o.anchors, stream.Point{Seq: c.Position, At: c.PositionAt})
 	if o.lost != nil && c.Position >= o.lost.To {

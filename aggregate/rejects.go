@@ -85,6 +85,9 @@ func (f *folder) reject(s *session, p *part, r rejectRow) {
 	f.touch(s)
 	s.delta.rejects += r.events
 	p.usage.rejected += r.events
+	if p.env.Asked != "" {
+		p.refused = stream.AddRejected(p.refused, r.reason, r.events, maxVerdictReasons)
+	}
 	f.metrics.rejects.WithLabelValues(s.key.tenant, r.reason).Add(float64(r.events))
 	if !p.again(&r) {
 		f.writeReject(s, p, &r)

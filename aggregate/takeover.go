@@ -153,6 +153,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base, head.Number, last.Sequence, head.Snapshot
 	o.anchors, o.lost = head.Anchors, head.Lost
+	o.verdicts.load(head.Verdicts)
 	return nil
 }
 

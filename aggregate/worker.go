@@ -109,6 +109,7 @@ type Worker struct {
 	acquitted     map[int]uint64 // parts by partition, see owner.acquit
 	clock         atomic.Int64   // ns that folds are measured by, see watchFolds
 	loss          string         // see Status
+	told          map[int]told   // by partition, see answer
 	lossAt        time.Time
 }
 
@@ -142,7 +143,7 @@ type PartitionStatus struct {
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer)
-	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}, newest: map[int]uint64{}}
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}, newest: map[int]uint64{}, told: map[int]told{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -204,6 +205,11 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	w.owners[p] = o
 	w.mu.Unlock()
 	defer o.leaveGauges()
+	if stop, err := w.answer(p); err == nil {
+		defer stop()
+	} else {
+		w.cfg.Logger.Warn("nobody is told what became of uploads to the partition", "partition", p, "err", err)
+	}
 	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil && !w.unread(ctx, o, err) {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		w.fails(p, err)

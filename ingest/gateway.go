@@ -133,6 +133,7 @@ type Gateway struct {
 	parts    *parts
 	history  history
 	repeats  repeats
+	seal     sealer
 
 	draining atomic.Bool
 	replicas atomic.Int64

@@ -43,7 +43,8 @@ func (g *Gateway) serveLine(ctx context.Context, w http.ResponseWriter, r *http.
 	if channel := strings.TrimSpace(r.Header.Get("X-Key")); isToken(channel) {
 		u.channel = channel
 	}
-	if s.size == 0 {
+	if u.asked = g.asks(r, m); s.size == 0 {
+		g.answers(ctx, w, m, u.asked)
 		x.answer = receipt{Errors: []lineError{}, Whole: true}
 		return nil
 	}
@@ -51,6 +52,7 @@ func (g *Gateway) serveLine(ctx context.Context, w http.ResponseWriter, r *http.
 	if no != nil {
 		return no
 	}
+	g.answers(ctx, w, m, u.asked)
 	x.answer = answer
 	return nil
 }
@@ -87,6 +89,10 @@ func (g *Gateway) acceptLine(ctx context.Context, m *meter, limits tenant.Limits
 		}
 		if c.window.state == windowDone {
 			g.repeated(u.tenant, "gpu-flight", x, limits, c)
+			u.asked.repeat(&c.window)
+			if u.asked.mayWait(&c.window) {
+				u.asked.waits(stream.Partition(u.tenant, u.session, g.streams.Partitions), c.window.last)
+			}
 			m.charge(time.Now(), cost{events: c.window.accepted})
 			return &receipt{Accepted: c.window.accepted, Rejected: c.window.rejected, Errors: []lineError{}, Whole: c.window.whole}, nil
 		}

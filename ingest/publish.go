@@ -22,26 +22,29 @@ const partsInFlight = 4
 
 // publisher publishes the parts of one upload in order. It is not safe for concurrent use.
 type publisher struct {
-	js       jetstream.JetStream
-	objects  jetstream.ObjectStore
-	parts    *parts
-	metrics  *metrics
-	subject  string
-	token    string
-	envelope stream.Envelope // what all parts have in common
-	scratch  []byte
-	waiting  [partsInFlight]pendingAck
-	head, n  int // of waiting
-	timeout  time.Duration
-	last     uint64 // the highest sequence in INGEST of what is acknowledged
-	known    uint64 // events of parts that JetStream had already, from within its duplicate window
+	js        jetstream.JetStream
+	objects   jetstream.ObjectStore
+	parts     *parts
+	asked     *asked // nil: nobody asks
+	metrics   *metrics
+	subject   string
+	partition int
+	token     string
+	envelope  stream.Envelope // what all parts have in common
+	scratch   []byte
+	waiting   [partsInFlight]pendingAck
+	head, n   int // of waiting
+	timeout   time.Duration
+	last      uint64 // the highest sequence in INGEST of what is acknowledged
+	known     uint64 // events of parts that JetStream had already, from within its duplicate window
 }
 
 type pendingAck struct {
-	future jetstream.PubAckFuture
-	bytes  int
-	events uint64
-	sent   time.Time
+	future    jetstream.PubAckFuture
+	partition int
+	bytes     int
+	events    uint64
+	sent      time.Time
 }
 
 // msgID is the Nats-Msg-Id of a part: JetStream drops a second copy within minutes, the worker drops it for good.
@@ -72,7 +75,7 @@ func (p *publisher) send(ctx context.Context, e *stream.Envelope, body []byte) e
 	if err != nil {
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
-	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, bytes: len(p.scratch), events: e.Events, sent: time.Now()}
+	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, bytes: len(p.scratch), events: e.Events, sent: time.Now()}
 	p.n++
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
@@ -87,6 +90,7 @@ func (p *publisher) await(ctx context.Context) error {
 	select {
 	case ack := <-a.future.Ok():
 		p.last = max(p.last, ack.Sequence)
+		p.asked.part(a.partition, ack.Sequence)
 		if ack.Duplicate {
 			p.known += a.events
 		}

@@ -35,7 +35,7 @@ func (g *Gateway) exist() (list []string) {
 		prefixes = append(prefixes, g.cfg.PathPrefix)
 	}
 	for _, prefix := range prefixes {
-		list = append(list, "POST "+prefix+routeStream, "POST "+prefix+routeComplete, "POST "+prefix+routeLine, "GET "+prefix+routeVersion,
+		list = append(list, "POST "+prefix+routeStream, "POST "+prefix+routeComplete, "POST "+prefix+routeLine, "GET "+prefix+routeVersion, "GET "+prefix+routeUploads,
 			"POST "+prefix+routeTelemetry, "GET "+prefix+routeTelemetrySchema, "GET "+prefix+routeMetrics, "GET "+prefix+routeHealth, "GET "+prefix+routeReady)
 	}
 	return list
@@ -74,6 +74,7 @@ func (g *Gateway) routes() http.Handler {
 		routeTelemetrySchema: {http.MethodGet, g.serveTelemetrySchema},
 	}
 	line := route{http.MethodPost, g.serveLine}
+	verdict := route{http.MethodGet, g.serveVerdict}
 	for path, to := range map[string]handlerFunc{routeMetrics: g.serveMetrics, routeHealth: g.serveHealth, routeReady: g.serveReady} {
 		routes[path] = route{http.MethodGet, to}
 	}
@@ -86,6 +87,9 @@ func (g *Gateway) routes() http.Handler {
 		path = "/" + strings.TrimLeft(path, "/") // of an address that was written with a slash at its end
 		if to, ok = routes[path]; ok {
 			return path, to, true
+		}
+		if wanted, found := strings.CutPrefix(path, strings.TrimSuffix(routeUploads, "{receipt}")); found && wanted != "" && !strings.Contains(wanted, "/") {
+			return routeUploads, verdict, true
 		}
 		event, found := strings.CutPrefix(path, strings.TrimSuffix(routeLine, "{type}"))
 		return routeLine, line, found && event != "" && !strings.Contains(event, "/")

@@ -20,7 +20,7 @@ const tenantSeries = 64
 // refusalCodes are the codes of problem documents that are the gateway's own; those of telemetry's documents are proto/telemetry's.
 var refusalCodes = []string{
 	"not_found", "method_not_allowed", "unauthorized", "starting", "rate_limited", "too_many_requests", "unsupported_encoding", "disk_low", "spool_full", "spool_failed",
-	"too_slow", "broken_body", "crc_mismatch", "window_identity_conflict", "idempotency_conflict", "session_missing", "bad_option", "busy", "not_stored", "internal",
+	"too_slow", "broken_body", "crc_mismatch", "window_identity_conflict", "idempotency_conflict", "session_missing", "bad_option", "busy", "not_stored", "unknown_upload", "internal",
 }
 
 // doorReasons are why the gateway refuses events that it keeps as rejects.
@@ -68,7 +68,7 @@ func (m *metrics) begin() {
 		}
 		m.seconds.WithLabelValues(route)
 	}
-	for _, route := range []string{routeVersion, routeTelemetrySchema, routeMetrics, routeHealth, routeReady} {
+	for _, route := range []string{routeVersion, routeUploads, routeTelemetrySchema, routeMetrics, routeHealth, routeReady} {
 		m.requests.WithLabelValues(route, "200")
 	}
 	m.requests.WithLabelValues(routeReady, "503")

@@ -43,6 +43,7 @@ type upload struct {
 	crc      uint32
 	gzip     bool
 	received time.Time
+	asked    *asked // nil: nobody asks what becomes of it
 }
 
 // lineError is an entry of the answer's "errors".
@@ -91,7 +92,8 @@ func (g *Gateway) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	if u.window != "" && u.crc != s.crc && !s.unread { // before anything is acknowledged: a body may be lost whole
 		return unavailable("crc_mismatch", fmt.Sprintf("the body's CRC-32 is %d, X-GpuFlight-Window-CRC32 says %d: it was damaged on the way", s.crc, u.crc), nil)
 	}
-	if s.size == 0 {
+	if u.asked = g.asks(r, m); s.size == 0 {
+		g.answers(ctx, w, m, u.asked)
 		x.answer = receipt{Errors: []lineError{}, Whole: true}
 		return nil
 	}
@@ -99,6 +101,7 @@ func (g *Gateway) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	if no != nil {
 		return no
 	}
+	g.answers(ctx, w, m, u.asked)
 	x.answer = answer
 	return nil
 }
@@ -189,6 +192,10 @@ func (g *Gateway) accept(ctx context.Context, m *meter, limits tenant.Limits, u 
 		return nil, g.failed("recognising the upload", atWindows(err))
 	case c.window.state == windowDone:
 		g.repeated(u.tenant, "gpu-flight", x, limits, c)
+		u.asked.repeat(&c.window)
+		if u.asked.mayWait(&c.window) {
+			u.asked.waits(stream.Partition(u.tenant, u.session, g.streams.Partitions), c.window.last)
+		}
 		m.charge(time.Now(), cost{events: c.window.accepted})
 		return &receipt{Accepted: c.window.accepted, Rejected: c.window.rejected, Errors: []lineError{}, Whole: c.window.whole}, nil
 	}
@@ -334,13 +341,17 @@ func (u *upload) checkSession() {
 
 func (g *Gateway) publisher(u *upload, identity string, limits tenant.Limits, wk *worker) *publisher {
 	token := stream.SessionToken(u.session)
+	partition := stream.Partition(u.tenant, u.session, g.streams.Partitions)
 	p := &publisher{
-		js: g.js, objects: g.streams.Parts, parts: g.parts, metrics: g.metrics, token: token, timeout: g.cfg.PublishTimeout,
-		subject: stream.IngestSubject(stream.Partition(u.tenant, u.session, g.streams.Partitions), u.tenant, token),
+		asked: u.asked, partition: partition, js: g.js, objects: g.streams.Parts, parts: g.parts, metrics: g.metrics, token: token, timeout: g.cfg.PublishTimeout,
+		subject: stream.IngestSubject(partition, u.tenant, token),
 		envelope: stream.Envelope{
 			Tenant: u.tenant, Session: u.session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Channel: u.channel, Identity: identity,
 			ReceivedAt: u.received.UnixNano(), Host: u.host, RetentionDays: limits.RetentionDays, RollupDays: limits.RollupDays,
 		},
+	}
+	if u.asked != nil {
+		p.envelope.Asked = u.asked.id
 	}
 	if wk != nil {
 		p.scratch = wk.out

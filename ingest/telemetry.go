@@ -67,10 +67,12 @@ func (g *Gateway) serveTelemetry(ctx context.Context, w http.ResponseWriter, r *
 		return no
 	}
 	defer g.giveWorker(m, wk)
+	u.asked = g.asks(r, m)
 	answer, no := g.acceptTelemetry(ctx, m, limits, u, o, s, wk, x)
 	if no != nil {
 		return no
 	}
+	g.answers(ctx, w, m, u.asked)
 	x.answer = answer
 	return nil
 }
@@ -138,6 +140,12 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	if answer.Omitted = answer.Rejected - uint64(len(answer.Errors)); repeat {
 		// It was read again for the sake of the errors alone. What counts is what was stored.
 		g.repeated(u.tenant, "telemetry", x, limits, c)
+		u.asked.repeat(&c.window)
+		if u.asked.mayWait(&c.window) {
+			for partition, seq := range g.ends(ctx, t.partitions) {
+				u.asked.waits(partition, seq)
+			}
+		}
 		m.charge(time.Now(), cost{events: c.window.accepted + c.window.rejected, raw: t.books.cost().raw})
 		answer.Accepted, answer.Rejected, answer.Duplicate = c.window.accepted, c.window.rejected, true
 		return answer, nil

@@ -40,6 +40,8 @@ type telemetrySorter struct {
 	g     *Gateway
 	dry   bool // only count
 
+	partitions map[int]bool // of the parts, when it only counts
+
 	upload  digest                    // of what the upload says, for records that name no session
 	summary *telemetry.SessionSummary // of the upload's one session, nil without
 
@@ -78,7 +80,7 @@ type refusedGroup struct {
 
 // newTelemetrySorter publishes through p; buf is room for a part.
 func newTelemetrySorter(g *Gateway, p *publisher, buf []byte, dry bool) *telemetrySorter {
-	t := &telemetrySorter{g: g, p: p, body: buf, dry: dry, lanes: map[string]*telemetryLane{}, groups: map[string]*refusedGroup{}}
+	t := &telemetrySorter{g: g, p: p, body: buf, dry: dry, lanes: map[string]*telemetryLane{}, partitions: map[int]bool{}, groups: map[string]*refusedGroup{}}
 	t.Errors = []recordError{}
 	t.books.kind = stream.KindTelemetry
 	t.books.refusedBytes, t.books.refusedEvents = map[string]int64{}, map[string]uint64{}
@@ -211,10 +213,12 @@ func (t *telemetrySorter) flush(ctx context.Context, l *telemetryLane) error {
 
 // send publishes a part on its session's subject.
 func (t *telemetrySorter) send(ctx context.Context, e *stream.Envelope, body []byte) error {
+	t.p.partition = stream.Partition(e.Tenant, e.Session, t.g.streams.Partitions)
 	if t.dry {
+		t.partitions[t.p.partition] = true
 		return nil
 	}
-	t.p.subject = stream.IngestSubject(stream.Partition(e.Tenant, e.Session, t.g.streams.Partitions), e.Tenant, stream.SessionToken(e.Session))
+	t.p.subject = stream.IngestSubject(t.p.partition, e.Tenant, stream.SessionToken(e.Session))
 	return t.p.send(ctx, e, body)
 }
 

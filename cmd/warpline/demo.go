@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -167,7 +166,7 @@ func (c *demoCmd) send(ctx context.Context, p *program, s *stack, secret string,
 	}
 	agent.HTTP.CloseIdleConnections()
 	if len(sum.Skipped) > 0 {
-		errs = append(errs, errors.New("the gateway refused "+strings.Join(sum.Skipped, "; ")))
+		errs = append(errs, fmt.Errorf("the gateway refused %s, the first: %v", plural(int64(len(sum.Skipped)), "window"), sum.Skipped[0]))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return sum, fmt.Errorf("replay: %w", err)

@@ -40,7 +40,7 @@ const exitCodes = `Every flag can be set by a file (--config, keys are flag name
 
 Data goes to stdout, words go to stderr.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 3 something is not reachable; 4 refused by the other side (key, quota, conflict); 5 the books do not balance; 130 interrupted before it was done, or stopped at once by a second signal. A service that a signal ends in order is done: 0.`
+Exit codes: 0 done; 1 failed, or some of what was sent was refused for what it says; 2 wrong usage or configuration; 3 something is not reachable, or did not say in time what it refused; 4 refused by the other side (key, quota, conflict); 5 the books do not balance; 130 interrupted before it was done, or stopped at once by a second signal. A service that a signal ends in order is done: 0.`
 
 type commands struct {
 	Config      string           `help:"Read settings from this YAML file." placeholder:"FILE"`

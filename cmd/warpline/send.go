@@ -30,6 +30,7 @@ type sendCmd struct {
 	Host     string        `placeholder:"NAME" help:"Host name to send; by default this machine's."`
 	Attempts int           `default:"0" placeholder:"N" help:"Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address is told at once."`
 	Retry    time.Duration `default:"5s" help:"Pause before a window is sent again."`
+	verdictFlags
 	telemetryFlags
 
 	guessed bool // nobody named URL, and nothing runs on Data
@@ -48,10 +49,13 @@ func (c *sendCmd) check(p *program) error {
 	if c.Attempts < 0 || c.Retry <= 0 {
 		return fmt.Errorf("%s cannot be negative and %s must be above zero", p.Settings.name("attempts"), p.Settings.name("retry"))
 	}
+	if c.Wait < 0 {
+		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("wait"), c.Wait)
+	}
 	return nil
 }
 
-// Run sends everything and says what was taken.
+// Run sends everything, waits for the workers, and says what became of it.
 func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	var sessions []replay.Session
 	var files []telemetryFile
@@ -94,26 +98,34 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 		Sent:    func(n int64) { bar.Add64(n) },
 		Waiting: func(w replay.Window, err error) { wait(w.Path, err) },
 	}
+	if !c.NoWait {
+		s.Question = replay.NewQuestion()
+	}
 	began := time.Now()
 	r, err := s.Send(ctx, sessions)
-	var whole error
+	out := &sendResult{Sessions: int64(len(sessions)), Windows: r.Windows, Unacknowledged: r.Windows - r.Acknowledged, Bytes: r.Bytes, Reasons: []reasonCount{}, Refused: []refusal{}}
+	out.door.add(r.Accepted, r.Rejected, r.Reasons)
+	for _, skipped := range r.Skipped {
+		out.Refused = append(out.Refused, newRefusal(skipped.Path, skipped.Status))
+	}
 	if err == nil {
-		if err = c.sendTelemetry(ctx, p, s.HTTP, files, s.Sent, wait); errors.As(err, new(coded)) {
-			whole, err = err, nil
-		}
+		err = c.sendTelemetry(ctx, p, s, files, out, wait)
 	}
 	bar.Finish()
+	if err != nil {
+		out.enterDoor(verdictNotAsked)
+	}
 	if ctx.Err() != nil && err != nil {
-		fmt.Fprintf(p.Stderr, "%s were taken; sending the same again is harmless\n", plural(r.Windows, "window"))
-		return ctx.Err()
+		fmt.Fprintf(p.Stderr, "%s and %s were taken; sending the same again is harmless\n", plural(out.Windows, "window"), plural(out.Files, "file"))
+		return c.finish(p, out, ctx.Err())
 	}
 	if err != nil {
 		err = fmt.Errorf("%w%s", err, c.advice(err))
 		var status *replay.StatusError
 		if errors.As(err, &status) {
-			return refused(err)
+			return c.finish(p, out, refused(err))
 		}
-		return unreachable(err)
+		return c.finish(p, out, unreachable(err))
 	}
 	for _, one := range sessions {
 		for _, name := range one.Unsent {
@@ -124,19 +136,21 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 			fmt.Fprintf(p.Stderr, "not sent: %s of session %s %s\n", name, one.ID, why)
 		}
 	}
-	if len(sessions) == 0 {
-		return whole
+	if len(sessions) > 0 {
+		fmt.Fprintf(p.Stderr, "%s of %s taken, %s in %s\n", plural(r.Windows, "window"), plural(int64(len(sessions)), "session"),
+			humanize.IBytes(uint64(r.Bytes)), time.Since(began).Round(time.Millisecond))
 	}
-	// Whether they were there before is known later, by the worker.
-	fmt.Fprintf(p.Stderr, "%s of %s taken, %s in %s: %s, %d refused; what had been sent before counts once\n", plural(r.Windows, "window"), plural(int64(len(sessions)), "session"),
-		humanize.IBytes(uint64(r.Bytes)), time.Since(began).Round(time.Millisecond), plural(r.Accepted+r.Rejected, "event"), r.Rejected)
-	if n := r.Windows - r.Acknowledged; n > 0 {
-		fmt.Fprintf(p.Stderr, "%d of them were taken without window_acknowledged: keep the files; \"warpline reject list\" says what was refused\n", n)
+	if out.Unacknowledged > 0 {
+		fmt.Fprintf(p.Stderr, "%d of them were taken without window_acknowledged: keep the files; \"warpline reject list\" says what was refused\n", out.Unacknowledged)
 	}
-	if len(r.Skipped) > 0 {
-		return refused(fmt.Errorf("%d windows were refused for good and skipped, the first: %s", len(r.Skipped), r.Skipped[0]))
+	if err := c.judge(ctx, p, s, out); ctx.Err() != nil {
+		fmt.Fprintln(p.Stderr, "everything was taken; what the workers make of it was not waited for")
+		return c.finish(p, out, ctx.Err())
+	} else if err != nil {
+		fmt.Fprintf(p.Stderr, "the gateway could not be asked what the workers refused: %v\n", err)
 	}
-	return whole
+	out.say(p, c.Wait)
+	return c.finish(p, out, nil)
 }
 
 // anybody is an error when the address is a guess and nobody is there. Who names an address waits for it, as the agent does; a guess that

@@ -180,7 +180,8 @@ func (f *telemetryFile) open() (io.Reader, io.Closer, error) {
 	return z, file, nil
 }
 
-// firstIsTaken reports whether the file's first record is acceptable.
+// firstIsTaken reports whether the file's first record is acceptable, or at least calls itself telemetry: then the gateway says what is
+// wrong with it.
 func (f *telemetryFile) firstIsTaken(o telemetry.Options) bool {
 	in, file, err := f.open()
 	if err != nil {
@@ -198,7 +199,19 @@ func (f *telemetryFile) firstIsTaken(o telemetry.Options) bool {
 		records = telemetry.NewDecoder(in, o)
 	}
 	r, err := records.Next()
-	return err == nil && r.Event != nil
+	return err == nil && (r.Event != nil || f.format != "csv" && callsItselfTelemetry(r.Raw))
+}
+
+// callsItselfTelemetry reports whether a refused record has the names that every version since 2 has.
+func callsItselfTelemetry(raw []byte) bool {
+	var names object
+	if json.Unmarshal(raw, &names) != nil {
+		return false
+	}
+	_, version := names["schema_version"]
+	_, event := names["event_type"]
+	_, at := names["timestamp_ns"]
+	return version && (event || at)
 }
 
 // isTrack reports whether the file is a TensorFlow tracker's: an object with the lists memory_usage and timestamps.

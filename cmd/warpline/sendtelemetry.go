@@ -91,23 +91,29 @@ type telemetryAnswer struct {
 // shownRefusals of a file are told; all of them are in the table rejects.
 const shownRefusals = 3
 
-// sendTelemetry posts files one after the other and says of each what became of it. A file that is refused whole does not stop the
-// others; the error then names the first.
-func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, client *http.Client, files []telemetryFile, sent func(bytes int64), waiting func(name string, err error)) error {
-	var refusedFiles []string
+// sendTelemetry posts files one after the other and says of each what the gateway made of it. A file that is refused whole does not stop the
+// others.
+func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, s *replay.Sender, files []telemetryFile, out *sendResult, waiting func(name string, err error)) error {
 	for _, f := range files {
-		a, err := c.postUntilTaken(ctx, client, f, waiting)
+		a, err := c.postUntilTaken(ctx, s, f, waiting)
 		var status *replay.StatusError
 		switch {
 		case err == nil:
 		case ctx.Err() == nil && errors.As(err, &status) && !hopeless(err) && status.Status/100 == 4 && !comesRight(status.Status):
 			fmt.Fprintf(p.Stderr, "%s (%s): refused: %v\n", f.path, f.format, err)
-			refusedFiles = append(refusedFiles, fmt.Sprintf("%s: %v", f.path, err))
+			out.Refused = append(out.Refused, newRefusal(f.path, status))
 			continue
 		default:
 			return fmt.Errorf("%s: %w", f.path, err)
 		}
-		sent(f.size)
+		s.Sent(f.size)
+		out.Files++
+		out.Bytes += f.size
+		codes := make([]string, len(a.Errors))
+		for i := range a.Errors {
+			codes[i] = a.Errors[i].Code
+		}
+		out.door.add(a.Accepted, a.Rejected, codes)
 		if f.summary != nil {
 			fmt.Fprintf(p.Stderr, "%s: session %s is %s\n", f.path, report.Printable(f.summary.SessionID), f.summary.Status)
 			continue
@@ -125,9 +131,6 @@ func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, client *http.Cl
 			fmt.Fprintf(p.Stderr, "  record %d: %s (%s)\n", e.Index, report.Printable(e.Message), e.Code)
 		}
 	}
-	if len(refusedFiles) > 0 {
-		return refused(fmt.Errorf("%s refused whole, the first: %s", plural(int64(len(refusedFiles)), "file"), refusedFiles[0]))
-	}
 	return nil
 }
 
@@ -137,9 +140,11 @@ func comesRight(status int) bool {
 }
 
 // postUntilTaken posts a file until the answer is one that trying again would not change.
-func (c *sendCmd) postUntilTaken(ctx context.Context, client *http.Client, f telemetryFile, waiting func(string, error)) (*telemetryAnswer, error) {
+func (c *sendCmd) postUntilTaken(ctx context.Context, s *replay.Sender, f telemetryFile, waiting func(string, error)) (*telemetryAnswer, error) {
+	ask := s.Question.Begin()
+	defer ask.End(nil)
 	for n := 1; ; n++ {
-		a, err := c.postTelemetry(ctx, client, f)
+		a, err := c.postTelemetry(ctx, s.HTTP, f, ask)
 		var status *replay.StatusError
 		if err == nil || ctx.Err() != nil || hopeless(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) ||
 			errors.As(err, &status) && status.Status/100 == 4 && !comesRight(status.Status) || c.Attempts > 0 && n >= c.Attempts {
@@ -154,7 +159,7 @@ func (c *sendCmd) postUntilTaken(ctx context.Context, client *http.Client, f tel
 	}
 }
 
-func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f telemetryFile) (*telemetryAnswer, error) {
+func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f telemetryFile, ask *replay.Attempt) (*telemetryAnswer, error) {
 	var body io.Reader
 	size := f.size
 	if f.body != nil {
@@ -191,6 +196,7 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 	if c.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Key)
 	}
+	ask.Ask(req.Header)
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -203,6 +209,7 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 	if resp.StatusCode/100 != 2 {
 		return nil, &replay.StatusError{Status: resp.StatusCode, Body: string(text[:min(len(text), 2000)])}
 	}
+	ask.End(resp.Header)
 	a := &telemetryAnswer{}
 	if err := json.Unmarshal(text, a); err != nil {
 		return nil, fmt.Errorf("the answer is not the gateway's: %w", err)

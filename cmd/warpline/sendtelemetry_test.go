@@ -114,7 +114,7 @@ func TestSendTelemetryRefused(t *testing.T) {
 		return 200, `{"accepted":1,"rejected":5,"duplicate":true,"sessions":1,"errors":[{"index":2,"code":"not_integer","message":"pid must be an integer"},{},{},{}],"errors_omitted":1}`
 	})
 	got := runIn(t, nil, "send", filepath.Join(dir, "1.json"), filepath.Join(dir, "2.json"), "--url", d.URL, "--key", "k")
-	if got.code != exitRefused || len(d.posts) != 2 {
+	if got.code != exitFailed || len(d.posts) != 2 {
 		t.Errorf("%+v after %q", got, d.posts)
 	}
 	for _, want := range []string{"1.json (json): refused: 400 Bad Request: Expecting value", "1 record of 1 session stored, 5 refused; all of it was stored before", "record 2: pid must be an integer (not_integer)", "and 2 more", "1 file refused whole"} {

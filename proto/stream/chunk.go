@@ -48,6 +48,8 @@ type Chunk struct {
 	Suspects []Suspect `json:"suspects,omitempty"`
 	// Left says that the owner ended knowing how: no part but Suspects may be what ended it.
 	Left bool `json:"left,omitempty"`
+	// Verdicts are what became of parts up to Position whose senders asked for it, the newest few.
+	Verdicts []Verdict `json:"verdicts,omitempty"`
 	// Writer is the version of the program that wrote it, for people.
 	Writer string `json:"writer,omitempty"`
 	// Object names the body in ChunksObjects when it is too large for the message.

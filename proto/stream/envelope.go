@@ -56,6 +56,8 @@ type Envelope struct {
 	// Object names the body in PartsObjects when it is not in the message.
 	Object string  `json:"object,omitempty"`
 	Reject *Reject `json:"reject,omitempty"` // set when Kind is KindReject
+	// Asked names who wants to know what became of the part, see Verdict; "" is nobody.
+	Asked string `json:"asked,omitempty"`
 	// Delete is set when Kind is KindDelete. A tombstone of a whole tenant has no Session.
 	Delete *Deletion `json:"delete,omitempty"`
 }

@@ -182,19 +182,17 @@ func (v *view) String() string {
 	return b.String()
 }
 
-// leastID is how much of a UUID is shown: it says enough, and commands take it as a prefix.
-const leastID = 8
-
-// shortIDs shortens session ids and the like for a column, by id: a UUID to its beginning, as much of it as tells it from the others.
+// shortIDs shortens session ids and the like for a column, by id: a UUID to its beginning, as much of it as tells it from the others. Commands
+// take what is shown.
 func shortIDs(ids []string) map[string]string {
 	out := make(map[string]string, len(ids))
 	var others []string
 	for _, id := range ids {
-		if !isUUID(id) {
+		if !uuid.MatchString(id) {
 			others = append(others, id)
 			continue
 		}
-		n := leastID
+		n := len(firstOfUUID(id))
 		for _, other := range ids {
 			if other != id {
 				for n < len(id) && strings.HasPrefix(other, id[:n]) {
@@ -209,7 +207,3 @@ func shortIDs(ids []string) map[string]string {
 	}
 	return out
 }
-
-func isUUID(id string) bool { return len(id) > leastID && strings.Count(id, "-") >= 4 }
-
-func short(id string) string { return shortIDs([]string{id})[id] }

@@ -24,7 +24,7 @@ func SessionBegins(column, asked string) (condition string, args []any) {
 var uuid = regexp.MustCompile(`(?i)^(mem:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // short is enough of a session's id to tell it from others, and to ask for it.
-func short(id string) string { return cut(firstOfUUID(id), 16) }
+func short(id string) string { return shortIDs([]string{id})[id] }
 
 // firstOfUUID is the first part of a UUID, which says enough, and any other id whole.
 func firstOfUUID(id string) string {

@@ -253,11 +253,12 @@ func (c *cluster) checkMemory(t *testing.T, tenant string, want map[uint64]memor
 	}
 }
 
-// sendTelemetry runs `warpline send` and returns what it said.
+// sendTelemetry runs `warpline send` and returns what it said. Some records may be refused, and no worker may be there.
 func (c *cluster) sendTelemetry(t *testing.T, key string, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(binary, append([]string{"send", "--url", "http://" + c.gatewayAddr, "--key", key, "--host", "node-b"}, args...)...).CombinedOutput()
-	if err != nil {
+	out, err := exec.Command(binary, append([]string{"send", "--no-wait", "--url", "http://" + c.gatewayAddr, "--key", key, "--host", "node-b"}, args...)...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
 		t.Fatalf("send %v: %v\n%s", args, err, out)
 	}
 	return string(out)

@@ -37,16 +37,31 @@ type Sender struct {
 	// called from several goroutines.
 	Sent    func(bytes int64)
 	Waiting func(w Window, err error)
+	// Question goes with every window, see Verdict; nil asks nothing.
+	Question *Question
 }
 
 // Result adds up what the gateway answered.
 type Result struct {
-	Windows, Acknowledged int64    // windows taken; those that the agent may delete
-	Accepted, Rejected    int64    // events, as the answers say
-	Bytes                 int64    // of the windows taken
-	Retried               int64    // how often a window was sent again
-	Skipped               []string // windows given up on 402 or 409, as the agent does, and why
+	Windows, Acknowledged int64     // windows taken; those that the agent may delete
+	Accepted, Rejected    int64     // events, as the answers say
+	Bytes                 int64     // of the windows taken
+	Retried               int64     // how often a window was sent again
+	Skipped               []Skipped // windows given up on 402 or 409, as the agent does
+	Reasons               []string  // the reasons that the answers name, one for each of the first few refusals
 }
+
+// Skipped is a window that was refused for good, and the answer.
+type Skipped struct {
+	Path   string
+	Status *StatusError
+}
+
+// String says both.
+func (s Skipped) String() string { return s.Path + ": " + s.Status.Error() }
+
+// maxReasons bounds Result.Reasons.
+const maxReasons = 100_000
 
 // tally is a Result that the channels of a session fill together.
 type tally struct {
@@ -116,8 +131,10 @@ func (s *Sender) session(ctx context.Context, one *Session, t *tally) error {
 
 // window posts one window until the answer is one on which the agent goes on.
 func (s *Sender) window(ctx context.Context, session string, w Window, t *tally) error {
+	ask := s.Question.Begin()
+	defer ask.End(nil)
 	for n := 1; ; n++ {
-		err := s.post(ctx, session, w, t)
+		err := s.post(ctx, session, w, t, ask)
 		var status *StatusError
 		switch {
 		case err == nil:
@@ -128,7 +145,7 @@ func (s *Sender) window(ctx context.Context, session string, w Window, t *tally)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.As(err, &status) && (status.Status == http.StatusPaymentRequired || status.Status == http.StatusConflict && !strings.Contains(status.Body, "window_identity_conflict")):
-			t.add(func(r *Result) { r.Skipped = append(r.Skipped, fmt.Sprintf("%s: %v", w.Path, err)) })
+			t.add(func(r *Result) { r.Skipped = append(r.Skipped, Skipped{w.Path, status}) })
 			return nil
 		case s.Attempts > 0 && n >= s.Attempts, s.GiveUp != nil && s.GiveUp(err):
 			return fmt.Errorf("%s: %w", w.Path, err)
@@ -154,9 +171,12 @@ type answer struct {
 	Accepted     int64 `json:"accepted"`
 	Rejected     int64 `json:"rejected"`
 	Acknowledged bool  `json:"window_acknowledged"`
+	Errors       []struct {
+		Reason string `json:"reason"`
+	} `json:"errors"`
 }
 
-func (s *Sender) post(ctx context.Context, session string, w Window, t *tally) error {
+func (s *Sender) post(ctx context.Context, session string, w Window, t *tally, ask *Attempt) error {
 	f, err := w.FS.Open(w.Path)
 	if err != nil {
 		return err
@@ -178,10 +198,12 @@ func (s *Sender) post(ctx context.Context, session string, w Window, t *tally) e
 		h.Set("X-GpuFlight-Window-Sequence", strconv.FormatUint(c.Sequence, 10))
 		h.Set("X-GpuFlight-Window-CRC32", strconv.FormatUint(uint64(c.CRC32), 10))
 	}
-	body, err := s.do(req)
+	ask.Ask(h)
+	body, answered, err := s.do(req)
 	if err != nil {
 		return err
 	}
+	ask.End(answered)
 	var a answer
 	_ = json.Unmarshal(body, &a) // an answer without numbers counts as taken and not acknowledged, as the agent reads it
 	t.add(func(r *Result) {
@@ -189,6 +211,11 @@ func (s *Sender) post(ctx context.Context, session string, w Window, t *tally) e
 		r.Bytes += w.Size
 		r.Accepted += a.Accepted
 		r.Rejected += a.Rejected
+		for _, e := range a.Errors {
+			if len(r.Reasons) < maxReasons {
+				r.Reasons = append(r.Reasons, e.Reason)
+			}
+		}
 		if a.Acknowledged {
 			r.Acknowledged++
 		}
@@ -204,7 +231,7 @@ func (s *Sender) complete(ctx context.Context, session string) error {
 			return err
 		}
 		s.headers(req, session)
-		_, err = s.do(req)
+		_, _, err = s.do(req)
 		var status *StatusError
 		if err == nil || errors.As(err, &status) && status.Status < 500 {
 			return nil
@@ -231,24 +258,28 @@ func (s *Sender) headers(req *http.Request, session string) http.Header {
 	return req.Header
 }
 
-func (s *Sender) do(req *http.Request) ([]byte, error) {
-	client := s.HTTP
-	if client == nil {
-		client = http.DefaultClient
+func (s *Sender) client() *http.Client {
+	if s.HTTP == nil {
+		return http.DefaultClient
 	}
-	resp, err := client.Do(req)
+	return s.HTTP
+}
+
+// do returns the body and the header of an answer that is a success.
+func (s *Sender) do(req *http.Request) ([]byte, http.Header, error) {
+	resp, err := s.client().Do(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, &StatusError{resp.StatusCode, string(body[:min(len(body), 2000)])}
+		return nil, nil, &StatusError{resp.StatusCode, string(body[:min(len(body), 2000)])}
 	}
-	return body, nil
+	return body, resp.Header, nil
 }
 
 // firstSession reads the session id of a lone file's first line that has one.
