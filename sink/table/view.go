@@ -64,6 +64,7 @@ func Views(o Options) []View {
 		"bucketof":   hist.IndexSQL,
 		"endreasons": func() string { return endReasonsSQL },
 		"collective": collectiveSQL,
+		"trimmed":    trimmedSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))
