@@ -3,6 +3,7 @@ package table_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -384,7 +385,7 @@ func sameCollectives(s *store, c memoryCase) error {
 	if err := json.Unmarshal(c.Output, &want); err != nil {
 		return err
 	}
-	got := collectives(s, c.Name, c.Config.Preset, c.Config.MinConfidence)
+	got := collectives(s, c.Name, cmp.Or(c.Config.Preset, "medium"), c.Config.MinConfidence)
 	if len(got) != len(want) {
 		return fmt.Errorf("%d intervals, want %d: %+v", len(got), len(want), got)
 	}
@@ -484,10 +485,11 @@ func sameRankTable(s *store, c memoryCase) error {
 		Rank         int64
 		Availability string
 		Samples      int64
-		Allocated    int64   `json:"allocated_delta_bytes"`
-		Reserved     int64   `json:"reserved_delta_bytes"`
-		Latest       int64   `json:"hidden_gap_latest_bytes"`
-		Peak         int64   `json:"hidden_gap_peak_abs_bytes"`
+		Allocated    *int64  `json:"allocated_delta_bytes"`
+		Reserved     *int64  `json:"reserved_delta_bytes"`
+		Used         *int64  `json:"device_used_delta_bytes"`
+		Latest       *int64  `json:"hidden_gap_latest_bytes"`
+		Peak         *int64  `json:"hidden_gap_peak_abs_bytes"`
 		Odd          bool    `json:"has_anomaly"`
 		First        *int64  `json:"first_anomaly_timestamp_ns"`
 		Signal       *string `json:"first_anomaly_signal"`
@@ -510,7 +512,7 @@ func sameRankTable(s *store, c memoryCase) error {
 		return err
 	}
 	where := " WHERE tenant = '" + c.Name + "'"
-	got := into[row](s, `SELECT rank, availability, samples, allocated_delta_bytes, reserved_delta_bytes, hidden_gap_latest_bytes, hidden_gap_peak_abs_bytes, anomalies > 0 ? true : false AS has_anomaly,
+	got := into[row](s, `SELECT rank, availability, samples, allocated_delta_bytes, reserved_delta_bytes, device_used_delta_bytes, hidden_gap_latest_bytes, hidden_gap_peak_abs_bytes, anomalies > 0 ? true : false AS has_anomaly,
 		if(anomalies > 0, toUnixTimestamp64Nano(first_anomaly_at), NULL) AS first_anomaly_timestamp_ns, if(anomalies > 0, first_anomaly_signal, NULL) AS first_anomaly_signal FROM {db}.memory_ranks`+where+" ORDER BY rank")
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want.Rows)
