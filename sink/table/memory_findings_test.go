@@ -185,7 +185,8 @@ type memoryCase struct {
 		Preset        string
 		MinConfidence float64 `json:"min_confidence"`
 	}
-	Output json.RawMessage
+	Summary json.RawMessage
+	Output  json.RawMessage
 }
 
 func memoryCases(t *testing.T) []memoryCase {
@@ -238,6 +239,33 @@ func into[T any](s *store, sql string) []T {
 	return out
 }
 
+// of is what a query, whose first column is the tenant, answers for one of them. It is asked once for all of a test's tenants.
+func of[T any](s *store, tenant, sql string) []T {
+	s.Helper()
+	if s.answers[sql] == nil {
+		if s.answers == nil {
+			s.answers = map[string]map[string][]string{}
+		}
+		s.answers[sql] = map[string][]string{}
+		for line := range strings.Lines(s.query(sql+" FORMAT JSONEachRow", "output_format_json_quote_64bit_integers=0")) {
+			var row struct{ Tenant string }
+			if err := json.Unmarshal([]byte(line), &row); err != nil {
+				s.Fatalf("%s: %v", line, err)
+			}
+			s.answers[sql][row.Tenant] = append(s.answers[sql][row.Tenant], line)
+		}
+	}
+	out := []T{}
+	for _, line := range s.answers[sql][tenant] {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			s.Fatalf("%s: %v", line, err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
 // rounded says whether got is want, which the peer rounded to some decimals.
 func rounded(want, got float64, decimals int) bool {
 	scale := math.Pow10(decimals)
@@ -260,6 +288,9 @@ func TestMemoryFindingsAgreeWithThePeer(t *testing.T) {
 	cases = append(cases, newer...)
 	var all []memoryEvent
 	for i := range cases {
+		if cases[i].Analysis == "rollup" {
+			s.addSession(cases[i].Name, cases[i].Summary)
+		}
 		for _, e := range cases[i].Events {
 			e.Tenant = cases[i].Name
 			if e.SessionID != "" {
@@ -271,6 +302,7 @@ func TestMemoryFindingsAgreeWithThePeer(t *testing.T) {
 	s.addMemory(all...)
 	compare := map[string]func(*store, memoryCase) error{
 		"hidden_memory_gap": sameGaps, "hidden_memory_gap_phases": sameGaps, "collective_attribution": sameCollectives, "cross_rank": sameCrossRank, "rank_table": sameRankTable,
+		"rollup": sameRollup, "derived_fields": sameDerived,
 	}
 	// What the tests of phases, issues and summaries compare, and what is no question to a database.
 	elsewhere := []string{"phase_spans", "phase_resolve", "timeline_markers", "issues", "query_summary", "rank_filter"}
@@ -336,7 +368,7 @@ func sameGaps(s *store, c memoryCase) error {
 		return err
 	}
 	// In their order: of equal ones first what is looked for first.
-	got := into[finding](s, "SELECT classification, severity, confidence, evidence, evidence_timestamp_ns FROM {db}.memory_gaps WHERE tenant = '"+c.Name+`'
+	got := of[finding](s, c.Name, `SELECT tenant, classification, severity, confidence, evidence, evidence_timestamp_ns FROM {db}.memory_gaps
 		ORDER BY severity, round(confidence, 3) DESC, indexOf(['transient_spike', 'persistent_drift', 'fragmentation_like'], classification)`)
 	if len(got) != len(want) {
 		return fmt.Errorf("%d findings, want %d: %+v", len(got), len(want), got)
@@ -374,10 +406,10 @@ type collective struct {
 }
 
 func collectives(s *store, tenant, preset string, least float64) []collective {
-	return into[collective](s, fmt.Sprintf(`SELECT rank, toUnixTimestamp64Nano(started_at) AS interval_start_ns, toUnixTimestamp64Nano(ended_at) AS interval_end_ns, classification, confidence, reason_codes,
+	return of[collective](s, tenant, fmt.Sprintf(`SELECT tenant, rank, toUnixTimestamp64Nano(started_at) AS interval_start_ns, toUnixTimestamp64Nano(ended_at) AS interval_end_ns, classification, confidence, reason_codes,
 		CAST((marker_hits, synchronized_ranks, expected_world_size, synchrony_ratio, peak_gap_bytes, peak_gap_ratio, robust_zscore),
 			'Tuple(marker_hits Float64, synchronized_ranks Float64, expected_world_size Float64, synchrony_ratio Float64, peak_gap_bytes Float64, peak_gap_ratio Nullable(Float64), robust_zscore Float64)') AS evidence
-		FROM {db}.memory_collectives WHERE tenant = '%s' AND preset = '%s' AND confidence >= %g ORDER BY rank, started_at`, tenant, preset, least))
+		FROM {db}.memory_collectives WHERE preset = '%s' AND confidence >= %g ORDER BY rank, started_at`, preset, least))
 }
 
 func sameCollectives(s *store, c memoryCase) error {
@@ -418,9 +450,9 @@ type suspect struct {
 }
 
 func suspects(s *store, tenant string) []suspect {
-	return into[suspect](s, `SELECT rank, toUnixTimestamp64Nano(first_spike_at) AS first_spike_timestamp_ns, toUnixTimestamp64Nano(aligned_first_spike_at) AS aligned_first_spike_timestamp_ns,
+	return of[suspect](s, tenant, `SELECT tenant, rank, toUnixTimestamp64Nano(first_spike_at) AS first_spike_timestamp_ns, toUnixTimestamp64Nano(aligned_first_spike_at) AS aligned_first_spike_timestamp_ns,
 		peak_delta_bytes, spike_window_samples, lead_over_cluster_onset_ns, confidence, CAST(tuple(supporting_ranks), 'Tuple(supporting_ranks_at_or_before_onset UInt64)') AS evidence
-		FROM {db}.memory_cross_rank WHERE tenant = '`+tenant+"' ORDER BY position")
+		FROM {db}.memory_cross_rank ORDER BY position`)
 }
 
 func sameCrossRank(s *store, c memoryCase) error {
@@ -446,7 +478,7 @@ func sameCrossRank(s *store, c memoryCase) error {
 		Onset   int64
 		Notes   []string
 	}
-	runs := into[run](s, "SELECT job_id, world_size, participating_ranks, missing_ranks, toUnixTimestamp64Nano(cluster_onset_at) AS onset, notes FROM {db}.memory_runs WHERE tenant = '"+c.Name+"'")
+	runs := of[run](s, c.Name, "SELECT tenant, job_id, world_size, participating_ranks, missing_ranks, toUnixTimestamp64Nano(cluster_onset_at) AS onset, notes FROM {db}.memory_runs")
 	if want.World == 0 {
 		if len(runs) != 0 {
 			return fmt.Errorf("something is said of nothing: %+v", runs)
@@ -465,7 +497,7 @@ func sameCrossRank(s *store, c memoryCase) error {
 		return fmt.Errorf("got %+v, want %s", r, c.Output)
 	}
 	type skew struct{ Rank, Samples, Offset int64 }
-	for _, k := range into[skew](s, "SELECT rank, samples, offset_ns AS offset FROM {db}.memory_clock_skew WHERE tenant = '"+c.Name+"'") {
+	for _, k := range of[skew](s, c.Name, "SELECT tenant, rank, samples, offset_ns AS offset FROM {db}.memory_clock_skew") {
 		if n := fmt.Sprint(k.Rank); want.Counts[n] != k.Samples || want.Offsets[n] != k.Offset {
 			return fmt.Errorf("rank %d has %d samples and offset %d", k.Rank, k.Samples, k.Offset)
 		}
@@ -511,16 +543,15 @@ func sameRankTable(s *store, c memoryCase) error {
 	if err := json.Unmarshal(c.Output, &want); err != nil {
 		return err
 	}
-	where := " WHERE tenant = '" + c.Name + "'"
-	got := into[row](s, `SELECT rank, availability, samples, allocated_delta_bytes, reserved_delta_bytes, device_used_delta_bytes, hidden_gap_latest_bytes, hidden_gap_peak_abs_bytes, anomalies > 0 ? true : false AS has_anomaly,
-		if(anomalies > 0, toUnixTimestamp64Nano(first_anomaly_at), NULL) AS first_anomaly_timestamp_ns, if(anomalies > 0, first_anomaly_signal, NULL) AS first_anomaly_signal FROM {db}.memory_ranks`+where+" ORDER BY rank")
+	got := of[row](s, c.Name, `SELECT tenant, rank, availability, samples, allocated_delta_bytes, reserved_delta_bytes, device_used_delta_bytes, hidden_gap_latest_bytes, hidden_gap_peak_abs_bytes, anomalies > 0 ? true : false AS has_anomaly,
+		if(anomalies > 0, toUnixTimestamp64Nano(first_anomaly_at), NULL) AS first_anomaly_timestamp_ns, if(anomalies > 0, first_anomaly_signal, NULL) AS first_anomaly_signal FROM {db}.memory_ranks ORDER BY rank`)
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want.Rows)
 	if !bytes.Equal(a, b) && len(want.Rows)+len(got) > 0 {
 		return fmt.Errorf("got %s, want %s", a, b)
 	}
-	marked := into[indicator](s, `SELECT kind, rank, severity, toUnixTimestamp64Nano(at) AS timestamp_ns, signal, confidence, reason_codes FROM {db}.memory_anomalies
-		ARRAY JOIN arrayFilter(k -> k != '', [if(earliest = 1, 'earliest', ''), if(most_severe = 1, 'most_severe', '')]) AS kind`+where+" ORDER BY kind")
+	marked := of[indicator](s, c.Name, `SELECT tenant, kind, rank, severity, toUnixTimestamp64Nano(at) AS timestamp_ns, signal, confidence, reason_codes FROM {db}.memory_anomalies
+		ARRAY JOIN arrayFilter(k -> k != '', [if(earliest = 1, 'earliest', ''), if(most_severe = 1, 'most_severe', '')]) AS kind ORDER BY kind`)
 	a, _ = json.Marshal(marked)
 	b, _ = json.Marshal(want.Indicators)
 	if !bytes.Equal(a, b) && len(want.Indicators)+len(marked) > 0 {

@@ -29,6 +29,7 @@ var views = []string{
 	"memory_events", "memory_stats",
 	"memory_used", "memory_samples", "memory_alerts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
 	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
+	"memory_marked", "memory_session_rollups", "memory_rank_rollups", "memory_window_rollups",
 }
 
 // View is one view over the tables.
@@ -65,6 +66,8 @@ func Views(o Options) []View {
 		"endreasons": func() string { return endReasonsSQL },
 		"collective": collectiveSQL,
 		"trimmed":    trimmedSQL,
+		"rolled":     rolledSQL,
+		"peaks":      peaksSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))
