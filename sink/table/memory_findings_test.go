@@ -286,6 +286,21 @@ func TestMemoryFindingsAgreeWithThePeer(t *testing.T) {
 		}
 	}
 	cases = append(cases, newer...)
+	s.compareMemory(cases)
+	if repeated != 7 {
+		t.Errorf("%d cases of 0.2.9 have a newer answer, want 7", repeated)
+	}
+}
+
+// Random cases, made for this project and answered by stormlog 0.4.3: counters that are null, totals of zero, blanks and capitals in types,
+// several ranks, equal and unordered times, one sample.
+func TestMemoryFindingsAgreeWithThePeerOnRandomEvents(t *testing.T) {
+	newStore(t, true).compareMemory(casesIn(t, "../../testdata/telemetry/v4/analytics_random.jsonl"))
+}
+
+// compareMemory stores the events of each case under a tenant of its own and compares what the views find in them.
+func (s *store) compareMemory(cases []memoryCase) {
+	s.Helper()
 	var all []memoryEvent
 	for i := range cases {
 		if cases[i].Analysis == "rollup" {
@@ -311,7 +326,7 @@ func TestMemoryFindingsAgreeWithThePeer(t *testing.T) {
 		same := compare[c.Analysis]
 		if same == nil {
 			if !slices.Contains(elsewhere, c.Analysis) {
-				t.Errorf("%s: nothing compares %s", c.Name, c.Analysis)
+				s.Errorf("%s: nothing compares %s", c.Name, c.Analysis)
 			}
 			continue
 		}
@@ -320,23 +335,18 @@ func TestMemoryFindingsAgreeWithThePeer(t *testing.T) {
 		switch {
 		case divergent && err != nil:
 			differ[c.Analysis]++
+			s.Logf("%s differs: %s", c.Name, onPurpose[c.Name])
 		case divergent:
-			t.Errorf("%s: does as the peer does, and should not", c.Name)
+			s.Errorf("%s: does as the peer does, and should not", c.Name)
 		case err != nil:
 			failed[c.Analysis]++
-			t.Errorf("%s: %v", c.Name, err)
+			s.Errorf("%s: %v", c.Name, err)
 		default:
 			agree[c.Analysis]++
 		}
 	}
 	for _, a := range slices.Sorted(keysOf(compare)) {
-		t.Logf("%-24s %2d agree, %d differ on purpose, %d fail", a, agree[a], differ[a], failed[a])
-	}
-	for _, name := range slices.Sorted(keysOf(onPurpose)) {
-		t.Logf("%s differs: %s", name, onPurpose[name])
-	}
-	if repeated != 7 {
-		t.Errorf("%d cases of 0.2.9 have a newer answer, want 7", repeated)
+		s.Logf("%-24s %2d agree, %d differ on purpose, %d fail", a, agree[a], differ[a], failed[a])
 	}
 }
 
@@ -493,7 +503,11 @@ func sameCrossRank(s *store, c memoryCase) error {
 	if want.Onset != nil {
 		onset = *want.Onset
 	}
-	if want.JobID == nil || r.Job != *want.JobID || r.World != want.World || !slices.Equal(r.Ranks, want.Ranks) || !slices.Equal(r.Missing, want.Missing) || r.Onset != onset || len(r.Notes) != len(want.Notes) {
+	job := ""
+	if want.JobID != nil {
+		job = *want.JobID
+	}
+	if r.Job != job || r.World != want.World || !slices.Equal(r.Ranks, want.Ranks) || !slices.Equal(r.Missing, want.Missing) || r.Onset != onset || len(r.Notes) != len(want.Notes) {
 		return fmt.Errorf("got %+v, want %s", r, c.Output)
 	}
 	type skew struct{ Rank, Samples, Offset int64 }
@@ -552,6 +566,11 @@ func sameRankTable(s *store, c memoryCase) error {
 	}
 	marked := of[indicator](s, c.Name, `SELECT tenant, kind, rank, severity, toUnixTimestamp64Nano(at) AS timestamp_ns, signal, confidence, reason_codes FROM {db}.memory_anomalies
 		ARRAY JOIN arrayFilter(k -> k != '', [if(earliest = 1, 'earliest', ''), if(most_severe = 1, 'most_severe', '')]) AS kind ORDER BY kind`)
+	for i := range marked {
+		if strings.HasPrefix(marked[i].Signal, "gap:") {
+			marked[i].Confidence = nil // they know it and do not say it here
+		}
+	}
 	a, _ = json.Marshal(marked)
 	b, _ = json.Marshal(want.Indicators)
 	if !bytes.Equal(a, b) && len(want.Indicators)+len(marked) > 0 {

@@ -11,14 +11,14 @@ SELECT
     event_type IN ('collector_degraded', 'collector_recovered') AS transition,
     multiIf(event_type = 'collector_degraded', 'degraded', event_type = 'collector_recovered', 'healthy', e.health) AS health,
     event_type = 'error' AND (JSONHas(e.metadata, 'oom_reason') OR JSONHas(e.metadata, 'oom_dump_path')) AS oom,
-    if(oom AND {{trimmed `JSONExtractString(e.metadata, 'oom_dump_path')`}} != '', JSONExtractString(e.metadata, 'oom_dump_path'), '') AS bundle,
+    if(oom AND JSONType(e.metadata, 'oom_dump_path') = 'String' AND {{trimmed `JSONExtractString(e.metadata, 'oom_dump_path')`}} != '', JSONExtractString(e.metadata, 'oom_dump_path'), '') AS bundle,
     s.started_at AS started_at, s.ended_at AS ended_at
 FROM (
     SELECT
         toString(tenant) AS tenant, toString(session_id) AS session_id, timestamp_ns, upload_index, CAST(event_type, 'String') AS event_type, rank, local_rank, world_size, device_id,
         allocator_allocated_bytes, allocator_reserved_bytes, device_used_bytes, allocator_change_bytes, metadata,
         CAST(lower({{trimmed `ifNull(collector_health_status, '')`}}), 'String') AS health,
-        if(position(metadata, '"severity"') > 0, lower({{trimmed `JSONExtractString(metadata, 'severity')`}}), '') AS said
+        if(position(metadata, '"severity"') > 0 AND JSONType(metadata, 'severity') = 'String', lower({{trimmed `JSONExtractString(metadata, 'severity')`}}), '') AS said
     FROM {{db}}.memory_events
 ) AS e
 ANY LEFT JOIN (SELECT tenant, session_id, started_at, ended_at FROM {{db}}.sessions) AS s ON s.tenant = e.tenant AND s.session_id = e.session_id
