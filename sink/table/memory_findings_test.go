@@ -569,6 +569,8 @@ func sameRankTable(s *store, c memoryCase) error {
 	for i := range marked {
 		if strings.HasPrefix(marked[i].Signal, "gap:") {
 			marked[i].Confidence = nil // they know it and do not say it here
+		} else if c := marked[i].Confidence; c != nil {
+			*c = math.RoundToEven(*c*1000) / 1000
 		}
 	}
 	a, _ = json.Marshal(marked)

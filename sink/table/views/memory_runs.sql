@@ -6,7 +6,7 @@ WITH
 series AS (
     SELECT
         tenant, job_id, run, rank, session_id, device_id, min(s.sampled) AS sampled, countIf(s.counts) AS samples,
-        max(s.others) AS others, countIf(s.sampled = 1 AND NOT s.used_known) AS unmeasured,
+        max(s.others) AS others, countIf(s.sampled = 1 AND lower(s.sent_event_type) = 'sample' AND NOT s.used_known) AS unmeasured,
         arraySort(groupArrayIf((s.timestamp_ns, s.pid, s.upload_index, s.used_bytes), s.counts)) AS points,
         greatest(67108864, toInt64(floor(maxIf(s.used_bytes, s.counts) * 0.1))) AS threshold,
         arrayDifference(arrayMap(p -> p.4, points)) AS steps,
