@@ -77,10 +77,10 @@ type MemoryRank struct {
 	Rank           int64     `json:"rank"`
 	Missing        bool      `json:"missing"`
 	Samples        uint64    `json:"samples"`
-	AllocatedDelta int64     `json:"allocated_delta_bytes"`
-	ReservedDelta  int64     `json:"reserved_delta_bytes"`
-	Gap            int64     `json:"hidden_gap_latest_bytes"`
-	MaxGap         int64     `json:"hidden_gap_peak_abs_bytes"`
+	AllocatedDelta *int64    `json:"allocated_delta_bytes"` // nil, as those below, where no sample says
+	ReservedDelta  *int64    `json:"reserved_delta_bytes"`
+	Gap            *int64    `json:"hidden_gap_latest_bytes"`
+	MaxGap         *int64    `json:"hidden_gap_peak_abs_bytes"`
 	Anomalies      uint64    `json:"anomalies"`
 	FirstOdd       string    `json:"first_anomaly_signal"`
 	FirstOddAt     time.Time `json:"first_anomaly_at"`
@@ -278,8 +278,7 @@ func readMemoryChanges(in *memoryReader) error {
 
 func readMemoryRanks(in *memoryReader) error {
 	from, args := in.together("memory_ranks")
-	return in.each(fmt.Sprintf(`SELECT run, session_id, rank, availability = 'missing', samples, ifNull(allocated_delta_bytes, 0), ifNull(reserved_delta_bytes, 0),
-		ifNull(hidden_gap_latest_bytes, 0), ifNull(toInt64(hidden_gap_peak_abs_bytes), 0), anomalies, first_anomaly_signal, first_anomaly_at
+	return in.each(fmt.Sprintf(`SELECT run, session_id, rank, availability = 'missing', samples, allocated_delta_bytes, reserved_delta_bytes, hidden_gap_latest_bytes, toInt64(hidden_gap_peak_abs_bytes), anomalies, first_anomaly_signal, first_anomaly_at
 		FROM %s ORDER BY run, rank LIMIT %d`, from, maxMemoryRanks), args, func(rows driver.Rows) error {
 		var r MemoryRank
 		var missing uint8

@@ -180,7 +180,7 @@ func TestMemoryLeaks(t *testing.T) {
 			e.Allocated += gib
 		}
 	})...)
-	s.addMemory(looks(50, func(i int, e *memoryEvent) { e.Session = "from-nothing"; e.Allocated = int64(i / 25 * gib) })...)
+	s.addMemory(looks(50, func(i int, e *memoryEvent) { e.Session = "from-nothing"; e.Allocated = int64(i / 45 * gib) })...)
 	s.addMemory(looks(9, func(i int, e *memoryEvent) { e.Session = "short"; e.Allocated += int64(i) * gib })...)
 	s.want("SELECT session_id, kind, severity FROM {db}.memory_leaks ORDER BY session_id, kind", strings.Join([]string{
 		"from-nothing\tgrowth\twarning", "leak\tgrowth\twarning", "leak\trising_steps\tcritical", "leak\ttrend\tcritical", "peak\toutliers\tinfo",
@@ -241,7 +241,9 @@ func TestMemoryAlertsOfVersion4(t *testing.T) {
 		"used": func(e *memoryEvent) {
 			e.Null, e.Allocated, e.Used, e.Metadata = 1<<9|1<<11, 0, 77*gib, fmt.Appendf(nil, cannot, true, true, false)
 		},
-		"null":     func(e *memoryEvent) { e.Null, e.Allocated, e.Used, e.Metadata = 1<<9|1<<11, 0, 77*gib, fmt.Appendf(nil, cannot, true, true, true) },
+		"null": func(e *memoryEvent) {
+			e.Null, e.Allocated, e.Used, e.Metadata = 1<<9|1<<11, 0, 77*gib, fmt.Appendf(nil, cannot, true, true, true)
+		},
 		"repeated": func(e *memoryEvent) { e.Change, e.Metadata = 200*mib, fmt.Appendf(nil, cannot, true, true, true) },
 	} {
 		for _, e := range looks(2, func(i int, e *memoryEvent) { e.Session, e.SchemaVersion = session, 4; change(e) }) {
