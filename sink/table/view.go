@@ -27,7 +27,7 @@ var views = []string{
 	"insight_occupancy", "insight_spill", "insight_registers", "insight_stall", "insight_divergence", "insight_temperature",
 	"insight_sync_time", "insight_sync_loop", "insights",
 	"memory_events", "memory_stats",
-	"memory_used", "memory_samples", "memory_alerts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
+	"memory_used", "memory_samples", "memory_alerts", "memory_gap_parts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
 	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
 	"memory_marked", "memory_session_rollups", "memory_rank_rollups", "memory_window_rollups",
 }

@@ -14,8 +14,8 @@ WITH found AS (
     -- Of equal times the worse, the surer, and what is looked for first.
     SELECT tenant, session_id, job_id, if(job_id = '', session_id, job_id), rank, device_id, evidence_timestamp_ns, severity, concat('gap:', classification), 3, confidence, [],
         (severity != 'critical') * 100000 + (1000 - toInt64(round(confidence * 1000))) * 10 + indexOf(['transient_spike', 'persistent_drift', 'fragmentation_like'], classification)
-    FROM {{db}}.memory_gaps
-    WHERE allocated_known
+    FROM {{db}}.memory_gap_parts
+    WHERE part != 1 AND allocated_known
     UNION ALL
     SELECT tenant, session_id, job_id, run, rank, device_id, greatest(toUnixTimestamp64Nano(started_at), first_sample_ns), severity, concat('collective:', classification), 4, confidence, reason_codes,
         toUnixTimestamp64Nano(started_at)
