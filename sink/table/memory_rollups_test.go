@@ -103,7 +103,7 @@ func sameRollup(s *store, c memoryCase) error {
 	sessions := of[sessionRollup](s, c.Name, `SELECT tenant, events AS event_count, samples AS sample_count, first_timestamp_ns, last_timestamp_ns, `+peaksOf+`,
 		CAST((alerts, alert_severities, alert_event_types), 'Tuple(total_count UInt64, severity_counts Map(String, UInt64), event_type_counts Map(String, UInt64))') AS alerts,
 		CAST((collector_transitions, collector_degradations, collector_recoveries, degraded_ns, collector_health),
-			'Tuple(transition_count UInt64, degraded_count UInt64, recovered_count UInt64, degraded_time_ns Int64, last_status Nullable(String))') AS collector_health,
+			'Tuple(transition_count UInt64, degraded_count UInt64, recovered_count UInt64, degraded_time_ns UInt64, last_status Nullable(String))') AS collector_health,
 		CAST((ooms, oom_bundles), 'Tuple(event_count UInt64, bundle_path_count UInt64)') AS oom FROM {db}.memory_session_rollups`)
 	if want.Events == 0 {
 		if len(sessions) != 0 {
@@ -132,7 +132,7 @@ func sameRollup(s *store, c memoryCase) error {
 			return fmt.Errorf("got %s, want %s", marshal(g), marshal(w))
 		}
 	}
-	windows := of[windowRollup](s, c.Name, `SELECT tenant, window_index AS index, start_ns, events AS event_count, samples AS sample_count, ranks AS rank_count, `+peaksOf+`,
+	windows := of[windowRollup](s, c.Name, `SELECT tenant, window_index AS index, start_timestamp_ns AS start_ns, events AS event_count, samples AS sample_count, ranks AS rank_count, `+peaksOf+`,
 		alerts AS alert_count, collector_transitions AS collector_transition_count, ooms AS oom_count FROM {db}.memory_window_rollups ORDER BY window_index`)
 	if a, b := marshal(windows), marshal(parts.Windows); a != b {
 		return fmt.Errorf("got %s, want %s", a, b)

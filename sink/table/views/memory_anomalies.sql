@@ -17,7 +17,7 @@ WITH found AS (
     FROM {{db}}.memory_gap_parts
     WHERE part != 1 AND allocated_known
     UNION ALL
-    SELECT tenant, session_id, job_id, run, rank, device_id, greatest(toUnixTimestamp64Nano(started_at), first_sample_ns), severity, concat('collective:', classification), 4, confidence, reason_codes,
+    SELECT tenant, session_id, job_id, run, rank, device_id, greatest(toUnixTimestamp64Nano(started_at), first_sample_timestamp_ns), severity, concat('collective:', classification), 4, confidence, reason_codes,
         toUnixTimestamp64Nano(started_at)
     FROM {{db}}.memory_collectives
     WHERE preset = 'medium' AND allocated_known

@@ -99,6 +99,6 @@ SELECT
     arraySort(arrayDistinct(groupArrayArray(n.codes))) AS reason_codes,
     max(n.hits) AS marker_hits, max(n.ranks) AS synchronized_ranks, max(n.world) AS expected_world_size, max(n.synchrony) AS synchrony_ratio,
     max(n.gap) AS peak_gap_bytes, max(n.ratio) AS peak_gap_ratio, max(n.z) AS robust_zscore, min(n.sampled) AS sampled,
-    min(n.first_ns) AS first_sample_ns, max(n.allocated_known) AS allocated_known
+    min(n.first_ns) AS first_sample_timestamp_ns, max(n.allocated_known) AS allocated_known
 FROM numbered AS n
 GROUP BY tenant, job_id, run, rank, n.preset.name, number

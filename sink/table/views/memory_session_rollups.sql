@@ -7,8 +7,8 @@ SELECT
     length(transitions) AS collector_transitions,
     arrayCount(t -> t.3 = 1, transitions) AS collector_degradations, arrayCount(t -> t.3 = 0, transitions) AS collector_recoveries,
     -- From each degradation to the recovery next to it; one that follows another begins again, and the last lasts to the end.
-    arraySum((t, next) -> if(t.3 = 1, multiIf(next.3 = 0, next.1 - t.1, next.3 = 2, greatest(0, terminal_ns - t.1), 0), 0),
-        transitions, arrayPopFront(arrayPushBack(transitions, (toInt64(0), toUInt32(0), toUInt8(2))))) AS degraded_ns,
+    toUInt64(arraySum((t, next) -> if(t.3 = 1, multiIf(next.3 = 0, next.1 - t.1, next.3 = 2, greatest(0, terminal_ns - t.1), 0), 0),
+        transitions, arrayPopFront(arrayPushBack(transitions, (toInt64(0), toUInt32(0), toUInt8(2)))))) AS degraded_ns,
     if(last_health = '', NULL, last_health) AS collector_health,
     ooms, oom_bundles, allocation_bytes, deallocation_bytes
 FROM (
