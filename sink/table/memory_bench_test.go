@@ -6,7 +6,8 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// BenchmarkMemoryFindings asks each view for all it finds in a million events: a job of eight ranks over three and a half hours.
+// BenchmarkMemoryFindings asks each view for all it finds in a million events, half of them samples: a job of eight ranks over three and a
+// half hours.
 func BenchmarkMemoryFindings(b *testing.B) {
 	s := newStore(b, true)
 	s.exec(`INSERT INTO {db}.memory_events_data (tenant, session_id, at, timestamp_ns, event_type, sampling_interval_ms, host, job_id, rank, world_size, device_id, allocator_allocated_bytes, allocator_reserved_bytes,
