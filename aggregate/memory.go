@@ -30,6 +30,7 @@ type memoryAcc struct {
 	utilizedEvents, utilization, utilizationPeak       uint64
 	warnings, criticals, world                         uint64
 	noAllocated, noReserved, noUsed                    uint64
+	inactiveEvents, inactive, inactivePeak             uint64
 }
 
 // maxMemorySum is what a sum of one row stops at: two rows of it still add up in 64 bits.
@@ -261,6 +262,12 @@ func (a *memoryAcc) add(e *telemetry.Event) {
 		a.activeEvents++
 		level(&a.active, &a.activePeak, e.Active)
 	}
+	// Fragmentation is what is free in segments still in use; the rest of what is not allocated is the allocator's cache.
+	const fragments = telemetry.CanFragmentation | telemetry.CanInactive
+	if e.Reserved > 0 && e.Has&telemetry.HasInactive != 0 && (e.Capabilities&telemetry.CapabilitiesKnown == 0 || e.Capabilities&fragments == fragments) {
+		a.inactiveEvents++
+		share(&a.inactive, &a.inactivePeak, uint64(min(e.Inactive, e.Reserved)), uint64(e.Reserved))
+	}
 	if e.Reserved > 0 && e.Has&telemetry.NoAllocated == 0 {
 		a.fragmentedEvents++
 		share(&a.fragmentation, &a.fragmentationPeak, uint64(max(e.Reserved-e.Allocated, 0)), uint64(e.Reserved))
@@ -366,6 +373,9 @@ func (f *folder) flushMemory(s *session) {
 		t.NoAllocated.Append(b, a.noAllocated)
 		t.NoReserved.Append(b, a.noReserved)
 		t.NoUsed.Append(b, a.noUsed)
+		t.InactiveEvents.Append(b, a.inactiveEvents)
+		t.InactivePPB.Append(b, a.inactive)
+		t.InactivePeak.Append(b, a.inactivePeak)
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
 	s.memory = nil

@@ -21,7 +21,7 @@ type sample struct {
 	device, rank, world, pid          int
 	sampling                          int
 	allocated, reserved, used, change int64
-	active, total                     *int64
+	active, inactive, total           *int64
 	job                               *string
 	metadata                          map[string]any
 }
@@ -32,7 +32,7 @@ func (s *sample) frame(t testing.TB, index int) []byte {
 	m := map[string]any{
 		"schema_version": 2, "timestamp_ns": s.ns, "event_type": s.kind, "collector": s.collector, "sampling_interval_ms": s.sampling, "pid": s.pid, "host": s.host,
 		"job_id": s.job, "rank": s.rank, "world_size": s.world, "device_id": s.device, "allocator_allocated_bytes": s.allocated, "allocator_reserved_bytes": s.reserved,
-		"allocator_active_bytes": s.active, "allocator_inactive_bytes": nil, "allocator_change_bytes": s.change, "device_used_bytes": s.used,
+		"allocator_active_bytes": s.active, "allocator_inactive_bytes": s.inactive, "allocator_change_bytes": s.change, "device_used_bytes": s.used,
 		"device_free_bytes": nil, "device_total_bytes": s.total, "context": nil, "metadata": s.metadata,
 	}
 	text, err := json.Marshal(m)
@@ -60,6 +60,10 @@ func randomSample(r *rand.Rand, i int) sample {
 	if r.IntN(2) == 0 {
 		a := r.Int64N(40e9)
 		s.active = &a
+	}
+	if i%3 == 0 {
+		n := s.reserved * int64(i%5) / 3 // a record may say that more is inactive than there is
+		s.inactive = &n
 	}
 	if r.IntN(2) == 0 {
 		n := s.used + r.Int64N(40e9)
@@ -94,6 +98,10 @@ func memoryOracle(samples []sample) totals {
 		if s.reserved > 0 {
 			add("fragmented_events", 1)
 			add("fragmentation_ppb", ppb(s.reserved-s.allocated, s.reserved))
+			if s.inactive != nil {
+				add("inactive_events", 1)
+				add("inactive_ppb", ppb(min(*s.inactive, s.reserved), s.reserved))
+			}
 		}
 		if s.total != nil && *s.total > 0 {
 			add("utilization_events", 1)
@@ -151,7 +159,7 @@ func TestMemoryTelemetry(t *testing.T) {
 			got := readRows(t, s)
 			for k, v := range want {
 				near := got[k] == v
-				if k == "memory_stats_data.fragmentation_ppb" || k == "memory_stats_data.utilization_ppb" {
+				if k == "memory_stats_data.fragmentation_ppb" || k == "memory_stats_data.inactive_ppb" || k == "memory_stats_data.utilization_ppb" {
 					near = math.Abs(float64(int64(got[k]-v))) <= float64(len(samples)) // the oracle rounds as floats do
 				}
 				if !near {

@@ -77,10 +77,10 @@ type MemoryRank struct {
 	Rank           int64     `json:"rank"`
 	Missing        bool      `json:"missing"`
 	Samples        uint64    `json:"samples"`
-	AllocatedDelta int64     `json:"allocated_delta_bytes"`
-	ReservedDelta  int64     `json:"reserved_delta_bytes"`
-	Gap            int64     `json:"hidden_gap_latest_bytes"`
-	MaxGap         int64     `json:"hidden_gap_peak_abs_bytes"`
+	AllocatedDelta *int64    `json:"allocated_delta_bytes"` // nil, as those below, where no sample says
+	ReservedDelta  *int64    `json:"reserved_delta_bytes"`
+	Gap            *int64    `json:"hidden_gap_latest_bytes"`
+	MaxGap         *int64    `json:"hidden_gap_peak_abs_bytes"`
 	Anomalies      uint64    `json:"anomalies"`
 	FirstOdd       string    `json:"first_anomaly_signal"`
 	FirstOddAt     time.Time `json:"first_anomaly_at"`

@@ -24,7 +24,7 @@ var memoryFindings = []struct {
 	{"memory_alerts", false, `SELECT severity, replaceAll(kind, '_', ' '), if(job_id = '', session_id, job_id), session_id, rank, device_id, min(at), count(), 0.,
 		multiIf(kind = 'usage', concat(toString(round(max(value))), ' % of the device was allocated.'),
 			kind = 'large_allocation', concat(formatReadableSize(max(value)), ' were allocated at once.'),
-			kind = 'fragmentation', concat('Up to ', toString(round(100 * max(value))), ' % of what was reserved was not allocated.'),
+			kind = 'fragmentation', concat('Up to ', toString(round(100 * max(value))), ' % of what was reserved was free and of no use: split, inside segments still in use.'),
 			concat('The tracker says: ', argMax(context, at)))`,
 		" AND (source = 'sample' OR (severity = 'critical' AND NOT (total_bytes > 0 AND allocated_bytes >= 0.95 * total_bytes))) GROUP BY tenant, session_id, job_id, rank, device_id, severity, kind"},
 	{"memory_collectives", true, `SELECT severity, replaceAll(classification, '_', ' '), run, session_id, rank, device_id, started_at, toUInt64(1), confidence,

@@ -173,7 +173,7 @@ func (p *printer) memoryRanks(m *Memory) {
 		if r.Anomalies > 0 {
 			odd = r.FirstOdd
 		}
-		g.add(short[r.Run], strconv.FormatInt(r.Rank, 10), count(r.Samples), change(r.AllocatedDelta), change(r.ReservedDelta), signedSize(r.Gap), signedSize(r.MaxGap), odd)
+		g.add(short[r.Run], strconv.FormatInt(r.Rank, 10), count(r.Samples), known(change, r.AllocatedDelta), known(change, r.ReservedDelta), known(signedSize, r.Gap), known(signedSize, r.MaxGap), odd)
 	}
 	if len(g.rows) == 0 {
 		return
@@ -246,4 +246,12 @@ func fitting(width int, words ...string) string {
 		s += "  " + Printable(w)
 	}
 	return s
+}
+
+// known prints what is known, and a dash for what is not.
+func known(print func(int64) string, v *int64) string {
+	if v == nil {
+		return "–"
+	}
+	return print(*v)
 }

@@ -26,6 +26,8 @@ type store struct {
 	e    *engine.Engine
 	conn driver.Conn
 	opts table.Options
+	// answers holds what of has asked, by query and tenant.
+	answers map[string]map[string][]string
 }
 
 var databases atomic.Int32

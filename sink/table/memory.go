@@ -138,6 +138,9 @@ type memoryStatsTable struct {
 	NoAllocated       U64Col
 	NoReserved        U64Col
 	NoUsed            U64Col
+	InactiveEvents    U64Col
+	InactivePPB       U64Col
+	InactivePeak      U64Col
 	FactTail
 }
 
@@ -168,8 +171,8 @@ var MemoryStats = func() memoryStatsTable {
 		AllocationBytes:   t.u64("allocation_bytes", sum),
 		Deallocations:     t.u64("deallocations", sum),
 		DeallocationBytes: t.u64("deallocation_bytes", sum),
-		FragmentedEvents:  t.u64("fragmented_events", sum, note("events with reserved bytes")),
-		FragmentationPPB:  t.u64("fragmentation_ppb", sum, note("(reserved - allocated) / reserved in 10^-9")),
+		FragmentedEvents:  t.u64("fragmented_events", sum, note("events with reserved and allocated bytes")),
+		FragmentationPPB:  t.u64("fragmentation_ppb", sum, note("(reserved - allocated) / reserved in 10^-9: the allocator's cache, in spite of the name")),
 		FragmentationPeak: t.u64("fragmentation_peak_ppb", most),
 		UtilizationEvents: t.u64("utilization_events", sum, note("events with a total")),
 		UtilizationPPB:    t.u64("utilization_ppb", sum, note("used / total in 10^-9")),
@@ -180,6 +183,9 @@ var MemoryStats = func() memoryStatsTable {
 		NoAllocated:       t.u64("no_allocated", sum, note("events that do not say how much is allocated")),
 		NoReserved:        t.u64("no_reserved", sum),
 		NoUsed:            t.u64("no_used", sum),
+		InactiveEvents:    t.u64("inactive_events", sum, note("events whose collector can say how fragmented memory is; 0 in older rows")),
+		InactivePPB:       t.u64("inactive_ppb", sum, note("inactive / reserved in 10^-9, at most 1")),
+		InactivePeak:      t.u64("inactive_peak_ppb", most),
 		FactTail:          t.factTail(),
 	}
 }()

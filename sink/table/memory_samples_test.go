@@ -90,7 +90,8 @@ func TestMemoryAlertsCountMomentsOnce(t *testing.T) {
 		"sample\tcritical\tusage\t3\t95", "sample\twarning\tlarge_allocation\t3\t104857600", "tracker\tcritical\ttracker\t2\t0", "tracker\twarning\ttracker\t6\t0",
 	}, "\n"))
 	// Two exports of one ring bring the same samples twice.
-	again := looks(4, func(i int, e *memoryEvent) { e.Session = "ring" })
+	split := int64(gib)
+	again := looks(4, func(i int, e *memoryEvent) { e.Session, e.Inactive = "ring", &split })
 	s.addMemory(again...)
 	s.addMemory(again...)
 	s.want("SELECT count() FROM {db}.memory_samples WHERE session_id = 'ring'", "4")
@@ -179,9 +180,10 @@ func TestMemoryLeaks(t *testing.T) {
 			e.Allocated += gib
 		}
 	})...)
+	s.addMemory(looks(50, func(i int, e *memoryEvent) { e.Session = "from-nothing"; e.Allocated = int64(i / 45 * gib) })...)
 	s.addMemory(looks(9, func(i int, e *memoryEvent) { e.Session = "short"; e.Allocated += int64(i) * gib })...)
 	s.want("SELECT session_id, kind, severity FROM {db}.memory_leaks ORDER BY session_id, kind", strings.Join([]string{
-		"leak\tgrowth\twarning", "leak\trising_steps\tcritical", "leak\ttrend\tcritical", "peak\toutliers\tinfo",
+		"from-nothing\tgrowth\twarning", "leak\tgrowth\twarning", "leak\trising_steps\tcritical", "leak\ttrend\tcritical", "peak\toutliers\tinfo",
 	}, "\n"))
 	s.want("SELECT evidence['slope_bytes_per_sec'], round(evidence['r_squared'], 6), round(evidence['growth_bytes']) FROM {db}.memory_leaks WHERE kind = 'trend'", fmt.Sprintf("%d\t1\t%d", 1000*mib, 4900*mib))
 }
@@ -225,8 +227,59 @@ func TestMemoryOOMs(t *testing.T) {
 	}, "\n"))
 }
 
+// How full a device is says what is allocated, or what is used where the collector cannot measure that; fragmentation is what is split and
+// free, of collectors that know. A change that the sample, the peak and the alert of a step repeat is one.
+func TestMemoryAlertsOfVersion4(t *testing.T) {
+	s := newStore(t, true)
+	split := int64(gib)
+	const cannot = `{"memory_capabilities":{"supports_allocator_inactive":%t,"supports_fragmentation_analysis":%t,"supports_allocator_allocated":%t}}`
+	for session, change := range map[string]func(e *memoryEvent){
+		"cached":      func(e *memoryEvent) { e.Allocated, e.Metadata = gib/2, fmt.Appendf(nil, cannot, true, true, true) },
+		"split":       func(e *memoryEvent) { e.Inactive, e.Metadata = &split, fmt.Appendf(nil, cannot, true, true, true) },
+		"not-split":   func(e *memoryEvent) { e.Inactive, e.Metadata = &split, fmt.Appendf(nil, cannot, true, false, true) },
+		"not-counted": func(e *memoryEvent) { e.Inactive, e.Metadata = &split, fmt.Appendf(nil, cannot, false, true, true) },
+		"used": func(e *memoryEvent) {
+			e.Null, e.Allocated, e.Used, e.Metadata = 1<<9|1<<11, 0, 77*gib, fmt.Appendf(nil, cannot, true, true, false)
+		},
+		"null": func(e *memoryEvent) {
+			e.Null, e.Allocated, e.Used, e.Metadata = 1<<9|1<<11, 0, 77*gib, fmt.Appendf(nil, cannot, true, true, true)
+		},
+		"repeated": func(e *memoryEvent) { e.Change, e.Metadata = 200*mib, fmt.Appendf(nil, cannot, true, true, true) },
+	} {
+		for _, e := range looks(2, func(i int, e *memoryEvent) { e.Session, e.SchemaVersion = session, 4; change(e) }) {
+			for j, kind := range []string{"peak", "allocation", "warning", "sample"} {
+				e.EventType = kind
+				e.TimestampNS += int64(j) * 256
+				s.addMemory(e)
+			}
+		}
+	}
+	s.want("SELECT session_id, severity, kind, count(), any(value) FROM {db}.memory_alerts WHERE source = 'sample' GROUP BY ALL ORDER BY ALL", strings.Join([]string{
+		fmt.Sprintf("repeated\twarning\tlarge_allocation\t2\t%d", 200*mib), "split\twarning\tfragmentation\t2\t0.5", "used\tcritical\tusage\t2\t96.25",
+	}, "\n"))
+	s.want("SELECT allocation_bytes, deallocation_bytes, least_allocated_bytes FROM {db}.memory_rank_rollups WHERE session_id = 'repeated'", fmt.Sprintf("%d\t0\t%d", 400*mib, gib))
+}
+
+// A collector that does not work says 0 bytes: no minimum, and no start that what comes later is a leak against.
+func TestMemoryOfACollectorThatDoesNotWork(t *testing.T) {
+	s := newStore(t, true)
+	ill := []byte(`{"collector_health_status":"degraded"}`)
+	for session, worksFrom := range map[string]int{"never": 20, "late": 6} {
+		s.addMemory(looks(20, func(i int, e *memoryEvent) {
+			e.Session, e.SchemaVersion = session, 4
+			if i < worksFrom {
+				e.Allocated, e.Reserved, e.Used, e.Metadata = 0, 0, 0, ill
+			}
+		})...)
+	}
+	s.want("SELECT session_id, least_allocated_bytes, least_used_bytes, peak_allocated_bytes FROM {db}.memory_session_rollups ORDER BY session_id", fmt.Sprintf("late\t%d\t%d\t%d\nnever\t\\N\t\\N\t0", gib, 2*gib, gib))
+	s.want("SELECT session_id, samples, least_reserved_bytes FROM {db}.memory_window_rollups ORDER BY session_id", fmt.Sprintf("late\t20\t%d\nnever\t20\t\\N", 2*gib))
+	s.want("SELECT count() FROM {db}.memory_leaks", "0")
+}
+
 // memoryViews are the views that look for something.
-var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms")
+var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms " +
+	"memory_marked memory_session_rollups memory_rank_rollups memory_window_rollups")
 
 // No value that the validator lets through makes a view fail or take for ever.
 func TestMemoryViewsEndureExtremes(t *testing.T) {

@@ -27,8 +27,9 @@ var views = []string{
 	"insight_occupancy", "insight_spill", "insight_registers", "insight_stall", "insight_divergence", "insight_temperature",
 	"insight_sync_time", "insight_sync_loop", "insights",
 	"memory_events", "memory_stats",
-	"memory_used", "memory_samples", "memory_alerts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
+	"memory_used", "memory_samples", "memory_alerts", "memory_gap_parts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
 	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
+	"memory_marked", "memory_session_rollups", "memory_rank_rollups", "memory_window_rollups",
 }
 
 // View is one view over the tables.
@@ -65,6 +66,9 @@ func Views(o Options) []View {
 		"endweight":  endWeightSQL,
 		"ending":     endSQL,
 		"collective": collectiveSQL,
+		"trimmed":    trimmedSQL,
+		"rolled":     rolledSQL,
+		"peaks":      peaksSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))

@@ -5,11 +5,13 @@ SELECT
     if(active_events = 0, NULL, active_peak) AS peak_active_bytes, if(active_events = 0, NULL, active_sum / active_events) AS mean_active_bytes,
     if(no_used = events, NULL, used_peak) AS peak_used_bytes, if(no_used = events, NULL, used_sum / (events - no_used)) AS mean_used_bytes,
     total_bytes, allocations, allocation_bytes, deallocations, deallocation_bytes,
-    if(fragmented_events = 0, NULL, fragmentation_ppb / fragmented_events / 1e9) AS mean_fragmentation,
-    if(fragmented_events = 0, NULL, fragmentation_peak / 1e9) AS peak_fragmentation,
+    if(inactive_events = 0, NULL, inactive_ppb / inactive_events / 1e9) AS mean_fragmentation,
+    if(inactive_events = 0, NULL, inactive_peak / 1e9) AS peak_fragmentation,
     if(utilization_events = 0, NULL, utilization_ppb / utilization_events / 1e9) AS mean_utilization,
     if(utilization_events = 0, NULL, utilization_peak / 1e9) AS peak_utilization,
-    warnings, criticals
+    warnings, criticals,
+    if(fragmented_events = 0, NULL, fragmentation_ppb / fragmented_events / 1e9) AS mean_cache_ratio,
+    if(fragmented_events = 0, NULL, fragmentation_peak / 1e9) AS peak_cache_ratio
 FROM (
     SELECT
         r.tenant AS tenant,
@@ -42,6 +44,9 @@ FROM (
         sum(r.fragmented_events) AS fragmented_events,
         sum(r.fragmentation_ppb) AS fragmentation_ppb,
         max(r.fragmentation_peak_ppb) AS fragmentation_peak,
+        sum(r.inactive_events) AS inactive_events,
+        sum(r.inactive_ppb) AS inactive_ppb,
+        max(r.inactive_peak_ppb) AS inactive_peak,
         sum(r.utilization_events) AS utilization_events,
         sum(r.utilization_ppb) AS utilization_ppb,
         max(r.utilization_peak_ppb) AS utilization_peak,
