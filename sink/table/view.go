@@ -29,6 +29,7 @@ var views = []string{
 	"memory_events", "memory_stats",
 	"memory_used", "memory_samples", "memory_alerts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
 	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
+	"memory_phases", "memory_event_phases",
 }
 
 // View is one view over the tables.
@@ -64,6 +65,11 @@ func Views(o Options) []View {
 		"bucketof":   hist.IndexSQL,
 		"endreasons": func() string { return endReasonsSQL },
 		"collective": collectiveSQL,
+		"stripped":   strippedSQL,
+		"normal":     normalSQL,
+		"jsontext":   jsonTextSQL,
+		"attributed": attributedSQL,
+		"origin":     originSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))
