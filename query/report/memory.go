@@ -278,7 +278,8 @@ func readMemoryChanges(in *memoryReader) error {
 
 func readMemoryRanks(in *memoryReader) error {
 	from, args := in.together("memory_ranks")
-	return in.each(fmt.Sprintf(`SELECT run, session_id, rank, availability = 'missing', samples, allocated_delta_bytes, reserved_delta_bytes, hidden_gap_latest_bytes, toInt64(hidden_gap_peak_abs_bytes), anomalies, first_anomaly_signal, first_anomaly_at
+	return in.each(fmt.Sprintf(`SELECT run, session_id, rank, availability = 'missing', samples, ifNull(allocated_delta_bytes, 0), ifNull(reserved_delta_bytes, 0),
+		ifNull(hidden_gap_latest_bytes, 0), ifNull(toInt64(hidden_gap_peak_abs_bytes), 0), anomalies, first_anomaly_signal, first_anomaly_at
 		FROM %s ORDER BY run, rank LIMIT %d`, from, maxMemoryRanks), args, func(rows driver.Rows) error {
 		var r MemoryRank
 		var missing uint8

@@ -65,11 +65,11 @@ func Views(o Options) []View {
 		"bucketof":   hist.IndexSQL,
 		"endreasons": func() string { return endReasonsSQL },
 		"collective": collectiveSQL,
-		"stripped":   strippedSQL,
 		"normal":     normalSQL,
 		"jsontext":   jsonTextSQL,
 		"attributed": attributedSQL,
 		"origin":     originSQL,
+		"trimmed":    trimmedSQL,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))

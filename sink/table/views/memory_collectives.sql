@@ -14,36 +14,37 @@ runs AS (
 -- 1. What a gap of this rank on this device usually is: median and median distance from it, mean and deviation.
 series AS (
     SELECT
-        tenant, job_id, run, session_id, device_id, rank, min(s.sampled) AS sampled, count() AS samples,
-        arraySort(groupArray((s.timestamp_ns, greatest(0, s.used_bytes - s.reserved_bytes), s.total_bytes))) AS points,
+        tenant, job_id, run, session_id, device_id, rank, min(s.sampled) AS sampled, countIf(s.gap_known) AS samples, max(s.gap_known AND s.allocated_known) AS allocated_known,
+        min(s.timestamp_ns) AS first_ns,
+        arraySort(groupArrayIf((s.timestamp_ns, greatest(0, s.used_bytes - s.reserved_bytes), s.total_bytes), s.gap_known)) AS points,
         arrayMap(p -> p.2, points) AS gaps,
         arrayReduce('quantileExactInclusive(0.5)', gaps) AS middle,
         arrayReduce('quantileExactInclusive(0.5)', arrayMap(g -> abs(g - middle), gaps)) AS distance,
         arrayReduce('avg', gaps) AS mean,
         arrayReduce('stddevSampStable', gaps) AS deviation
     FROM {{db}}.memory_samples AS s
-    WHERE s.gap_known
+    WHERE s.sampled = 1 OR s.old = 1
     GROUP BY tenant, job_id, run, session_id, device_id, rank
     HAVING samples >= 5
 ),
 -- 2. Gaps that are large and stand out, for each preset.
 spikes AS (
     SELECT
-        tenant, job_id, run, session_id, device_id, rank, sampled, 1 AS is_spike, preset, point.1 AS timestamp_ns, point.2 AS gap,
+        tenant, job_id, run, session_id, device_id, rank, sampled, allocated_known, first_ns, 1 AS is_spike, preset, point.1 AS timestamp_ns, point.2 AS gap,
         if(point.3 > 0, point.2 / point.3, NULL) AS ratio,
         multiIf(distance > 0, greatest(0, 0.6745 * (point.2 - middle) / distance), deviation > 0, greatest(0, (point.2 - mean) / deviation), 0) AS z
     FROM (SELECT *, point FROM series ARRAY JOIN arrayFilter(p -> p.2 > 0 AND (p.2 >= 67108864 OR p.2 >= 0.025 * p.3), points) AS point)
     ARRAY JOIN presets AS preset
     WHERE samples >= preset.samples AND (gap >= preset.bytes OR ifNull(ratio, 0) >= preset.ratio) AND z >= preset.z
 ),
--- 3. Events that name a collective: in their type, their context, or a string anywhere in metadata that is no key.
+-- 3. Events that name a collective: in their type, their context, their collector, or a string anywhere in metadata that is no key.
 markers AS (
     SELECT
         toString(e.tenant) AS tenant, ifNull(e.job_id, '') AS job_id, if(job_id = '', toString(e.session_id), job_id) AS run, '' AS session_id, toInt64(-1) AS device_id,
-        e.rank AS rank, toUInt8(1) AS sampled, 0 AS is_spike, preset, e.timestamp_ns AS timestamp_ns, toInt64(0) AS gap, NULL AS ratio, 0. AS z
+        e.rank AS rank, toUInt8(1) AS sampled, toUInt8(0) AS allocated_known, toInt64(0) AS first_ns, 0 AS is_spike, preset, e.timestamp_ns AS timestamp_ns, toInt64(0) AS gap, NULL AS ratio, 0. AS z
     FROM {{db}}.memory_events AS e
     ARRAY JOIN presets AS preset
-    WHERE {{collective `concat(event_type, '\n', ifNull(context, ''))`}}
+    WHERE {{collective `concat(event_type, '\n', ifNull(context, ''), '\n', ifNull(telemetry_collector, ''))`}}
         OR ({{collective `metadata`}}
             AND {{collective `arrayStringConcat(arrayMap(g -> if(g[2] = '', g[1], ''), extractAllGroups(metadata, '"((?:[^"\\\\]|\\\\.)*)"\\s*(:?)')), '\n')`}})
 ),
@@ -97,6 +98,7 @@ SELECT
     max(n.sure) AS confidence,
     arraySort(arrayDistinct(groupArrayArray(n.codes))) AS reason_codes,
     max(n.hits) AS marker_hits, max(n.ranks) AS synchronized_ranks, max(n.world) AS expected_world_size, max(n.synchrony) AS synchrony_ratio,
-    max(n.gap) AS peak_gap_bytes, max(n.ratio) AS peak_gap_ratio, max(n.z) AS robust_zscore, min(n.sampled) AS sampled
+    max(n.gap) AS peak_gap_bytes, max(n.ratio) AS peak_gap_ratio, max(n.z) AS robust_zscore, min(n.sampled) AS sampled,
+    min(n.first_ns) AS first_sample_ns, max(n.allocated_known) AS allocated_known
 FROM numbered AS n
 GROUP BY tenant, job_id, run, rank, n.preset.name, number

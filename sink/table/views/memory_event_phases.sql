@@ -11,14 +11,14 @@
             FROM ` db `.memory_events
         ) AS m
         INNER JOIN (
-            SELECT tenant, session_id, rank, 1 + toInt64(sum(toFloat64(duration_ns)) / count() / 2) AS width
+            SELECT tenant, session_id, rank, toInt64(1 + intDiv(sum(toInt128(duration_ns)), 2 * count())) AS width
             FROM ` db `.memory_phases
             GROUP BY tenant, session_id, rank
         ) AS w ON w.tenant = m.tenant AND w.session_id = m.session_id AND w.rank = m.rank
     ) AS m
     INNER JOIN (
         SELECT
-            *, 1 + toInt64(sum(toFloat64(duration_ns)) OVER ranks / count() OVER ranks / 2) AS width,
+            *, toInt64(1 + intDiv(sum(toInt128(duration_ns)) OVER ranks, 2 * count() OVER ranks)) AS width,
             arrayJoin(range(intDiv(toUnixTimestamp64Nano(started_at), width), intDiv(toUnixTimestamp64Nano(ended_at), width) + 1)) AS slot
         FROM ` db `.memory_phases
         WINDOW ranks AS (PARTITION BY tenant, session_id, rank)

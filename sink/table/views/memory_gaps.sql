@@ -1,5 +1,5 @@
--- What a device holds beyond what the allocator reserved: gap = used - reserved, over all samples of a rank on a device whose total
--- is known. Nothing is said of fewer than three samples, or when no gap reaches 5 % of the total.
+-- What a device holds beyond what the allocator reserved: gap = used - reserved, over all events of type sample of a rank on a device that
+-- say both and whose total is known. Nothing is said of fewer than three, or when no gap reaches 5 % of the total.
 WITH
 series AS (
     SELECT
@@ -9,13 +9,15 @@ series AS (
         max(abs(s.used_bytes - s.reserved_bytes) / s.total_bytes) AS peak_ratio,
         avg(s.used_bytes - s.reserved_bytes) AS mean, stddevSampStable(s.used_bytes - s.reserved_bytes) AS deviation,
         max(s.used_bytes - s.reserved_bytes) AS largest,
-        countIf(s.reserved_bytes > 0) AS reserving,
-        sumIf((s.reserved_bytes - s.allocated_bytes) / s.reserved_bytes, s.reserved_bytes > 0) / reserving AS fragmented,
-        maxIf((s.reserved_bytes - s.allocated_bytes) / s.reserved_bytes, s.reserved_bytes > 0) AS most_fragmented,
+        count(s.fragmentation_ratio) AS fragmenting, avg(s.fragmentation_ratio) AS fragmented, max(s.fragmentation_ratio) AS most_fragmented,
         min(s.timestamp_ns) AS origin_ns,
-        arraySort(groupArray((s.timestamp_ns, s.used_bytes - s.reserved_bytes))) AS points
+        -- Of equal ones the first, in the order in which they were sent.
+        argMax(s.timestamp_ns, (s.used_bytes - s.reserved_bytes, -s.timestamp_ns, -toInt64(s.upload_index))) AS largest_ns,
+        argMax(s.timestamp_ns, (ifNull(s.fragmentation_ratio, -1), -s.timestamp_ns, -toInt64(s.upload_index))) AS most_fragmented_ns,
+        max(s.allocated_known) AS allocated_known,
+        arraySort(groupArray((s.timestamp_ns, s.upload_index, s.used_bytes - s.reserved_bytes))) AS points
     FROM {{db}}.memory_samples AS s
-    WHERE s.total_bytes > 0 AND s.gap_known
+    WHERE s.sampled = 1 AND s.total_bytes > 0 AND s.gap_known
     GROUP BY tenant, session_id, device_id, rank
     HAVING samples >= 3 AND peak_ratio >= 0.05
 ),
@@ -24,13 +26,13 @@ line AS (
     SELECT
         *,
         arrayMap(p -> toFloat64(p.1 - origin_ns), points) AS x,
-        arrayMap(p -> toFloat64(p.2), points) AS y,
+        arrayMap(p -> toFloat64(p.3), points) AS y,
         if(samples < 5, 0, arrayReduce('covarPopStable', x, y)) AS covariance,
         if(samples < 5, 0, arrayReduce('varPopStable', x)) AS x_variance,
         if(samples < 5, 0, arrayReduce('varPopStable', y)) AS y_variance,
         if(x_variance > 0, covariance / x_variance * 1e9, 0) AS slope,
         if(x_variance > 0 AND y_variance > 0, covariance * covariance / x_variance / y_variance, 0) AS r2,
-        if(deviation > 0, arrayCount(p -> (p.2 - mean) / deviation > 2, points), 0) AS spikes,
+        if(deviation > 0, arrayCount(p -> (p.3 - mean) / deviation > 2, points), 0) AS spikes,
         if(deviation > 0, (largest - mean) / deviation, 0) AS z
     FROM series
 ),
@@ -47,22 +49,22 @@ likely AS (
 )
 SELECT
     tenant, session_id, job_id, host, device_id, rank, f.1 AS classification, f.2 AS severity, f.3 AS confidence, f.4 AS evidence, f.5 AS description,
-    started_at, ended_at, breached_at, samples, sampled, used_source
+    started_at, ended_at, breached_at, samples, sampled, used_source, f.6 AS evidence_timestamp_ns, allocated_known
 FROM likely
 ARRAY JOIN arrayFilter(f -> f.1 != '', [
     if(spikes > 0,
         ('transient_spike', if(z > 4, 'critical', 'warning'), least(1., z / 6),
             map('spike_count', toFloat64(spikes), 'max_gap_bytes', toFloat64(largest), 'max_zscore', z, 'mean_gap_bytes', mean, 'std_gap_bytes', deviation),
-            concat('Memory outside the allocator jumped ', toString(spikes), if(spikes = 1, ' time', ' times'), ', at most to ', formatReadableSize(largest), '.')),
-        ('', '', 0., map(), '')),
+            concat('Memory outside the allocator jumped ', toString(spikes), if(spikes = 1, ' time', ' times'), ', at most to ', formatReadableSize(largest), '.'), largest_ns),
+        ('', '', 0., map(), '', 0)),
     if(slope > 0 AND r2 >= 0.6,
         ('persistent_drift', if(r2 > 0.85, 'critical', 'warning'), least(1., r2),
             map('slope_bytes_per_sec', slope, 'r_squared', r2, 'p_value', p_value, 'gap_start_bytes', y[1], 'gap_end_bytes', y[-1]),
-            concat('Memory outside the allocator grows by ', formatReadableSize(slope), ' a second.')),
-        ('', '', 0., map(), '')),
-    if(reserving > 0 AND fragmented >= 0.3,
-        ('fragmentation_like', if(fragmented > 0.5, 'critical', 'warning'), least(1., fragmented / 0.6),
-            map('avg_fragmentation_ratio', fragmented, 'max_fragmentation_ratio', most_fragmented, 'avg_gap_bytes', mean, 'sample_count', toFloat64(reserving)),
-            concat('On average ', toString(round(100 * fragmented)), ' % of what the allocator reserved was not allocated.')),
-        ('', '', 0., map(), ''))
+            concat('Memory outside the allocator grows by ', formatReadableSize(slope), ' a second.'), points[-1].1),
+        ('', '', 0., map(), '', 0)),
+    if(fragmenting > 0 AND ifNull(fragmented, 0) >= 0.3,
+        ('fragmentation_like', if(ifNull(fragmented, 0) > 0.5, 'critical', 'warning'), least(1., ifNull(fragmented, 0) / 0.6),
+            map('avg_fragmentation_ratio', ifNull(fragmented, 0), 'max_fragmentation_ratio', ifNull(most_fragmented, 0), 'avg_gap_bytes', mean, 'sample_count', toFloat64(fragmenting)),
+            concat('On average ', toString(round(100 * ifNull(fragmented, 0))), ' % of what the allocator reserved was free and of no use: split, inside segments still in use.'), most_fragmented_ns),
+        ('', '', 0., map(), '', 0))
 ]) AS f

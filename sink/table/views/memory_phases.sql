@@ -11,7 +11,7 @@ boundaries AS (
             toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index, ifNull(job_id, '') AS job, toString(event_type) = 'phase_exit' AS is_exit,
             JSONExtractRaw(metadata, 'phase_scope') AS scope,
             JSONExtract(scope, 'thread_id', 'Int128') AS thread_id, JSONExtract(scope, 'sequence', 'Int128') AS sequence, JSONExtractString(scope, 'scope_id') AS scope_id,
-            {{stripped "JSONExtractString(scope, 'name')"}} AS name, JSONExtractString(scope, 'thread_name') AS thread_name, JSONExtractString(scope, 'parent_scope_id') AS parent_scope_id,
+            {{trimmed "JSONExtractString(scope, 'name')"}} AS name, JSONExtractString(scope, 'thread_name') AS thread_name, JSONExtractString(scope, 'parent_scope_id') AS parent_scope_id,
             if(JSONType(scope, 'attributes') = 'Object', JSONExtractRaw(scope, 'attributes'), '') AS attributes,
             arrayFilter(p -> p != '', arrayMap(p -> JSONExtractString(p), arrayFilter(p -> startsWith(p, '"'), JSONExtractArrayRaw(scope, 'path')))) AS path
         FROM {{db}}.memory_events
@@ -70,10 +70,10 @@ spans AS (
     GROUP BY tenant, session_id, rank, thread_id, job_id, place
 )
 SELECT
-    s.tenant AS tenant, s.session_id AS session_id, s.job_id AS job_id, s.rank AS rank, s.thread_id AS thread_id, if(s.closed, s.exit_thread, s.enter_thread) AS thread_name, s.scope_id AS scope_id,
+    s.tenant AS tenant, s.session_id AS session_id, s.job_id AS job_id, s.rank AS rank, toInt64(s.thread_id) AS thread_id, if(s.closed, s.exit_thread, s.enter_thread) AS thread_name, s.scope_id AS scope_id,
     s.name AS name, s.path AS path, arrayStringConcat(s.path, ' / ') AS phase, toUInt64(length(s.path)) AS depth,
     fromUnixTimestamp64Nano(s.start_ns, 'UTC') AS started_at, fromUnixTimestamp64Nano(if(s.closed, s.exit_ns, e.last_ns) AS end_ns, 'UTC') AS ended_at,
-    toUInt64(end_ns - s.start_ns) AS duration_ns, s.sequence AS sequence, NOT s.closed AS synthetic_end, s.parent_scope_id AS parent_scope_id, s.attributes AS attributes
+    toUInt64(end_ns - s.start_ns) AS duration_ns, toInt64(s.sequence) AS sequence, NOT s.closed AS synthetic_end, s.parent_scope_id AS parent_scope_id, s.attributes AS attributes
 FROM spans AS s
 INNER JOIN (
     SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, rank, max(timestamp_ns) AS last_ns

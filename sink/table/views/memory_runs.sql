@@ -5,53 +5,60 @@ WITH
 -- in steps that all go up.
 series AS (
     SELECT
-        tenant, job_id, run, rank, session_id, device_id, min(s.sampled) AS sampled, count() AS samples,
-        arraySort(groupArray((s.timestamp_ns, s.used_bytes))) AS points,
-        greatest(67108864, toInt64(floor(max(s.used_bytes) * 0.1))) AS threshold,
-        arrayDifference(arrayMap(p -> p.2, points)) AS steps,
+        tenant, job_id, run, rank, session_id, device_id, min(s.sampled) AS sampled, countIf(s.counts) AS samples,
+        max(s.others) AS others, countIf(s.sampled = 1 AND NOT s.used_known) AS unmeasured,
+        arraySort(groupArrayIf((s.timestamp_ns, s.pid, s.upload_index, s.used_bytes), s.counts)) AS points,
+        greatest(67108864, toInt64(floor(maxIf(s.used_bytes, s.counts) * 0.1))) AS threshold,
+        arrayDifference(arrayMap(p -> p.4, points)) AS steps,
         -- A rise ends where a step does not go up; there sums and counts begin again.
         arraySplit((up, step) -> step <= 0, arrayMap(step -> greatest(0, step), steps), steps) AS rises,
         arrayFlatten(arrayMap(rise -> arrayCumSum(rise), rises)) AS risen,
         arrayFlatten(arrayMap(rise -> arrayEnumerate(rise), rises)) AS counts,
         arrayFirstIndex(sum -> sum >= threshold, risen) AS spike,
         arrayFilter(step -> step > 0, arrayPopFront(arrayDifference(arrayMap(p -> p.1, points)))) AS intervals,
-        groupArrayIf(s.sampling_interval_ms * 1000000, s.sampling_interval_ms > 0) AS named_intervals,
-        groupArrayIf(s.world_size, s.world_size > 1) AS declared
-    FROM {{db}}.memory_samples AS s
-    WHERE s.used_known
+        groupArrayIf(s.sampling_interval_ms * 1000000, s.counts AND s.sampling_interval_ms > 0) AS named_intervals,
+        groupArrayIf(s.world_size, s.counts AND s.world_size > 1) AS declared
+    FROM (
+        -- Its tools take blanks off an event's type elsewhere, not here.
+        SELECT *, used_known AND if(sampled = 1, lower(sent_event_type) = 'sample', old = 1) AS counts FROM {{db}}.memory_samples
+    ) AS s
     GROUP BY tenant, job_id, run, rank, session_id, device_id
 ),
 -- 2. Of several devices of a rank the one that rose first.
 ranked AS (
     SELECT
-        tenant, job_id, run, rank, min(s.sampled) AS sampled, sum(s.samples) AS samples, min(s.points[1].1) AS first_ns, max(s.points[-1].1) AS last_ns,
+        tenant, job_id, run, rank, min(s.sampled) AS sampled, sum(s.samples) AS samples,
+        minIf(s.points[1].1, s.samples > 0) AS first_ns, maxIf(s.points[-1].1, s.samples > 0) AS last_ns,
         -- when, by how much, in how many samples, in which session, on which device
         minIf((s.points[s.spike].1, -s.risen[s.spike], s.counts[s.spike] - 1, s.session_id, s.device_id), s.spike > 0) AS rise,
         countIf(s.spike > 0) > 0 AS rose,
         min(s.session_id) AS session_id, min(s.device_id) AS device_id,
-        groupArrayArray(s.intervals) AS intervals, groupArrayArray(s.named_intervals) AS named_intervals, groupArrayArray(s.declared) AS declared
+        groupArrayArray(s.intervals) AS intervals, groupArrayArray(s.named_intervals) AS named_intervals, groupArrayArray(s.declared) AS declared,
+        sum(s.others) AS others, sum(s.unmeasured) AS unmeasured
     FROM series AS s
     GROUP BY tenant, job_id, run, rank
 ),
 -- 3. Each run with its ranks in order.
 whole AS (
     SELECT
-        tenant, job_id, run, min(r.sampled) AS sampled, min(r.first_ns) AS first_ns, max(r.last_ns) AS last_ns,
-        arraySort(groupArray((r.rank, r.session_id, r.device_id, r.samples, r.first_ns))) AS rank_list,
+        tenant, job_id, run, min(r.sampled) AS sampled, minIf(r.first_ns, r.samples > 0) AS first_ns, maxIf(r.last_ns, r.samples > 0) AS last_ns,
+        sum(r.others) AS others, sum(r.unmeasured) AS unmeasured,
+        arraySort(groupArrayIf((r.rank, r.session_id, r.device_id, r.samples, r.first_ns), r.samples > 0)) AS rank_list,
         rank_list[1].5 AS anchor_ns,
         groupArrayArray(r.intervals) AS intervals,
         groupArrayArray(r.named_intervals) AS named_intervals,
         toInt64(floor(multiIf(notEmpty(intervals), arrayReduce('quantileExactInclusive(0.5)', intervals), notEmpty(named_intervals), arrayReduce('quantileExactInclusive(0.5)', named_intervals), 0))) AS interval_ns,
-        toInt64(greatest(1, max(r.rank) + 1, ifNull(arrayReduce('topK(1)', groupArrayArray(r.declared))[1], 1))) AS world_size,
+        toInt64(greatest(1, maxIf(r.rank, r.samples > 0) + 1, ifNull(arrayReduce('topK(1)', groupArrayArray(r.declared))[1], 1))) AS world_size,
         -- No run has so many ranks: what claims more is believed up to here.
         least(world_size, 65536) AS believed,
         -- Of both lists together, what is there once and was promised.
-        arraySort(arrayConcat(range(believed), groupArray(r.rank))) AS both,
+        arraySort(arrayConcat(range(believed), groupArrayIf(r.rank, r.samples > 0))) AS both,
         arrayFilter((n, last, next) -> n != last AND n != next AND n < believed, both, arrayShiftRight(both, 1, toInt64(-1)), arrayShiftLeft(both, 1, toInt64(-1))) AS missing,
-        arraySort(groupArrayIf(r.rank, r.samples < 2)) AS insufficient,
+        arraySort(groupArrayIf(r.rank, r.samples = 1)) AS insufficient,
         groupArrayIf((r.rank, r.first_ns, r.rise), r.rose) AS rises
     FROM ranked AS r
     GROUP BY tenant, job_id, run
+    HAVING notEmpty(rank_list)
 ),
 -- 4. Spikes by the time they have when all ranks begin together; the earliest first, of equal ones the larger, then the lower rank.
 spiked AS (
@@ -79,6 +86,8 @@ SELECT
             multiIf(doubtful OR s.1 != earliest_ns, 'low', NOT tied AND onset_ns - s.1 >= interval_ns, 'high', 'medium')), early)
         ::Array(Tuple(rank Int64, session_id String, device_id Int64, spike_at DateTime64(9, 'UTC'), aligned_at DateTime64(9, 'UTC'), delta_bytes Int64, samples UInt64, lead_ns UInt64, confidence String)) AS first_causes,
     arrayFilter(n -> n != '', arrayConcat([
+        if(sampled = 1 AND others > 0, 'Events that are no samples were left out.', ''),
+        if(unmeasured > 0, 'Samples that do not say how much of the device is used were left out.', ''),
         if(notEmpty(missing), concat('Nothing came from ', toString(length(missing)), ' of ', toString(world_size), ' ranks: ', arrayStringConcat(arraySlice(missing, 1, 32), ', '), if(length(missing) > 32, ', …', ''), '.'), ''),
         if(several, '', 'There is only one rank: nothing to compare it with.'),
         if(several AND notEmpty(insufficient), concat('One sample shows no rise, and these ranks have no more: ', arrayStringConcat(arraySlice(insufficient, 1, 32), ', '), '.'), ''),

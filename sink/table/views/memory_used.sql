@@ -15,14 +15,20 @@ SELECT
     if(e.event_total = 0 AND m.found = 1, toInt64(m.measured_total), e.event_total) AS total_bytes,
     if(e.derived AND m.found = 1, 'device_metrics', 'event') AS used_source,
     -- Of an event that does not say how much is used or reserved there is no gap to speak of.
-    e.says_used OR (e.derived AND m.found = 1) AS used_known, used_known AND e.says_reserved AS gap_known
+    e.says_used OR (e.derived AND m.found = 1) AS used_known, used_known AND e.says_reserved AS gap_known,
+    e.says_allocated AS allocated_known, e.says_reserved AS reserved_known, e.says_change AS change_known, e.fragmentation_ratio AS fragmentation_ratio,
+    e.sent_event_type AS sent_event_type, e.sent_schema_version AS sent_schema_version, e.supports_allocated AS supports_allocated, e.worked AS worked
 FROM (
     SELECT
         toString(tenant) AS tenant, toString(session_id) AS session_id, ifNull(job_id, '') AS job_id, toString(host) AS host, pid, device_id, rank, local_rank, world_size,
-        at, timestamp_ns, upload_index, lower(trimBoth(event_type)) AS event_type, toString(origin) AS origin, sampling_interval_ms,
+        at, timestamp_ns, upload_index, lower({{trimmed `event_type`}}) AS event_type, toString(origin) AS origin, sampling_interval_ms,
         ifNull(allocator_allocated_bytes, 0) AS allocated_bytes, ifNull(allocator_reserved_bytes, 0) AS reserved_bytes, ifNull(allocator_change_bytes, 0) AS change_bytes,
         ifNull(device_used_bytes, 0) AS event_used, ifNull(device_total_bytes, 0) AS event_total,
         device_used_bytes IS NOT NULL AS says_used, allocator_reserved_bytes IS NOT NULL AS says_reserved,
+        allocator_allocated_bytes IS NOT NULL AS says_allocated, allocator_change_bytes IS NOT NULL AS says_change,
+        fragmentation_ratio, toString(event_type) AS sent_event_type, sent_schema_version, ifNull(supports_allocator_allocated, 1) AS supports_allocated,
+        -- What a collector that does not work says in bytes is 0, and no measurement.
+        NOT (lower({{trimmed `ifNull(collector_health_status, '')`}}) IN ('degraded', 'unhealthy') AND allocated_bytes = 0 AND reserved_bytes = 0 AND event_used = 0) AS worked,
         device_id >= 0 AND event_used = greatest(allocated_bytes, reserved_bytes) AS derived,
         lower(host) AS host_key, intDiv(timestamp_ns, 1000000000) AS second
     FROM {{db}}.memory_events
