@@ -21,9 +21,16 @@ func normalSQL(text string) string {
 
 // jsonTextSQL is a text as a JSON string in ASCII.
 func jsonTextSQL(text string) string {
-	const char = `if(c IN ('"', '\\'), concat('\\', c), if(c = '\b', '\\b', if(match(c, '[ -~]'), c, arrayStringConcat(arrayMap(u -> concat('\\u', lower(leftPad(hex(toUInt16(u)), 4, '0'))),
-            arrayMap(p -> if(p < 65536, [p], [55296 + intDiv(p - 65536, 1024), 56320 + (p - 65536) % 1024]), [toUInt32(arrayFold((p, b) -> p * 64 + b % 64,
-                arrayMap(k -> toUInt32(reinterpretAsUInt8(substring(c, k, 1))), range(2, length(c) + 1)),
-                toUInt32(reinterpretAsUInt8(c) % if(length(c) = 1, 128, bitShiftRight(128, length(c))))))])[1])))))`
+	const char = `multiIf(c IN ('"', '\\'), concat('\\', c), c = '\b', '\\b', match(c, '[ -~]'), c, replaceRegexpAll(lower(hex(convertCharset(c, 'UTF-8', 'UTF-16BE'))), '(.{4})', '\\\\u\\1'))`
 	return fmt.Sprintf(`if(match(%[1]s, '[^ !#-\\[\\]-~]'), concat('"', arrayStringConcat(arrayMap(c -> %[2]s, extractAll(%[1]s, '(?s).'))), '"'), concat('"', %[1]s, '"'))`, text, char)
+}
+
+// jsonWordsSQL is the text of the value that metadata has under key: of a text the text, of anything else its JSON, ” where there is none.
+func jsonWordsSQL(metadata, key string) string {
+	return fmt.Sprintf("multiIf(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), JSONType(%[1]s, '%[2]s') = 'Null', '', JSONExtractRaw(%[1]s, '%[2]s'))", metadata, key)
+}
+
+// fingerprintSQL is the id of an issue of this kind, whose dimensions are the members of a JSON object in the order of their names.
+func fingerprintSQL(kind, dimensions string) string {
+	return fmt.Sprintf(`concat('issue:', lower(hex(substring(SHA256(concat('{"dimensions":', %[2]s, ',"kind":"', %[1]s, '","schema_version":1}')), 1, 12))))`, kind, dimensions)
 }
