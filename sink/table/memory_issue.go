@@ -34,3 +34,9 @@ func jsonWordsSQL(metadata, key string) string {
 func fingerprintSQL(kind, dimensions string) string {
 	return fmt.Sprintf(`concat('issue:', lower(hex(substring(SHA256(concat('{"dimensions":', %[2]s, ',"kind":"', %[1]s, '","schema_version":1}')), 1, 12))))`, kind, dimensions)
 }
+
+// warnsSQL says whether an event of memory telemetry warns, by its type or by the severity in its metadata.
+func warnsSQL(eventType, metadata string) string {
+	return fmt.Sprintf(`(%[1]s IN ('warning', 'critical', 'error') OR if(position(%[2]s, '"severity"') = 0, false, %[3]s IN ('warning', 'critical', 'error')))`,
+		eventType, metadata, normalSQL("JSONExtractString("+metadata+", 'severity')"))
+}
