@@ -25,6 +25,11 @@ func jsonTextSQL(text string) string {
 	return fmt.Sprintf(`if(match(%[1]s, '[^ !#-\\[\\]-~]'), concat('"', arrayStringConcat(arrayMap(c -> %[2]s, extractAll(%[1]s, '(?s).'))), '"'), concat('"', %[1]s, '"'))`, text, char)
 }
 
+// jsonStringSQL is the text that an object of JSON has under key, ” where it has none, or something else: JSONExtractString takes anything.
+func jsonStringSQL(object, key string) string {
+	return fmt.Sprintf("if(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), '')", object, key)
+}
+
 // jsonWordsSQL is the text of the value that metadata has under key: of a text the text, of anything else its JSON, ” where there is none.
 func jsonWordsSQL(metadata, key string) string {
 	return fmt.Sprintf("multiIf(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), JSONType(%[1]s, '%[2]s') = 'Null', '', JSONExtractRaw(%[1]s, '%[2]s'))", metadata, key)
@@ -38,5 +43,5 @@ func fingerprintSQL(kind, dimensions string) string {
 // warnsSQL says whether an event of memory telemetry warns, by its type or by the severity in its metadata.
 func warnsSQL(eventType, metadata string) string {
 	return fmt.Sprintf(`(%[1]s IN ('warning', 'critical', 'error') OR if(position(%[2]s, '"severity"') = 0, false, %[3]s IN ('warning', 'critical', 'error')))`,
-		eventType, metadata, normalSQL("JSONExtractString("+metadata+", 'severity')"))
+		eventType, metadata, normalSQL(jsonStringSQL(metadata, "severity")))
 }

@@ -46,6 +46,5 @@ FROM (
 
 // originSQL are the columns origin_scope and origin_thread of an event with this metadata.
 func originSQL(metadata string) string {
-	return fmt.Sprintf("JSONExtractString(%[1]s, 'origin_phase_scope_id') AS origin_scope, "+
-		"if(JSONType(%[1]s, 'origin_thread_id') IN ('Int64', 'UInt64', 'Bool'), toInt64(JSONExtract(%[1]s, 'origin_thread_id', 'Int128')), NULL) AS origin_thread", metadata)
+	return jsonStringSQL(metadata, "origin_phase_scope_id") + " AS origin_scope, " + fmt.Sprintf("if(JSONType(%[1]s, 'origin_thread_id') IN ('Int64', 'UInt64', 'Bool'), toInt64(JSONExtract(%[1]s, 'origin_thread_id', 'Int128')), NULL) AS origin_thread", metadata)
 }

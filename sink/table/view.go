@@ -29,7 +29,7 @@ var views = []string{
 	"memory_events", "memory_stats",
 	"memory_used", "memory_samples", "memory_alerts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
 	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
-	"memory_phases", "memory_event_phases", "memory_gap_phases", "memory_issue_hits", "memory_issues", "memory_sessions", "memory_summaries", "memory_markers",
+	"memory_phases", "memory_event_phases", "memory_gap_phases", "memory_issue_hits", "memory_issues", "memory_sessions", "memory_summaries", "memory_markers", "memory_correlate",
 }
 
 // View is one view over the tables.
@@ -68,6 +68,7 @@ func Views(o Options) []View {
 		"normal":     normalSQL,
 		"jsontext":   jsonTextSQL,
 		"words":      jsonWordsSQL,
+		"string":     jsonStringSQL,
 		"issueid":    fingerprintSQL,
 		"warns":      warnsSQL,
 		"summed":     summedSQL,

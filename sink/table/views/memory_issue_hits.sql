@@ -7,7 +7,7 @@ FROM (
     SELECT
         tenant, session_id, job_id, rank, device_id, at, timestamp_ns, event_type, collector, context, '' AS phase, kind,
         multiIf(kind = 'oom', 'critical', kind = 'alert', severity_told, health = 'unhealthy', 'critical', 'warning') AS severity,
-        multiIf(kind = 'oom', 'Out of memory', kind = 'alert', concat('Alert: ', replaceAll(category, '_', ' ')), 'Collector degradation') AS title,
+        multiIf(kind = 'oom', 'OOM telemetry event', kind = 'alert', concat('Alert: ', replaceAll(category, '_', ' ')), 'Collector degradation') AS title,
         multiIf(
             kind = 'oom', concat('{"backend":', {{jsontext "backend"}}, ',"reason":', reason, '}'),
             kind = 'alert', concat('{"backend":', {{jsontext "backend"}}, ',"category":', {{jsontext "category"}}, ',"collector":', {{jsontext "collector_text"}},
@@ -40,7 +40,7 @@ FROM (
                 ifNull(context, '') AS context, metadata,
                 event_type = 'error' AND (JSONHas(metadata, 'oom_reason') OR JSONHas(metadata, 'oom_dump_path')) AS is_oom,
                 if(position(metadata, '"collector_health_status"') = 0, '', {{normal (words "metadata" "collector_health_status")}}) AS health_words,
-                if(position(metadata, '"severity"') = 0, '', {{normal "JSONExtractString(metadata, 'severity')"}}) AS severity_words,
+                if(position(metadata, '"severity"') = 0, '', {{normal (string "metadata" "severity")}}) AS severity_words,
                 multiIf(is_oom, 'oom', event_type = 'collector_degraded' OR health_words IN ('degraded', 'unhealthy'), 'collector_degradation',
                     event_type IN ('warning', 'critical', 'error') OR severity_words IN ('warning', 'critical', 'error'), 'alert', '') AS kind
             FROM {{db}}.memory_events

@@ -12,7 +12,7 @@ SELECT
 FROM (
     SELECT
         toString(tenant) AS tenant, toString(session_id) AS session_id, ifNull(job_id, '') AS job_id, rank, local_rank, world_size, at, metadata,
-        {{trimmed "toString(event_type)"}} AS type, {{trimmed "ifNull(context, '')"}} AS words, {{trimmed "JSONExtractString(metadata, 'oom_reason')"}} AS reason,
+        {{trimmed "toString(event_type)"}} AS type, {{trimmed "ifNull(context, '')"}} AS words, {{trimmed (string "metadata" "oom_reason")}} AS reason,
         type = 'error' AND (JSONHas(metadata, 'oom_reason') OR JSONHas(metadata, 'oom_dump_path')) AS oom
     FROM {{db}}.memory_events
     WHERE type IN ('start', 'stop', 'collector_degraded', 'collector_recovered', 'warning', 'critical', 'error')

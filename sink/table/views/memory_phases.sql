@@ -11,11 +11,11 @@ boundaries AS (
             toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index, ifNull(job_id, '') AS job, toString(event_type) = 'phase_exit' AS is_exit,
             JSONExtractRaw(metadata, 'phase_scope') AS scope,
             JSONExtract(scope, 'thread_id', 'Int128') AS thread_id, JSONExtract(scope, 'sequence', 'Int128') AS sequence, JSONExtractString(scope, 'scope_id') AS scope_id,
-            {{trimmed "JSONExtractString(scope, 'name')"}} AS name, JSONExtractString(scope, 'thread_name') AS thread_name, JSONExtractString(scope, 'parent_scope_id') AS parent_scope_id,
+            {{trimmed (string "scope" "name")}} AS name, JSONExtractString(scope, 'thread_name') AS thread_name, JSONExtractString(scope, 'parent_scope_id') AS parent_scope_id,
             if(JSONType(scope, 'attributes') = 'Object', JSONExtractRaw(scope, 'attributes'), '') AS attributes,
             arrayFilter(p -> p != '', arrayMap(p -> JSONExtractString(p), arrayFilter(p -> startsWith(p, '"'), JSONExtractArrayRaw(scope, 'path')))) AS path
         FROM {{db}}.memory_events
-        WHERE event_type IN ('phase_enter', 'phase_exit') AND startsWith(scope, '{') AND JSONExtractString(scope, 'action') = if(is_exit, 'exit', 'enter')
+        WHERE event_type IN ('phase_enter', 'phase_exit') AND startsWith(scope, '{') AND {{string "scope" "action"}} = if(is_exit, 'exit', 'enter')
             AND name != '' AND JSONType(scope, 'scope_id') = 'String' AND JSONType(scope, 'thread_name') = 'String' AND notEmpty(path)
             AND JSONType(scope, 'thread_id') IN ('Int64', 'UInt64', 'Bool') AND JSONType(scope, 'sequence') IN ('Int64', 'UInt64', 'Bool')
             AND JSONType(scope, 'parent_scope_id') IN ('Null', 'String')

@@ -21,8 +21,8 @@ FROM (
             if(position(metadata, '"oom_') = 0, false, JSONHas(metadata, 'oom_reason') OR JSONHas(metadata, 'oom_dump_path')) AS says_oom,
             -- A bundle is known by its own events, and by what an error says of where it was left.
             multiIf(position(metadata, '"oom_') = 0, if(origin = 'oom', 'events.json', ''),
-                JSONExtractString(metadata, 'oom_bundle') != '', JSONExtractString(metadata, 'oom_bundle'),
-                arrayElement(splitByRegexp('[/\\\\]+', trimRight(JSONExtractString(metadata, 'oom_dump_path'), '/\\')), -1)) AS bundle
+                {{string "metadata" "oom_bundle"}} != '', {{string "metadata" "oom_bundle"}},
+                arrayElement(splitByRegexp('[/\\\\]+', trimRight({{string "metadata" "oom_dump_path"}}, '/\\')), -1)) AS bundle
         FROM {{db}}.memory_events
     ) AS e
     GROUP BY tenant, session_id
