@@ -226,7 +226,8 @@ func TestMemoryOOMs(t *testing.T) {
 }
 
 // memoryViews are the views that look for something.
-var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms")
+var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms "+
+	"memory_phases memory_event_phases memory_gap_phases memory_issue_hits memory_issues memory_sessions memory_summaries memory_markers")
 
 // No value that the validator lets through makes a view fail or take for ever.
 func TestMemoryViewsEndureExtremes(t *testing.T) {
@@ -259,7 +260,7 @@ func TestMemoryViewsReadWhatIsAsked(t *testing.T) {
 	for _, v := range memoryViews {
 		ask := "tenant = 'acme' AND session_id = '7'"
 		bound := rows / 4
-		if slices.Contains(strings.Fields("memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks"), v) {
+		if slices.Contains(strings.Fields("memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_issues"), v) {
 			ask, bound = "tenant = 'nobody'", 0 // sessions of a job lie anywhere in its tenant
 		}
 		read := strings.Fields(s.query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + v + " WHERE " + ask + ")) WHERE table IN ('memory_events_data', 'device_metrics_data') GROUP BY table ORDER BY table"))

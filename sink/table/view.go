@@ -112,6 +112,18 @@ func plainTypes(base *Table, body string) string {
 	})
 }
 
+// correlateExample has arguments for a first try of memory_correlate.
+const correlateExample = "(tenant = 'default', session_id = '', job_id = '', rank = -1, scope = 'session', at_ns = 1795175929972803352, window_ns = 60000000000)"
+
+// From is what stands behind FROM to ask the view, in the session's database: its name, and for one that takes parameters arguments for
+// a first try.
+func (v View) From() string {
+	if v.Name == "memory_correlate" {
+		return ident(v.Name) + correlateExample
+	}
+	return ident(v.Name)
+}
+
 // DDL returns the statement that creates the view or puts it in the place of an older one.
 func (v View) DDL(o Options) string {
 	return fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s%s AS\n%s\nCOMMENT %s", ident(o.database()), ident(v.Name), o.onCluster(), v.Body, quote(v.mark()))
