@@ -226,7 +226,7 @@ func TestMemoryOOMs(t *testing.T) {
 }
 
 // memoryViews are the views that look for something.
-var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms "+
+var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms " +
 	"memory_phases memory_event_phases memory_gap_phases memory_issue_hits memory_issues memory_sessions memory_summaries memory_markers")
 
 // No value that the validator lets through makes a view fail or take for ever.
