@@ -38,7 +38,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	empty := newDatabase(t)
 	views := table.Views(table.Options{Database: empty.name})
 	for _, v := range views {
-		empty.post("SELECT * FROM `"+v.Name+"`", nil)
+		empty.post("SELECT * FROM "+v.From(), nil)
 	}
 	parts := map[string][]byte{}
 	for _, name := range []string{"examples_by_type.ndjson", "examples_handbuilt.ndjson"} {
@@ -95,7 +95,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 			if v.Name == "stall_reasons" {
 				where = ""
 			}
-			answers[v.Name] = d.post("SELECT * FROM `"+v.Name+"`"+where+" ORDER BY ALL", nil)
+			answers[v.Name] = d.post("SELECT * FROM "+v.From()+where+" ORDER BY ALL", nil)
 		}
 		return answers
 	}

@@ -222,7 +222,17 @@ func memoryOdd(t *testing.T) (events []memoryEvent) {
 	}
 	oom := events[0]
 	oom.EventType, oom.Metadata = "error", []byte(`{"oom_reason":"MemoryError"}`)
-	return append(events, oom)
+	near := oom // what the view that takes a time is asked for
+	near.Tenant, near.TimestampNS = "default", 1795175929972803352
+	for _, c := range casesIn(t, "../../testdata/telemetry/v4/analytics_cases.jsonl") {
+		if strings.HasPrefix(c.Name, "phase_") {
+			for _, e := range c.Events {
+				e.Tenant = c.Name
+				events = append(events, e)
+			}
+		}
+	}
+	return append(events, oom, near)
 }
 
 // into reads the answer of a query as JSON, one value a row, into a slice.

@@ -38,7 +38,7 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 		s.want("SELECT count() FROM {db}."+tb.Name, "0")
 	}
 	for _, v := range table.Views(s.opts) {
-		s.query("SELECT * FROM {db}." + v.Name + " LIMIT 1")
+		s.query("SELECT * FROM {db}." + v.From() + " LIMIT 1")
 	}
 	before := s.shape()
 	made := s.query("SELECT uuid FROM system.tables WHERE database = '{db}' ORDER BY name")
@@ -161,7 +161,7 @@ func TestReadersSeeEveryView(t *testing.T) {
 	defer reader.Close()
 	for _, v := range table.Views(s.opts) {
 		var n uint64
-		if err := reader.QueryRow(t.Context(), "SELECT count() FROM (SELECT * FROM "+s.opts.Database+"."+v.Name+")").Scan(&n); err != nil {
+		if err := reader.QueryRow(t.Context(), "SELECT count() FROM (SELECT * FROM "+s.opts.Database+"."+v.From()+")").Scan(&n); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 	}

@@ -100,7 +100,7 @@ func TestEveryTableTakesItsBatches(t *testing.T) {
 	}
 	s.addMemory(memoryOdd(t)...) // of what is all the same there is nothing to find
 	for _, v := range table.Views(s.opts) {
-		if n := s.query("SELECT count() FROM (SELECT * FROM {db}." + v.Name + ")"); n == "0" && !strings.HasPrefix(v.Name, "insight_") {
+		if n := s.query("SELECT count() FROM (SELECT * FROM {db}." + v.From() + ")"); n == "0" && !strings.HasPrefix(v.Name, "insight_") {
 			t.Errorf("view %s shows nothing", v.Name)
 		}
 	}

@@ -30,6 +30,7 @@ var views = []string{
 	"memory_used", "memory_samples", "memory_alerts", "memory_gap_parts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
 	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
 	"memory_marked", "memory_session_rollups", "memory_rank_rollups", "memory_window_rollups",
+	"memory_phases", "memory_event_phases", "memory_gap_phases", "memory_issue_hits", "memory_issues", "memory_sessions", "memory_summaries", "memory_markers", "memory_correlate",
 }
 
 // View is one view over the tables.
@@ -66,6 +67,15 @@ func Views(o Options) []View {
 		"endweight":  endWeightSQL,
 		"ending":     endSQL,
 		"collective": collectiveSQL,
+		"normal":     normalSQL,
+		"jsontext":   jsonTextSQL,
+		"words":      jsonWordsSQL,
+		"string":     jsonStringSQL,
+		"issueid":    fingerprintSQL,
+		"warns":      warnsSQL,
+		"summed":     summedSQL,
+		"attributed": attributedSQL,
+		"origin":     originSQL,
 		"trimmed":    trimmedSQL,
 		"rolled":     rolledSQL,
 		"peaks":      peaksSQL,
@@ -104,6 +114,18 @@ func plainTypes(base *Table, body string) string {
 		}
 		return "CAST(" + call + ", " + quote(typ) + ")"
 	})
+}
+
+// correlateExample has arguments for a first try of memory_correlate.
+const correlateExample = "(tenant = 'default', session_id = '', job_id = '', rank = -1, scope = 'session', at_ns = 1795175929972803352, window_ns = 60000000000)"
+
+// From is what stands behind FROM to ask the view, in the session's database: its name, and for one that takes parameters arguments for
+// a first try.
+func (v View) From() string {
+	if v.Name == "memory_correlate" {
+		return ident(v.Name) + correlateExample
+	}
+	return ident(v.Name)
 }
 
 // DDL returns the statement that creates the view or puts it in the place of an older one.

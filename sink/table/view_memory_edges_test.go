@@ -20,7 +20,7 @@ func TestMemoryViewsAtTheEdges(t *testing.T) {
 	s.want("SELECT count() > 1 FROM {db}.memory_runs", "1")
 	for _, v := range table.Views(table.Options{}) {
 		if len(v.Name) > 6 && v.Name[:7] == "memory_" {
-			s.exec("SELECT * FROM {db}." + v.Name + " FORMAT Null")
+			s.exec("SELECT * FROM {db}." + v.From() + " FORMAT Null")
 		}
 	}
 }
