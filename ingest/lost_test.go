@@ -1,0 +1,91 @@
+package ingest_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// The audit names each upload that INGEST lost, with its tenant, whether it is sealed or not; not those that were sent again, nor those that took the
+// sequences of the lost ones.
+func TestAuditNamesLostUploads(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sealed=%t", sealed), func(t *testing.T) {
+			s := brokertest.Start(t, broker.Layout{})
+			r := startOn(t, s, nil)
+			keys := map[string][]string{"a": r.keyOf("a", tenant.Limits{}), "b": r.keyOf("b", tenant.Limits{})}
+			send := func(name string, i int) {
+				t.Helper()
+				body := compress(t, ndjson("s", 1+i))
+				headers := keys[name]
+				if i%2 == 0 {
+					headers = append(window(fmt.Sprint("w", i), "device", i, body), headers...)
+				}
+				if a := r.post("s", body, headers...); a.status != http.StatusOK {
+					t.Fatalf("upload %d: %d %s", i, a.status, a.raw)
+				}
+			}
+			lost := func(found []broker.Finding, want map[string]uint64) {
+				t.Helper()
+				have, err := ingest.AuditUploads(t.Context(), s, found)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(have) != len(want) {
+					t.Fatalf("lost: %v, want %v", have, want)
+				}
+				for _, l := range have {
+					if l.Uploads != want[l.Tenant] || l.Events == 0 || l.First > l.Last || l.Since.After(l.Until) || time.Since(l.Since) > time.Minute {
+						t.Errorf("lost: %+v, want %d uploads", l, want[l.Tenant])
+					}
+				}
+			}
+			for i := range 10 {
+				send("a", i)
+				send("b", i)
+			}
+			if sealed {
+				r.gateway.SealUploads(t.Context(), "a")
+				r.gateway.SealUploads(t.Context(), "b")
+			}
+			lost(nil, nil)
+			info, err := s.Ingest.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := info.State.LastSeq
+			// The last five of 20 go, which the server gives to others.
+			cfg := info.Config
+			if err := s.JS.DeleteStream(t.Context(), cfg.Name); err != nil {
+				t.Fatal(err)
+			}
+			cfg.FirstSeq = last - 4
+			if _, err := s.JS.CreateStream(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			lost(nil, map[string]uint64{"a": 2, "b": 3})
+			time.Sleep(2100 * time.Millisecond) // the record knows seconds
+			found := []broker.Finding{{Kind: broker.FindingShortened, Stream: stream.IngestStream, Partition: -1,
+				Places: []broker.Place{{First: last - 4, Last: last, At: time.Now()}}}}
+			for i := range 10 {
+				send("a", 100+i)
+			}
+			lost(nil, nil) // the end is where it was: only who found out tells
+			lost(found, map[string]uint64{"a": 2, "b": 3})
+			send("b", 9)
+			lost(found, map[string]uint64{"a": 2, "b": 2})
+			if sealed {
+				r.gateway.SealUploads(t.Context(), "a")
+				r.gateway.SealUploads(t.Context(), "b")
+			}
+			lost(found, map[string]uint64{"a": 2, "b": 2})
+		})
+	}
+}
