@@ -97,7 +97,23 @@ func (s *Streams) sight(ctx context.Context) {
 	defer w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for _, l := range s.found(ctx) {
+	s.tell(ctx, s.found(ctx)...)
+}
+
+// LostEnd says that a stream is known to have lost messages of its end: to the log, the metrics, Shortened, and for good to the findings.
+func (s *Streams) LostEnd(ctx context.Context, name string, from, to uint64, why string) {
+	if s.watch == nil {
+		return
+	}
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	s.tell(ctx, shortened{name: name, from: from, to: to, why: why, at: time.Now()})
+}
+
+// tell says what was found, once.
+func (s *Streams) tell(ctx context.Context, lost ...shortened) {
+	w := s.watch
+	for _, l := range lost {
 		if w.missing == nil {
 			w.missing = map[string]uint64{}
 		}
@@ -149,9 +165,9 @@ func (s *Streams) found(ctx context.Context) []shortened {
 			return nil
 		}
 		if revision == 0 {
-			_, err = s.seen.Create(ctx, sightingsKey, body)
+			_, err = s.Seen.Create(ctx, sightingsKey, body)
 		} else {
-			_, err = s.seen.Update(ctx, sightingsKey, body, revision)
+			_, err = s.Seen.Update(ctx, sightingsKey, body, revision)
 		}
 		if err != nil { // another process was first, and tells it
 			return nil
@@ -178,7 +194,7 @@ func (s *Streams) look(ctx context.Context) (map[string]sighting, map[string]*je
 // sightings reads what was kept. What cannot be read proves nothing and is written anew.
 func (s *Streams) sightings(ctx context.Context) (old map[string]sighting, revision uint64, err error) {
 	old = map[string]sighting{}
-	entry, err := s.seen.Get(ctx, sightingsKey)
+	entry, err := s.Seen.Get(ctx, sightingsKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return old, 0, nil
 	}

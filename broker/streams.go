@@ -51,8 +51,8 @@ type Streams struct {
 	Lanes      int
 	LeaseTTL   time.Duration
 
-	Keys, Windows, Dictionaries, Leases, Marks, Deletions jetstream.KeyValue
-	Parts, State, Chunks                                  jetstream.ObjectStore
+	Keys, Windows, Dictionaries, Leases, Marks, Deletions, Seen jetstream.KeyValue
+	Parts, State, Chunks                                        jetstream.ObjectStore
 
 	// Barrier, where set, makes durable what was acknowledged; see Durable. It is set before anything uses the streams.
 	Barrier func(context.Context) error
@@ -61,7 +61,6 @@ type Streams struct {
 	log    *slog.Logger
 	remade *remade // shared by copies of the struct; nil where Open did not make it
 	watch  *watch  // likewise
-	seen   jetstream.KeyValue
 	// storeLost is what it means that a stream lost its end, by its name, of those whose ends are kept.
 	storeLost map[string]string
 }
@@ -151,7 +150,7 @@ func (s *Streams) handles(ctx context.Context) (err error) {
 	for name, to := range map[string]*jetstream.KeyValue{
 		stream.KeysBucket: &s.Keys, stream.WindowsBucket: &s.Windows, stream.DictionariesBucket: &s.Dictionaries,
 		stream.LeasesBucket: &s.Leases, stream.MarksBucket: &s.Marks, stream.DeletionsBucket: &s.Deletions,
-		stream.SeenBucket: &s.seen,
+		stream.SeenBucket: &s.Seen,
 	} {
 		if *to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) }); err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)

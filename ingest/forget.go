@@ -187,7 +187,7 @@ func (u *uploads) adopt(ctx context.Context, now time.Time) error {
 	}
 	touched := map[string]bool{}
 	defer func() { sealAll(touched) }()
-	return eachEntry(ctx, u.kv, []string{"*.*.v.*", "*.*.u.*", "*.t.*.*"}, func(e jetstream.KeyValueEntry) error {
+	return eachEntry(ctx, u.kv, claimKeys(), func(e jetstream.KeyValueEntry) error {
 		tenant, _, _ := strings.Cut(e.Key(), ".")
 		if now.Sub(e.Created()) < u.sealAt.adoptAfter() {
 			return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,17 +96,12 @@ func (a *uploadAudit) read(ctx context.Context) error {
 		from = min(from, g.First)
 	}
 	claims := func(e jetstream.KeyValueEntry) error {
-		rec, err := parseRecord(e.Value())
-		if err != nil || len(rec.windows) != 1 || rec.windows[0].state != windowDone {
-			return nil // half-way, or of an older build, which has no sequences
-		}
-		w := &rec.windows[0]
-		if tenant, _, ok := strings.Cut(e.Key(), "."); ok && w.last >= from {
-			a.add(tenant, settled{id: uploadIDOf(e.Key()), accepted: w.accepted, last: w.last, at: w.at})
+		if c := claimed(e); c.last >= from {
+			a.add(c.tenant, c.settled)
 		}
 		return nil
 	}
-	if err := eachEntry(ctx, a.kv, []string{"*.*.v.*", "*.*.u.*", "*.t.*.*"}, claims); err != nil {
+	if err := eachEntry(ctx, a.kv, claimKeys(), claims); err != nil {
 		return err
 	}
 	blocks := map[string]*block{}
@@ -160,6 +156,66 @@ func (a *uploadAudit) page(ctx context.Context, tenant, key string, from uint64)
 	return last, nil
 }
 
+// presence says what is at the place in INGEST where an upload was stored.
+type presence int
+
+const (
+	there    presence = iota
+	nothing           // it was lost, or folded and deleted
+	replaced          // another upload: INGEST lost the first one
+)
+
+// stored looks where an upload was stored.
+func stored(ctx context.Context, ingest jetstream.Stream, c *candidate) (presence, error) {
+	msg, err := ingest.GetMsg(ctx, c.last)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nothing, nil
+	}
+	if err != nil {
+		return there, fmt.Errorf("INGEST message %d: %w", c.last, err)
+	}
+	e, _, err := stream.ParseEnvelope(msg.Data)
+	if err != nil || uploadIDOf(keyOf(&e)) == c.id {
+		return there, nil // what cannot be read proves nothing
+	}
+	return replaced, nil
+}
+
+// keyOf is the key under which the upload is recorded that a part is of.
+func keyOf(e *stream.Envelope) string {
+	kind, rest, named := strings.Cut(e.Identity, "/")
+	generation, name, numbered := strings.Cut(rest, "/")
+	switch {
+	case named && kind == "telemetry" && !isNumber(generation):
+		return e.Tenant + ".t." + generation + "." + name
+	case named && numbered:
+		return windowKey(e.Tenant, e.Session, kind, name)
+	}
+	_, sum, _ := strings.Cut(e.Identity, "-")
+	sum, _, _ = strings.Cut(sum, "~")
+	return sessionPrefix(e.Tenant, e.Session) + "u." + sum
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 64)
+	return err == nil
+}
+
+// claimKeys are where single uploads are recorded. Each watch needs a slice of its own, into which it writes.
+func claimKeys() []string { return []string{"*.*.v.*", "*.*.u.*", "*.t.*.*"} }
+
+// claimed reads a single upload that is done; its last is 0 where it is half-way, or of an older build, which knew no sequences.
+func claimed(e jetstream.KeyValueEntry) (c candidate) {
+	rec, err := parseRecord(e.Value())
+	if err != nil || len(rec.windows) != 1 || rec.windows[0].state != windowDone {
+		return c
+	}
+	w := &rec.windows[0]
+	c.tenant, _, _ = strings.Cut(e.Key(), ".")
+	c.settled = settled{id: uploadIDOf(e.Key()), accepted: w.accepted, last: w.last, at: w.at}
+	return c
+}
+
 // lost judges the candidates and adds them up.
 func (a *uploadAudit) lost(ctx context.Context, end uint64) ([]LostUploads, error) {
 	sums := map[string]*LostUploads{}
@@ -168,11 +224,10 @@ func (a *uploadAudit) lost(ctx context.Context, end uint64) ([]LostUploads, erro
 			continue
 		}
 		if c.last <= end {
-			msg, err := a.ingest.GetMsg(ctx, c.last)
-			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-				return nil, fmt.Errorf("INGEST message %d: %w", c.last, err)
-			}
-			if err == nil && !msg.Time.After(time.Unix(c.at, 0)) && strings.Contains(msg.Subject, "."+c.tenant+".") {
+			switch has, err := stored(ctx, a.ingest, &c); {
+			case err != nil:
+				return nil, err
+			case has == there:
 				continue // taken after the loss and before it was found
 			}
 		}

@@ -3,6 +3,7 @@ package ingest_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,20 @@ func TestAuditNamesLostUploads(t *testing.T) {
 				send("a", 100+i)
 			}
 			lost(nil, nil) // the end is where it was: only who found out tells
+			if !sealed {   // a gateway that starts does: another upload is where it was stored
+				startOn(t, s, nil)
+				for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+					if found, err = broker.Findings(t.Context(), s.Marks); err != nil || time.Now().After(deadline) {
+						t.Fatal("nobody tells it", err)
+					}
+					if len(found) == 1 {
+						break
+					}
+				}
+				if p := found[0].Places[0]; found[0].Stream != stream.IngestStream || p.First != last-4 || p.Last != last || !strings.Contains(p.Detail, "5 accepted uploads") || !strings.Contains(p.Detail, "a, b") {
+					t.Errorf("found %+v", found[0])
+				}
+			}
 			lost(found, map[string]uint64{"a": 2, "b": 3})
 			send("b", 9)
 			lost(found, map[string]uint64{"a": 2, "b": 2})
