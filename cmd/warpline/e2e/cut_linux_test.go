@@ -231,7 +231,7 @@ func (b *cutService) audit(lost bool) {
 		if _, problems, ok := strings.Cut(string(out), "the books do not balance"); ok && (lost || b.mode == "os") {
 			_, problems, _ = strings.Cut(strings.TrimSpace(problems), "\n")
 			others := slices.DeleteFunc(strings.Split(problems, "\n"), func(line string) bool {
-				return lost && strings.Contains(line, "INGEST lost sequences") || b.mode == "os" && strings.Contains(line, "gone from its end that NATS had acknowledged")
+				return (lost || b.mode == "os") && strings.Contains(line, "INGEST lost ") || b.mode == "os" && strings.Contains(line, "gone from its end that NATS had acknowledged")
 			})
 			if len(others) == 0 {
 				return
