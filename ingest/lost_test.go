@@ -104,3 +104,33 @@ func TestAuditNamesLostUploads(t *testing.T) {
 		})
 	}
 }
+
+// Uploads of every kind are recognised in INGEST by what is stored: nothing is told while all of it is there.
+func TestLookBackKnowsEveryKind(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	accepted := func(a answer) {
+		t.Helper()
+		if a.status != http.StatusOK && a.status != http.StatusAccepted {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	event := `{"schema_version":2,"timestamp_ns":1795175929972803352,"event_type":"sample","collector":"c","sampling_interval_ms":100,"pid":%d,"host":"h","device_id":0,"allocator_allocated_bytes":1,"allocator_reserved_bytes":2,"allocator_active_bytes":null,"allocator_inactive_bytes":null,"allocator_change_bytes":0,"device_used_bytes":2,"device_free_bytes":null,"device_total_bytes":null,"context":null,"metadata":{}}`
+	for i := range 5 {
+		body := compress(t, ndjson("s", 1+i))
+		accepted(r.post("s", body, window(fmt.Sprint("a/window/", i), "device", i, body)...))
+		accepted(r.post("s", ndjson("s", 10+i)))
+		accepted(r.do(http.MethodPost, "/api/v1/telemetry", strings.NewReader(fmt.Sprintf(event, i))))
+		accepted(r.do(http.MethodPost, "/api/v1/telemetry", strings.NewReader(fmt.Sprintf(event, 100+i)), "Idempotency-Key", fmt.Sprint("k/", i)))
+		line := fmt.Sprintf(`{"type":"job_start","session_id":"big","app":"%s","ts_ns":%d}`, strings.Repeat("x", 1<<20), i)
+		accepted(r.do(http.MethodPost, "/api/v1/events/job_start", strings.NewReader(line)))
+	}
+	if msgs := r.windowsState().Msgs; msgs < 25 {
+		t.Fatalf("%d uploads are recorded, want one of each kind and round", msgs)
+	}
+	if err := r.gateway.LookBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := broker.Findings(t.Context(), r.streams.Marks); err != nil || len(found) > 0 {
+		t.Errorf("told: %v %v", found, err)
+	}
+}

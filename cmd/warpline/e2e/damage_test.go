@@ -261,7 +261,7 @@ func TestDamage(t *testing.T) {
 		attacks = append(attacks, attack{name: "table " + table + " truncated", short: table == "kernel_stats_data", running: func(s *site) { s.exec("TRUNCATE TABLE " + table) },
 			audit: []string{"table " + table + ": received ", time.Now().UTC().Format("2006-01"), "dev: "}})
 	}
-	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_MARKS", "KV_WL_KEYS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS", "OBJ_WL_STATE", "OBJ_WL_PARTS"} {
+	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_MARKS", "KV_WL_KEYS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS", "OBJ_WL_STATE", "OBJ_WL_PARTS", "OBJ_WL_CHUNKS"} {
 		words := []string{name}
 		if name == "INGEST" {
 			words = append(words, "uploads of tenant dev")
