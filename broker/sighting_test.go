@@ -85,7 +85,8 @@ func TestEndsThatAreLostAreTold(t *testing.T) {
 			}
 		}},
 		{name: "flipped bytes in a stream", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "INGEST"), 5, flipped) }, want: "INGEST"},
-		{name: "flipped bytes in a bucket", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "KV_WL_WINDOWS"), 5, flipped) }, want: "KV_WL_WINDOWS"},
+		{name: "flipped bytes in a bucket", want: "KV_WL_WINDOWS",
+			damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "KV_WL_WINDOWS"), 5, flipped) }},
 		{name: "flipped bytes in the marks", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "KV_WL_MARKS"), 5, flipped) }, want: "KV_WL_MARKS"},
 		{name: "flipped at the very end", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "INGEST"), 9, flipped) }, want: "INGEST"},
 		{name: "flipped, and more came before anybody looked", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "INGEST"), 5, flipped) },
@@ -154,7 +155,8 @@ func TestEndsThatAreLostAreTold(t *testing.T) {
 				}
 				return
 			}
-			if len(found) != 1 || found[0].Kind != broker.FindingShortened || found[0].Stream != c.want || len(lines) != 1 || !strings.Contains(log.String(), "stream="+c.want) {
+			if len(found) != 1 || found[0].Kind != broker.FindingShortened || found[0].Stream != c.want || len(lines) != 1 ||
+				!strings.Contains(log.String(), "stream="+c.want) {
 				t.Fatalf("found %v, told %v, want the end of %s once; log:\n%s", found, lines, c.want, log.String())
 			}
 			if p := found[0].Places[0]; p.Last != 100 || p.First < 1 || p.First > 100 || p.First < 30 && c.name != "a block removed" {

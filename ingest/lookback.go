@@ -107,7 +107,9 @@ func (u *uploads) lookBack(ctx context.Context) error {
 	if _, err := u.streams.Seen.Put(ctx, lookedKey, strconv.AppendInt(nil, at, 10)); err != nil {
 		return err
 	}
-	u.streams.LostEnd(ctx, stream.IngestStream, first, last, fmt.Sprintf("%d accepted uploads are not where they were stored, the last of %s UTC, of tenants %.100s; what was not folded by then has to be sent again",
-		n, time.Unix(at, 0).UTC().Format(time.DateTime), strings.Join(slices.Sorted(maps.Keys(tenants)), ", ")))
+	names := strings.Join(slices.Sorted(maps.Keys(tenants)), ", ")
+	u.streams.LostEnd(ctx, stream.IngestStream, first, last,
+		fmt.Sprintf("%d accepted uploads are not where they were stored, the last of %s UTC, of tenants %.100s; what was not folded by then has to be sent again",
+			n, time.Unix(at, 0).UTC().Format(time.DateTime), names))
 	return nil
 }

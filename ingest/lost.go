@@ -26,8 +26,9 @@ type LostUploads struct {
 
 // String says it in one line.
 func (l LostUploads) String() string {
-	return fmt.Sprintf("INGEST lost %d uploads of tenant %s with %d events, at %d to %d, accepted from %s to %s: what was folded by then is in the tables, the rest is gone; "+
-		"have the senders of that time send again: what is there is told apart", l.Uploads, l.Tenant, l.Events, l.First, l.Last, l.Since.UTC().Format(time.DateTime), l.Until.UTC().Format(time.DateTime))
+	return fmt.Sprintf("INGEST lost %d uploads of tenant %s with %d events, at %d to %d, accepted from %s to %s: what was folded by then is in the "+
+		"tables, the rest is gone; have the senders of that time send again: what is there is told apart",
+		l.Uploads, l.Tenant, l.Events, l.First, l.Last, l.Since.UTC().Format(time.DateTime), l.Until.UTC().Format(time.DateTime))
 }
 
 // AuditUploads compares the record of accepted uploads with INGEST: it returns those that INGEST does not have and never gave up, by tenant. found are
