@@ -266,7 +266,7 @@ func TestDamage(t *testing.T) {
 		if name == "INGEST" {
 			words = append(words, "uploads of tenant dev")
 		}
-		attacks = append(attacks, attack{name: "bytes flipped in " + name, short: name == "KV_WL_WINDOWS", running: func(s *site) { s.fillStore(name) }, killed: func(s *site) { s.flip(name) },
+		attacks = append(attacks, attack{name: "bytes flipped in " + name, running: func(s *site) { s.fillStore(name) }, killed: func(s *site) { s.flip(name) },
 			audit: words, log: []string{"stream=" + name}})
 	}
 	attacks = append(attacks, attack{name: "INGEST's last uploads flipped before they were folded", short: true, running: func(s *site) { s.send(60) }, killed: func(s *site) { s.flip("INGEST") },
