@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/stream"
@@ -47,5 +49,46 @@ func TestSparseSessionsShareFewRollupRows(t *testing.T) {
 	}
 	if rows := sum["kernel_stats_data"]; rows != 2*sessions { // two kernels of each, in one bucket
 		t.Errorf("%d rollup rows for %d sessions with two kernels each", rows, sessions)
+	}
+}
+
+// What a session sent into the chunk that is open when its owner leaves goes out whole, though nothing of it was held back before. A state that
+// is made anew from parts relies on it: where the last chunk held nothing, nothing may be left to write.
+func TestWhoLeavesHoldsNothingBack(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{Partitions: 1})
+	reg := prometheus.NewRegistry()
+	cfg := fast
+	cfg.ChunkAge, cfg.Hold, cfg.Registerer = time.Hour, time.Hour, reg
+	stop := start(t, s, cfg)
+	publish(t, s, stream.Envelope{Session: "s", Identity: "w"}, []byte(`{"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,100,1,0,32,0],[9,2,7,100,2,0,32,0]]}`+"\n"))
+	folded := func() (n float64) {
+		all, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			if f.GetName() == "warpline_worker_parts_total" {
+				for _, m := range f.GetMetric() {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+		return n
+	}
+	for deadline := time.Now().Add(60 * time.Second); folded() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the part is not folded")
+		}
+	}
+	stop()
+	if sum := readRows(t, s); sum["kernels_data"] != 2 || sum["kernel_stats_data.calls"] != 2 || sum["sessions_data.kernels"] != 2 {
+		t.Errorf("%d rows, %d calls, %d kernels of the session; want 2 of each", sum["kernels_data"], sum["kernel_stats_data.calls"], sum["sessions_data.kernels"])
+	}
+	last, err := s.Rows.GetLastMsgForSubject(t.Context(), stream.RowsSubject(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, _, _, err := stream.ParseChunk(last.Data); err != nil || !c.Flushed {
+		t.Errorf("the last chunk holds something back: %v", err)
 	}
 }

@@ -54,10 +54,8 @@ func (o *owner) publish(ctx context.Context) error {
 
 // flush turns accumulators of the touched sessions into rows, as far as they are ripe.
 func (f *folder) flush(now int64) {
-	if f.hold = f.holdFor(len(f.touched)); f.leaving {
-		f.hold = 0
-	}
-	rush := f.rush || f.heldAccs > maxHeldAccs
+	f.hold = f.holdFor(len(f.touched))
+	rush := f.rush || f.leaving || f.heldAccs > maxHeldAccs
 	if rush {
 		for s := range f.held {
 			f.touch(s)

@@ -21,6 +21,8 @@ const (
 	FindingMissing = "chunks-missing"
 	// FindingDamaged is bytes that the NATS server found damaged and dropped.
 	FindingDamaged = "stream-damaged"
+	// FindingShortened is messages that are gone from the end of a stream after NATS had acknowledged them.
+	FindingShortened = "end-lost"
 )
 
 // Finding is something that a role saw and that a person must know of, also a month later: the audit names it until it is accepted. There is
@@ -174,9 +176,10 @@ func findingKeys(ctx context.Context, kv jetstream.KeyValue, prefixes ...string)
 // String is the finding in one line, for people.
 func (f Finding) String() string {
 	what := map[string]string{
-		FindingAside:   "messages that no worker or gateway published were set aside",
-		FindingMissing: "chunks were gone from the stream before they were inserted",
-		FindingDamaged: "bytes were found damaged by the NATS server and dropped",
+		FindingAside:     "messages that no worker or gateway published were set aside",
+		FindingMissing:   "chunks were gone from the stream before they were inserted",
+		FindingDamaged:   "bytes were found damaged by the NATS server and dropped",
+		FindingShortened: "messages at most are gone from its end that NATS had acknowledged",
 	}[f.Kind]
 	if what == "" {
 		what = "of " + f.Kind

@@ -161,6 +161,7 @@ func (s *Streams) Keep(ctx context.Context, cfg KeeperConfig) {
 	for _, st := range stores {
 		m.remade.WithLabelValues(st.name)
 		m.fill.WithLabelValues(st.name)
+		m.lost.WithLabelValues(st.name)
 	}
 	again := s.Conn.StatusChanged(nats.CONNECTED)
 	defer s.Conn.RemoveStatusListener(again)
@@ -171,6 +172,10 @@ func (s *Streams) Keep(ctx context.Context, cfg KeeperConfig) {
 	for n := 0; ; n++ {
 		if s.Conn.IsConnected() && (cfg.Hold == nil || cfg.Hold() == "") {
 			s.keep(ctx, stores, missing, made, m)
+			s.sight(ctx)
+			for name, n := range s.watch.take() {
+				m.lost.WithLabelValues(name).Add(float64(n))
+			}
 		}
 		if n%5 == 0 && s.Conn.IsConnected() {
 			s.measure(ctx, stores, made, m)
@@ -180,6 +185,9 @@ func (s *Streams) Keep(ctx context.Context, cfg KeeperConfig) {
 		}
 		select {
 		case <-ctx.Done():
+			if s.Conn.IsConnected() {
+				s.sight(context.WithoutCancel(ctx)) // what a server finds later was there when it was stopped
+			}
 			return
 		case <-again:
 		case <-tick.C:
@@ -289,6 +297,7 @@ type keeperMetrics struct {
 	unowned *prometheus.GaugeVec
 	remade  *prometheus.CounterVec
 	fill    *prometheus.GaugeVec
+	lost    *prometheus.CounterVec
 }
 
 func newKeeperMetrics(reg prometheus.Registerer) *keeperMetrics {
@@ -299,9 +308,11 @@ func newKeeperMetrics(reg prometheus.Registerer) *keeperMetrics {
 			Help: "Streams and buckets of NATS that were gone and were made anew, by name."}, []string{"name"}),
 		fill: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "broker", Name: "fill_ratio",
 			Help: "Used part of the room of each stream and bucket of NATS, by name, 0 to 1."}, []string{"name"}),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "broker", Name: "lost_messages_total",
+			Help: "Messages that NATS had acknowledged and that are gone from the end of a stream or bucket, by name, at most."}, []string{"name"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.remade, m.fill, m.unowned)
+		reg.MustRegister(m.remade, m.fill, m.unowned, m.lost)
 	}
 	return m
 }

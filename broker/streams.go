@@ -51,8 +51,8 @@ type Streams struct {
 	Lanes      int
 	LeaseTTL   time.Duration
 
-	Keys, Windows, Dictionaries, Leases, Marks, Deletions jetstream.KeyValue
-	Parts, State, Chunks                                  jetstream.ObjectStore
+	Keys, Windows, Dictionaries, Leases, Marks, Deletions, Seen jetstream.KeyValue
+	Parts, State, Chunks                                        jetstream.ObjectStore
 
 	// Barrier, where set, makes durable what was acknowledged; see Durable. It is set before anything uses the streams.
 	Barrier func(context.Context) error
@@ -60,6 +60,9 @@ type Streams struct {
 	layout Layout // partitions and lanes as fixed
 	log    *slog.Logger
 	remade *remade // shared by copies of the struct; nil where Open did not make it
+	watch  *watch  // likewise
+	// storeLost is what it means that a stream lost its end, by its name, of those whose ends are kept.
+	storeLost map[string]string
 }
 
 // WindowHorizon is how long accepted windows and dictionary entries are remembered.
@@ -75,7 +78,7 @@ const DuplicateWindow = 2 * time.Minute
 // more copies, and their sizes unless l has larger ones or says Lower. It waits for a server that is starting or has no room, and says
 // so; it fails when the server will never do what l asks. It is safe to call from several processes at once.
 func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) (*Streams, error) {
-	s := &Streams{Conn: nc, JS: js, LeaseTTL: l.LeaseTTL, layout: l, log: l.Logger, remade: &remade{}}
+	s := &Streams{Conn: nc, JS: js, LeaseTTL: l.LeaseTTL, layout: l, log: l.Logger, remade: &remade{}, watch: &watch{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -88,12 +91,14 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	}
 	// What the stores of another time say is known before INGEST is made: its first sequence has to be above every position.
 	known := there[stream.IngestStream] || there[stream.RowsStream]
-	for _, st := range s.stores() {
+	stores := s.stores()
+	s.storeLost = watched(stores)
+	for _, st := range stores {
 		made, err := s.open(ctx, st)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", st.said, err)
 		}
-		if made && known {
+		if made && known && st.name != "KV_"+stream.SeenBucket { // which older versions did not have
 			s.log.Warn(st.said+" was not there and is made anew", "lost", st.lost)
 			s.remade.add(st.name)
 		}
@@ -108,6 +113,7 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 		return nil, err
 	}
 	s.layout.Partitions, s.layout.Lanes = s.Partitions, s.Lanes
+	s.sight(ctx) // before anything is written by this process
 	return s, nil
 }
 
@@ -144,6 +150,7 @@ func (s *Streams) handles(ctx context.Context) (err error) {
 	for name, to := range map[string]*jetstream.KeyValue{
 		stream.KeysBucket: &s.Keys, stream.WindowsBucket: &s.Windows, stream.DictionariesBucket: &s.Dictionaries,
 		stream.LeasesBucket: &s.Leases, stream.MarksBucket: &s.Marks, stream.DeletionsBucket: &s.Deletions,
+		stream.SeenBucket: &s.Seen,
 	} {
 		if *to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) }); err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)

@@ -153,6 +153,24 @@ func watchHeap(peak *atomic.Uint64) (stop func()) {
 }
 
 // BenchmarkStages measures what one window is mostly made of, each alone; gunzip is the general library, for comparison with inflate.
+// BenchmarkBlankLines posts 190 MiB of blank lines in 194 kB of gzip, from the request to the answer. Before blank lines were passed over in
+// runs this was some 10 M lines/s.
+func BenchmarkBlankLines(b *testing.B) {
+	const lines = 190 << 20
+	r := start(b, broker.Layout{}, func(c *ingest.Config) {
+		c.Defaults = tenant.Limits{EventsPerSecond: 1e12, BytesPerSecond: 1e12, RawBytesPerSecond: 1e12}
+	})
+	body := compress(b, bytes.Repeat([]byte{'\n'}, lines))
+	n := 0
+	for b.Loop() {
+		n++
+		if a := r.post(fmt.Sprint("s", n), body, "Content-Encoding", "gzip"); a.status != http.StatusOK || a.Accepted != 0 {
+			b.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	b.ReportMetric(lines*float64(n)/b.Elapsed().Seconds(), "lines/s")
+}
+
 func BenchmarkStages(b *testing.B) {
 	raw, _ := columnarWindow(1, "s", 8<<20)
 	body := compress(b, raw)

@@ -114,44 +114,72 @@ func appendPage(dst []byte, entries []settled) []byte {
 	return dst
 }
 
-// findInPage looks an upload up in a page. It allocates nothing.
-func findInPage(page []byte, id uploadID) (e settled, found bool, err error) {
+// pageReader reads the uploads of a page one after the other. It allocates nothing.
+type pageReader struct {
+	d     decoder
+	left  int
+	base  uint64
+	since int64
+}
+
+func readPage(page []byte) (r pageReader, err error) {
 	if len(page) == 0 || page[0] != blockVersion {
+		return r, errBlock
+	}
+	r.d = decoder{src: page[1:]}
+	r.left = r.d.count(len(uploadID{}) + 4)
+	r.base, r.since = r.d.uvarint(), r.d.size()
+	return r, nil
+}
+
+// next returns the next upload; more is false behind the last one, and at an error.
+func (r *pageReader) next() (e settled, more bool, err error) {
+	if r.left == 0 {
+		return e, false, nil
+	}
+	r.left--
+	have := r.d.take(len(e.id) + 1)
+	if r.d.bad {
 		return e, false, errBlock
 	}
-	d := decoder{src: page[1:]}
-	n := d.count(len(uploadID{}) + 4)
-	base, since := d.uvarint(), d.size()
-	for range n {
-		have := d.take(len(id) + 1)
-		if d.bad {
-			return e, false, errBlock
-		}
-		e = settled{id: uploadID(have[:len(id)])}
-		flags := have[len(id)]
-		e.whole = flags&entryWhole != 0
-		if flags&entryBody != 0 {
-			copy(e.body[:], d.take(len(e.body)))
-		}
-		e.accepted = d.uvarint()
-		if flags&entryRejected != 0 {
-			e.rejected = d.uvarint()
-		}
-		if flags&entryGeneration != 0 {
-			e.generation = d.uvarint()
-		}
-		if last := d.uvarint(); last > 0 {
-			e.last = base + last - 1
-		}
-		e.at = since + d.size()
-		if d.bad {
-			return e, false, errBlock
+	e.id = uploadID(have[:len(e.id)])
+	flags := have[len(e.id)]
+	e.whole = flags&entryWhole != 0
+	if flags&entryBody != 0 {
+		copy(e.body[:], r.d.take(len(e.body)))
+	}
+	e.accepted = r.d.uvarint()
+	if flags&entryRejected != 0 {
+		e.rejected = r.d.uvarint()
+	}
+	if flags&entryGeneration != 0 {
+		e.generation = r.d.uvarint()
+	}
+	if last := r.d.uvarint(); last > 0 {
+		e.last = r.base + last - 1
+	}
+	e.at = r.since + r.d.size()
+	if r.d.bad {
+		return e, false, errBlock
+	}
+	return e, true, nil
+}
+
+// findInPage looks an upload up in a page. It allocates nothing.
+func findInPage(page []byte, id uploadID) (settled, bool, error) {
+	r, err := readPage(page)
+	if err != nil {
+		return settled{}, false, err
+	}
+	for {
+		e, more, err := r.next()
+		if err != nil || !more {
+			return settled{}, false, err
 		}
 		if e.id == id {
 			return e, true, nil
 		}
 	}
-	return settled{}, false, nil
 }
 
 // block is the index of a block, as a gateway holds it.

@@ -22,3 +22,6 @@ func DigestOf(text string) [16]byte { return digestOf(text) }
 
 // Hex is a digest in a key.
 func Hex(d [16]byte) string { return digest(d).String() }
+
+// LookBack looks whether INGEST still has the newest uploads, as a gateway does when it starts.
+func (g *Gateway) LookBack(ctx context.Context) error { return g.uploads.lookBack(ctx) }

@@ -187,7 +187,7 @@ func (u *uploads) adopt(ctx context.Context, now time.Time) error {
 	}
 	touched := map[string]bool{}
 	defer func() { sealAll(touched) }()
-	return u.each(ctx, []string{"*.*.v.*", "*.*.u.*", "*.t.*.*"}, func(e jetstream.KeyValueEntry) error {
+	return eachEntry(ctx, u.kv, claimKeys(), func(e jetstream.KeyValueEntry) error {
 		tenant, _, _ := strings.Cut(e.Key(), ".")
 		if now.Sub(e.Created()) < u.sealAt.adoptAfter() {
 			return nil
@@ -207,9 +207,9 @@ func (u *uploads) adopt(ctx context.Context, now time.Time) error {
 	})
 }
 
-// each calls f with the newest entry of every key that matches.
-func (u *uploads) each(ctx context.Context, filters []string, f func(jetstream.KeyValueEntry) error) error {
-	w, err := u.kv.WatchFiltered(ctx, filters, jetstream.IgnoreDeletes())
+// eachEntry calls f with the newest entry of every key that matches.
+func eachEntry(ctx context.Context, kv jetstream.KeyValue, filters []string, f func(jetstream.KeyValueEntry) error) error {
+	w, err := kv.WatchFiltered(ctx, filters, jetstream.IgnoreDeletes())
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,20 +109,14 @@ func TestSlowAgentsPass(t *testing.T) {
 	}
 }
 
-// Two hundred million blank lines in 200 kB: they cost little, and what they cost is charged.
-func TestBlankLinesAreChargedAndCheap(t *testing.T) {
+// Two hundred million blank lines in 200 kB: what they cost is charged. How little that is: BenchmarkBlankLines.
+func TestBlankLinesAreCharged(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
 	blank := compress(t, bytes.Repeat([]byte{'\n'}, 190<<20))
 	key := r.keyOf("blank", tenant.Limits{})
 	r.post("warm", ndjson("warm", 1), key...)
-	before := cpuTime(t)
 	if a := r.post("s", blank, append(key, "Content-Encoding", "gzip")...); a.status != http.StatusOK || a.Accepted != 0 {
 		t.Fatalf("%d %s", a.status, a.raw)
-	}
-	used := cpuTime(t) - before
-	t.Logf("%d bytes cost %v", len(blank), used)
-	if used > 6*time.Second && !testing.Short() { // 18 s before; the race detector, whose runs are short, takes as long
-		t.Errorf("%d bytes of blank lines cost %v of processor time", len(blank), used)
 	}
 	a := r.post("s", ndjson("s", 1), key...)
 	if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" || !strings.Contains(a.raw, "limit-events-per-second") {
@@ -138,14 +131,6 @@ func TestBlankLinesAreChargedAndCheap(t *testing.T) {
 	if a := r.post("s", ndjson("s", 1), key...); a.status != http.StatusTooManyRequests || !strings.Contains(a.raw, "limit-raw-bytes-per-second") {
 		t.Errorf("after 20 MiB: %d %s", a.status, a.raw)
 	}
-}
-
-func cpuTime(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // Requests are limited whatever they hold, with a time to come back.

@@ -36,6 +36,7 @@ import (
 type uploads struct {
 	kv      jetstream.KeyValue
 	js      jetstream.JetStream
+	streams *broker.Streams
 	conn    *nats.Conn
 	log     *slog.Logger
 	metrics *metrics
@@ -97,7 +98,7 @@ const doomedWait = 3 * time.Second
 
 func newUploads(s *broker.Streams, js jetstream.JetStream, log *slog.Logger, m *metrics, q *quiet) *uploads {
 	u := &uploads{
-		kv: s.Windows, js: js, conn: s.Conn, log: log, metrics: m, quiet: q, sealAt: defaultSealing,
+		kv: s.Windows, js: js, streams: s, conn: s.Conn, log: log, metrics: m, quiet: q, sealAt: defaultSealing,
 		loaded: make(chan struct{}), tenants: map[string]*tenantUploads{},
 	}
 	u.older.Store(true)
@@ -120,6 +121,7 @@ func (u *uploads) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { u.watchAll(ctx) })
 	wg.Go(func() { u.adoptAll(ctx) })
+	wg.Go(func() { u.lookBackAll(ctx) })
 	waiting := make(chan doomed, 64)
 	wg.Go(func() { u.dropAll(ctx, waiting) })
 	tick := time.NewTicker(time.Second)

@@ -220,9 +220,9 @@ func (s *sequences) unreadable(ctx context.Context, st jetstream.Stream) (out []
 
 // lostIn returns what the NATS server says it has lost of a stream since it was started, "" when nothing. A message that is damaged in the
 // last block takes all behind it with it: the server cuts the stream there, and gives their sequences to others. Bytes without messages are
-// torn: the end that a power cut leaves, of what was being written. What INGEST and ROWS lost then is found by what comes before it
-// (aggregate/history.go, the lanes' marks). Bytes that were damaged near the end of a server that was killed look the same, so a torn end is
-// said in the log, and is no proof of loss. Keys are written so seldom that a torn end is one of them.
+// torn: the end that a power cut leaves, of what was being written. Bytes that were damaged near the end of a server that was killed look the
+// same, so a torn end is said in the log, and is no proof of loss: whether messages went with it is found by what comes before it
+// (broker/sighting.go, aggregate/history.go, the lanes' marks, ingest.AuditUploads). Keys are written so seldom that a torn end is one of them.
 func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, bytes uint64, torn bool, err error) {
 	st, err := s.JS.Stream(ctx, name)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/sink"
 )
 
@@ -42,6 +43,13 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 	r, err := sink.Audit(ctx, streams, conn)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
+	}
+	uploads, err := ingest.AuditUploads(ctx, streams, r.Found)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	for _, l := range uploads {
+		r.Lost = append(r.Lost, l.String())
 	}
 	if err := c.print(p, r); err != nil {
 		return err

@@ -92,6 +92,13 @@ func storesGone(t map[string]string, s *broker.Streams) {
 	}
 }
 
+// endsLost adds what streams were lately found to have lost of their ends.
+func endsLost(t map[string]string, s *broker.Streams) {
+	if err := joined(s.Shortened(time.Now().Add(-lossShown))); err != nil {
+		t["NATS has lost the end of a stream, which it had acknowledged: see warpline audit"] = err.Error()
+	}
+}
+
 // bucketsFull adds the buckets and object stores in which there is hardly room; the two streams have lines of their own.
 func bucketsFull(t map[string]string, s *broker.Streams) {
 	for name, full := range s.Full() {
@@ -111,6 +118,7 @@ func apartTroubles(s *broker.Streams, more func(context.Context, map[string]stri
 			return t
 		}
 		storesGone(t, s)
+		endsLost(t, s)
 		bucketsFull(t, s)
 		more(ctx, t)
 		return t

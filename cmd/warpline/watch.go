@@ -87,6 +87,7 @@ func (s *stack) troubles(ctx context.Context) map[string]string {
 	}
 	s.flow.look(ctx, t)
 	storesGone(t, s.Streams)
+	endsLost(t, s.Streams)
 	bucketsFull(t, s.Streams)
 	streamsFull(ctx, t, s.Streams)
 	gatewayTakesNothing(ctx, t, s.Gateway)

@@ -32,6 +32,8 @@ const (
 	DeletionsBucket = "WL_DELETIONS"
 	// MarksBucket holds the sink's recorded ranges, one key per lane.
 	MarksBucket = "WL_MARKS"
+	// SeenBucket holds how far each stream was seen to reach, so that one that loses its end is found out.
+	SeenBucket = "WL_SEEN"
 
 	// PartsObjects holds bodies that do not fit one INGEST message (giant lines).
 	PartsObjects = "WL_PARTS"

@@ -169,6 +169,36 @@ func (s *site) flip(name string) {
 	}
 }
 
+// fillStore puts something into a store that uploads of kernels leave empty.
+func (s *site) fillStore(name string) {
+	s.t.Helper()
+	kind, bucket, _ := strings.Cut(name, "_")
+	if name != "KV_"+stream.DictionariesBucket && name != "KV_"+stream.DeletionsBucket && kind != "OBJ" {
+		return
+	}
+	s.nats(func(ctx context.Context, js jetstream.JetStream) {
+		var kv jetstream.KeyValue
+		var objects jetstream.ObjectStore
+		var err error
+		if kind == "OBJ" {
+			objects, err = js.ObjectStore(ctx, bucket)
+		} else {
+			kv, err = js.KeyValue(ctx, bucket)
+		}
+		for i := 0; i < 20 && err == nil; i++ {
+			if kind == "OBJ" {
+				_, err = objects.PutBytes(ctx, fmt.Sprint("test.", i), make([]byte, 500))
+			} else {
+				_, err = kv.Put(ctx, fmt.Sprint("test.", i, ".x"), make([]byte, 500))
+			}
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	})
+	time.Sleep(2500 * time.Millisecond) // what was stored in the last second before a kill nobody has seen
+}
+
 // attack is something that happens to the data below Warpline. Afterwards what is uploaded arrives, once, without a restart by hand, and the
 // damage is told.
 type attack struct {
@@ -178,7 +208,9 @@ type attack struct {
 	killed  func(s *site) // after kill -9, before the next start
 	audit   []string      // words of the audit, which ends with code 5; nil: it is content, since nothing was lost
 	log     []string      // words of the log; nil: none are asked for
-	keys    bool          // the development key is gone with the bucket: nothing is uploaded until the next start
+	// unfolded: some of what was sent last is lost for good; the audit has to name as many uploads.
+	unfolded bool
+	keys     bool // the development key is gone with the bucket: nothing is uploaded until the next start
 }
 
 // Every stream, bucket, subject and table is damaged in turn.
@@ -229,10 +261,16 @@ func TestDamage(t *testing.T) {
 		attacks = append(attacks, attack{name: "table " + table + " truncated", short: table == "kernel_stats_data", running: func(s *site) { s.exec("TRUNCATE TABLE " + table) },
 			audit: []string{"table " + table + ": received ", time.Now().UTC().Format("2006-01"), "dev: "}})
 	}
-	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_MARKS", "KV_WL_KEYS", "OBJ_WL_STATE"} {
-		attacks = append(attacks, attack{name: "bytes flipped in " + name, killed: func(s *site) { s.flip(name) },
-			audit: []string{name}, log: []string{"stream=" + name}})
+	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_MARKS", "KV_WL_KEYS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS", "OBJ_WL_STATE", "OBJ_WL_PARTS", "OBJ_WL_CHUNKS"} {
+		words := []string{name}
+		if name == "INGEST" {
+			words = append(words, "uploads of tenant dev")
+		}
+		attacks = append(attacks, attack{name: "bytes flipped in " + name, running: func(s *site) { s.fillStore(name) }, killed: func(s *site) { s.flip(name) },
+			audit: words, log: []string{"stream=" + name}})
 	}
+	attacks = append(attacks, attack{name: "INGEST's last uploads flipped before they were folded", short: true, running: func(s *site) { s.send(60) }, killed: func(s *site) { s.flip("INGEST") },
+		audit: []string{"INGEST", "uploads of tenant dev"}, log: []string{"stream=INGEST"}, unfolded: true})
 	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_LEASES", "KV_WL_MARKS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS", "KV_WL_KEYS", "OBJ_WL_PARTS", "OBJ_WL_STATE", "OBJ_WL_CHUNKS"} {
 		attacks = append(attacks, attack{name: name + " deleted", running: func(s *site) {
 			s.nats(func(ctx context.Context, js jetstream.JetStream) {
@@ -290,6 +328,21 @@ func TestDamage(t *testing.T) {
 			}
 			eventually(t, 20*time.Second, "it is told", func() (bool, string) {
 				code, said := s.audit()
+				if a.unfolded {
+					gone := from - s.one(fmt.Sprintf("SELECT uniqExact(session_id) FROM kernels_data WHERE session_id <= '%08d-z'", from))
+					named := 0
+					if _, rest, ok := strings.Cut(said, "INGEST lost "); ok {
+						for _, part := range strings.Split(rest, "INGEST lost ") {
+							if n, err := fmt.Sscanf(part, "%d uploads of tenant dev", &named); n == 1 && err == nil {
+								break
+							}
+						}
+					}
+					t.Logf("%d of %d sessions are lost, the audit names %d uploads", gone, from, named)
+					if uint64(named) < gone || gone == 0 {
+						return false, fmt.Sprintf("%d uploads are lost, the audit names %d:\n%s", gone, named, said)
+					}
+				}
 				log := s.log()
 				for _, w := range a.audit {
 					if !strings.Contains(said, w) {

@@ -222,8 +222,14 @@ func (c *cluster) waitReady(name string, within time.Duration) {
 }
 
 func (c *cluster) tail(name string) string {
+	b := c.whole(name)
+	return b[max(0, len(b)-4000):]
+}
+
+// whole is all that a role said.
+func (c *cluster) whole(name string) string {
 	b, _ := os.ReadFile(filepath.Join(c.dir, name+".log"))
-	return string(b[max(0, len(b)-4000):])
+	return string(b)
 }
 
 // kill is kill -9 of a role; of the engine it is the ClickHouse process itself that dies.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,13 @@ func TestKill9(t *testing.T) {
 	check(t, c, "dev", want, 90*time.Second)
 	if d := compareGroups(c, "dev", l.oracle.groups); d != "" {
 		t.Errorf("kernel_stats:\n%s", d)
+	}
+	for name := range c.roles { // and nobody says that something was
+		for line := range strings.Lines(c.whole(name)) {
+			if strings.Contains(line, "NATS has lost data") {
+				t.Errorf("%s says %s", name, line)
+			}
+		}
 	}
 }
 
