@@ -19,21 +19,24 @@ const tenantSeries = 64
 
 // refusalCodes are the codes of problem documents that are the gateway's own; those of telemetry's documents are proto/telemetry's.
 var refusalCodes = []string{
-	"not_found", "method_not_allowed", "unauthorized", "starting", "rate_limited", "too_many_requests", "unsupported_encoding", "disk_low", "spool_full", "spool_failed",
-	"too_slow", "broken_body", "crc_mismatch", "window_identity_conflict", "idempotency_conflict", "session_missing", "bad_option", "busy", "not_stored", "unknown_upload", "internal",
+	"not_found", "method_not_allowed", "unauthorized", "starting", "rate_limited", "too_many_requests", "unsupported_encoding",
+	"disk_low", "spool_full", "spool_failed",
+	"too_slow", "broken_body", "crc_mismatch", "window_identity_conflict", "idempotency_conflict", "session_missing",
+	"bad_option", "busy", "not_stored", "unknown_upload", "internal",
 }
 
 // doorReasons are why the gateway refuses events that it keeps as rejects.
 var doorReasons = []string{
-	gpuflight.ReasonBadJSON, gpuflight.ReasonSessionMissing, gpuflight.ReasonLineTooLong, gpuflight.ReasonTornGzip, gpuflight.ReasonBodyTooLarge, gpuflight.ReasonRatioExceeded,
-	reasonTooManySessions,
+	gpuflight.ReasonBadJSON, gpuflight.ReasonSessionMissing, gpuflight.ReasonLineTooLong, gpuflight.ReasonTornGzip,
+	gpuflight.ReasonBodyTooLarge, gpuflight.ReasonRatioExceeded, reasonTooManySessions,
 }
 
 var (
 	outcomes      = []string{"new", "repeat", "resumed", "conflict", "lost_and_resent", "line", "incomplete_headers"}
 	storeFailures = []string{"parts_full", "full", "no_responders", "disconnected", "timeout", "other"}
 	partKinds     = []stream.Kind{stream.KindGPUFlight, stream.KindTelemetry, stream.KindReject, stream.KindComplete}
-	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusConflict,
+	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusMethodNotAllowed,
+		http.StatusRequestTimeout, http.StatusConflict,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 )
 
@@ -81,7 +84,8 @@ func (m *metrics) meet(tenant string) {
 	if m.met.Add(1) > 1+tenantSeries {
 		return
 	}
-	for _, c := range []*prometheus.CounterVec{m.receivedEvents, m.receivedBytes, m.publishedEvents, m.publishedBytes, m.repeatedEvents, m.droppedRejects, m.forgotten, m.bodyBytes} {
+	for _, c := range []*prometheus.CounterVec{m.receivedEvents, m.receivedBytes, m.publishedEvents, m.publishedBytes,
+		m.repeatedEvents, m.droppedRejects, m.forgotten, m.bodyBytes} {
 		c.WithLabelValues(tenant)
 	}
 	for _, reason := range rejectReasons() {
