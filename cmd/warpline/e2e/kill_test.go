@@ -62,7 +62,7 @@ func loadWindow(session, channel string, n int, o *oracle, mu *sync.Mutex) *wind
 // The long form: go test ./cmd/warpline/e2e -run Kill9 -kills 200 -engine-kills 60 -timeout 40m
 func TestKill9(t *testing.T) {
 	c := newCluster(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Duration(*kills)*10*time.Second) // the load must outlast the kills
 	defer cancel()
 	l := startLoad(ctx, t, c)
 	r := rand.New(rand.NewPCG(*seed, 99))
