@@ -25,3 +25,8 @@ FROM (
 )
 ARRAY JOIN metrics AS m`, group, session, rank, status)
 }
+
+// memoryStatusSQL is a session's status as the trackers' tools say it: its summary's, else what its events say.
+func memoryStatusSQL(telling, stops string) string {
+	return fmt.Sprintf("multiIf(%[1]s = 'stop' OR %[1]s = '' AND %[2]s > 0, 'completed', %[1]s = '', 'incomplete', %[1]s)", telling, stops)
+}

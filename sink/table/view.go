@@ -30,7 +30,7 @@ var views = []string{
 	"memory_used", "memory_samples", "memory_alerts", "memory_gap_parts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
 	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
 	"memory_marked", "memory_session_rollups", "memory_rank_rollups", "memory_window_rollups",
-	"memory_phases", "memory_event_phases", "memory_gap_phases", "memory_issue_hits", "memory_issues", "memory_sessions", "memory_summaries", "memory_markers", "memory_correlate",
+	"memory_phases", "memory_event_phases", "memory_gap_phases", "memory_issue_hits", "memory_issues", "memory_told", "memory_sessions", "memory_summaries", "memory_markers", "memory_correlate",
 }
 
 // View is one view over the tables.
@@ -74,6 +74,7 @@ func Views(o Options) []View {
 		"issueid":    fingerprintSQL,
 		"warns":      warnsSQL,
 		"summed":     summedSQL,
+		"status":     memoryStatusSQL,
 		"attributed": attributedSQL,
 		"origin":     originSQL,
 		"trimmed":    trimmedSQL,

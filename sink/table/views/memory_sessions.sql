@@ -1,8 +1,8 @@
--- The sessions of memory telemetry as their own tools tell them: a session with an event of type stop is completed, any other incomplete.
--- ended_at is 1970 where it did not stop. What is one of a session is its first event's.
+-- The sessions of memory telemetry as their own tools tell them: with the status of their summary; without one, a session with an event of
+-- type stop is completed, any other incomplete. ended_at is 1970 where nothing says it. What is one of a session is its first event's.
 SELECT
-    tenant, session_id, if(stops > 0, 'completed', 'incomplete') AS status, fromUnixTimestamp64Nano(started_ns, 'UTC') AS started_at,
-    fromUnixTimestamp64Nano(stopped_ns, 'UTC') AS ended_at, fromUnixTimestamp64Nano(last_ns, 'UTC') AS last_event_at,
+    s.tenant AS tenant, s.session_id AS session_id, {{status "telling" "stops"}} AS status, fromUnixTimestamp64Nano(started_ns, 'UTC') AS started_at,
+    multiIf(telling IN ('stop', 'interrupted', 'completed'), t.at, telling = '', fromUnixTimestamp64Nano(stopped_ns, 'UTC'), toDateTime64(0, 9, 'UTC')) AS ended_at, fromUnixTimestamp64Nano(last_ns, 'UTC') AS last_event_at,
     first.1 AS host, first.2 AS pid, first.3 AS job_id, first.4 AS rank, first.5 AS local_rank, first.6 AS world_size, first.7 AS collector,
     ranks, devices, events, alerts, oom_events, toUInt64(length(bundle_names)) AS oom_bundles, bundle_names, record_session_id
 FROM (
@@ -26,4 +26,5 @@ FROM (
         FROM {{db}}.memory_events
     ) AS e
     GROUP BY tenant, session_id
-)
+) AS s
+ANY LEFT JOIN {{db}}.memory_told AS t ON s.tenant = t.tenant AND s.session_id = t.session_id

@@ -3,7 +3,7 @@
 -- status, and interrupted sessions of which there are OOM bundles. What a group does not say is not there.
 WITH parts AS (
     SELECT
-        tenant, session_id, rank, if(sum(stops) OVER (PARTITION BY tenant, session_id) > 0, 'completed', 'incomplete') AS status,
+        s.tenant AS tenant, s.session_id AS session_id, rank, {{status "telling" "sum(stops) OVER (PARTITION BY s.tenant, s.session_id)"}} AS status,
         allocated, reserved, used, allocated_events, reserved_events, used_events, alerts, transitions, gap_samples, first_gap, last_gap, peak_gap
     FROM (
         SELECT
@@ -24,7 +24,8 @@ WITH parts AS (
             FROM {{db}}.memory_events
         ) AS e
         GROUP BY tenant, session_id, rank
-    )
+    ) AS s
+    ANY LEFT JOIN {{db}}.memory_told AS t ON s.tenant = t.tenant AND s.session_id = t.session_id
 )
 {{summed "session" "session_id" "NULL" "''"}}
 UNION ALL
