@@ -59,7 +59,7 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 // The READMEs and the alerts name flags that some command has, or that belong to another program.
 func TestTextsNameFlagsThatExist(t *testing.T) {
 	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm " +
-		"--folder --type --all-sessions --agent-jar --duration --telemetry-sink-dir --format --output")
+		"--folder --type --all-sessions --agent-jar --api-path --duration --telemetry-sink-dir --format --output")
 	parser, err := kong.New(&commands{}, kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)

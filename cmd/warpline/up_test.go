@@ -162,16 +162,16 @@ func TestUp(t *testing.T) {
 			t.Errorf("the banner lacks %q:\n%s", w, said)
 		}
 	}
-	// And that uploads are taken at once: no try is repeated.
+	// "ready" means that the tables are there,
+	if got := query(t, sql, "SELECT count() FROM warpline.kernels"); got != "0" {
+		t.Errorf("kernels: %s", got)
+	}
+	// and that uploads are taken at once: no try is repeated.
 	if sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--url", "http://"+r.Gateway, "--key", "dev-key-of-the-test", "--attempts", "1"); sent.code != exitOK {
 		t.Errorf("right after ready: %+v", sent)
 	}
 	if strings.Contains(said, strings.TrimSpace(string(secret))) || strings.Contains(said, "dev-key-of-the-test") {
 		t.Error("a key shows in the output")
-	}
-	// "ready" means that the tables are there and readable without a password.
-	if got := query(t, sql, "SELECT count() FROM warpline.kernels"); got != "0" {
-		t.Errorf("kernels: %s", got)
 	}
 
 	t.Run("second process", func(t *testing.T) {
