@@ -20,6 +20,8 @@ import (
 // telemetryCmd is what can be done with memory telemetry without a server.
 type telemetryCmd struct {
 	Check telemetryCheckCmd `cmd:"" help:"Say of each record of a file whether it would be accepted, and as what."`
+
+	Divergences telemetryDivergencesCmd `cmd:"" help:"Print where Warpline judges otherwise than stormlog, on purpose."`
 }
 
 type telemetryCheckCmd struct {

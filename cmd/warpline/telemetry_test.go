@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warpline/warpline/proto/telemetry"
 )
 
 func TestTelemetryCheck(t *testing.T) {
@@ -161,5 +163,18 @@ func TestTelemetryCheckForms(t *testing.T) {
 	}
 	if _, stderr, _ := check([]byte(`{"a":1`), "-"); strings.Contains(stderr, "--csv") || strings.Contains(stderr, "--ndjson") {
 		t.Errorf("broken JSON is not CSV: %s", stderr)
+	}
+}
+
+// The list is whole, and a person can read it.
+func TestTelemetryDivergences(t *testing.T) {
+	r := runIn(t, nil, "telemetry", "divergences")
+	if r.code != exitOK {
+		t.Fatalf("%+v", r)
+	}
+	for _, d := range telemetry.Divergences() {
+		if !strings.Contains(r.stdout, ". "+d.What+"\n   stormlog  "+d.Peer+"\n   warpline  "+d.Here+"\n") {
+			t.Errorf("the list lacks %q:\n%s", d.What, r.stdout)
+		}
 	}
 }
