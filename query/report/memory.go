@@ -28,6 +28,8 @@ type Memory struct {
 	More     uint64          `json:"more"`   // series that are there beyond those
 	Ranks    []MemoryRank    `json:"ranks"`
 	Findings []MemoryFinding `json:"findings"` // worst first
+	Issues   []MemoryIssue   `json:"issues"`   // worst first
+	Phases   []MemoryPhase   `json:"phases"`   // longest first
 }
 
 // MemorySeries is the memory of one rank on one device, as one session saw it.
@@ -120,6 +122,7 @@ func ReadMemory(ctx context.Context, conn driver.Conn, q MemoryQuery) (*Memory, 
 		read func(*memoryReader) error
 	}{
 		{"memory samples", readMemorySamples}, {"memory by minutes", readMemoryMinutes}, {"memory changes", readMemoryChanges}, {"memory ranks", readMemoryRanks}, {"memory findings", readMemoryFindings},
+		{"memory issues", readMemoryIssues}, {"memory phases", readMemoryPhases},
 	} {
 		if err := part.read(in); err != nil {
 			return nil, fmt.Errorf("read %s: %w", part.name, err)

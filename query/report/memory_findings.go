@@ -31,12 +31,6 @@ var memoryFindings = []struct {
 		concat('Collective communication took ', formatReadableSize(peak_gap_bytes), ' outside the allocator, on ', toString(synchronized_ranks), ' of ', toString(expected_world_size), ' ranks at once.')`, " AND preset = 'medium'"},
 	{"memory_cross_rank", true, `SELECT severity, if(position = 1, 'first cause', 'first cause, too'), run, session_id, rank, device_id, first_spike_at, toUInt64(1), transform(confidence, ['high', 'medium', 'low'], [0.9, 0.6, 0.3], 0.),
 		concat('Its memory rose by ', formatReadableSize(peak_delta_bytes), if(lead_over_cluster_onset_ns = 0, ' when that of others did', concat(', ', toString(round(lead_over_cluster_onset_ns / 1e9, 3)), ' s before the next rank')), ' (confidence ', confidence, ').')`, ""},
-	{"memory_issue_hits", false, `SELECT any(severity), replaceAll(any(kind), '_', ' '), if(job_id = '', session_id, job_id), session_id, rank, device_id, min(at), count(), 0.,
-		concat(any(title), ', ', fingerprint_id, ': ', any(dimensions))`, " AND kind = 'collector_degradation' GROUP BY tenant, session_id, job_id, rank, device_id, fingerprint_id"},
-	{"memory_gap_phases", false, `SELECT 'info', 'issue in a phase', if(job_id = '', session_id, job_id), session_id, rank, device_id, at, toUInt64(1), 0.,
-		concat(replaceAll(classification, '_', ' '), ' belongs to phase ', phase, '.')`, " AND phase_resolution != ''"},
-	{"memory_phases", false, `SELECT 'info', 'phase', if(job_id = '', session_id, job_id), session_id, rank, toInt64(-1), min(started_at), count(), 0.,
-		concat(phase, ': ', toString(round(sum(duration_ns) / 1e9, 3)), ' s', if(max(synthetic_end) = 1, ', not ended by the program', ''), '.')`, " GROUP BY tenant, session_id, job_id, rank, phase"},
 	{"memory_clock_skew", true, `SELECT 'info', 'late start', run, session_id, rank, device_id, started_at, toUInt64(1), 0., concat('It begins ', toString(round(offset_ns / 1e9, 3)), ' s from the first: a late start, or a clock that is wrong.')`, " AND skewed = 1"},
 }
 

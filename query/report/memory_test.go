@@ -185,3 +185,54 @@ func TestRanks(t *testing.T) {
 		t.Errorf("spaces and empty parts: %v, %v", r, err)
 	}
 }
+
+// Phases that a program tells, and issues by their fingerprint, have their sections, in the bounds of what was asked.
+func TestMemoryReportOfPhasesAndIssues(t *testing.T) {
+	conn := filled(t, "report_phases")
+	scope := func(action, name string, id, sequence int) string {
+		return `{"phase_scope":{"action":"` + action + `","name":"` + name + `","path":["epoch","` + name + `"],"depth":2,"scope_id":"s:` + string(rune('0'+id)) + `","parent_scope_id":null,"thread_id":7,"thread_name":"main","sequence":` + string(rune('0'+sequence)) + `}}`
+	}
+	ill := `{"collector_health_status":"degraded","collector_last_error":"nvml: driver went away"}`
+	for session := range 2 {
+		for i, e := range []struct{ kind, metadata string }{
+			{"phase_enter", scope("enter", "forward", 1, 1)}, {"phase_exit", scope("exit", "forward", 1, 2)}, {"phase_enter", scope("enter", "backward", 2, 3)},
+			{"collector_degraded", ill}, {"sample", "{}"},
+		} {
+			if err := conn.Exec(t.Context(), `INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, host, rank, world_size, device_id, present, retention_days, received_at, upload_index, metadata,
+				allocator_allocated_bytes, allocator_reserved_bytes, device_used_bytes, collector)
+				SELECT 'acme', ?, toDateTime64('2026-11-20 12:00:00', 9, 'UTC') + ? AS at, toUnixTimestamp64Nano(at), ?, 'h', ?, 2, 0, 511, 30, now(), ?, ?, 1, 1, 1, 'torch'`,
+				"phased-"+string(rune('a'+session)), i, e.kind, session, i, e.metadata); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m := memoryReport(t, conn, report.MemoryQuery{Database: "report_phases"})
+	if len(m.Phases) != 2 || m.Phases[0].Phase != "epoch / forward" && m.Phases[1].Phase != "epoch / forward" || m.Phases[0].Times != 2 || m.Phases[0].Open+m.Phases[1].Open != 2 {
+		t.Errorf("phases are %+v", m.Phases)
+	}
+	if len(m.Issues) != 1 || m.Issues[0].Hits != 2 || m.Issues[0].Sessions != 2 || !slices.Equal(m.Issues[0].Ranks, []int64{0, 1}) || !strings.HasPrefix(m.Issues[0].ID, "issue:") {
+		t.Errorf("issues are %+v", m.Issues)
+	}
+	if one := memoryReport(t, conn, report.MemoryQuery{Database: "report_phases", Session: "phased-b"}); len(one.Issues) != 1 || one.Issues[0].Hits != 1 || one.Phases[0].Times != 1 {
+		t.Errorf("of one session: %+v %+v", one.Issues, one.Phases)
+	}
+	for _, width := range []int{40, 60, 120} {
+		var out bytes.Buffer
+		if err := m.Print(&out, report.Style{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"Phases", "2 phases did not end", "Issues", "Collector degradation"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%d columns lack %q:\n%s", width, want, out.String())
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := uniseg.StringWidth(strings.TrimRight(line, "\n")); n > width {
+				t.Errorf("%d columns: a line has %d: %s", width, n, line)
+			}
+		}
+		if width == 120 {
+			t.Log(out.String())
+		}
+	}
+}

@@ -23,6 +23,8 @@ func (m *Memory) Print(w io.Writer, s Style) error {
 	p.memoryTimeline(m)
 	p.memoryChanges(m)
 	p.memoryRanks(m)
+	p.memoryPhases(m)
+	p.memoryIssues(m)
 	p.memoryFindings(m)
 	return p.w.err
 }
