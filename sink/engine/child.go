@@ -51,7 +51,9 @@ func init() {
 		return
 	}
 	os.Unsetenv(childEnv) // nothing the engine starts may become an engine
-	os.Exit(RunChild(path))
+	code := RunChild(path)
+	// Not os.Exit: under the race detector that takes a second more, in which threads of the library crash, since it is gone.
+	syscall.Exit(code)
 }
 
 // RunChild runs the engine in this process until its stdin closes (unless it was prepared as
@@ -97,7 +99,7 @@ func RunChild(configPath string) int {
 		}
 		time.Sleep(leaveWithin)
 		cfg.clean()
-		os.Exit(0)
+		syscall.Exit(0)
 	}()
 	// Not on the first thread, which init holds: C asks /proc for that one's stack, where a confined process may not look.
 	ended := make(chan error)
