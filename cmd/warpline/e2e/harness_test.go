@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -249,7 +251,7 @@ func (c *cluster) kill(name string) {
 }
 
 func (c *cluster) stopAll() {
-	for _, name := range []string{"gateway", "worker0", "worker1", "sink", "nats", "engine"} {
+	for _, name := range []string{"up", "gateway", "worker0", "worker1", "sink", "nats", "engine"} {
 		if r := c.roles[name]; r != nil && r.cmd != nil {
 			c.kill(name)
 		}
@@ -257,11 +259,28 @@ func (c *cluster) stopAll() {
 			r.log.Close()
 		}
 	}
+	enginesGone(c.t, c.dir)
 	if c.t.Failed() {
 		for name := range c.roles {
 			c.t.Logf("=== %s\n%s", name, c.tail(name))
 		}
 	}
+}
+
+// enginesGone waits for the ClickHouse processes below a folder, which outlive their parents by a moment and write meanwhile, so that the
+// folder can be removed.
+func enginesGone(t testing.TB, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		if !slices.ContainsFunc(lines, func(file string) bool {
+			words, _ := os.ReadFile(file) // a process that has ended meanwhile is none
+			return bytes.HasPrefix(words, []byte("warpline-engine\x00"+dir+"/"))
+		}) {
+			return
+		}
+	}
+	t.Errorf("a ClickHouse of %s is still there half a minute after its parent", dir)
 }
 
 // open connects as the user who only reads.

@@ -42,6 +42,7 @@ func startUp(t testing.TB, dir string, descriptors int) *service {
 	s.start()
 	t.Cleanup(func() {
 		s.kill()
+		enginesGone(t, s.dir)
 		if t.Failed() {
 			s.mu.Lock()
 			t.Log(strings.Join(s.lines[max(0, len(s.lines)-60):], "\n"))
