@@ -34,8 +34,16 @@ func (d *telemetryDocument) begin() io.Reader {
 // hash of what the document says, without its compression.
 func (d *telemetryDocument) survey() (digest, *refusal) {
 	sum := sha256.New()
-	d.o.names = mention{}
-	in := io.TeeReader(d.begin(), io.MultiWriter(sum, &d.o.names))
+	asSent := !d.gzip && d.spool.total == d.spool.size // the spool has its hash already
+	heard := func() io.Reader {
+		sum.Reset()
+		d.o.names = mention{}
+		if asSent {
+			return io.TeeReader(d.begin(), &d.o.names)
+		}
+		return io.TeeReader(d.begin(), io.MultiWriter(sum, &d.o.names))
+	}
+	in := heard()
 	var err error
 	switch d.o.format {
 	case formatCSV:
@@ -46,9 +54,7 @@ func (d *telemetryDocument) survey() (digest, *refusal) {
 	var unreadable *telemetry.DocumentError
 	if d.o.format == formatTF && errors.As(err, &unreadable) && unreadable.Code == telemetry.NoEvents {
 		d.track, err = telemetry.NewTrack(d.begin(), d.o.Options)
-		sum.Reset()
-		d.o.names = mention{}
-		in = io.TeeReader(d.begin(), io.MultiWriter(sum, &d.o.names))
+		in = heard()
 	}
 	if err == nil || errors.As(err, &unreadable) {
 		// A damaged body is a better reason than what the damage made of the document.
@@ -57,6 +63,8 @@ func (d *telemetryDocument) survey() (digest, *refusal) {
 		}
 	}
 	switch {
+	case err == nil && asSent:
+		return d.spool.sum, nil
 	case err == nil:
 		return half(sum), nil
 	case errors.As(err, &unreadable):
