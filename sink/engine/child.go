@@ -106,7 +106,7 @@ func RunChild(configPath string) int {
 	go func() {
 		runtime.LockOSThread()
 		ended <- runLibrary(cfg.Library, engineArguments(cfg, hold.Fd(), terminal != nil))
-		select {} // a thread that ends runs the library's destructors, which crash now that the engine is gone
+		select {} // a thread that ends runs the library's destructors, and the engine is gone
 	}()
 	err = <-ended
 	runtime.KeepAlive(release)

@@ -69,7 +69,7 @@ func (s *Session) Bytes() (n int64) {
 func Open(name string) ([]Session, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: name a session folder or a .log, .ndjson or .gz file", err)
+		return nil, fmt.Errorf("%w: name a file or folder that is there; \"warpline send --help\" says what is read", err)
 	}
 	if info.IsDir() {
 		sessions, err := Folders(os.DirFS(name), filepath.Base(absolute(name)))

@@ -211,7 +211,7 @@ func TestOpen(t *testing.T) {
 		{"empty", write("g.log", ""), "", "it is empty"},
 		{"torn gzip", write("h.log.gz", z.String()[:len(z.String())/2]), "", "its gzip ends before"},
 		{"another file", write("f.txt", "x"), "", "neither a folder"},
-		{"nothing", filepath.Join(dir, "none"), "", "name a session folder"},
+		{"nothing", filepath.Join(dir, "none"), "", "name a file or folder that is there"},
 		{"empty folder", dir, "", "no windows in it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
