@@ -37,6 +37,9 @@ func fillRest(b *table.Batch, v any, rows int, received time.Time, retention uin
 			name := s.Type().Field(i).Name
 			switch c := s.Field(i).Interface().(type) {
 			case table.U8Col:
+				for i := len(*c.Slice(b)); name == "Rank" && i < rows; i++ { // of a session's end: clients tell it in two ways
+					c.Append(b, []uint8{table.EndComplete, table.EndStopped}[i%2])
+				}
 				c.AppendN(b, 1, rows-len(*c.Slice(b)))
 			case table.U16Col:
 				n := uint16(3)
