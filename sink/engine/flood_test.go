@@ -81,7 +81,8 @@ func TestFloodOfQueries(t *testing.T) {
 				switch {
 				case err == nil:
 					answered.Add(1)
-				case strings.Contains(err.Error(), "TOO_MANY_SIMULTANEOUS_QUERIES"), strings.Contains(err.Error(), "code: 202"):
+				case strings.Contains(err.Error(), "TOO_MANY_SIMULTANEOUS_QUERIES"), strings.Contains(err.Error(), "code: 202"),
+					strings.Contains(err.Error(), "USER_SESSION_LIMIT_EXCEEDED"), strings.Contains(err.Error(), "code: 700"):
 					refused.Add(1)
 					time.Sleep(time.Duration(dice.IntN(200)) * time.Millisecond)
 				default:

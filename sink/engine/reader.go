@@ -10,6 +10,12 @@ const (
 	// readerQueries is how many may run at once for each processor, between 8 and 64 in all; the next is answered 202,
 	// TOO_MANY_SIMULTANEOUS_QUERIES. More would only share the processors with the writer's inserts.
 	readerQueries = 4
+	// readerSessions is how much of the engine's memory, in percent, the buffers of the reader's connections may take: a native one counts as
+	// sessionBytes for as long as it is open, an HTTP one while it asks, and no bound of a user's counts them. The next is answered 700,
+	// USER_SESSION_LIMIT_EXCEEDED. One that does nothing for readerIdleSeconds is closed.
+	readerSessions    = 10
+	sessionBytes      = 2 << 20
+	readerIdleSeconds = 600
 	// readerThreads is how many threads one may use at most, and half the machine's processors.
 	readerThreads = 8
 	// readerSeconds ends a query; a driver that knows better may ask for up to readerMostSeconds.
@@ -25,14 +31,17 @@ const (
 
 // bounds are the numbers in the reader's profile.
 type bounds struct {
-	Queries, Threads, Seconds, MostSeconds int
-	UserMemory, QueryMemory, Spill, Disk   int64
+	Queries, Sessions, IdleSeconds       int
+	Threads, Seconds, MostSeconds        int
+	UserMemory, QueryMemory, Spill, Disk int64
 }
 
 func readerBounds(memoryLimit int64) bounds {
 	all := memoryLimit / 100 * readerMemory
+	sessions := int(min(1000, max(50, memoryLimit/100*readerSessions/sessionBytes)))
 	return bounds{
-		Queries: min(64, max(8, readerQueries*runtime.NumCPU())), Threads: min(readerThreads, max(2, runtime.NumCPU()/2)), Seconds: readerSeconds, MostSeconds: readerMostSeconds,
+		Queries: min(64, max(8, readerQueries*runtime.NumCPU())), Sessions: sessions, IdleSeconds: readerIdleSeconds,
+		Threads: min(readerThreads, max(2, runtime.NumCPU()/2)), Seconds: readerSeconds, MostSeconds: readerMostSeconds,
 		UserMemory: all, QueryMemory: all / 4 * 3, Spill: all / 4, Disk: readerDisk,
 	}
 }

@@ -99,6 +99,8 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <profile>default</profile>
       <readonly>1</readonly>
       <max_concurrent_queries_for_user>{{.Bounds.Queries}}</max_concurrent_queries_for_user>
+      <max_sessions_for_user>{{.Bounds.Sessions}}</max_sessions_for_user>
+      <idle_connection_timeout>{{.Bounds.IdleSeconds}}</idle_connection_timeout>
       <max_threads>{{.Bounds.Threads}}</max_threads>
       <os_threads_nice_value_query>10</os_threads_nice_value_query>
       <max_execution_time>{{.Bounds.Seconds}}</max_execution_time>
