@@ -170,6 +170,7 @@ const endless = "SELECT count() FROM numbers(1000000000) AS a, numbers(100000000
 
 // Folders of before have the writer's password where the engine may look.
 func TestPasswordsMoveOut(t *testing.T) {
+	enginetest.Need(t)
 	top := t.TempDir()
 	dir := filepath.Join(top, "clickhouse")
 	if err := os.Mkdir(dir, 0o700); err != nil {
