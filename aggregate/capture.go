@@ -3,6 +3,8 @@ package aggregate
 import (
 	"strings"
 
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
+
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -20,7 +22,7 @@ func (f *folder) capabilities(s *session, p *part, l *gpuflight.Line) {
 	f.stored(s, p, 1)
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.TimeNS)
-	t := &table.Capabilities
+	t := &gpuflighttable.Capabilities
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	for i := range d.Features {
 		c := &d.Features[i]

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
 // A segmented run is many sessions, and which come, and in what order, nobody knows. So a session tells only what it knows itself; the
@@ -74,7 +75,7 @@ func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
 	f.segment(s, p, &segmentRow{run: d.RunID, index: -1})
 	s.completed = true
 	f.end(s, p, sessionEnd{rank: table.EndRun, at: d.EndedNS, synthetic: d.Synthetic})
-	t := &table.RunEnds
+	t := &gpuflighttable.RunEnds
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)

@@ -3,8 +3,9 @@ package aggregate
 import (
 	"encoding/json"
 
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
+
 	"github.com/warpline/warpline/proto/gpuflight"
-	"github.com/warpline/warpline/sink/table"
 )
 
 // listText is a list as its table keeps it. Texts are valid UTF-8, so nothing is lost.
@@ -26,7 +27,7 @@ func (f *folder) pmConfig(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
-	t := &table.PMConfigs
+	t := &gpuflighttable.PMConfigs
 	b := f.factBatch(s, p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.DeviceID.Append(b, e.DeviceID)
@@ -45,7 +46,7 @@ func (f *folder) sassConfig(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
-	t := &table.SassConfigs
+	t := &gpuflighttable.SassConfigs
 	b := f.factBatch(s, p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.DeviceID.Append(b, e.DeviceID)
@@ -62,7 +63,7 @@ func (f *folder) signature(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
-	t := &table.ExecutionSignatures
+	t := &gpuflighttable.ExecutionSignatures
 	b := f.factBatch(s, p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.Scope.Append(b, t.Scope.IndexBytes(b, e.Scope))
@@ -80,7 +81,7 @@ func (f *folder) ruleSummary(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.EmittedNS)
-	t := &table.DeepWindowRules
+	t := &gpuflighttable.DeepWindowRules
 	b := f.factBatch(s, p, t.Table, t.Head)
 	t.At.Append(b, e.EmittedNS)
 	t.RuleID.Append(b, t.RuleID.IndexBytes(b, e.RuleID))
@@ -111,7 +112,7 @@ func (f *folder) counterQuality(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.EmittedNS)
-	t := &table.CounterQuality
+	t := &gpuflighttable.CounterQuality
 	b := f.factBatch(s, p, t.Table, t.Head)
 	t.At.Append(b, e.EmittedNS)
 	t.Source.Append(b, t.Source.IndexBytes(b, e.Source))

@@ -2,7 +2,7 @@ package aggregate
 
 import (
 	"github.com/warpline/warpline/proto/gpuflight"
-	"github.com/warpline/warpline/sink/table"
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
 // system folds a system_start or system_stop line.
@@ -16,7 +16,7 @@ func (f *folder) system(s *session, p *part, l *gpuflight.Line) error {
 	if l.Type == gpuflight.SystemStop {
 		kind = "stop"
 	}
-	t := &table.SystemEvents
+	t := &gpuflighttable.SystemEvents
 	b := f.factBatch(s, p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.Name.Append(b, t.Name.IndexBytes(b, e.Name))
@@ -33,7 +33,7 @@ func (f *folder) system(s *session, p *part, l *gpuflight.Line) error {
 
 // deviceSnapshots writes how the devices of a line were.
 func (f *folder) deviceSnapshots(s *session, p *part, kind string, at int64, devices []gpuflight.Device) {
-	t := &table.DeviceSnapshots
+	t := &gpuflighttable.DeviceSnapshots
 	for i := range devices {
 		d := &devices[i]
 		b := f.factBatch(s, p, t.Table, t.Head)
@@ -69,7 +69,7 @@ func (f *folder) jobFacts(s *session, p *part, l *gpuflight.Line, job *gpuflight
 	if job.RunID != "" {
 		segment = clampI32(job.SegmentIndex)
 	}
-	t := &table.JobStarts
+	t := &gpuflighttable.JobStarts
 	b := f.factBatch(s, p, t.Table, t.Head)
 	t.At.Append(b, at)
 	t.PID.Append(b, clampU32(job.PID))

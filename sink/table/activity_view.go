@@ -9,7 +9,7 @@ import (
 
 // namesSQL is the right side of a join that finds all names of a dictionary, for rows that carry the id alone.
 func namesSQL(o Options, dict string) string {
-	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE dict = %s)", ident(o.database()), quote(dict))
+	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE dict = %s)", ident(o.database()), Quote(dict))
 }
 
 // vendorsSQL is the right side of a join that finds the vendor of each session.
@@ -53,7 +53,7 @@ const lastCopyKind = 10
 // copyCodeSQL is the kind of a code of memcpy_stats.
 func copyCodeSQL(vendor, code string) string {
 	named := codesSQL("("+code+fmt.Sprintf(" - %d)", NamedCopy), "kind_", 1, lastCopyKind, func(c uint32) string { return gpuflight.CopyKind("NVIDIA", c) })
-	return fmt.Sprintf("multiIf(%[1]s > %[2]d, %[3]s, %[1]s = %[2]d, %[4]s, %[5]s)", code, NamedCopy, named, quote(otherCopies), copyKindSQL(vendor, code))
+	return fmt.Sprintf("multiIf(%[1]s > %[2]d, %[3]s, %[1]s = %[2]d, %[4]s, %[5]s)", code, NamedCopy, named, Quote(otherCopies), copyKindSQL(vendor, code))
 }
 
 // syncTypeSQL is gpuflight.SyncTypeName as an expression over a code.
@@ -65,9 +65,9 @@ func syncTypeSQL(code string) string {
 func codesSQL(code, prefix string, first, last uint32, name func(uint32) string) string {
 	var from, to []string
 	for c := first; c <= last; c++ {
-		from, to = append(from, fmt.Sprint(c)), append(to, quote(name(c)))
+		from, to = append(from, fmt.Sprint(c)), append(to, Quote(name(c)))
 	}
-	return fmt.Sprintf("transform(%[1]s, [%[2]s], [%[3]s], concat(%[4]s, toString(%[1]s)))", code, strings.Join(from, ", "), strings.Join(to, ", "), quote(prefix))
+	return fmt.Sprintf("transform(%[1]s, [%[2]s], [%[3]s], concat(%[4]s, toString(%[1]s)))", code, strings.Join(from, ", "), strings.Join(to, ", "), Quote(prefix))
 }
 
 // sumPartsSQL adds up what SumParts of PMStats holds. Dividing by a power of ten is exact where multiplying by its inverse is not.

@@ -83,11 +83,14 @@ type Column struct {
 	slot    int    // position among the batch's columns of the same storage
 }
 
+// Slot is the number of the column's handle: U8Col(c.Slot()) is that of a column of kind U8.
+func (c *Column) Slot() int { return c.slot }
+
 // definition returns the column as it stands in CREATE TABLE and ADD COLUMN.
 func (c *Column) definition() string {
 	comment := ""
 	if c.Comment != "" {
-		comment = " COMMENT " + quote(c.Comment)
+		comment = " COMMENT " + Quote(c.Comment)
 	}
 	return fmt.Sprintf("%s %s%s CODEC(%s)", ident(c.Name), c.Type, comment, c.Codec)
 }

@@ -54,7 +54,7 @@ func endWeightSQL(rank string) string {
 func endSQL(column, weight string) string {
 	texts := make([]string, len(endings))
 	for i, e := range endings {
-		texts[i] = quote(map[string]string{"telling": e.telling, "reason": e.reason, "state": e.state}[column])
+		texts[i] = Quote(map[string]string{"telling": e.telling, "reason": e.reason, "state": e.state}[column])
 	}
 	return fmt.Sprintf("[%s][%s]", strings.Join(texts, ", "), weight)
 }
@@ -73,16 +73,16 @@ type sessionEndsTable struct {
 
 // SessionEnds holds what was said of each session's end: one row a telling, in any order and as often as it is said.
 var SessionEnds = func() sessionEndsTable {
-	t := define("session_ends_data", Fact, "tenant, session_id")
+	t := Define("session_ends_data", Fact, "tenant, session_id")
 	return sessionEndsTable{
 		Table:         t,
-		Head:          t.head(),
-		Rank:          t.u8("rank", note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: running, incomplete, stop, interrupted, completed")),
-		At:            t.time("at"),
-		Synthetic:     t.u8("synthetic", note("1 when the launcher wrote it for a process that could not")),
-		ExitCode:      t.i64("exit_code"),
-		Signal:        t.i32("signal", note("0 none")),
-		WindowStopped: t.u8("window_stopped"),
-		FactTail:      t.factTail(),
+		Head:          t.Head(),
+		Rank:          t.U8("rank", Note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: running, incomplete, stop, interrupted, completed")),
+		At:            t.Time("at"),
+		Synthetic:     t.U8("synthetic", Note("1 when the launcher wrote it for a process that could not")),
+		ExitCode:      t.I64("exit_code"),
+		Signal:        t.I32("signal", Note("0 none")),
+		WindowStopped: t.U8("window_stopped"),
+		FactTail:      t.FactTail(),
 	}
 }()

@@ -17,19 +17,19 @@ type kernelStatsTable struct {
 
 // KernelStats adds up kernels by name, scope and minute.
 var KernelStats = func() kernelStatsTable {
-	t := aggregate("kernel_stats_data", "tenant, session_id, kernel_id, scope", true)
+	t := DefineRollup("kernel_stats_data", "tenant, session_id, kernel_id, scope", true)
 	return kernelStatsTable{
 		Table:        t,
-		Head:         t.head(),
-		BucketHead:   t.bucketHead(),
-		KernelID:     t.u32("kernel_id", codec(rising)),
-		Scope:        t.dict("scope"),
-		Kernel:       t.dict("kernel", most, codec("ZSTD(9)")),
-		Calls:        t.u64("calls", sum),
-		TotalNS:      t.u64("total_ns", sum, codec(amounts)),
-		MinNS:        t.u64("min_ns", least, codec(amounts)),
-		MaxNS:        t.u64("max_ns", most, codec(amounts)),
-		DurationHist: t.hist("duration_hist", sumMap, note("buckets of package hist")),
-		FactTail:     t.factTail(),
+		Head:         t.Head(),
+		BucketHead:   t.BucketHead(),
+		KernelID:     t.U32("kernel_id", Codec(Rising)),
+		Scope:        t.Dict("scope"),
+		Kernel:       t.Dict("kernel", Most, Codec("ZSTD(9)")),
+		Calls:        t.U64("calls", Sum),
+		TotalNS:      t.U64("total_ns", Sum, Codec(amounts)),
+		MinNS:        t.U64("min_ns", Least, Codec(amounts)),
+		MaxNS:        t.U64("max_ns", Most, Codec(amounts)),
+		DurationHist: t.Hist("duration_hist", SumMap, Note("buckets of package hist")),
+		FactTail:     t.FactTail(),
 	}
 }()

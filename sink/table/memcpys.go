@@ -15,17 +15,17 @@ type memcpysTable struct {
 
 // Memcpys holds one row for each memory copy.
 var Memcpys = func() memcpysTable {
-	t := define("memcpys_data", Raw, "tenant, session_id, started_at")
+	t := Define("memcpys_data", Raw, "tenant, session_id, started_at")
 	return memcpysTable{
 		Table:      t,
-		Head:       t.head(),
-		StartedAt:  t.time("started_at"),
-		DurationNS: t.u64("duration_ns"),
-		Bytes:      t.u64("bytes"),
-		CopyKind:   t.dict("copy_kind", note("HtoD, DtoH …")),
-		CopyKindID: t.u32("copy_kind_id"),
-		StreamID:   t.u64("stream_id", codec("ZSTD(3)")),
-		CorrID:     t.u32("corr_id", codec(rising)),
-		RawTail:    t.rawTail(),
+		Head:       t.Head(),
+		StartedAt:  t.Time("started_at"),
+		DurationNS: t.U64("duration_ns"),
+		Bytes:      t.U64("bytes"),
+		CopyKind:   t.Dict("copy_kind", Note("HtoD, DtoH …")),
+		CopyKindID: t.U32("copy_kind_id"),
+		StreamID:   t.U64("stream_id", Codec("ZSTD(3)")),
+		CorrID:     t.U32("corr_id", Codec(Rising)),
+		RawTail:    t.RawTail(),
 	}
 }()

@@ -13,16 +13,16 @@ type hostMetricsTable struct {
 
 // HostMetrics holds samples of a host as a session took them.
 var HostMetrics = func() hostMetricsTable {
-	t := define("host_metrics_data", Raw, "tenant, session_id, at")
+	t := Define("host_metrics_data", Raw, "tenant, session_id, at")
 	return hostMetricsTable{
 		Table:         t,
-		Head:          t.head(),
-		At:            t.time("at", codec(regular)),
-		CPUPct:        t.f32("cpu_pct", codec("ZSTD(9)")),
-		RAMUsedBytes:  t.u64("ram_used_bytes", codec(spread)),
-		RAMTotalBytes: t.u64("ram_total_bytes"),
-		Hostname:      t.dict("hostname"),
-		RawTail:       t.rawTail(),
+		Head:          t.Head(),
+		At:            t.Time("at", Codec(regular)),
+		CPUPct:        t.F32("cpu_pct", Codec("ZSTD(9)")),
+		RAMUsedBytes:  t.U64("ram_used_bytes", Codec(Spread)),
+		RAMTotalBytes: t.U64("ram_total_bytes"),
+		Hostname:      t.Dict("hostname"),
+		RawTail:       t.RawTail(),
 	}
 }()
 
@@ -52,28 +52,28 @@ type deviceMetricsTable struct {
 
 // DeviceMetrics holds samples of a GPU as a session took them.
 var DeviceMetrics = func() deviceMetricsTable {
-	t := define("device_metrics_data", Raw, "tenant, session_id, device_id, at")
+	t := Define("device_metrics_data", Raw, "tenant, session_id, device_id, at")
 	return deviceMetricsTable{
 		Table:          t,
-		Head:           t.head(),
-		At:             t.time("at", codec(regular)),
-		DeviceID:       t.i32("device_id"),
-		GPUUtilPct:     t.f32("gpu_util_pct", codec(gauge)),
-		MemUtilPct:     t.f32("mem_util_pct", codec(gauge)),
-		TempC:          t.f32("temp_c", codec(gauge)),
-		PowerW:         t.f32("power_w", codec("Delta, ZSTD(1)")),
-		UsedBytes:      t.u64("used_bytes", codec(spread)),
-		TotalBytes:     t.u64("total_bytes"),
-		ClockSMMHz:     t.u32("clock_sm_mhz"),
-		FanSpeedPct:    t.f32("fan_speed_pct", codec(gauge)),
-		TempMemC:       t.f32("temp_mem_c", codec(gauge)),
-		TempJunctionC:  t.f32("temp_junction_c", codec(gauge)),
-		VoltageMV:      t.f32("voltage_mv", codec(gauge)),
-		EnergyUJ:       t.u64("energy_uj", codec(spread), note("since the driver was loaded")),
-		ClockMemMHz:    t.u32("clock_mem_mhz"),
-		PCIeBWBPS:      t.u64("pcie_bw_bps", codec(spread), note("both directions, bytes a second")),
-		ECCCorrected:   t.u64("ecc_corrected"),
-		ECCUncorrected: t.u64("ecc_uncorrected"),
-		RawTail:        t.rawTail(),
+		Head:           t.Head(),
+		At:             t.Time("at", Codec(regular)),
+		DeviceID:       t.I32("device_id"),
+		GPUUtilPct:     t.F32("gpu_util_pct", Codec(gauge)),
+		MemUtilPct:     t.F32("mem_util_pct", Codec(gauge)),
+		TempC:          t.F32("temp_c", Codec(gauge)),
+		PowerW:         t.F32("power_w", Codec("Delta, ZSTD(1)")),
+		UsedBytes:      t.U64("used_bytes", Codec(Spread)),
+		TotalBytes:     t.U64("total_bytes"),
+		ClockSMMHz:     t.U32("clock_sm_mhz"),
+		FanSpeedPct:    t.F32("fan_speed_pct", Codec(gauge)),
+		TempMemC:       t.F32("temp_mem_c", Codec(gauge)),
+		TempJunctionC:  t.F32("temp_junction_c", Codec(gauge)),
+		VoltageMV:      t.F32("voltage_mv", Codec(gauge)),
+		EnergyUJ:       t.U64("energy_uj", Codec(Spread), Note("since the driver was loaded")),
+		ClockMemMHz:    t.U32("clock_mem_mhz"),
+		PCIeBWBPS:      t.U64("pcie_bw_bps", Codec(Spread), Note("both directions, bytes a second")),
+		ECCCorrected:   t.U64("ecc_corrected"),
+		ECCUncorrected: t.U64("ecc_uncorrected"),
+		RawTail:        t.RawTail(),
 	}
 }()

@@ -28,7 +28,7 @@ type GaugeMaps struct{ Sums, Lows, Highs HistCol }
 
 func (t *Table) gaugeMaps() GaugeMaps {
 	const c = "T64, ZSTD(3)"
-	return GaugeMaps{t.hist("sums", agg("sumMap"), codec(c)), t.hist("lows", agg("minMap"), codec(c)), t.hist("highs", agg("maxMap"), codec(c))}
+	return GaugeMaps{t.Hist("sums", Agg("sumMap"), Codec(c)), t.Hist("lows", Agg("minMap"), Codec(c)), t.Hist("highs", Agg("maxMap"), Codec(c))}
 }
 
 type hostMetrics1mTable struct {
@@ -43,15 +43,15 @@ type hostMetrics1mTable struct {
 
 // HostMetrics1m adds up HostMetrics by minute.
 var HostMetrics1m = func() hostMetrics1mTable {
-	t := aggregate("host_metrics_1m_data", "tenant, session_id", true)
+	t := DefineRollup("host_metrics_1m_data", "tenant, session_id", true)
 	return hostMetrics1mTable{
 		Table:      t,
-		Head:       t.head(),
-		BucketHead: t.bucketHead(),
-		Hostname:   t.dict("hostname", most),
-		Samples:    t.u64("samples", sum),
+		Head:       t.Head(),
+		BucketHead: t.BucketHead(),
+		Hostname:   t.Dict("hostname", Most),
+		Samples:    t.U64("samples", Sum),
 		GaugeMaps:  t.gaugeMaps(),
-		FactTail:   t.factTail(),
+		FactTail:   t.FactTail(),
 	}
 }()
 
@@ -67,14 +67,14 @@ type deviceMetrics1mTable struct {
 
 // DeviceMetrics1m adds up DeviceMetrics by minute.
 var DeviceMetrics1m = func() deviceMetrics1mTable {
-	t := aggregate("device_metrics_1m_data", "tenant, session_id, device_id", true)
+	t := DefineRollup("device_metrics_1m_data", "tenant, session_id, device_id", true)
 	return deviceMetrics1mTable{
 		Table:      t,
-		Head:       t.head(),
-		BucketHead: t.bucketHead(),
-		DeviceID:   t.i32("device_id"),
-		Samples:    t.u64("samples", sum),
+		Head:       t.Head(),
+		BucketHead: t.BucketHead(),
+		DeviceID:   t.I32("device_id"),
+		Samples:    t.U64("samples", Sum),
 		GaugeMaps:  t.gaugeMaps(),
-		FactTail:   t.factTail(),
+		FactTail:   t.FactTail(),
 	}
 }()

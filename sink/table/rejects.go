@@ -17,19 +17,19 @@ type rejectsTable struct {
 
 // Rejects holds what was refused, with its bytes.
 var Rejects = func() rejectsTable {
-	t := define("rejects_data", Raw, "tenant, at, session_id")
+	t := Define("rejects_data", Raw, "tenant, at, session_id")
 	return rejectsTable{
 		Table:      t,
-		Head:       t.head(),
-		At:         t.time("at"),
-		Source:     t.dict("source"),
-		Reason:     t.dict("reason"),
-		Detail:     t.str("detail"),
-		Type:       t.dict("type", note("type of the event, as far as it could be read")),
-		Events:     t.u64("events"),
-		Bytes:      t.u64("bytes", note("size of what was refused")),
-		Payload:    t.str("payload", codec("ZSTD(6)"), note("the bytes themselves, possibly cut")),
-		PayloadRef: t.str("payload_ref", note("where the rest is, '' when payload is whole")),
-		RawTail:    t.rawTail(),
+		Head:       t.Head(),
+		At:         t.Time("at"),
+		Source:     t.Dict("source"),
+		Reason:     t.Dict("reason"),
+		Detail:     t.Str("detail"),
+		Type:       t.Dict("type", Note("type of the event, as far as it could be read")),
+		Events:     t.U64("events"),
+		Bytes:      t.U64("bytes", Note("size of what was refused")),
+		Payload:    t.Str("payload", Codec("ZSTD(6)"), Note("the bytes themselves, possibly cut")),
+		PayloadRef: t.Str("payload_ref", Note("where the rest is, '' when payload is whole")),
+		RawTail:    t.RawTail(),
 	}
 }()

@@ -34,37 +34,37 @@ type sessionsTable struct {
 
 // Sessions holds what is known of each session; every row adds to it. StartedAt and FirstEventAt are UnknownTime while they are not known.
 var Sessions = func() sessionsTable {
-	t := aggregate("sessions_data", "tenant, session_id", false)
+	t := DefineRollup("sessions_data", "tenant, session_id", false)
 	return sessionsTable{
 		Table:           t,
-		Head:            t.head(),
-		Source:          t.dict("source", most, note("gpu-flight, parca, telemetry, intra-kernel, trace")),
-		App:             t.dict("app", most),
-		Host:            t.dict("host", most),
-		IP:              t.dict("ip", most),
-		PID:             t.u32("pid", most),
-		StartedAt:       t.time("started_at", least, note("latest possible time while it is not known")),
-		FirstEventAt:    t.time("first_event_at", least),
-		LastEventAt:     t.time("last_event_at", most),
-		LastReceivedAt:  t.time("last_received_at", most),
-		EndedAt:         t.time("ended_at", most, note("see session_ends_data")),
-		EndReason:       t.dict("end_reason", most, note("as lines and session-complete name it; session_ends_data says more")),
-		Completed:       t.u8("completed", most),
-		Crashed:         t.u8("crashed", most),
-		RunID:           t.dict("run_id", most),
-		SegmentIndex:    t.i32("segment_index", most),
-		SessionKind:     t.dict("session_kind", most),
-		ProfilingEngine: t.dict("profiling_engine", most),
-		Vendor:          t.dict("vendor", most),
-		ClockOffsetNS:   t.u64("clock_offset_ns", most, note("added to activity times that count from a clock of the device, 0: none were")),
-		SystemRateMS:    t.u32("system_rate_ms", most, note("the sampler's interval where the client says it, else 0")),
-		Devices:         t.u32("devices", most),
-		Kernels:         t.u64("kernels", sum),
-		Samples:         t.u64("samples", sum),
-		Events:          t.u64("events", sum),
-		Bytes:           t.u64("bytes", sum),
-		Rejects:         t.u64("rejects", sum),
-		FactTail:        t.factTail(),
+		Head:            t.Head(),
+		Source:          t.Dict("source", Most, Note("gpu-flight, parca, telemetry, intra-kernel, trace")),
+		App:             t.Dict("app", Most),
+		Host:            t.Dict("host", Most),
+		IP:              t.Dict("ip", Most),
+		PID:             t.U32("pid", Most),
+		StartedAt:       t.Time("started_at", Least, Note("latest possible time while it is not known")),
+		FirstEventAt:    t.Time("first_event_at", Least),
+		LastEventAt:     t.Time("last_event_at", Most),
+		LastReceivedAt:  t.Time("last_received_at", Most),
+		EndedAt:         t.Time("ended_at", Most, Note("see session_ends_data")),
+		EndReason:       t.Dict("end_reason", Most, Note("as lines and session-complete name it; session_ends_data says more")),
+		Completed:       t.U8("completed", Most),
+		Crashed:         t.U8("crashed", Most),
+		RunID:           t.Dict("run_id", Most),
+		SegmentIndex:    t.I32("segment_index", Most),
+		SessionKind:     t.Dict("session_kind", Most),
+		ProfilingEngine: t.Dict("profiling_engine", Most),
+		Vendor:          t.Dict("vendor", Most),
+		ClockOffsetNS:   t.U64("clock_offset_ns", Most, Note("added to activity times that count from a clock of the device, 0: none were")),
+		SystemRateMS:    t.U32("system_rate_ms", Most, Note("the sampler's interval where the client says it, else 0")),
+		Devices:         t.U32("devices", Most),
+		Kernels:         t.U64("kernels", Sum),
+		Samples:         t.U64("samples", Sum),
+		Events:          t.U64("events", Sum),
+		Bytes:           t.U64("bytes", Sum),
+		Rejects:         t.U64("rejects", Sum),
+		FactTail:        t.FactTail(),
 	}
 }()
 
@@ -90,26 +90,26 @@ type devicesTable struct {
 
 // Devices holds the GPUs of each session; of several rows for one the latest chunk counts.
 var Devices = func() devicesTable {
-	t := define("devices_data", Fact, "tenant, session_id, device_id")
+	t := Define("devices_data", Fact, "tenant, session_id, device_id")
 	t.Engine = "ReplacingMergeTree(chunk)"
 	return devicesTable{
 		Table:        t,
-		Head:         t.head(),
-		DeviceID:     t.i32("device_id"),
-		UUID:         t.dict("uuid"),
-		Name:         t.dict("name"),
-		Vendor:       t.dict("vendor"),
-		Architecture: t.dict("architecture"),
-		SMCount:      t.u32("sm_count"),
-		TotalBytes:   t.u64("total_bytes"),
+		Head:         t.Head(),
+		DeviceID:     t.I32("device_id"),
+		UUID:         t.Dict("uuid"),
+		Name:         t.Dict("name"),
+		Vendor:       t.Dict("vendor"),
+		Architecture: t.Dict("architecture"),
+		SMCount:      t.U32("sm_count"),
+		TotalBytes:   t.U64("total_bytes"),
 
-		ComputeMajor:           t.u32("compute_major"),
-		ComputeMinor:           t.u32("compute_minor"),
-		L2CacheSizeBytes:       t.u64("l2_cache_size_bytes"),
-		SharedMemPerBlockBytes: t.u64("shared_mem_per_block_bytes"),
-		RegsPerBlock:           t.u32("regs_per_block"),
-		WarpSize:               t.u32("warp_size"),
+		ComputeMajor:           t.U32("compute_major"),
+		ComputeMinor:           t.U32("compute_minor"),
+		L2CacheSizeBytes:       t.U64("l2_cache_size_bytes"),
+		SharedMemPerBlockBytes: t.U64("shared_mem_per_block_bytes"),
+		RegsPerBlock:           t.U32("regs_per_block"),
+		WarpSize:               t.U32("warp_size"),
 
-		FactTail: t.factTail(),
+		FactTail: t.FactTail(),
 	}
 }()

@@ -2,8 +2,8 @@ package table
 
 import "strings"
 
-// quote returns s as a ClickHouse string literal.
-func quote(s string) string {
+// Quote returns s as a ClickHouse string literal.
+func Quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 

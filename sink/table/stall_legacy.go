@@ -26,7 +26,7 @@ func legacyReasonSQL(name string) string {
 		if i > 0 {
 			list += ", "
 		}
-		list += quote(legacyReasons[i].Name)
+		list += Quote(legacyReasons[i].Name)
 	}
 	return name + " IN (" + list + ")"
 }

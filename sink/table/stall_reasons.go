@@ -31,11 +31,11 @@ const (
 // reasonKindSQL classifies the stall reason that the SQL expression name holds, by its full name as on the wire. Reasons not known yet
 // keep their kind by their prefix, so that new hardware needs no new table.
 func reasonKindSQL(name string) string {
-	return "multiIf(" + name + " = " + quote(sampleCount) + ", " + quote(ReasonSampleCount) + ", " +
-		name + " = " + quote(samplesDropped) + ", " + quote(ReasonDataDropped) + ", " +
-		legacyReasonSQL(name) + ", " + quote(ReasonStall) + ", " +
-		"NOT startsWith(" + name + ", " + quote(stallPrefix) + "), " + quote(ReasonUnresolved) + ", " +
-		"endsWith(" + name + ", " + quote(notIssued) + "), " + quote(ReasonStallNotIssued) + ", " + quote(ReasonStall) + ")"
+	return "multiIf(" + name + " = " + Quote(sampleCount) + ", " + Quote(ReasonSampleCount) + ", " +
+		name + " = " + Quote(samplesDropped) + ", " + Quote(ReasonDataDropped) + ", " +
+		legacyReasonSQL(name) + ", " + Quote(ReasonStall) + ", " +
+		"NOT startsWith(" + name + ", " + Quote(stallPrefix) + "), " + Quote(ReasonUnresolved) + ", " +
+		"endsWith(" + name + ", " + Quote(notIssued) + "), " + Quote(ReasonStallNotIssued) + ", " + Quote(ReasonStall) + ")"
 }
 
 // StallReasons returns all that have an explanation: 19 causes, their not-issued variants, 12 causes of the old interface and 2 pseudo reasons.

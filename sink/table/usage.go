@@ -15,17 +15,17 @@ type usageTable struct {
 
 // Usage counts what each tenant sent, by day of receipt and source.
 var Usage = func() usageTable {
-	t := aggregate("usage_data", "tenant, day, source", false)
+	t := DefineRollup("usage_data", "tenant, day, source", false)
 	return usageTable{
 		Table:       t,
-		Tenant:      t.dict("tenant"),
-		Day:         t.day("day"),
-		Source:      t.dict("source"),
-		Events:      t.u64("events", sum),
-		Bytes:       t.u64("bytes", sum),
-		StoredBytes: t.u64("stored_bytes", sum),
-		Rejected:    t.u64("rejected", sum),
-		Duplicates:  t.u64("duplicates", sum),
-		FactTail:    t.factTail(),
+		Tenant:      t.Dict("tenant"),
+		Day:         t.Day("day"),
+		Source:      t.Dict("source"),
+		Events:      t.U64("events", Sum),
+		Bytes:       t.U64("bytes", Sum),
+		StoredBytes: t.U64("stored_bytes", Sum),
+		Rejected:    t.U64("rejected", Sum),
+		Duplicates:  t.U64("duplicates", Sum),
+		FactTail:    t.FactTail(),
 	}
 }()

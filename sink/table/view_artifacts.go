@@ -15,7 +15,6 @@ func artifactFuncs(o Options) template.FuncMap {
 		"top":          topSQL,
 		"shares":       sharesSQL,
 		"ratio":        ratioSQL,
-		"rules":        insightRules,
 		"percent":      percentSQL,
 		"kernelname":   kernelNameSQL,
 		"functionname": functionNameSQL,
@@ -99,7 +98,7 @@ func functionsSQL(o Options, kind string) string {
             ON y.symbol_tenant = f.tenant AND y.symbol_session = f.session_id AND y.symbol_id = f.id
     ) AS n
         ON u.tenant = n.tenant AND u.session_id = n.session_id AND substring(u.function_name, 1, 255) = n.symbol
-)`, ident(o.database()), quote(kind), functionSQL("f.value"), symbolsSQL(o),
+)`, ident(o.database()), Quote(kind), functionSQL("f.value"), symbolsSQL(o),
 		linksSQL(o, "session_functions_data", "kind, cubin_crc, function_name, arch, demangled, content_hi, content_lo"))
 }
 

@@ -2,16 +2,18 @@ package table
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // insightRules are the views of single rules, which the view insights puts together: every view whose name begins with insight_.
-func insightRules() (rules []string) {
-	for _, name := range views {
-		if strings.HasPrefix(name, "insight_") {
-			rules = append(rules, name)
+func (s *Schema) insightRules() (rules []string) {
+	for i := range s.views {
+		if strings.HasPrefix(s.views[i].Name, "insight_") {
+			rules = append(rules, s.views[i].Name)
 		}
 	}
+	slices.Sort(rules)
 	return rules
 }
 

@@ -1,3 +1,4 @@
+-- A row is a function: its samples, stalls, counters, and what follows from them.
 {{define "derived"}}    samples,
     stalls,
     {{shares "stalls"}} AS stall_shares,

@@ -1,3 +1,4 @@
+-- A row is a function whose warps run with few of their threads.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

@@ -1,3 +1,4 @@
+-- A row is a kernel of which few warps fit on the GPU at a time.
 {{/* What kernels were launched with, for the rules about kernels: launches and configurations live as long as rollups do. */}}
 {{define "launched"}}(
     SELECT

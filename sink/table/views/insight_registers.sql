@@ -1,3 +1,4 @@
+-- A row is a kernel whose registers leave room for few warps.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

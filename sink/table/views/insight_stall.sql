@@ -1,3 +1,4 @@
+-- A row is a function and a reason for which its warps wait in more than 40 % of its samples.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

@@ -1,3 +1,4 @@
+-- A row is a place in a program where the host seems to wait in each turn of a loop.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

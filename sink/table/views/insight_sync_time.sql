@@ -1,3 +1,4 @@
+-- A row is a place in a program where the host waits for a large part of the session.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

@@ -1,3 +1,4 @@
+-- A row is a GPU that got hot.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

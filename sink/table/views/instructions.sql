@@ -1,3 +1,4 @@
+-- A row is an instruction of a function: its code, samples, stalls and counters.
 {{/* with_sass_open and with_sass_close stand around a query with tenant, session_id, function, function_id and pc_offset, and give its rows
 (as p) the instruction they mean (as i) and sass_ambiguous. A function with a symbol
 has that symbol's code or none: another function of the same demangled name would be another's code.

@@ -1,3 +1,4 @@
+-- A row is a minute (after 30 days an hour) of a kernel in a scope: calls and durations.
 SELECT
     tenant, session_id, bucket, kernel, scope,
     if(synthetic, 0, honest) AS calls,

@@ -1,3 +1,4 @@
+-- A row is a line of source: its samples, stalls, counters, and what follows from them.
 SELECT
     tenant, session_id, file, line,
     {{template "derived"}},

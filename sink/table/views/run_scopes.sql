@@ -1,3 +1,4 @@
+-- A row is a scope of a run, put together over the run's segments.
 SELECT
     s.tenant AS tenant,
     r.run_id AS run_id,

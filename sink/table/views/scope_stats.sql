@@ -1,3 +1,4 @@
+-- A row is a minute (after 30 days an hour) of a scope's name: calls, durations, and the kernels in it.
 SELECT
     tenant, session_id, bucket, scope, calls, total_ns,
     if(calls = 0, toUInt64(0), least_ns) AS min_ns,

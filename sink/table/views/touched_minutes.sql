@@ -1,3 +1,4 @@
+-- A row is a minute of a kernel in a scope that a deep window touches, counted from raw rows where they are all there.
 SELECT
     tenant, session_id, bucket,
     g.1 AS kernel_id, g.2 AS kernel, g.3 AS scope,
