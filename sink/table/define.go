@@ -73,6 +73,12 @@ func DefineRollup(name, key string, buckets bool) *Table {
 	return t
 }
 
+// LastCounts lets ClickHouse keep of several rows of one key that of the latest chunk.
+func (t *Table) LastCounts() *Table {
+	t.Engine = "ReplacingMergeTree(chunk)"
+	return t
+}
+
 // splitTop splits a list of expressions at the commas that are not inside parentheses.
 func splitTop(list string) (parts []string) {
 	depth, start := 0, 0

@@ -1,52 +1,48 @@
 package table
 
-type segmentsTable struct {
-	*Table
-	Head
-	RunID                    DictCol
-	SegmentIndex             I32Col
-	RollChainID              DictCol
-	PartIndex                U32Col
-	PreviousRunID            DictCol
-	PreviousSessionID        DictCol
-	StartedAt                TimeCol
-	StartRequestedBoundaryAt TimeCol
-	StartBoundaryDelayNS     U64Col
-	StartDeferredBy          DictCol
-	EndedAt                  TimeCol
-	RequestedBoundaryAt      TimeCol
-	BoundaryDelayNS          U64Col
-	EndReason                DictCol
-	DeferredBy               DictCol
-	RecordsOutside           U64Col
-	Synthetic                U8Col
-	FactTail
+// SegmentRow is a row of Segments.
+type SegmentRow struct {
+	HeadRow
+	RunID                    string
+	SegmentIndex             int32
+	RollChainID              string
+	PartIndex                uint32
+	PreviousRunID            string
+	PreviousSessionID        string
+	StartedAt                int64
+	StartRequestedBoundaryAt int64
+	StartBoundaryDelayNS     uint64
+	StartDeferredBy          string
+	EndedAt                  int64
+	RequestedBoundaryAt      int64
+	BoundaryDelayNS          uint64
+	EndReason                string
+	DeferredBy               string
+	RecordsOutside           uint64
+	Synthetic                uint8
+	ReceivedDay              int32
 }
 
 // Segments holds the sessions that belong to a run. job_start, segment_start, segment_end and run_end add to one row in any order, so
 // everything is a maximum and what a line does not say is zero; SegmentIndex is then -1.
-var Segments = func() segmentsTable {
-	t := DefineRollup("segments_data", "tenant, session_id", false)
-	return segmentsTable{
-		Table:                    t,
-		Head:                     t.Head(),
-		RunID:                    t.Dict("run_id", Most),
-		SegmentIndex:             t.I32("segment_index", Most, Note("-1 unknown")),
-		RollChainID:              t.Dict("roll_chain_id", Most),
-		PartIndex:                t.U32("part_index", Most, Note("of the run within its roll chain, from 1")),
-		PreviousRunID:            t.Dict("previous_run_id", Most),
-		PreviousSessionID:        t.Dict("previous_session_id", Most),
-		StartedAt:                t.Time("started_at", Most),
-		StartRequestedBoundaryAt: t.Time("start_requested_boundary_at", Most),
-		StartBoundaryDelayNS:     t.U64("start_boundary_delay_ns", Most),
-		StartDeferredBy:          t.Dict("start_deferred_by", Most),
-		EndedAt:                  t.Time("ended_at", Most),
-		RequestedBoundaryAt:      t.Time("requested_boundary_at", Most),
-		BoundaryDelayNS:          t.U64("boundary_delay_ns", Most),
-		EndReason:                t.Dict("end_reason", Most, Note("time, row_budget, rolled, final, process_shutdown")),
-		DeferredBy:               t.Dict("deferred_by", Most),
-		RecordsOutside:           t.U64("records_outside_segment_window", Most),
-		Synthetic:                t.U8("synthetic", Most),
-		FactTail:                 t.FactTail(),
-	}
-}()
+var Segments = DefineRows(DefineRollup("segments_data", "tenant, session_id", false), func(c *Binder[SegmentRow], r *SegmentRow) {
+	c.Head(&r.HeadRow)
+	c.Dict("run_id", &r.RunID, Most)
+	c.I32("segment_index", &r.SegmentIndex, Most, Note("-1 unknown"))
+	c.Dict("roll_chain_id", &r.RollChainID, Most)
+	c.U32("part_index", &r.PartIndex, Most, Note("of the run within its roll chain, from 1"))
+	c.Dict("previous_run_id", &r.PreviousRunID, Most)
+	c.Dict("previous_session_id", &r.PreviousSessionID, Most)
+	c.Time("started_at", &r.StartedAt, Most)
+	c.Time("start_requested_boundary_at", &r.StartRequestedBoundaryAt, Most)
+	c.U64("start_boundary_delay_ns", &r.StartBoundaryDelayNS, Most)
+	c.Dict("start_deferred_by", &r.StartDeferredBy, Most)
+	c.Time("ended_at", &r.EndedAt, Most)
+	c.Time("requested_boundary_at", &r.RequestedBoundaryAt, Most)
+	c.U64("boundary_delay_ns", &r.BoundaryDelayNS, Most)
+	c.Dict("end_reason", &r.EndReason, Most, Note("time, row_budget, rolled, final, process_shutdown"))
+	c.Dict("deferred_by", &r.DeferredBy, Most)
+	c.U64("records_outside_segment_window", &r.RecordsOutside, Most)
+	c.U8("synthetic", &r.Synthetic, Most)
+	c.FactTail(&r.ReceivedDay)
+})

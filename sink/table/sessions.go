@@ -1,115 +1,103 @@
 package table
 
-type sessionsTable struct {
-	*Table
-	Head
-	Source          DictCol
-	App             DictCol
-	Host            DictCol
-	IP              DictCol
-	PID             U32Col
-	StartedAt       TimeCol
-	FirstEventAt    TimeCol
-	LastEventAt     TimeCol
-	LastReceivedAt  TimeCol
-	EndedAt         TimeCol
-	EndReason       DictCol
-	Completed       U8Col
-	Crashed         U8Col
-	RunID           DictCol
-	SegmentIndex    I32Col
-	SessionKind     DictCol
-	ProfilingEngine DictCol
-	Vendor          DictCol
-	ClockOffsetNS   U64Col
-	SystemRateMS    U32Col
-	Devices         U32Col
-	Kernels         U64Col
-	Samples         U64Col
-	Events          U64Col
-	Bytes           U64Col
-	Rejects         U64Col
-	FactTail
+// SessionRow is a row of Sessions.
+type SessionRow struct {
+	HeadRow
+	Source          string
+	App             string
+	Host            string
+	IP              string
+	PID             uint32
+	StartedAt       int64
+	FirstEventAt    int64
+	LastEventAt     int64
+	LastReceivedAt  int64
+	EndedAt         int64
+	EndReason       string
+	Completed       uint8
+	Crashed         uint8
+	RunID           string
+	SegmentIndex    int32
+	SessionKind     string
+	ProfilingEngine string
+	Vendor          string
+	ClockOffsetNS   uint64
+	SystemRateMS    uint32
+	Devices         uint32
+	Kernels         uint64
+	Samples         uint64
+	Events          uint64
+	Bytes           uint64
+	Rejects         uint64
+	ReceivedDay     int32
 }
 
 // Sessions holds what is known of each session; every row adds to it. StartedAt and FirstEventAt are UnknownTime while they are not known.
-var Sessions = func() sessionsTable {
-	t := DefineRollup("sessions_data", "tenant, session_id", false)
-	return sessionsTable{
-		Table:           t,
-		Head:            t.Head(),
-		Source:          t.Dict("source", Most, Note("gpu-flight, parca, telemetry, intra-kernel, trace")),
-		App:             t.Dict("app", Most),
-		Host:            t.Dict("host", Most),
-		IP:              t.Dict("ip", Most),
-		PID:             t.U32("pid", Most),
-		StartedAt:       t.Time("started_at", Least, Note("latest possible time while it is not known")),
-		FirstEventAt:    t.Time("first_event_at", Least),
-		LastEventAt:     t.Time("last_event_at", Most),
-		LastReceivedAt:  t.Time("last_received_at", Most),
-		EndedAt:         t.Time("ended_at", Most, Note("see session_ends_data")),
-		EndReason:       t.Dict("end_reason", Most, Note("as lines and session-complete name it; session_ends_data says more")),
-		Completed:       t.U8("completed", Most),
-		Crashed:         t.U8("crashed", Most),
-		RunID:           t.Dict("run_id", Most),
-		SegmentIndex:    t.I32("segment_index", Most),
-		SessionKind:     t.Dict("session_kind", Most),
-		ProfilingEngine: t.Dict("profiling_engine", Most),
-		Vendor:          t.Dict("vendor", Most),
-		ClockOffsetNS:   t.U64("clock_offset_ns", Most, Note("added to activity times that count from a clock of the device, 0: none were")),
-		SystemRateMS:    t.U32("system_rate_ms", Most, Note("the sampler's interval where the client says it, else 0")),
-		Devices:         t.U32("devices", Most),
-		Kernels:         t.U64("kernels", Sum),
-		Samples:         t.U64("samples", Sum),
-		Events:          t.U64("events", Sum),
-		Bytes:           t.U64("bytes", Sum),
-		Rejects:         t.U64("rejects", Sum),
-		FactTail:        t.FactTail(),
-	}
-}()
+var Sessions = DefineRows(DefineRollup("sessions_data", "tenant, session_id", false), func(c *Binder[SessionRow], r *SessionRow) {
+	c.Head(&r.HeadRow)
+	c.Dict("source", &r.Source, Most, Note("gpu-flight, parca, telemetry, intra-kernel, trace"))
+	c.Dict("app", &r.App, Most)
+	c.Dict("host", &r.Host, Most)
+	c.Dict("ip", &r.IP, Most)
+	c.U32("pid", &r.PID, Most)
+	c.Time("started_at", &r.StartedAt, Least, Note("latest possible time while it is not known"))
+	c.Time("first_event_at", &r.FirstEventAt, Least)
+	c.Time("last_event_at", &r.LastEventAt, Most)
+	c.Time("last_received_at", &r.LastReceivedAt, Most)
+	c.Time("ended_at", &r.EndedAt, Most, Note("see session_ends_data"))
+	c.Dict("end_reason", &r.EndReason, Most, Note("as lines and session-complete name it; session_ends_data says more"))
+	c.U8("completed", &r.Completed, Most)
+	c.U8("crashed", &r.Crashed, Most)
+	c.Dict("run_id", &r.RunID, Most)
+	c.I32("segment_index", &r.SegmentIndex, Most)
+	c.Dict("session_kind", &r.SessionKind, Most)
+	c.Dict("profiling_engine", &r.ProfilingEngine, Most)
+	c.Dict("vendor", &r.Vendor, Most)
+	c.U64("clock_offset_ns", &r.ClockOffsetNS, Most, Note("added to activity times that count from a clock of the device, 0: none were"))
+	c.U32("system_rate_ms", &r.SystemRateMS, Most, Note("the sampler's interval where the client says it, else 0"))
+	c.U32("devices", &r.Devices, Most)
+	c.U64("kernels", &r.Kernels, Sum)
+	c.U64("samples", &r.Samples, Sum)
+	c.U64("events", &r.Events, Sum)
+	c.U64("bytes", &r.Bytes, Sum)
+	c.U64("rejects", &r.Rejects, Sum)
+	c.FactTail(&r.ReceivedDay)
+})
 
-type devicesTable struct {
-	*Table
-	Head
-	DeviceID     I32Col
-	UUID         DictCol
-	Name         DictCol
-	Vendor       DictCol
-	Architecture DictCol
-	SMCount      U32Col
-	TotalBytes   U64Col
-	// Static facts, 0 where the client does not send them.
-	ComputeMajor           U32Col
-	ComputeMinor           U32Col
-	L2CacheSizeBytes       U64Col
-	SharedMemPerBlockBytes U64Col
-	RegsPerBlock           U32Col
-	WarpSize               U32Col
-	FactTail
+// DeviceRow is a row of Devices.
+type DeviceRow struct {
+	HeadRow
+	DeviceID               int32
+	UUID                   string
+	Name                   string
+	Vendor                 string
+	Architecture           string
+	SMCount                uint32
+	TotalBytes             uint64
+	ComputeMajor           uint32
+	ComputeMinor           uint32
+	L2CacheSizeBytes       uint64
+	SharedMemPerBlockBytes uint64
+	RegsPerBlock           uint32
+	WarpSize               uint32
+	ReceivedDay            int32
 }
 
 // Devices holds the GPUs of each session; of several rows for one the latest chunk counts.
-var Devices = func() devicesTable {
-	t := Define("devices_data", Fact, "tenant, session_id, device_id")
-	t.Engine = "ReplacingMergeTree(chunk)"
-	return devicesTable{
-		Table:        t,
-		Head:         t.Head(),
-		DeviceID:     t.I32("device_id"),
-		UUID:         t.Dict("uuid"),
-		Name:         t.Dict("name"),
-		Vendor:       t.Dict("vendor"),
-		Architecture: t.Dict("architecture"),
-		SMCount:      t.U32("sm_count"),
-		TotalBytes:   t.U64("total_bytes"),
-
-		ComputeMajor:           t.U32("compute_major"),
-		ComputeMinor:           t.U32("compute_minor"),
-		L2CacheSizeBytes:       t.U64("l2_cache_size_bytes"),
-		SharedMemPerBlockBytes: t.U64("shared_mem_per_block_bytes"),
-		RegsPerBlock:           t.U32("regs_per_block"),
-		WarpSize:               t.U32("warp_size"),
-
-		FactTail: t.FactTail(),
-	}
-}()
+var Devices = DefineRows(Define("devices_data", Fact, "tenant, session_id, device_id").LastCounts(), func(c *Binder[DeviceRow], r *DeviceRow) {
+	c.Head(&r.HeadRow)
+	c.I32("device_id", &r.DeviceID)
+	c.Dict("uuid", &r.UUID)
+	c.Dict("name", &r.Name)
+	c.Dict("vendor", &r.Vendor)
+	c.Dict("architecture", &r.Architecture)
+	c.U32("sm_count", &r.SMCount)
+	c.U64("total_bytes", &r.TotalBytes)
+	c.U32("compute_major", &r.ComputeMajor)
+	c.U32("compute_minor", &r.ComputeMinor)
+	c.U64("l2_cache_size_bytes", &r.L2CacheSizeBytes)
+	c.U64("shared_mem_per_block_bytes", &r.SharedMemPerBlockBytes)
+	c.U32("regs_per_block", &r.RegsPerBlock)
+	c.U32("warp_size", &r.WarpSize)
+	c.FactTail(&r.ReceivedDay)
+})

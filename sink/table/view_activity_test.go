@@ -17,9 +17,7 @@ func (s *store) vendor(id, vendor string) {
 	s.Helper()
 	se := table.Sessions
 	s.Seed(se, 1, func(b *table.Batch, _ int) {
-		se.Tenant.AppendString(b, "acme")
-		se.SessionID.AppendString(b, id)
-		se.Vendor.AppendString(b, vendor)
+		se.Append(b, &table.SessionRow{HeadRow: acme(id), Vendor: vendor, ReceivedDay: today()})
 	})
 }
 
@@ -149,9 +147,7 @@ func TestFactViews(t *testing.T) {
 	}
 	s.Want("SELECT graph_exec_key, node_index, node_type FROM {db}.graph_nodes ORDER BY ALL", "0x1\t0\t2\n0x1\t1\t2")
 	s.Seed(d, 2, func(b *table.Batch, i int) {
-		session(d.Head, b)
-		d.HasLastValue.Append(b, uint8(i))
-		d.LastValue.Append(b, float64(i)*55)
+		d.Append(b, &gpuflighttable.DeepWindowRuleRow{HeadRow: acme("s"), HasLastValue: uint8(i), LastValue: float64(i) * 55, ReceivedDay: today()})
 	})
 	s.Want("SELECT last_value FROM {db}.deep_window_rules ORDER BY 1", "55\n\\N")
 	s.Seed(p, 2, func(b *table.Batch, i int) {
@@ -161,14 +157,11 @@ func TestFactViews(t *testing.T) {
 	})
 	s.Want("SELECT avg(sm_throughput_pct), avg(dram_read_bytes), count(dram_read_bytes) FROM {db}.perf_metrics", "50\t0\t1")
 	s.Seed(c, 1, func(b *table.Batch, _ int) {
-		session(c.Head, b)
-		c.Metrics.Append(b, `["a","b\"\u00e9"]`)
+		c.Append(b, &gpuflighttable.PMConfigRow{HeadRow: acme("s"), Metrics: `["a","b\"\u00e9"]`, ReceivedDay: today()})
 	})
 	s.Want("SELECT length(metrics), metrics[2] FROM {db}.pm_configs", "2\tb\"é")
 	s.Seed(sc, 1, func(b *table.Batch, _ int) {
-		session(sc.Head, b)
-		sc.ConfiguredMetrics.Append(b, `["a","b"]`)
-		sc.SkippedMetrics.Append(b, `[]`)
+		sc.Append(b, &gpuflighttable.SassConfigRow{HeadRow: acme("s"), ConfiguredMetrics: `["a","b"]`, SkippedMetrics: `[]`, ReceivedDay: today()})
 	})
 	s.Want("SELECT configured_metrics, skipped_metrics FROM {db}.sass_configs", "['a','b']\t[]")
 }

@@ -15,9 +15,7 @@ func TestAMDCopyKindsOfALateVendor(t *testing.T) {
 	} {
 		for _, vendor := range []string{"", c.vendor} { // a session's first row does not know it
 			s.Seed(se, 1, func(b *table.Batch, _ int) {
-				se.Tenant.AppendString(b, "acme")
-				se.SessionID.AppendString(b, c.id)
-				se.Vendor.AppendString(b, vendor)
+				se.Append(b, &table.SessionRow{HeadRow: acme(c.id), Vendor: vendor, ReceivedDay: today()})
 			})
 		}
 		s.Seed(m, 4, func(b *table.Batch, i int) {
@@ -38,9 +36,7 @@ func TestCopyKindsThatCameAsWords(t *testing.T) {
 	words := []string{"HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "sideways"}
 	for _, vendor := range []string{"AMD", "NVIDIA", ""} {
 		s.Seed(se, 1, func(b *table.Batch, _ int) {
-			se.Tenant.AppendString(b, "acme")
-			se.SessionID.AppendString(b, "s"+vendor)
-			se.Vendor.AppendString(b, vendor)
+			se.Append(b, &table.SessionRow{HeadRow: acme("s" + vendor), Vendor: vendor, ReceivedDay: today()})
 		})
 		s.Seed(m, len(words), func(b *table.Batch, i int) {
 			m.Tenant.AppendString(b, "acme")

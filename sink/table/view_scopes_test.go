@@ -119,9 +119,7 @@ func TestRunScopes(t *testing.T) {
 	se, sc := table.Sessions, table.Scopes
 	ids := []string{"a", "b", "c", "alone"}
 	s.Seed(se, 4, func(b *table.Batch, i int) {
-		se.Tenant.AppendString(b, "acme")
-		se.SessionID.AppendString(b, ids[i])
-		se.RunID.AppendString(b, []string{"run", "run", "run", ""}[i])
+		se.Append(b, &table.SessionRow{HeadRow: acme(ids[i]), RunID: []string{"run", "run", "run", ""}[i], ReceivedDay: today()})
 	})
 	type row struct {
 		session            int

@@ -47,18 +47,20 @@ func TestSessionsView(t *testing.T) {
 	}{{"open", 0, 0, now}, {"idle", 0, 0, now.Add(-time.Hour)}, {"complete", 1, 0, now.Add(-time.Hour)}, {"crashed", 1, 1, now}} {
 		for part := range 2 { // the second part of a session knows its start
 			s.Seed(se, 1, func(b *table.Batch, _ int) {
-				se.Tenant.AppendString(b, "acme")
-				se.SessionID.AppendString(b, c.id)
-				se.Completed.Append(b, c.completed*uint8(part))
-				se.Crashed.Append(b, c.crashed*uint8(part))
-				se.LastReceivedAt.Append(b, c.last.UnixNano())
 				start := table.UnknownTime
 				if part == 1 && c.id != "open" {
 					start = 1_700_000_000_000_000_000
 				}
-				se.StartedAt.Append(b, start)
-				se.FirstEventAt.Append(b, 1_700_000_001_000_000_000)
-				se.Kernels.Append(b, 21)
+				se.Append(b, &table.SessionRow{
+					HeadRow:        acme(c.id),
+					StartedAt:      start,
+					FirstEventAt:   1_700_000_001_000_000_000,
+					LastReceivedAt: c.last.UnixNano(),
+					Completed:      c.completed * uint8(part),
+					Crashed:        c.crashed * uint8(part),
+					Kernels:        21,
+					ReceivedDay:    today(),
+				})
 			})
 		}
 	}
@@ -71,9 +73,10 @@ func TestDevicesKeepTheLatest(t *testing.T) {
 	d := table.Devices
 	for i, name := range []string{"old", "new"} {
 		s.Seed(d, 1, func(b *table.Batch, _ int) {
-			session(d.Head, b)
-			d.Name.AppendString(b, name)
-			d.Chunk.Append(b, uint64(i+1))
+			d.Append(b, &table.DeviceRow{
+				HeadRow: acme("s"), Name: name, ReceivedDay: today(),
+			})
+			b.FillTail(table.Partition{RetentionDays: 30}, 3, uint64(i+1))
 		})
 	}
 	s.Want("SELECT name FROM {db}.devices", "new")

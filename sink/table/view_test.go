@@ -26,6 +26,10 @@ func (s *store) name(dict string, id uint32, value string, late uint8) {
 	})
 }
 
+// acme is how a row of a session of tenant acme begins, and today when it was received.
+func acme(session string) table.HeadRow { return table.HeadRow{Tenant: "acme", SessionID: session} }
+func today() int32                      { return table.DayOf(tabletest.Received.UnixNano()) }
+
 func session(h table.Head, b *table.Batch) {
 	h.Tenant.AppendString(b, "acme")
 	h.SessionID.AppendString(b, "s")

@@ -2,80 +2,68 @@ package gpuflight
 
 import "github.com/warpline/warpline/sink/table"
 
-type pmConfigsTable struct {
-	*table.Table
-	table.Head
-	At         table.TimeCol
-	DeviceID   table.I32Col
-	IntervalUS table.U64Col
-	MaxSamples table.U64Col
-	Preset     table.DictCol
-	Metrics    table.StrCol
-	table.FactTail
+// PMConfigRow is a row of PMConfigs.
+type PMConfigRow struct {
+	table.HeadRow
+	At          int64
+	DeviceID    int32
+	IntervalUS  uint64
+	MaxSamples  uint64
+	Preset      string
+	Metrics     string
+	ReceivedDay int32
 }
 
 // PMConfigs holds how PMSamples were taken.
-var PMConfigs = func() pmConfigsTable {
-	t := table.Define("pm_configs_data", table.Fact, "tenant, session_id, at")
-	return pmConfigsTable{
-		Table:      t,
-		Head:       t.Head(),
-		At:         t.Time("at"),
-		DeviceID:   t.I32("device_id"),
-		IntervalUS: t.U64("interval_us", table.Note("between samples, microseconds")),
-		MaxSamples: t.U64("max_samples", table.Note("kept between decodes")),
-		Preset:     t.Dict("preset"),
-		Metrics:    t.Str("metrics", table.Note("JSON array")),
-		FactTail:   t.FactTail(),
-	}
-}()
+var PMConfigs = table.DefineRows(table.Define("pm_configs_data", table.Fact, "tenant, session_id, at"), func(c *table.Binder[PMConfigRow], r *PMConfigRow) {
+	c.Head(&r.HeadRow)
+	c.Time("at", &r.At)
+	c.I32("device_id", &r.DeviceID)
+	c.U64("interval_us", &r.IntervalUS, table.Note("between samples, microseconds"))
+	c.U64("max_samples", &r.MaxSamples, table.Note("kept between decodes"))
+	c.Dict("preset", &r.Preset)
+	c.Str("metrics", &r.Metrics, table.Note("JSON array"))
+	c.FactTail(&r.ReceivedDay)
+})
 
-type sassConfigsTable struct {
-	*table.Table
-	table.Head
-	At                table.TimeCol
-	DeviceID          table.I32Col
-	ConfiguredMetrics table.StrCol
-	SkippedMetrics    table.StrCol
-	table.FactTail
+// SassConfigRow is a row of SassConfigs.
+type SassConfigRow struct {
+	table.HeadRow
+	At                int64
+	DeviceID          int32
+	ConfiguredMetrics string
+	SkippedMetrics    string
+	ReceivedDay       int32
 }
 
 // SassConfigs holds which instruction metrics were counted.
-var SassConfigs = func() sassConfigsTable {
-	t := table.Define("sass_configs_data", table.Fact, "tenant, session_id, at")
-	return sassConfigsTable{
-		Table:             t,
-		Head:              t.Head(),
-		At:                t.Time("at"),
-		DeviceID:          t.I32("device_id"),
-		ConfiguredMetrics: t.Str("configured_metrics", table.Note("JSON array")),
-		SkippedMetrics:    t.Str("skipped_metrics", table.Note("JSON array of those that the device does not have")),
-		FactTail:          t.FactTail(),
-	}
-}()
+var SassConfigs = table.DefineRows(table.Define("sass_configs_data", table.Fact, "tenant, session_id, at"), func(c *table.Binder[SassConfigRow], r *SassConfigRow) {
+	c.Head(&r.HeadRow)
+	c.Time("at", &r.At)
+	c.I32("device_id", &r.DeviceID)
+	c.Str("configured_metrics", &r.ConfiguredMetrics, table.Note("JSON array"))
+	c.Str("skipped_metrics", &r.SkippedMetrics, table.Note("JSON array of those that the device does not have"))
+	c.FactTail(&r.ReceivedDay)
+})
 
-type executionSignaturesTable struct {
-	*table.Table
-	table.Head
-	At              table.TimeCol
-	Scope           table.DictCol
-	Signature       table.U64Col
-	LaunchCount     table.U64Col
-	DistinctKernels table.U64Col
-	table.FactTail
+// ExecutionSignatureRow is a row of ExecutionSignatures.
+type ExecutionSignatureRow struct {
+	table.HeadRow
+	At              int64
+	Scope           string
+	Signature       uint64
+	LaunchCount     uint64
+	DistinctKernels uint64
+	ReceivedDay     int32
 }
 
 // ExecutionSignatures tells which passes of one analysis ran the same kernels in a scope.
-var ExecutionSignatures = func() executionSignaturesTable {
-	t := table.Define("execution_signatures_data", table.Fact, "tenant, session_id, at")
-	return executionSignaturesTable{
-		Table:           t,
-		Head:            t.Head(),
-		At:              t.Time("at"),
-		Scope:           t.Dict("scope", table.Note("path, '' for all of the program")),
-		Signature:       t.U64("signature", table.Note("equal in passes that may be merged")),
-		LaunchCount:     t.U64("launch_count"),
-		DistinctKernels: t.U64("distinct_kernels"),
-		FactTail:        t.FactTail(),
-	}
-}()
+var ExecutionSignatures = table.DefineRows(table.Define("execution_signatures_data", table.Fact, "tenant, session_id, at"), func(c *table.Binder[ExecutionSignatureRow], r *ExecutionSignatureRow) {
+	c.Head(&r.HeadRow)
+	c.Time("at", &r.At)
+	c.Dict("scope", &r.Scope, table.Note("path, '' for all of the program"))
+	c.U64("signature", &r.Signature, table.Note("equal in passes that may be merged"))
+	c.U64("launch_count", &r.LaunchCount)
+	c.U64("distinct_kernels", &r.DistinctKernels)
+	c.FactTail(&r.ReceivedDay)
+})

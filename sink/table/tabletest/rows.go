@@ -38,9 +38,16 @@ func (s *Store) SeedAll() {
 
 // FillRest gives every column that is shorter than rows a value of its kind.
 func FillRest(b *table.Batch, rows int, received time.Time, retention uint16) {
+	FillRestBut(b, "", rows, received, retention)
+}
+
+// FillRestBut leaves one column as it is.
+func FillRestBut(b *table.Batch, but string, rows int, received time.Time, retention uint16) {
 	t := b.Table()
 	for i := range t.Columns {
-		fillColumn(b, &t.Columns[i], rows, received, retention)
+		if t.Columns[i].Name != but {
+			fillColumn(b, &t.Columns[i], rows, received, retention)
+		}
 	}
 }
 
