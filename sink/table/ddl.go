@@ -133,3 +133,13 @@ func (t *Table) InsertSQL(database string) string {
 	}
 	return fmt.Sprintf("INSERT INTO %s.%s (%s) FORMAT ArrowStream", ident(Options{Database: database}.database()), ident(t.Name), strings.Join(names, ", "))
 }
+
+// Quote returns s as a ClickHouse string literal.
+func Quote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+// ident returns s as a ClickHouse identifier.
+func ident(s string) string {
+	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(s) + "`"
+}
