@@ -59,7 +59,8 @@ FROM (
             if(hit, rolled, 0) AS left_out
         FROM (
             SELECT
-                r.tenant AS tenant, r.session_id AS session_id, bucket, kernel_id, toString(scope) AS scope, CAST(kernel, 'String') AS named, CAST(calls, 'UInt64') AS counted,
+                r.tenant AS tenant, r.session_id AS session_id, bucket, kernel_id, toString(scope) AS scope,
+                CAST(kernel, 'String') AS named, CAST(calls, 'UInt64') AS counted,
                 CAST(total_ns, 'UInt64') AS sum_ns, CAST(min_ns, 'UInt64') AS least_ns, CAST(max_ns, 'UInt64') AS most_ns,
                 CAST(duration_hist, 'Map(Int16, UInt64)') AS durations,
                 h.touched = 1 AS hit

@@ -6,7 +6,8 @@ SELECT
     r.started_at AS started_at,
     if(e.ended_at > toDateTime64(0, 9, 'UTC'), e.ended_at, last_ended_at) AS ended_at,
     multiIf(crashed, 'crashed',
-            final_segment_index >= 0 AND arrayUniq(arrayFilter(i -> i >= 0 AND i <= final_segment_index, closed)) = final_segment_index + 1 AND NOT arrayExists(i -> i <= final_segment_index, unclosed), 'complete',
+            final_segment_index >= 0 AND arrayUniq(arrayFilter(i -> i >= 0 AND i <= final_segment_index, closed)) = final_segment_index
+                + 1 AND NOT arrayExists(i -> i <= final_segment_index, unclosed), 'complete',
             e.run_id = '' AND last_received_at < now64(9, 'UTC') - toIntervalMinute(10), 'idle',
             'open') AS state,
     toUInt64(length(seen)) AS segments,
@@ -14,7 +15,8 @@ SELECT
     -- Gaps between the indices that were seen. Beyond 65536 segments gaps are not listed.
     arrayFlatten(arrayMap((a, b) -> range(a + 1, b),
         arrayPushFront(arrayFilter(i -> i < 65536, seen), -1),
-        arrayPushBack(arrayFilter(i -> i < 65536, seen), toInt32(least(greatest(if(empty(seen), -1, seen[-1]), final_segment_index), 65535) + 1)))) AS missing_segments,
+        arrayPushBack(arrayFilter(i -> i < 65536, seen),
+            toInt32(least(greatest(if(empty(seen), -1, seen[-1]), final_segment_index), 65535) + 1)))) AS missing_segments,
     roll_chain_id, part_index, previous_run_id,
     multiIf(e.end_reason != '', e.end_reason, crashed, 'crashed', e.run_id != '', last_reason, state = 'idle', 'idle', '') AS end_reason,
     e.rollover_reason AS rollover_reason,

@@ -1,15 +1,18 @@
 -- A row is an alert at a sample. What a tracker warns of at a sample, computed from the sample itself, so that several events of one moment
 -- give one alert; and beside it what trackers said themselves. An alert repeats while its reason lasts. How full a device is says what is
 -- allocated, or what is used of it where the collector cannot measure that.
-SELECT tenant, session_id, job_id, host, device_id, rank, at, severity, kind, value, threshold, source, allocated_bytes, reserved_bytes, total_bytes, change_bytes, context, timestamp_ns
+SELECT tenant, session_id, job_id, host, device_id, rank, at, severity, kind, value, threshold, source, allocated_bytes, reserved_bytes,
+    total_bytes, change_bytes, context, timestamp_ns
 FROM (
     SELECT
-        tenant, session_id, job_id, host, device_id, rank, at, a.1 AS severity, a.2 AS kind, a.3 AS value, a.4 AS threshold, 'sample' AS source,
+        tenant, session_id, job_id, host, device_id, rank, at, a.1 AS severity, a.2 AS kind, a.3 AS value, a.4 AS threshold,
+        'sample' AS source,
         allocated_bytes, reserved_bytes, total_bytes, change_bytes, '' AS context, timestamp_ns
     FROM (
         SELECT
             *,
-            if(if(supports_allocated = 1, allocated_known, used_known) AND total_bytes > 0, if(supports_allocated = 1, allocated_bytes, used_bytes) / total_bytes * 100, 0) AS usage,
+            if(if(supports_allocated = 1, allocated_known, used_known) AND total_bytes > 0,
+                if(supports_allocated = 1, allocated_bytes, used_bytes) / total_bytes * 100, 0) AS usage,
             ifNull(fragmentation_ratio, 0) AS fragmentation
         FROM {{db}}.memory_samples
     )
@@ -18,13 +21,16 @@ FROM (
             usage >= 95, ('critical', 'usage', usage, 95.),
             usage >= 80, ('warning', 'usage', usage, 80.),
             ('', '', 0., 0.)),
-        if(supports_allocated = 1 AND change_known AND change_bytes > 104857600, ('warning', 'large_allocation', toFloat64(change_bytes), 104857600.), ('', '', 0., 0.)),
+        if(supports_allocated = 1 AND change_known AND change_bytes > 104857600,
+            ('warning', 'large_allocation', toFloat64(change_bytes), 104857600.), ('', '', 0., 0.)),
         if(fragmentation > 0.3, ('warning', 'fragmentation', fragmentation, 0.3), ('', '', 0., 0.))
     ]) AS a
     UNION ALL
     SELECT
-        toString(tenant), toString(session_id), ifNull(job_id, ''), toString(host), device_id, rank, at, if(lower(event_type) = 'warning', 'warning', 'critical'), 'tracker', 0., 0., 'tracker',
-        ifNull(allocator_allocated_bytes, 0), ifNull(allocator_reserved_bytes, 0), ifNull(device_total_bytes, 0), ifNull(allocator_change_bytes, 0), ifNull(context, ''), timestamp_ns
+        toString(tenant), toString(session_id), ifNull(job_id, ''), toString(host), device_id, rank, at,
+        if(lower(event_type) = 'warning', 'warning', 'critical'), 'tracker', 0., 0., 'tracker',
+        ifNull(allocator_allocated_bytes, 0), ifNull(allocator_reserved_bytes, 0), ifNull(device_total_bytes, 0),
+        ifNull(allocator_change_bytes, 0), ifNull(context, ''), timestamp_ns
     FROM {{db}}.memory_events
     WHERE lower(event_type) IN ('warning', 'critical', 'error')
 )

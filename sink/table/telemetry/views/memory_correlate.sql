@@ -12,21 +12,25 @@ SELECT
     event_type, context, metadata
 FROM (
     SELECT
-        toString(tenant) AS tenant, toString(session_id) AS session_id, ifNull(job_id, '') AS job_id, rank, world_size, k.1 AS kind, k.2 AS title, k.3 AS severity, at AS started_at, at AS ended_at,
+        toString(tenant) AS tenant, toString(session_id) AS session_id, ifNull(job_id, '') AS job_id, rank, world_size, k.1 AS kind,
+        k.2 AS title, k.3 AS severity, at AS started_at, at AS ended_at,
         toString(event_type) AS event_type, ifNull(context, '') AS context, metadata
     FROM {{db}}.memory_events
     ARRAY JOIN arrayFilter(k -> k.1 != '', [
         ('telemetry_event', concat(event_type, ' telemetry event'), ''),
-        if({{warns "event_type" "metadata"}}, ('alert', concat('Alert: ', event_type), multiIf({{string "metadata" "severity"}} != '', {{normal (string "metadata" "severity")}},
+        if({{warns "event_type" "metadata"}}, ('alert', concat('Alert: ', event_type),
+            multiIf({{string "metadata" "severity"}} != '', {{normal (string "metadata" "severity")}},
             event_type IN ('critical', 'error'), 'critical', event_type = 'warning', 'warning', 'info')), ('', '', ''))]) AS k
     UNION ALL
     SELECT tenant, session_id, job_id, rank, world_size, 'timeline_marker', label, severity, started_at, ended_at, event_type, '', metadata
     FROM {{db}}.memory_markers
     UNION ALL
-    SELECT tenant, session_id, job_id, rank, toInt64(0), 'oom', concat('Out of memory', if(reason = '', '', concat(': ', reason))), 'critical', at, at, 'error', context, ''
+    SELECT tenant, session_id, job_id, rank, toInt64(0), 'oom', concat('Out of memory', if(reason = '', '', concat(': ', reason))),
+        'critical', at, at, 'error', context, ''
     FROM {{db}}.memory_ooms
 )
-WHERE tenant = {tenant:String} AND ({session_id:String} = '' OR session_id = {session_id:String}) AND ({job_id:String} = '' OR job_id = {job_id:String})
+WHERE tenant = {tenant:String} AND ({session_id:String} = '' OR session_id = {session_id:String})
+    AND ({job_id:String} = '' OR job_id = {job_id:String})
     AND ({rank:Int64} < 0 OR rank = {rank:Int64})
     AND started_at <= fromUnixTimestamp64Nano(toInt64(least(toInt128({at_ns:Int64}) + {window_ns:UInt64}, 9223372036854775807)), 'UTC')
     AND ended_at >= fromUnixTimestamp64Nano(toInt64(greatest(toInt128({at_ns:Int64}) - {window_ns:UInt64}, 0)), 'UTC')

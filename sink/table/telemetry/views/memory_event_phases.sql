@@ -2,13 +2,16 @@
 -- label to show.
 {{attributed "tenant, session_id, rank, timestamp_ns, upload_index, device_id, event_type" (print `
     -- Phases lie in slots of time, so wide that on average each is in two: an event has to be compared with those of its slot alone.
-    SELECT m.tenant AS tenant, m.session_id AS session_id, m.rank AS rank, m.timestamp_ns AS timestamp_ns, m.upload_index AS upload_index, m.device_id AS device_id, m.event_type AS event_type,
+    SELECT m.tenant AS tenant, m.session_id AS session_id, m.rank AS rank, m.timestamp_ns AS timestamp_ns,
+        m.upload_index AS upload_index, m.device_id AS device_id, m.event_type AS event_type,
         m.origin_scope AS origin_scope, m.origin_thread AS origin_thread,
-        p.thread_id AS thread_id, p.thread_name AS thread_name, p.scope_id AS scope_id, p.phase AS phase, p.depth AS depth, p.sequence AS sequence, p.started_at AS started_at, p.ended_at AS ended_at, true AS inside
+        p.thread_id AS thread_id, p.thread_name AS thread_name, p.scope_id AS scope_id, p.phase AS phase, p.depth AS depth,
+        p.sequence AS sequence, p.started_at AS started_at, p.ended_at AS ended_at, true AS inside
     FROM (
         SELECT m.*, intDiv(m.timestamp_ns, w.width) AS slot
         FROM (
-            SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index, device_id, toString(event_type) AS event_type, ` (origin "metadata") `
+            SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index, device_id,
+                toString(event_type) AS event_type, ` (origin "metadata") `
             FROM ` db `.memory_events
         ) AS m
         INNER JOIN (

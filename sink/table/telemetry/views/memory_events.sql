@@ -39,10 +39,15 @@ SELECT
     if(bitTest(health_present, 5), next_retry_s, NULL) AS collector_next_retry_epoch_s,
     received_at, retention_days,
     -- What its tools derive of an event. A capability that is said to be missing counts, one that nobody knows of does not.
-    if(allocator_allocated_bytes IS NULL OR allocator_reserved_bytes IS NULL, NULL, greatest(0, allocator_reserved_bytes - allocator_allocated_bytes)) AS allocator_gap_bytes,
-    if(device_total_bytes > 0, if(allocator_allocated_bytes IS NULL OR supports_allocator_allocated = 0, ifNull(device_used_bytes, allocator_allocated_bytes), allocator_allocated_bytes) / device_total_bytes, NULL) AS utilization_ratio,
-    if(allocator_reserved_bytes > 0 AND ifNull(supports_fragmentation_analysis, 1) = 1 AND ifNull(supports_allocator_inactive, 1) = 1, allocator_inactive_bytes / allocator_reserved_bytes, NULL) AS fragmentation_ratio,
+    if(allocator_allocated_bytes IS NULL OR allocator_reserved_bytes IS NULL, NULL,
+        greatest(0, allocator_reserved_bytes - allocator_allocated_bytes)) AS allocator_gap_bytes,
+    if(device_total_bytes > 0, if(allocator_allocated_bytes IS NULL OR supports_allocator_allocated = 0,
+        ifNull(device_used_bytes, allocator_allocated_bytes), allocator_allocated_bytes) / device_total_bytes, NULL) AS utilization_ratio,
+    if(allocator_reserved_bytes > 0 AND ifNull(supports_fragmentation_analysis, 1) = 1 AND ifNull(supports_allocator_inactive, 1) = 1,
+        allocator_inactive_bytes / allocator_reserved_bytes, NULL) AS fragmentation_ratio,
     if(allocator_reserved_bytes > 0, allocator_gap_bytes / allocator_reserved_bytes, NULL) AS allocator_cache_ratio,
-    CAST(multiSearchAny(lower(collector), ['fallback', 'degraded', 'unavailable', 'partial', 'legacy.unknown']), 'UInt8') AS is_degraded_collector
+    CAST(multiSearchAny(lower(collector), ['fallback', 'degraded', 'unavailable', 'partial', 'legacy.unknown']), 'UInt8')
+        AS is_degraded_collector
 FROM {{db}}.memory_events_data
-WHERE (tenant, session_id, timestamp_ns, event_hash, richness) NOT IN (SELECT tenant, session_id, timestamp_ns, event_hash, richness FROM {{db}}.memory_replaced_data)
+WHERE (tenant, session_id, timestamp_ns, event_hash, richness) NOT IN (SELECT tenant, session_id, timestamp_ns, event_hash, richness
+    FROM {{db}}.memory_replaced_data)

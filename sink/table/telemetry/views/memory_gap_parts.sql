@@ -4,13 +4,16 @@
 WITH
 series AS (
     SELECT
-        tenant, session_id, part, any(s.job_id) AS job_id, any(s.host) AS host, device_id, rank, min(s.at) AS started_at, max(s.at) AS ended_at,
-        count() AS samples, min(s.sampled) AS sampled, if(max(s.used_source = 'device_metrics') = 1, 'device_metrics', 'event') AS used_source,
+        tenant, session_id, part, any(s.job_id) AS job_id, any(s.host) AS host, device_id, rank, min(s.at) AS started_at,
+        max(s.at) AS ended_at,
+        count() AS samples, min(s.sampled) AS sampled,
+        if(max(s.used_source = 'device_metrics') = 1, 'device_metrics', 'event') AS used_source,
         minIf(s.at, abs(s.used_bytes - s.reserved_bytes) / s.total_bytes >= 0.05) AS breached_at,
         max(abs(s.used_bytes - s.reserved_bytes) / s.total_bytes) AS peak_ratio,
         avg(s.used_bytes - s.reserved_bytes) AS mean, stddevSampStable(s.used_bytes - s.reserved_bytes) AS deviation,
         max(s.used_bytes - s.reserved_bytes) AS largest,
-        count(s.fragmentation_ratio) AS fragmenting, avg(s.fragmentation_ratio) AS fragmented, max(s.fragmentation_ratio) AS most_fragmented,
+        count(s.fragmentation_ratio) AS fragmenting, avg(s.fragmentation_ratio) AS fragmented,
+        max(s.fragmentation_ratio) AS most_fragmented,
         min(s.timestamp_ns) AS origin_ns,
         -- Of equal ones the first, in the order in which they were sent.
         argMax(s.timestamp_ns, (s.used_bytes - s.reserved_bytes, -s.timestamp_ns, -toInt64(s.upload_index))) AS largest_ns,
@@ -43,20 +46,26 @@ likely AS (
     SELECT
         *,
         samples - 2 AS freedom,
-        arraySum(k -> exp(lgamma(k + 0.5) - lgamma(0.5) - lgamma(k + 1)) * pow(1 - r2, k), range(toUInt64(least(64, intDiv(freedom, 2))))) AS even_terms,
-        arraySum(k -> exp(lgamma(k + 1) + lgamma(0.5) - log(2) - lgamma(k + 1.5)) * pow(1 - r2, k), range(toUInt64(least(64, intDiv(freedom - 1, 2))))) AS odd_terms,
-        greatest(0, 1 - if(freedom % 2 = 0, sqrt(r2) * even_terms, 2 / pi() * (asin(sqrt(r2)) + sqrt(r2 * (1 - r2)) * odd_terms))) AS p_value
+        arraySum(k -> exp(lgamma(k + 0.5) - lgamma(0.5) - lgamma(k + 1)) * pow(1 - r2, k),
+            range(toUInt64(least(64, intDiv(freedom, 2))))) AS even_terms,
+        arraySum(k -> exp(lgamma(k + 1) + lgamma(0.5) - log(2) - lgamma(k + 1.5)) * pow(1 - r2, k),
+            range(toUInt64(least(64, intDiv(freedom - 1, 2))))) AS odd_terms,
+        greatest(0, 1 - if(freedom % 2 = 0, sqrt(r2) * even_terms, 2 / pi() * (asin(sqrt(r2)) + sqrt(r2 * (1 - r2)) * odd_terms)))
+            AS p_value
     FROM line
 )
 SELECT
-    tenant, session_id, job_id, host, device_id, rank, f.1 AS classification, f.2 AS severity, f.3 AS confidence, f.4 AS evidence, f.5 AS description,
+    tenant, session_id, job_id, host, device_id, rank, f.1 AS classification, f.2 AS severity, f.3 AS confidence, f.4 AS evidence,
+    f.5 AS description,
     started_at, ended_at, breached_at, samples, sampled, used_source, f.6 AS evidence_timestamp_ns, part, allocated_known
 FROM likely
 ARRAY JOIN arrayFilter(f -> f.1 != '', [
     if(spikes > 0,
         ('transient_spike', if(z > 4, 'critical', 'warning'), least(1., z / 6),
-            map('spike_count', toFloat64(spikes), 'max_gap_bytes', toFloat64(largest), 'max_zscore', z, 'mean_gap_bytes', mean, 'std_gap_bytes', deviation),
-            concat('Memory outside the allocator jumped ', toString(spikes), if(spikes = 1, ' time', ' times'), ', at most to ', formatReadableSize(largest), '.'), largest_ns),
+            map('spike_count', toFloat64(spikes), 'max_gap_bytes', toFloat64(largest), 'max_zscore', z, 'mean_gap_bytes', mean,
+                'std_gap_bytes', deviation),
+            concat('Memory outside the allocator jumped ', toString(spikes), if(spikes = 1, ' time', ' times'), ', at most to ',
+                formatReadableSize(largest), '.'), largest_ns),
         ('', '', 0., map(), '', 0)),
     if(slope > 0 AND r2 >= 0.6,
         ('persistent_drift', if(r2 > 0.85, 'critical', 'warning'), least(1., r2),
@@ -65,7 +74,9 @@ ARRAY JOIN arrayFilter(f -> f.1 != '', [
         ('', '', 0., map(), '', 0)),
     if(fragmenting > 0 AND ifNull(fragmented, 0) >= 0.3,
         ('fragmentation_like', if(ifNull(fragmented, 0) > 0.5, 'critical', 'warning'), least(1., ifNull(fragmented, 0) / 0.6),
-            map('avg_fragmentation_ratio', ifNull(fragmented, 0), 'max_fragmentation_ratio', ifNull(most_fragmented, 0), 'avg_gap_bytes', mean, 'sample_count', toFloat64(fragmenting)),
-            concat('On average ', toString(round(100 * ifNull(fragmented, 0))), ' % of what the allocator reserved was free and of no use: split, inside segments still in use.'), most_fragmented_ns),
+            map('avg_fragmentation_ratio', ifNull(fragmented, 0), 'max_fragmentation_ratio', ifNull(most_fragmented, 0), 'avg_gap_bytes',
+                mean, 'sample_count', toFloat64(fragmenting)),
+            concat('On average ', toString(round(100 * ifNull(fragmented, 0))),
+                ' % of what the allocator reserved was free and of no use: split, inside segments still in use.'), most_fragmented_ns),
         ('', '', 0., map(), '', 0))
 ]) AS f

@@ -4,8 +4,10 @@
 WITH
 series AS (
     SELECT
-        tenant, session_id, any(s.job_id) AS job_id, any(s.host) AS host, device_id, rank, min(s.at) AS started_at, max(s.at) AS ended_at, count() AS samples,
-        avg(s.allocated_bytes) AS mean, stddevPopStable(s.allocated_bytes) AS deviation, stddevSampStable(s.allocated_bytes) AS spread, max(s.allocated_bytes) AS peak,
+        tenant, session_id, any(s.job_id) AS job_id, any(s.host) AS host, device_id, rank, min(s.at) AS started_at,
+        max(s.at) AS ended_at, count() AS samples,
+        avg(s.allocated_bytes) AS mean, stddevPopStable(s.allocated_bytes) AS deviation, stddevSampStable(s.allocated_bytes) AS spread,
+        max(s.allocated_bytes) AS peak,
         min(s.timestamp_ns) AS origin_ns,
         arraySort(groupArray((s.timestamp_ns, s.upload_index, s.allocated_bytes))) AS points
     FROM {{db}}.memory_samples AS s
@@ -29,14 +31,16 @@ line AS (
     FROM series
 )
 SELECT
-    tenant, session_id, job_id, host, device_id, rank, f.1 AS kind, f.2 AS severity, f.3 AS confidence, f.4 AS evidence, f.5 AS description, started_at, ended_at, samples
+    tenant, session_id, job_id, host, device_id, rank, f.1 AS kind, f.2 AS severity, f.3 AS confidence, f.4 AS evidence,
+    f.5 AS description, started_at, ended_at, samples
 FROM line
 ARRAY JOIN arrayFilter(f -> f.1 != '', [
     -- A line that fits, and a rise worth a word: 64 MiB, or a tenth of what there is on average.
     if(slope_per_ns > 0 AND r2 >= 0.6 AND growth >= least(67108864., mean / 10),
         ('trend', if(r2 > 0.85, 'critical', 'warning'), r2,
             map('slope_bytes_per_sec', slope_per_ns * 1e9, 'r_squared', r2, 'growth_bytes', growth),
-            concat('Allocated memory grows by ', formatReadableSize(slope_per_ns * 1e9), ' a second, ', formatReadableSize(growth), ' in all.')),
+            concat('Allocated memory grows by ', formatReadableSize(slope_per_ns * 1e9), ' a second, ', formatReadableSize(growth),
+                ' in all.')),
         ('', '', 0., map(), '')),
     -- A sawtooth rises in most steps too: there has to be a rise over all.
     if(rising > 0.7 AND growth >= least(67108864., mean / 10),
@@ -44,11 +48,14 @@ ARRAY JOIN arrayFilter(f -> f.1 != '', [
             concat('Allocated memory rose in ', toString(round(100 * rising)), ' % of all steps.')),
         ('', '', 0., map(), '')),
     if(spread > 0 AND outliers > 0,
-        ('outliers', 'info', least(1., (peak - mean) / spread / 6), map('outliers', toFloat64(outliers), 'peak_bytes', toFloat64(peak), 'mean_bytes', mean, 'std_bytes', spread),
+        ('outliers', 'info', least(1., (peak - mean) / spread / 6),
+            map('outliers', toFloat64(outliers), 'peak_bytes', toFloat64(peak), 'mean_bytes', mean, 'std_bytes', spread),
             concat('Allocated memory was far above its mean ', toString(outliers), if(outliers = 1, ' time.', ' times.'))),
         ('', '', 0., map(), '')),
     if(last_mean > 1.5 * first_mean,
-        ('growth', 'warning', least(1., last_mean / first_mean / 3), map('first_mean_bytes', first_mean, 'last_mean_bytes', last_mean, 'ratio', last_mean / first_mean),
-            if(first_mean > 0, concat('The last five samples hold ', toString(round(last_mean / first_mean, 1)), ' times what the first five held.'), 'The first five samples hold nothing, the last five do.')),
+        ('growth', 'warning', least(1., last_mean / first_mean / 3),
+            map('first_mean_bytes', first_mean, 'last_mean_bytes', last_mean, 'ratio', last_mean / first_mean),
+            if(first_mean > 0, concat('The last five samples hold ', toString(round(last_mean / first_mean, 1)),
+                ' times what the first five held.'), 'The first five samples hold nothing, the last five do.')),
         ('', '', 0., map(), ''))
 ]) AS f

@@ -5,17 +5,23 @@ WITH
 boundaries AS (
     SELECT
         tenant, session_id, rank, thread_id, max(job) AS job_id,
-        arraySort(groupArray((timestamp_ns, sequence, scope_id, upload_index, is_exit, thread_name, path, name, parent_scope_id, attributes))) AS b
+        arraySort(groupArray((timestamp_ns, sequence, scope_id, upload_index, is_exit, thread_name, path, name, parent_scope_id,
+            attributes))) AS b
     FROM (
         SELECT
-            toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index, ifNull(job_id, '') AS job, toString(event_type) = 'phase_exit' AS is_exit,
+            toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index, ifNull(job_id, '') AS job,
+            toString(event_type) = 'phase_exit' AS is_exit,
             JSONExtractRaw(metadata, 'phase_scope') AS scope,
-            JSONExtract(scope, 'thread_id', 'Int128') AS thread_id, JSONExtract(scope, 'sequence', 'Int128') AS sequence, JSONExtractString(scope, 'scope_id') AS scope_id,
-            {{trimmed (string "scope" "name")}} AS name, JSONExtractString(scope, 'thread_name') AS thread_name, JSONExtractString(scope, 'parent_scope_id') AS parent_scope_id,
+            JSONExtract(scope, 'thread_id', 'Int128') AS thread_id, JSONExtract(scope, 'sequence', 'Int128') AS sequence,
+            JSONExtractString(scope, 'scope_id') AS scope_id,
+            {{trimmed (string "scope" "name")}} AS name, JSONExtractString(scope, 'thread_name') AS thread_name,
+            JSONExtractString(scope, 'parent_scope_id') AS parent_scope_id,
             if(JSONType(scope, 'attributes') = 'Object', JSONExtractRaw(scope, 'attributes'), '') AS attributes,
-            arrayFilter(p -> p != '', arrayMap(p -> JSONExtractString(p), arrayFilter(p -> startsWith(p, '"'), JSONExtractArrayRaw(scope, 'path')))) AS path
+            arrayFilter(p -> p != '', arrayMap(p -> JSONExtractString(p),
+                arrayFilter(p -> startsWith(p, '"'), JSONExtractArrayRaw(scope, 'path')))) AS path
         FROM {{db}}.memory_events
-        WHERE event_type IN ('phase_enter', 'phase_exit') AND startsWith(scope, '{') AND {{string "scope" "action"}} = if(is_exit, 'exit', 'enter')
+        WHERE event_type IN ('phase_enter', 'phase_exit') AND startsWith(scope, '{')
+            AND {{string "scope" "action"}} = if(is_exit, 'exit', 'enter')
             AND name != '' AND JSONType(scope, 'scope_id') = 'String' AND JSONType(scope, 'thread_name') = 'String' AND notEmpty(path)
             AND JSONType(scope, 'thread_id') IN ('Int64', 'UInt64', 'Bool') AND JSONType(scope, 'sequence') IN ('Int64', 'UInt64', 'Bool')
             AND JSONType(scope, 'parent_scope_id') IN ('Null', 'String')
@@ -33,11 +39,13 @@ peeled AS (
                 near -> (
                     arrayMap(n -> n.1, arrayFilter(n -> if(n.1.2, n.2.2, NOT (n.3.2 AND n.3.3 = n.1.3)), near)),
                     arrayConcat(acc.2, arrayMap(n -> (n.2.1, n.1.1), arrayFilter(n -> n.1.2 AND NOT n.2.2 AND n.2.3 = n.1.3, near)))),
-                [arrayZip(acc.1, arrayShiftRight(acc.1, 1, (toUInt32(0), false, toUInt64(0))), arrayShiftLeft(acc.1, 1, (toUInt32(0), false, toUInt64(0))))])[1],
+                [arrayZip(acc.1, arrayShiftRight(acc.1, 1, (toUInt32(0), false, toUInt64(0))),
+                    arrayShiftLeft(acc.1, 1, (toUInt32(0), false, toUInt64(0))))])[1],
             range(32), (steps, CAST([], 'Array(Tuple(UInt32, UInt32))'))) AS peel
     FROM boundaries
 ),
--- What is left, up to its last exit, goes through the stack one by one, in pieces of 256, of which each can take at most 256 from it: so the work grows with
+-- What is left, up to its last exit, goes through the stack one by one, in pieces of 256, of which each can take at most 256 from it: so
+-- the work grows with
 -- the 3/2th power of their number, not with its square. All pairs are (opened, closed), by their places.
 replayed AS (
     SELECT
@@ -70,10 +78,13 @@ spans AS (
     GROUP BY tenant, session_id, rank, thread_id, job_id, place
 )
 SELECT
-    s.tenant AS tenant, s.session_id AS session_id, s.job_id AS job_id, s.rank AS rank, toInt64(s.thread_id) AS thread_id, if(s.closed, s.exit_thread, s.enter_thread) AS thread_name, s.scope_id AS scope_id,
+    s.tenant AS tenant, s.session_id AS session_id, s.job_id AS job_id, s.rank AS rank, toInt64(s.thread_id) AS thread_id,
+    if(s.closed, s.exit_thread, s.enter_thread) AS thread_name, s.scope_id AS scope_id,
     s.name AS name, s.path AS path, arrayStringConcat(s.path, ' / ') AS phase, toUInt64(length(s.path)) AS depth,
-    fromUnixTimestamp64Nano(s.start_ns, 'UTC') AS started_at, fromUnixTimestamp64Nano(if(s.closed, s.exit_ns, e.last_ns) AS end_ns, 'UTC') AS ended_at,
-    toUInt64(end_ns - s.start_ns) AS duration_ns, toInt64(s.sequence) AS sequence, NOT s.closed AS synthetic_end, s.parent_scope_id AS parent_scope_id, s.attributes AS attributes
+    fromUnixTimestamp64Nano(s.start_ns, 'UTC') AS started_at,
+    fromUnixTimestamp64Nano(if(s.closed, s.exit_ns, e.last_ns) AS end_ns, 'UTC') AS ended_at,
+    toUInt64(end_ns - s.start_ns) AS duration_ns, toInt64(s.sequence) AS sequence, NOT s.closed AS synthetic_end,
+    s.parent_scope_id AS parent_scope_id, s.attributes AS attributes
 FROM spans AS s
 INNER JOIN (
     SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, rank, max(timestamp_ns) AS last_ns

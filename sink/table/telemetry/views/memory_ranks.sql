@@ -4,9 +4,11 @@ WITH
 -- A rank that has several devices is one row: its changes add up, its gap is that of the device where it is largest.
 events AS (
     SELECT
-        tenant, job_id, run, rank, min(d.session_id) AS session_id, min(d.device_id) AS device_id, sum(d.samples) AS samples, sum(d.events) AS events,
+        tenant, job_id, run, rank, min(d.session_id) AS session_id, min(d.device_id) AS device_id, sum(d.samples) AS samples,
+        sum(d.events) AS events,
         min(d.first_ns) AS first_ns, max(d.last_ns) AS last_ns,
-        sum(d.last.1 - d.first.1) AS allocated_delta, sum(d.last.2 - d.first.2) AS reserved_delta, sum(d.last.3 - d.first.3) AS used_delta, max(d.peak_allocated) AS peak_allocated,
+        sum(d.last.1 - d.first.1) AS allocated_delta, sum(d.last.2 - d.first.2) AS reserved_delta,
+        sum(d.last.3 - d.first.3) AS used_delta, max(d.peak_allocated) AS peak_allocated,
         argMax(d.gap_latest, abs(d.gap_latest)) AS gap_latest, max(d.gap_peak) AS gap_peak, max(d.world) AS world
     FROM (
         SELECT
@@ -20,7 +22,8 @@ events AS (
             max(u.world_size) AS world
         FROM (
             SELECT
-                *, (if(allocated_known, allocated_bytes, NULL), if(reserved_known, reserved_bytes, NULL), if(used_known, used_bytes, NULL)) AS says,
+                *, (if(allocated_known, allocated_bytes, NULL), if(reserved_known, reserved_bytes, NULL),
+                    if(used_known, used_bytes, NULL)) AS says,
                 if(gap_known AND event_type = 'sample', used_bytes - reserved_bytes, NULL) AS gap
             FROM {{db}}.memory_used
         ) AS u
@@ -37,7 +40,8 @@ expected AS (
             tenant, job_id, run, groupArray(e.rank) AS have, toInt64(greatest(0, least(max(e.world), 65536))) AS believed,
             -- Of both lists together, what is there once and was promised.
             arraySort(arrayConcat(range(believed), have)) AS both,
-            arrayFilter((n, last, next) -> n != last AND n != next AND n < believed, both, arrayShiftRight(both, 1, toInt64(-1)), arrayShiftLeft(both, 1, toInt64(-1))) AS missing
+            arrayFilter((n, last, next) -> n != last AND n != next AND n < believed, both, arrayShiftRight(both, 1, toInt64(-1)),
+                arrayShiftLeft(both, 1, toInt64(-1))) AS missing
         FROM events AS e
         GROUP BY tenant, job_id, run
     )

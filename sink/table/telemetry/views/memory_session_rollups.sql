@@ -16,8 +16,10 @@ FROM (
         tenant, session_id, any(e.started_at) AS started_at, any(e.ended_at) AS ended_at, uniqExact(e.rank) AS ranks,
         {{rolled}},
         if(ended_at > toDateTime64(0, 9, 'UTC'), toUnixTimestamp64Nano(ended_at), last_timestamp_ns) AS terminal_ns,
-        sumMapIf(map(e.severity, toUInt64(1)), e.alert) AS alert_severities, sumMapIf(map(e.event_type, toUInt64(1)), e.alert) AS alert_event_types,
-        arraySort(groupArrayIf((e.timestamp_ns, e.upload_index, toUInt8(e.event_type = 'collector_degraded')), e.transition)) AS transitions,
+        sumMapIf(map(e.severity, toUInt64(1)), e.alert) AS alert_severities,
+        sumMapIf(map(e.event_type, toUInt64(1)), e.alert) AS alert_event_types,
+        arraySort(groupArrayIf((e.timestamp_ns, e.upload_index, toUInt8(e.event_type = 'collector_degraded')), e.transition))
+            AS transitions,
         argMaxIf(e.health, (e.timestamp_ns, e.upload_index), e.health != '') AS last_health,
         uniqExactIf(e.bundle, e.bundle != '') AS oom_bundles
     FROM {{db}}.memory_marked AS e

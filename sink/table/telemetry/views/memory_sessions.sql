@@ -2,8 +2,10 @@
 -- with the status of their summary; without one, a session with an event of type stop is completed, any other incomplete. ended_at is 1970
 -- where nothing says it. What is one of a session is its first event's.
 SELECT
-    s.tenant AS tenant, s.session_id AS session_id, {{status "telling" "stops"}} AS status, fromUnixTimestamp64Nano(started_ns, 'UTC') AS started_at,
-    multiIf(telling IN ('stop', 'interrupted', 'completed'), t.at, telling = '', fromUnixTimestamp64Nano(stopped_ns, 'UTC'), toDateTime64(0, 9, 'UTC')) AS ended_at, fromUnixTimestamp64Nano(last_ns, 'UTC') AS last_event_at,
+    s.tenant AS tenant, s.session_id AS session_id, {{status "telling" "stops"}} AS status,
+    fromUnixTimestamp64Nano(started_ns, 'UTC') AS started_at,
+    multiIf(telling IN ('stop', 'interrupted', 'completed'), t.at, telling = '', fromUnixTimestamp64Nano(stopped_ns, 'UTC'),
+        toDateTime64(0, 9, 'UTC')) AS ended_at, fromUnixTimestamp64Nano(last_ns, 'UTC') AS last_event_at,
     first.1 AS host, first.2 AS pid, first.3 AS job_id, first.4 AS rank, first.5 AS local_rank, first.6 AS world_size, first.7 AS collector,
     ranks, devices, events, alerts, oom_events, toUInt64(length(bundle_names)) AS oom_bundles, bundle_names, record_session_id
 FROM (
@@ -16,7 +18,8 @@ FROM (
         arraySort(groupUniqArrayIf(1000)(e.bundle, e.bundle != '')) AS bundle_names, max(e.record_session) AS record_session_id
     FROM (
         SELECT
-            toString(tenant) AS tenant, toString(session_id) AS session_id, timestamp_ns, upload_index, toString(event_type) AS event_type, toString(host) AS host, pid, ifNull(job_id, '') AS job_id,
+            toString(tenant) AS tenant, toString(session_id) AS session_id, timestamp_ns, upload_index,
+            toString(event_type) AS event_type, toString(host) AS host, pid, ifNull(job_id, '') AS job_id,
             rank, local_rank, world_size, device_id, toString(collector) AS collector, ifNull(record_session_id, '') AS record_session,
             {{warns "event_type" "metadata"}} AS alert,
             if(position(metadata, '"oom_') = 0, false, JSONHas(metadata, 'oom_reason') OR JSONHas(metadata, 'oom_dump_path')) AS says_oom,

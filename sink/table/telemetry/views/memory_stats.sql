@@ -1,9 +1,12 @@
 -- A row is a minute (after 30 days an hour) of a rank on a device: bytes, allocations, fragmentation, utilization.
 SELECT
     tenant, session_id, bucket, bucket_s, device_id, rank, host, job_id, world_size, events,
-    if(no_allocated = events, NULL, allocated_peak) AS peak_allocated_bytes, if(no_allocated = events, NULL, allocated_sum / (events - no_allocated)) AS mean_allocated_bytes,
-    if(no_reserved = events, NULL, reserved_peak) AS peak_reserved_bytes, if(no_reserved = events, NULL, reserved_sum / (events - no_reserved)) AS mean_reserved_bytes,
-    if(active_events = 0, NULL, active_peak) AS peak_active_bytes, if(active_events = 0, NULL, active_sum / active_events) AS mean_active_bytes,
+    if(no_allocated = events, NULL, allocated_peak) AS peak_allocated_bytes,
+    if(no_allocated = events, NULL, allocated_sum / (events - no_allocated)) AS mean_allocated_bytes,
+    if(no_reserved = events, NULL, reserved_peak) AS peak_reserved_bytes,
+    if(no_reserved = events, NULL, reserved_sum / (events - no_reserved)) AS mean_reserved_bytes,
+    if(active_events = 0, NULL, active_peak) AS peak_active_bytes,
+    if(active_events = 0, NULL, active_sum / active_events) AS mean_active_bytes,
     if(no_used = events, NULL, used_peak) AS peak_used_bytes, if(no_used = events, NULL, used_sum / (events - no_used)) AS mean_used_bytes,
     total_bytes, allocations, allocation_bytes, deallocations, deallocation_bytes,
     if(inactive_events = 0, NULL, inactive_ppb / inactive_events / 1e9) AS mean_fragmentation,

@@ -4,13 +4,17 @@
 -- OOM bundles. What a group does not say is not there.
 WITH parts AS (
     SELECT
-        s.tenant AS tenant, s.session_id AS session_id, rank, {{status "telling" "sum(stops) OVER (PARTITION BY s.tenant, s.session_id)"}} AS status,
-        allocated, reserved, used, allocated_events, reserved_events, used_events, alerts, transitions, gap_samples, first_gap, last_gap, peak_gap
+        s.tenant AS tenant, s.session_id AS session_id, rank,
+        {{status "telling" "sum(stops) OVER (PARTITION BY s.tenant, s.session_id)"}} AS status,
+        allocated, reserved, used, allocated_events, reserved_events, used_events, alerts, transitions, gap_samples, first_gap, last_gap,
+        peak_gap
     FROM (
         SELECT
             tenant, session_id, rank, countIf(e.event_type = 'stop') AS stops,
-            max((ifNull(e.allocator_allocated_bytes, -1), -e.timestamp_ns)) AS allocated, count(e.allocator_allocated_bytes) AS allocated_events,
-            max((ifNull(e.allocator_reserved_bytes, -1), -e.timestamp_ns)) AS reserved, count(e.allocator_reserved_bytes) AS reserved_events,
+            max((ifNull(e.allocator_allocated_bytes, -1), -e.timestamp_ns)) AS allocated,
+            count(e.allocator_allocated_bytes) AS allocated_events,
+            max((ifNull(e.allocator_reserved_bytes, -1), -e.timestamp_ns)) AS reserved,
+            count(e.allocator_reserved_bytes) AS reserved_events,
             max((ifNull(e.device_used_bytes, -1), -e.timestamp_ns)) AS used, count(e.device_used_bytes) AS used_events,
             countIf(e.alert) AS alerts, countIf(e.event_type IN ('collector_degraded', 'collector_recovered')) AS transitions,
             countIf(e.gap IS NOT NULL) AS gap_samples,
@@ -19,7 +23,8 @@ WITH parts AS (
             maxIf(assumeNotNull(e.gap), e.gap IS NOT NULL) AS peak_gap
         FROM (
             SELECT
-                toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index, toString(event_type) AS event_type,
+                toString(tenant) AS tenant, toString(session_id) AS session_id, rank, timestamp_ns, upload_index,
+                toString(event_type) AS event_type,
                 allocator_allocated_bytes, allocator_reserved_bytes, device_used_bytes, {{warns "event_type" "metadata"}} AS alert,
                 if(event_type = 'sample', device_used_bytes - allocator_reserved_bytes, NULL) AS gap
             FROM {{db}}.memory_events
