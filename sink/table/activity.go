@@ -101,13 +101,14 @@ type allocationsTable struct {
 var Allocations = func() allocationsTable {
 	t := Define("allocations_data", Raw, "tenant, session_id, started_at")
 	return allocationsTable{
-		Table:        t,
-		Head:         t.Head(),
-		StartedAt:    t.Time("started_at", Codec(Spread)),
-		DurationNS:   t.U64("duration_ns"),
-		MemoryOp:     t.Dict("memory_op", Note("alloc, free, op_<n>")),
-		MemoryOpID:   t.U8("memory_op_id"),
-		MemoryKind:   t.Dict("memory_kind", Note("unknown, pageable, pinned, device, array, managed, device_static, managed_static, kind_<n>")),
+		Table:      t,
+		Head:       t.Head(),
+		StartedAt:  t.Time("started_at", Codec(Spread)),
+		DurationNS: t.U64("duration_ns"),
+		MemoryOp:   t.Dict("memory_op", Note("alloc, free, op_<n>")),
+		MemoryOpID: t.U8("memory_op_id"),
+		MemoryKind: t.Dict("memory_kind", Note("unknown, pageable, pinned, device, array, managed, device_static, managed_static, "+
+			"kind_<n>")),
 		MemoryKindID: t.U8("memory_kind_id"),
 		Address:      t.U64("address"),
 		Bytes:        t.U64("bytes"),
@@ -172,9 +173,11 @@ var ExtraFields = func() extraFieldsTable {
 		Type:    t.Dict("type", Note("type of the event")),
 		BatchID: t.U64("batch_id", Note("with the base time it identifies the batch, 0 for a line that is no batch")),
 		Field:   t.Dict("field", Note("column, key, or object.key")),
-		Reason:  t.Dict("reason", Note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the nearest value")),
-		Rows:    t.U64("rows", Note("cells in values")),
-		Values:  t.Str("values", Codec("ZSTD(6)"), Note("JSON as received; of a column an array of the cells of the accepted rows, in their order")),
+		Reason: t.Dict("reason", Note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the "+
+			"nearest value")),
+		Rows: t.U64("rows", Note("cells in values")),
+		Values: t.Str("values", Codec("ZSTD(6)"), Note("JSON as received; of a column an array of the cells of the accepted rows, in "+
+			"their order")),
 		RawTail: t.RawTail(),
 	}
 }()

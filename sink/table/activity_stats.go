@@ -87,10 +87,11 @@ var PMStats = func() pmStatsTable {
 		MetricID:    t.U32("metric_id", Note("id in metric_dict")),
 		ScopeNameID: t.U32("scope_name_id", Note("id in scope_name_dict, 0 none")),
 		Samples:     t.U64("samples", Sum),
-		SumParts:    t.Hist("sum_parts", SumMap, Codec("T64, ZSTD(3)"), Note("digits by power of ten; powers from 1000 on are those of negative values, plus 2000")),
-		MinValue:    t.F64("min_value", Least),
-		MaxValue:    t.F64("max_value", Most),
-		FactTail:    t.FactTail(),
+		SumParts: t.Hist("sum_parts", SumMap, Codec("T64, ZSTD(3)"),
+			Note("digits by power of ten; powers from 1000 on are those of negative values, plus 2000")),
+		MinValue: t.F64("min_value", Least),
+		MaxValue: t.F64("max_value", Most),
+		FactTail: t.FactTail(),
 	}
 }()
 

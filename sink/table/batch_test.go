@@ -244,7 +244,8 @@ func TestFillTail(t *testing.T) {
 	b := table.NewBatch(k.Table)
 	k.Tenant.AppendN(b, k.Tenant.Index(b, "acme"), 2)
 	b.FillTail(table.Partition{RetentionDays: 30}, 4, 99)
-	if d, p, c := *k.RetentionDays.Slice(b), *k.RowsPartition.Slice(b), *k.Chunk.Slice(b); !slices.Equal(d, []uint16{30, 30}) || !slices.Equal(p, []uint16{4, 4}) || !slices.Equal(c, []uint64{99, 99}) {
+	if d, p, c := *k.RetentionDays.Slice(b), *k.RowsPartition.Slice(b), *k.Chunk.Slice(b); !slices.Equal(d, []uint16{30, 30}) ||
+		!slices.Equal(p, []uint16{4, 4}) || !slices.Equal(c, []uint64{99, 99}) {
 		t.Errorf("FillTail filled %v %v %v", d, p, c)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
-// benchSource makes kernel rows as the project's bench data is described: 500 kernels drawn by Zipf(1.1), log-normal durations (sigma 0.5 around a median of the kernel's own between 2 us and 2 ms), exponential gaps,
-// 4 streams, rising corr ids, 8 sessions.
+// benchSource makes kernel rows as the project's bench data is described: 500 kernels drawn by Zipf(1.1), log-normal durations (sigma 0.5
+// around a median of the kernel's own between 2 us and 2 ms), exponential gaps, 4 streams, rising corr ids, 8 sessions.
 type benchSource struct {
 	r       *rand.Rand
 	zipf    *rand.Zipf

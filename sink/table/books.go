@@ -80,21 +80,23 @@ type ledgerTable struct {
 	Counted       U8Col
 }
 
-// Ledger holds one row for each ClickHouse partition of each insert that the sink made, by which an audit proves that none is missing or doubled.
+// Ledger holds one row for each ClickHouse partition of each insert that the sink made, by which an audit proves that none is missing or
+// doubled.
 var Ledger = func() ledgerTable {
 	t := Define("ledger", Static, "lane, last, table")
 	t.TTL = "toDate(inserted_at) + toIntervalDay(90) DELETE"
 	return ledgerTable{
-		Table:         t,
-		Lane:          t.U16("lane"),
-		First:         t.U64("first", Codec(Rising), Note("first chunk of the range")),
-		Last:          t.U64("last", Codec(Rising), Note("last chunk of the range")),
-		TableName:     t.Dict("table"),
-		Rows:          t.U64("rows"),
-		Token:         t.Str("token", Note("insert_deduplication_token")),
-		Attempt:       t.U16("attempt"),
-		InsertedAt:    t.Time("inserted_at"),
-		Day:           t.Day("day", Note("of receipt, in tables kept by month its first; 1970-01-01 in rows that older sinks wrote, for all partitions together")),
+		Table:      t,
+		Lane:       t.U16("lane"),
+		First:      t.U64("first", Codec(Rising), Note("first chunk of the range")),
+		Last:       t.U64("last", Codec(Rising), Note("last chunk of the range")),
+		TableName:  t.Dict("table"),
+		Rows:       t.U64("rows"),
+		Token:      t.Str("token", Note("insert_deduplication_token")),
+		Attempt:    t.U16("attempt"),
+		InsertedAt: t.Time("inserted_at"),
+		Day: t.Day("day", Note("of receipt, in tables kept by month its first; 1970-01-01 in rows that older sinks wrote, "+
+			"for all partitions together")),
 		RetentionDays: t.U16("retention_days"),
 		Amount:        t.U64("amount", Note("of tables that merge rows: the sum of all their sums, modulo 2^64")),
 		Counted:       t.U8("counted", Note("1: amount is known, 0: an older worker wrote these rows, or the table has no sums")),

@@ -1,11 +1,11 @@
 // Package table is where Warpline's tables are defined: their columns, what ClickHouse is told about them, the Arrow schema they travel in,
-// and the batches that are filled with their rows. Here are the tables and views that several sources fill or read; each source has a folder
-// with its own, and a [Schema] puts them together.
+// and the batches that are filled with their rows. Here are the tables and views that several sources fill or read; each source has a
+// folder with its own, and a [Schema] puts them together.
 //
 // A table that gets many rows is a variable with a typed handle for each column: a value of the wrong kind does not compile, but a column
 // that is left out does. The tests of the worker run with batches that panic then; in production [Batch.Mend] writes such a column with the
-// default of its kind, and the worker says so. A table that gets few rows is [Rows]: its rows are structs with a column bound to each field,
-// and are appended whole.
+// default of its kind, and the worker says so. A table that gets few rows is [Rows]: its rows are structs with a column bound to each
+// field, and are appended whole.
 //
 // The worker fills batches and encodes them, the sink inserts what was encoded, [Schema.Ensure] makes the tables and the views over
 // them. Nothing here talks to NATS.

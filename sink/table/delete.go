@@ -9,8 +9,8 @@ import (
 type Target struct {
 	Tenant  string
 	Session string // "" is all of the tenant
-	// Bounded restricts it to rows that the ROWS partitions p with p mod Partitions = Partition brought up to Chunk. Rows of a stream with more
-	// partitions, which was there before, are among them: chunk numbers rise from one stream to the next.
+	// Bounded restricts it to rows that the ROWS partitions p with p mod Partitions = Partition brought up to Chunk. Rows of a stream with
+	// more partitions, which was there before, are among them: chunk numbers rise from one stream to the next.
 	Bounded               bool
 	Partition, Partitions int
 	Chunk                 uint64
@@ -46,8 +46,8 @@ func (t *Table) condition(d *Target) (sql string, ok bool) {
 	return sql, true
 }
 
-// conditions returns what selects the rows of all of targets in t, as few conditions as that takes, and by each which of targets it is; several
-// sessions of a tenant are one condition.
+// conditions returns what selects the rows of all of targets in t, as few conditions as that takes, and by each which of targets it is;
+// several sessions of a tenant are one condition.
 func (t *Table) conditions(targets []Target) (out []selection) {
 	byTenant := map[string]int{}
 	for i := range targets {
@@ -94,8 +94,8 @@ func (t *Table) ConditionSQL(targets []Target) string {
 	return strings.Join(or, " OR ")
 }
 
-// CountSQL returns a query with one row for each of targets that has rows in t: its index (Int64) and how many rows (UInt64). A session that is
-// named twice is counted once. It is "" when t cannot have any, or none that can be told so.
+// CountSQL returns a query with one row for each of targets that has rows in t: its index (Int64) and how many rows (UInt64). A session
+// that is named twice is counted once. It is "" when t cannot have any, or none that can be told so.
 func (t *Table) CountSQL(o Options, targets []Target) string {
 	from := ident(o.database()) + "." + ident(t.Name)
 	var parts []string
@@ -106,7 +106,8 @@ func (t *Table) CountSQL(o Options, targets []Target) string {
 			for i, n := range s.of {
 				of[i] = fmt.Sprint(n)
 			}
-			index = fmt.Sprintf("toInt64([%s][indexOf([%s], toString(session_id))])", strings.Join(of, ", "), strings.Join(s.sessions, ", "))
+			index = fmt.Sprintf("toInt64([%s][indexOf([%s], toString(session_id))])", strings.Join(of, ", "),
+				strings.Join(s.sessions, ", "))
 		}
 		parts = append(parts, fmt.Sprintf("SELECT %s AS i, count() AS n FROM %s WHERE %s GROUP BY i", index, from, s.where))
 	}
@@ -123,5 +124,6 @@ func (t *Table) DeleteSQL(o Options, targets []Target) string {
 	if where == "" {
 		return ""
 	}
-	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s SETTINGS mutations_sync = 0", ident(o.database()), ident(t.Name), o.onCluster(), where)
+	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s SETTINGS mutations_sync = 0", ident(o.database()), ident(t.Name),
+		o.onCluster(), where)
 }

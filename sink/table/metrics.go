@@ -108,7 +108,8 @@ type GaugeMaps struct{ Sums, Lows, Highs HistCol }
 
 func (t *Table) gaugeMaps() GaugeMaps {
 	const c = "T64, ZSTD(3)"
-	return GaugeMaps{t.Hist("sums", Agg("sumMap"), Codec(c)), t.Hist("lows", Agg("minMap"), Codec(c)), t.Hist("highs", Agg("maxMap"), Codec(c))}
+	return GaugeMaps{t.Hist("sums", Agg("sumMap"), Codec(c)), t.Hist("lows", Agg("minMap"), Codec(c)),
+		t.Hist("highs", Agg("maxMap"), Codec(c))}
 }
 
 type hostMetrics1mTable struct {

@@ -10,7 +10,8 @@ import (
 )
 
 // historyDDL makes the table that says which schema this database had, and since when.
-const historyDDL = "CREATE TABLE IF NOT EXISTS %s.schema_history%s (fingerprint String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3)) " +
+const historyDDL = "CREATE TABLE IF NOT EXISTS %s.schema_history%s (fingerprint String, " +
+	"applied_at DateTime64(3, 'UTC') DEFAULT now64(3)) " +
 	"ENGINE = %s ORDER BY applied_at SETTINGS non_replicated_deduplication_window = 100"
 
 // Fingerprint tells one version of the whole schema, views included, from another.
@@ -92,7 +93,8 @@ func (s *Schema) addColumns(ctx context.Context, conn driver.Conn, o Options, ru
 			if i > 0 {
 				place = "AFTER " + ident(t.Columns[i-1].Name)
 			}
-			sql := fmt.Sprintf("ALTER TABLE %s.%s%s ADD COLUMN IF NOT EXISTS %s %s", ident(o.database()), ident(t.Name), o.onCluster(), c.definition(), place)
+			sql := fmt.Sprintf("ALTER TABLE %s.%s%s ADD COLUMN IF NOT EXISTS %s %s", ident(o.database()), ident(t.Name), o.onCluster(),
+				c.definition(), place)
 			if err := run("add column "+t.Name+"."+c.Name, sql); err != nil {
 				return err
 			}

@@ -19,7 +19,8 @@ import (
 func (s *store) shape() string {
 	s.Helper()
 	// The mark in a view's comment depends on the database's name.
-	text := s.Query("SELECT name, engine, replaceRegexpAll(create_table_query, 'warpline [0-9a-f]{16}', 'mark') FROM system.tables WHERE database = '{db}' ORDER BY name")
+	text := s.Query("SELECT name, engine, replaceRegexpAll(create_table_query, 'warpline [0-9a-f]{16}', 'mark') FROM system.tables " +
+		"WHERE database = '{db}' ORDER BY name")
 	return strings.ReplaceAll(text, s.Opts.Database, "db")
 }
 
@@ -109,12 +110,14 @@ func TestEnsureUpgrades(t *testing.T) {
 		}
 	}
 	s.Exec(strings.Join(old, ""))
-	s.Exec("INSERT INTO {db}.kernels_data (tenant, session_id, duration_ns, received_at, retention_days) VALUES ('acme', 'old', 5, now64(9), 30)")
+	s.Exec("INSERT INTO {db}.kernels_data (tenant, session_id, duration_ns, received_at, retention_days) VALUES ('acme', 'old', 5, " +
+		"now64(9), 30)")
 	s.Exec("CREATE VIEW {db}.kernels AS SELECT 'old' AS tenant")
 	if err := tabletest.Schema().Ensure(t.Context(), s.Conn, s.Opts); err != nil {
 		t.Fatal(err)
 	}
-	s.Want("SELECT groupArray(name) = "+namesOf(table.Kernels.Table)+" FROM (SELECT name FROM system.columns WHERE database = '{db}' AND table = 'kernels_data' ORDER BY position)", "1")
+	s.Want("SELECT groupArray(name) = "+namesOf(table.Kernels.Table)+" FROM (SELECT name FROM system.columns WHERE database = '{db}' "+
+		"AND table = 'kernels_data' ORDER BY position)", "1")
 	b := table.NewBatch(table.Kernels.Table)
 	fillKernels(b, 0, 10)
 	s.Insert(b)
@@ -147,7 +150,8 @@ func TestReplicatedDDLParses(t *testing.T) {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 	}
-	if got := table.Devices.DDL(o); !strings.Contains(got, "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', chunk)") {
+	if got := table.Devices.DDL(o); !strings.Contains(got,
+		"ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', chunk)") {
 		t.Errorf("devices: %s", got)
 	}
 }
@@ -155,18 +159,21 @@ func TestReplicatedDDLParses(t *testing.T) {
 // What readers may ask must not need a right that only the writer has.
 func TestReadersSeeEveryView(t *testing.T) {
 	s := newStore(t, true)
-	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.Engine.TCPAddr()}, Auth: clickhouse.Auth{Username: engine.Reader, Password: s.Engine.ReaderPassword()}})
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.Engine.TCPAddr()},
+		Auth: clickhouse.Auth{Username: engine.Reader, Password: s.Engine.ReaderPassword()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reader.Close()
 	for _, v := range tabletest.Schema().Views(s.Opts) {
 		var n uint64
-		if err := reader.QueryRow(t.Context(), "SELECT count() FROM (SELECT * FROM "+s.Opts.Database+"."+v.From()+")").Scan(&n); err != nil {
+		if err := reader.QueryRow(t.Context(), "SELECT count() FROM (SELECT * FROM "+s.Opts.Database+"."+v.From()+")").Scan(
+			&n); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 	}
-	if err := tabletest.Schema().Ensure(t.Context(), reader, table.Options{Database: "not_allowed"}); err == nil || !strings.Contains(err.Error(), "needs the right") {
+	if err := tabletest.Schema().Ensure(t.Context(), reader, table.Options{Database: "not_allowed"}); err == nil ||
+		!strings.Contains(err.Error(), "needs the right") {
 		t.Errorf("Ensure by a reader says %v", err)
 	}
 }

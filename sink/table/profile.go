@@ -26,7 +26,8 @@ type pCSamplesTable struct {
 
 // PCSamples adds up program counter samples by place, stall reason and minute.
 var PCSamples = func() pCSamplesTable {
-	t := DefineRollup("pc_samples_data", "tenant, session_id, cubin, build_id, function_id, function, pc_offset, metric_id, stall_reason, scope_id, scope, device_id", true)
+	t := DefineRollup("pc_samples_data", "tenant, session_id, cubin, build_id, function_id, function, pc_offset, metric_id, "+
+		"stall_reason, scope_id, scope, device_id", true)
 	return pCSamplesTable{
 		Table:       t,
 		Head:        t.Head(),
@@ -74,7 +75,8 @@ type profileMetricsTable struct {
 
 // ProfileMetrics adds up instruction metrics by place and minute.
 var ProfileMetrics = func() profileMetricsTable {
-	t := DefineRollup("profile_metrics_data", "tenant, session_id, function_id, function, pc_offset, metric_id, metric_name, scope_id, scope, device_id", true)
+	t := DefineRollup("profile_metrics_data", "tenant, session_id, function_id, function, pc_offset, metric_id, metric_name, "+
+		"scope_id, scope, device_id", true)
 	return profileMetricsTable{
 		Table:       t,
 		Head:        t.Head(),

@@ -54,7 +54,8 @@ func TestRetention(t *testing.T) {
 		if tb.Retention == table.Raw {
 			day = "toDate(received_at)"
 		}
-		s.Want(fmt.Sprintf("SELECT arraySort(groupUniqArray((toDate(now('UTC')) - %s, retention_days))) FROM {db}.%s", day, tb.Name), "[(1,30),(45,90)]")
+		s.Want(fmt.Sprintf("SELECT arraySort(groupUniqArray((toDate(now('UTC')) - %s, retention_days))) FROM {db}.%s", day, tb.Name),
+			"[(1,30),(45,90)]")
 	}
 }
 
@@ -96,13 +97,15 @@ func TestCoarsening(t *testing.T) {
 		}
 	}
 	s.Insert(b)
-	perHour := "SELECT toStartOfHour(bucket) AS hour, kernel, sum(calls), sum(total_ns), min(min_ns), max(max_ns), sumMap(duration_hist) FROM {db}.kernel_stats GROUP BY hour, kernel ORDER BY hour, kernel"
+	perHour := "SELECT toStartOfHour(bucket) AS hour, kernel, sum(calls), sum(total_ns), min(min_ns), max(max_ns), " +
+		"sumMap(duration_hist) FROM {db}.kernel_stats GROUP BY hour, kernel ORDER BY hour, kernel"
 	before := s.Query(perHour)
 	s.Exec("OPTIMIZE TABLE {db}.kernel_stats_data FINAL")
 	if after := s.Query(perHour); after != before {
 		t.Errorf("coarsening changed the sums:\n%s\nbefore\n%s", after, before)
 	}
-	s.Want("SELECT count(), uniqExact(bucket), groupUniqArray(bucket_s), max(chunk), any(rows_partition), any(kernel_id > 0) FROM {db}.kernel_stats_data", "6\t3\t[3600]\t1179\t9\t1")
+	s.Want("SELECT count(), uniqExact(bucket), groupUniqArray(bucket_s), max(chunk), any(rows_partition), any(kernel_id > 0) FROM "+
+		"{db}.kernel_stats_data", "6\t3\t[3600]\t1179\t9\t1")
 	for h := range hours {
 		for k := range kernels {
 			d := &all[h][k]
@@ -110,8 +113,10 @@ func TestCoarsening(t *testing.T) {
 			for m := h * 60; m < h*60+60; m++ {
 				high = max(high, uint64((m+1)*(m%5+1)*(k+1)*100))
 			}
-			s.Want(fmt.Sprintf("SELECT calls, min_ns, max_ns, p50_ns, p90_ns, p99_ns FROM {db}.kernel_stats WHERE kernel = 'kernel%d' AND bucket = toDateTime('%s', 'UTC')", k, received.Add(time.Duration(h)*time.Hour).Format(time.DateTime)),
-				fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%d", d.Count(), low, high, d.Quantile(0.5, low, high), d.Quantile(0.9, low, high), d.Quantile(0.99, low, high)))
+			s.Want(fmt.Sprintf("SELECT calls, min_ns, max_ns, p50_ns, p90_ns, p99_ns FROM {db}.kernel_stats WHERE kernel = 'kernel%d' "+
+				"AND bucket = toDateTime('%s', 'UTC')", k, received.Add(time.Duration(h)*time.Hour).Format(time.DateTime)),
+				fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%d", d.Count(), low, high, d.Quantile(0.5, low, high), d.Quantile(0.9, low, high),
+					d.Quantile(0.99, low, high)))
 		}
 	}
 	// A minute that comes late joins its hour.

@@ -19,8 +19,8 @@ type Binder[R any] struct {
 	bound map[uintptr]bool // offsets of fields that have a column
 }
 
-// DefineRows adds columns to t, which has none yet. bind is given a row and binds a column to each of its fields, in the order of the columns;
-// a field that has no column, or two, panics when the program starts.
+// DefineRows adds columns to t, which has none yet. bind is given a row and binds a column to each of its fields, in the order of the
+// columns; a field that has no column, or two, panics when the program starts.
 func DefineRows[R any](t *Table, bind func(c *Binder[R], r *R)) Rows[R] {
 	c := &Binder[R]{rows: Rows[R]{Table: t}, model: new(R), bound: map[uintptr]bool{}}
 	bind(c, c.model)

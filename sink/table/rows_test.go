@@ -88,7 +88,8 @@ func TestMend(t *testing.T) {
 				t.Fatalf("a whole batch of %s was mended: %v", tb.Name, columns)
 			}
 			tabletest.FillRestBut(short, tb.Columns[i].Name, 3, tabletest.Received, 30)
-			if err := short.Check(); err == nil || !strings.Contains(err.Error(), tb.Columns[i].Name) || !strings.Contains(err.Error(), tb.Name) {
+			if err := short.Check(); err == nil || !strings.Contains(err.Error(), tb.Columns[i].Name) ||
+				!strings.Contains(err.Error(), tb.Name) {
 				t.Fatalf("%s without %s: the check says %v", tb.Name, tb.Columns[i].Name, err)
 			}
 			if columns := short.Mend(); !slices.Equal(columns, []string{tb.Columns[i].Name}) {

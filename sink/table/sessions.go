@@ -84,23 +84,24 @@ type DeviceRow struct {
 }
 
 // Devices holds the GPUs of each session; of several rows for one the latest chunk counts.
-var Devices = DefineRows(Define("devices_data", Fact, "tenant, session_id, device_id").LastCounts(), func(c *Binder[DeviceRow], r *DeviceRow) {
-	c.Head(&r.HeadRow)
-	c.I32("device_id", &r.DeviceID)
-	c.Dict("uuid", &r.UUID)
-	c.Dict("name", &r.Name)
-	c.Dict("vendor", &r.Vendor)
-	c.Dict("architecture", &r.Architecture)
-	c.U32("sm_count", &r.SMCount)
-	c.U64("total_bytes", &r.TotalBytes)
-	c.U32("compute_major", &r.ComputeMajor)
-	c.U32("compute_minor", &r.ComputeMinor)
-	c.U64("l2_cache_size_bytes", &r.L2CacheSizeBytes)
-	c.U64("shared_mem_per_block_bytes", &r.SharedMemPerBlockBytes)
-	c.U32("regs_per_block", &r.RegsPerBlock)
-	c.U32("warp_size", &r.WarpSize)
-	c.FactTail(&r.ReceivedDay)
-})
+var Devices = DefineRows(Define("devices_data", Fact, "tenant, session_id, device_id").LastCounts(),
+	func(c *Binder[DeviceRow], r *DeviceRow) {
+		c.Head(&r.HeadRow)
+		c.I32("device_id", &r.DeviceID)
+		c.Dict("uuid", &r.UUID)
+		c.Dict("name", &r.Name)
+		c.Dict("vendor", &r.Vendor)
+		c.Dict("architecture", &r.Architecture)
+		c.U32("sm_count", &r.SMCount)
+		c.U64("total_bytes", &r.TotalBytes)
+		c.U32("compute_major", &r.ComputeMajor)
+		c.U32("compute_minor", &r.ComputeMinor)
+		c.U64("l2_cache_size_bytes", &r.L2CacheSizeBytes)
+		c.U64("shared_mem_per_block_bytes", &r.SharedMemPerBlockBytes)
+		c.U32("regs_per_block", &r.RegsPerBlock)
+		c.U32("warp_size", &r.WarpSize)
+		c.FactTail(&r.ReceivedDay)
+	})
 
 // SegmentRow is a row of Segments.
 type SegmentRow struct {

@@ -105,7 +105,8 @@ func (v View) From() string {
 
 // DDL returns the statement that creates the view or puts it in the place of an older one.
 func (v View) DDL(o Options) string {
-	return fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s%s AS\n%s\nCOMMENT %s", ident(o.database()), ident(v.Name), o.onCluster(), v.Body, Quote(v.mark()))
+	return fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s%s AS\n%s\nCOMMENT %s", ident(o.database()), ident(v.Name), o.onCluster(), v.Body,
+		Quote(v.mark()))
 }
 
 // mark tells versions of a view apart. It stands in the view's comment, so that an unchanged view is left alone.
@@ -114,7 +115,8 @@ func (v View) mark() string { return fmt.Sprintf("warpline %016x", xxh3.HashStri
 // lateSQL is the right side of a join that finds names which came after the rows that need them. Only those are read: of
 // all names they are few.
 func lateSQL(o Options, dict string) string {
-	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()), Quote(dict))
+	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()),
+		Quote(dict))
 }
 
 // scopePathSQL is the path of the scope that a kernel ran in, ” when it ran in none.
@@ -137,7 +139,8 @@ func fileOfSQL(value string) string {
 func reasonsSQL() string {
 	var rows []string
 	for _, r := range StallReasons() {
-		rows = append(rows, fmt.Sprintf("(%s, %s, %s, %s, %s, %s)", Quote(r.Name), Quote(r.Kind), Quote(r.Group), Quote(r.Meaning), Quote(r.Remedy), Quote(r.Doc)))
+		rows = append(rows, fmt.Sprintf("(%s, %s, %s, %s, %s, %s)", Quote(r.Name), Quote(r.Kind), Quote(r.Group), Quote(r.Meaning),
+			Quote(r.Remedy), Quote(r.Doc)))
 	}
 	return "[\n    " + strings.Join(rows, ",\n    ") + "]"
 }

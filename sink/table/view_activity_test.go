@@ -54,9 +54,11 @@ func TestMemcpyKindsFollowALateVendor(t *testing.T) {
 	s.vendor("other", "Else")
 	s.Want(q, "amd\t3\tDtoD\namd\t77\tDtoD\nnone\t3\t\nnv\t8\tDtoD\nother\t3\tkind_3")
 	for range 2 {
-		s.Want("SELECT session_id, copy_kind, calls, bytes, total_ns, min_ns, max_ns, bucket_s FROM {db}.memcpy_stats ORDER BY ALL", strings.Join([]string{
-			"amd\tDtoD\t3\t20\t200\t6\t71\t1", "amd\tkind_77\t3\t20\t200\t6\t71\t1", "none\t\t3\t20\t200\t6\t71\t1", "nv\tDtoD\t3\t20\t200\t6\t71\t1", "other\tkind_3\t3\t20\t200\t6\t71\t1",
-		}, "\n"))
+		s.Want("SELECT session_id, copy_kind, calls, bytes, total_ns, min_ns, max_ns, bucket_s FROM {db}.memcpy_stats ORDER BY ALL",
+			strings.Join([]string{
+				"amd\tDtoD\t3\t20\t200\t6\t71\t1", "amd\tkind_77\t3\t20\t200\t6\t71\t1", "none\t\t3\t20\t200\t6\t71\t1",
+				"nv\tDtoD\t3\t20\t200\t6\t71\t1", "other\tkind_3\t3\t20\t200\t6\t71\t1",
+			}, "\n"))
 		s.Exec("OPTIMIZE TABLE {db}.memcpy_stats_data FINAL")
 	}
 	// The view and the worker say the same of every code.
@@ -109,7 +111,8 @@ func TestSyncsAndSamplesFindTheirNames(t *testing.T) {
 	s.name("metric_dict", 6, "sm__warps_launched.sum", 1)
 	s.name("metric_dict", 4, "no stack", 1)
 	s.Want(q, "4\tstream\tmain|train|sync\n5\tcontext\t")
-	s.Want("SELECT sync_type, stack_trace, calls, total_ns, max_ns FROM {db}.sync_stats ORDER BY ALL", "stream\tmain|train|sync\t2\t2\t9\ntype_6\t\t2\t2\t9")
+	s.Want("SELECT sync_type, stack_trace, calls, total_ns, max_ns FROM {db}.sync_stats ORDER BY ALL",
+		"stream\tmain|train|sync\t2\t2\t9\ntype_6\t\t2\t2\t9")
 	s.Want("SELECT metric_name, scope, value FROM {db}.pm_samples", "sm__warps_launched.sum\t\t12.3457")
 
 	// Sums in parts: 12.3457 + 24.6914 + 1e12 - 0.5, however they are merged.
@@ -117,7 +120,8 @@ func TestSyncsAndSamplesFindTheirNames(t *testing.T) {
 		keys   []int16
 		digits []uint64
 		low    float64
-	}{{[]int16{-7}, []uint64{123_457_000}, 12.3457}, {[]int16{-7, 4}, []uint64{246_914_000, 100_000_000}, 24.6914}, {[]int16{-9 + table.NegativePart}, []uint64{500_000_000}, -0.5}} {
+	}{{[]int16{-7}, []uint64{123_457_000}, 12.3457}, {[]int16{-7, 4}, []uint64{246_914_000, 100_000_000}, 24.6914},
+		{[]int16{-9 + table.NegativePart}, []uint64{500_000_000}, -0.5}} {
 		s.Seed(ps, 1, func(b *table.Batch, _ int) {
 			session(ps.Head, b)
 			ps.MetricID.Append(b, 6)
@@ -128,14 +132,16 @@ func TestSyncsAndSamplesFindTheirNames(t *testing.T) {
 		})
 	}
 	for range 2 {
-		s.Want("SELECT metric_name, samples, sum_value, mean_value, min_value, max_value FROM {db}.pm_stats", "sm__warps_launched.sum\t4\t1000000000036.5371\t250000000009.13428\t-0.5\t49.3828")
+		s.Want("SELECT metric_name, samples, sum_value, mean_value, min_value, max_value FROM {db}.pm_stats",
+			"sm__warps_launched.sum\t4\t1000000000036.5371\t250000000009.13428\t-0.5\t49.3828")
 		s.Exec("OPTIMIZE TABLE {db}.pm_stats_data FINAL")
 	}
 }
 
 func TestFactViews(t *testing.T) {
 	s := newStore(t, true)
-	g, d, p, c, sc := table.GraphNodes, gpuflighttable.DeepWindowRules, table.PerfMetrics, gpuflighttable.PMConfigs, gpuflighttable.SassConfigs
+	g, d, p, c, sc := table.GraphNodes, gpuflighttable.DeepWindowRules, table.PerfMetrics, gpuflighttable.PMConfigs,
+		gpuflighttable.SassConfigs
 	for chunk := range uint64(3) {
 		s.Seed(g, 2, func(b *table.Batch, i int) {
 			session(g.Head, b)
@@ -147,7 +153,8 @@ func TestFactViews(t *testing.T) {
 	}
 	s.Want("SELECT graph_exec_key, node_index, node_type FROM {db}.graph_nodes ORDER BY ALL", "0x1\t0\t2\n0x1\t1\t2")
 	s.Seed(d, 2, func(b *table.Batch, i int) {
-		d.Append(b, &gpuflighttable.DeepWindowRuleRow{HeadRow: acme("s"), HasLastValue: uint8(i), LastValue: float64(i) * 55, ReceivedDay: today()})
+		d.Append(b, &gpuflighttable.DeepWindowRuleRow{HeadRow: acme("s"), HasLastValue: uint8(i), LastValue: float64(i) * 55,
+			ReceivedDay: today()})
 	})
 	s.Want("SELECT last_value FROM {db}.deep_window_rules ORDER BY 1", "55\n\\N")
 	s.Seed(p, 2, func(b *table.Batch, i int) {
@@ -161,7 +168,8 @@ func TestFactViews(t *testing.T) {
 	})
 	s.Want("SELECT length(metrics), metrics[2] FROM {db}.pm_configs", "2\tb\"é")
 	s.Seed(sc, 1, func(b *table.Batch, _ int) {
-		sc.Append(b, &gpuflighttable.SassConfigRow{HeadRow: acme("s"), ConfiguredMetrics: `["a","b"]`, SkippedMetrics: `[]`, ReceivedDay: today()})
+		sc.Append(b, &gpuflighttable.SassConfigRow{HeadRow: acme("s"), ConfiguredMetrics: `["a","b"]`, SkippedMetrics: `[]`,
+			ReceivedDay: today()})
 	})
 	s.Want("SELECT configured_metrics, skipped_metrics FROM {db}.sass_configs", "['a','b']\t[]")
 }
@@ -170,12 +178,15 @@ func TestFactViews(t *testing.T) {
 func TestActivityViewsReadOneSession(t *testing.T) {
 	s := newStore(t, true)
 	const sessions, rows = 20, 200_000 // more than a granule a session
-	for name, columns := range map[string]string{"syncs_data": "function_id, received_at", "memcpys_data": "copy_kind_id, received_at", "pm_samples_data": "metric_id, received_at", "sync_stats_data": "function_id, received_day",
+	for name, columns := range map[string]string{"syncs_data": "function_id, received_at", "memcpys_data": "copy_kind_id, received_at",
+		"pm_samples_data": "metric_id, received_at", "sync_stats_data": "function_id, received_day",
 		"memcpy_stats_data": "copy_kind_id, received_day", "sessions_data": "pid, received_day", "dictionaries": "id, received_day"} {
-		s.Exec("INSERT INTO {db}." + name + " (tenant, session_id, " + columns + ", retention_days) SELECT 'acme', toString(number % " + strconv.Itoa(sessions) + "), number, now(), 30 FROM numbers(" + strconv.Itoa(rows) + ")")
+		s.Exec("INSERT INTO {db}." + name + " (tenant, session_id, " + columns + ", retention_days) SELECT 'acme', toString(number % " +
+			strconv.Itoa(sessions) + "), number, now(), 30 FROM numbers(" + strconv.Itoa(rows) + ")")
 	}
 	for _, view := range []string{"syncs", "memcpys", "pm_samples", "sync_stats", "memcpy_stats"} {
-		read := strings.Fields(s.Query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view + " WHERE tenant = 'acme' AND session_id = '7')) ORDER BY table"))
+		read := strings.Fields(s.Query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view +
+			" WHERE tenant = 'acme' AND session_id = '7')) ORDER BY table"))
 		if len(read) == 0 {
 			t.Errorf("%s reads nothing", view)
 		}

@@ -25,8 +25,8 @@ func artifactFuncs(o Options) template.FuncMap {
 }
 
 // linksSQL is a table of links from sessions to contents (columns names those that the caller needs), with what a session did not send but
-// another one of the same process did: lent is 1 there. A client sends what its program is made of once in a process's life, with one of the
-// segments of its run or of the runs that it rolled into, and all of them give their ids the same meaning. IN keeps the links of other
+// another one of the same process did: lent is 1 there. A client sends what its program is made of once in a process's life, with one of
+// the segments of its run or of the runs that it rolled into, and all of them give their ids the same meaning. IN keeps the links of other
 // sessions from being read.
 func linksSQL(o Options, links, columns string) string {
 	return fmt.Sprintf(`(
@@ -34,12 +34,14 @@ func linksSQL(o Options, links, columns string) string {
     UNION ALL
     SELECT g.tenant, g.session_id, %[3]s, 1 AS lent
     FROM %[4]s AS g
-    INNER JOIN (SELECT DISTINCT p.tenant AS tenant, p.process AS process, %[3]s FROM %[1]s.%[2]s AS d INNER JOIN %[4]s AS p ON d.tenant = p.tenant AND d.session_id = p.session_id
+    INNER JOIN (SELECT DISTINCT p.tenant AS tenant, p.process AS process, %[3]s FROM %[1]s.%[2]s AS d
+        INNER JOIN %[4]s AS p ON d.tenant = p.tenant AND d.session_id = p.session_id
         WHERE (d.tenant, d.session_id) IN (SELECT tenant, session_id FROM %[1]s.segments_data)) AS l
         ON g.tenant = l.tenant AND g.process = l.process
 )`, ident(o.database()), links, columns, fmt.Sprintf(`(
         SELECT tenant, session_id, if(chain = '', concat('run ', run), concat('chain ', chain)) AS process
-        FROM (SELECT tenant, session_id, max(toString(run_id)) AS run, max(toString(roll_chain_id)) AS chain FROM %s.segments_data GROUP BY tenant, session_id)
+        FROM (SELECT tenant, session_id, max(toString(run_id)) AS run, max(toString(roll_chain_id)) AS chain FROM %s.segments_data
+            GROUP BY tenant, session_id)
         WHERE run != '' OR chain != ''
     )`, ident(o.database())))
 }
@@ -48,9 +50,11 @@ func linksSQL(o Options, links, columns string) string {
 // path where it is known.
 func sourcesSQL(o Options) string {
 	return fmt.Sprintf(`(
-    SELECT f.tenant AS tenant, f.session_id AS session_id, f.source_file_id AS source_file_id, n.value AS path, f.content.1 AS content_hi, f.content.2 AS content_lo, f.lent AS lent
+    SELECT f.tenant AS tenant, f.session_id AS session_id, f.source_file_id AS source_file_id, n.value AS path,
+        f.content.1 AS content_hi, f.content.2 AS content_lo, f.lent AS lent
     FROM (
-        SELECT tenant, session_id, source_file_id, min(d.lent) AS lent, argMax((content_hi, content_lo), (-d.lent, chunk, content_hi, content_lo)) AS content
+        SELECT tenant, session_id, source_file_id, min(d.lent) AS lent,
+            argMax((content_hi, content_lo), (-d.lent, chunk, content_hi, content_lo)) AS content
         FROM %[2]s AS d GROUP BY tenant, session_id, source_file_id
     ) AS f
     ANY LEFT JOIN (SELECT tenant, session_id, id, value FROM %[1]s.dictionaries WHERE dict = 'source_file_dict') AS n
@@ -61,7 +65,8 @@ func sourcesSQL(o Options) string {
 // symbolsSQL is the mangled names of functions, by their ids in function_dict. Its columns are named unlike any other's, as are codeSQL's,
 // so that the query that they are joined to keeps the names of its own.
 func symbolsSQL(o Options) string {
-	return fmt.Sprintf("(SELECT tenant AS symbol_tenant, session_id AS symbol_session, id AS symbol_id, value AS symbol_name FROM %s.dictionaries WHERE dict = 'func_symbol_dict')", ident(o.database()))
+	return fmt.Sprintf("(SELECT tenant AS symbol_tenant, session_id AS symbol_session, id AS symbol_id, value AS symbol_name FROM "+
+		"%s.dictionaries WHERE dict = 'func_symbol_dict')", ident(o.database()))
 }
 
 // codeSQL is the instructions that a session has for a function's name, mangled or not: there are sessions whose func_symbol_dict has
@@ -89,8 +94,10 @@ func functionsSQL(o Options, kind string) string {
         u.content_hi AS content_hi, u.content_lo AS content_lo, if(n.function = '', u.demangled, n.function) AS function, u.lent AS lent
     FROM (
         SELECT
-            d.tenant AS tenant, d.session_id AS session_id, d.cubin_crc AS cubin_crc, d.function_name AS function_name, d.arch AS arch, max(d.demangled) AS demangled, min(d.lent) AS lent,
-            argMin(d.content_hi, (d.lent, d.content_hi, d.content_lo)) AS content_hi, argMin(d.content_lo, (d.lent, d.content_hi, d.content_lo)) AS content_lo
+            d.tenant AS tenant, d.session_id AS session_id, d.cubin_crc AS cubin_crc, d.function_name AS function_name, d.arch AS arch,
+            max(d.demangled) AS demangled, min(d.lent) AS lent,
+            argMin(d.content_hi, (d.lent, d.content_hi, d.content_lo)) AS content_hi,
+            argMin(d.content_lo, (d.lent, d.content_hi, d.content_lo)) AS content_lo
         FROM %[5]s AS d WHERE d.kind = %[2]s GROUP BY tenant, session_id, cubin_crc, function_name, arch
     ) AS u
     ANY LEFT JOIN (
@@ -147,5 +154,6 @@ func functionNameSQL(row string) string {
 
 // callSiteSQL names where a synchronisation was called from: its stack, and where there is none what it was.
 func callSiteSQL(row string) string {
-	return fmt.Sprintf("multiIf(%[1]s.stack_trace != '', %[1]s.stack_trace, %[1]s.id != 0, concat(%[1]s.type, ' at call stack ', toString(%[1]s.id)), concat(%[1]s.type, ' without a call stack'))", row)
+	return fmt.Sprintf("multiIf(%[1]s.stack_trace != '', %[1]s.stack_trace, %[1]s.id != 0, concat(%[1]s.type, ' at call stack ', "+
+		"toString(%[1]s.id)), concat(%[1]s.type, ' without a call stack'))", row)
 }

@@ -133,7 +133,8 @@ func TestSamplesGetTheirInstructionByDemangledName(t *testing.T) {
 	s.demangled("acme", "s", "_Z5wrongi", "wrong(int)", 7, 8, "wrong")
 	s.demangled("acme", "other", "_Z5otheri", "other(int)", 7, 9, "of another session")
 	s.demangled("acme", "s", "", "", 7, 10, "nameless")
-	s.Want("SELECT samples, sass, sass_ambiguous FROM {db}.pc_samples ORDER BY samples", "1\tF\t0\n2\tG\t0\n3\tLONG\t0\n4\teight\t1\n5\tmangled\t1\n6\t\t0\n7\t\t0\n8\t\t0")
+	s.Want("SELECT samples, sass, sass_ambiguous FROM {db}.pc_samples ORDER BY samples",
+		"1\tF\t0\n2\tG\t0\n3\tLONG\t0\n4\teight\t1\n5\tmangled\t1\n6\t\t0\n7\t\t0\n8\t\t0")
 	s.Want("SELECT samples, sass FROM {db}.source_profile ORDER BY samples LIMIT 1", "1\tF")
 	s.Want("SELECT function, sass FROM {db}.disassembly WHERE function_name IN ('_Z1fi', '_Z1gi') ORDER BY ALL", "f(int)\tF\ng(int)\tG")
 	s.Exec("OPTIMIZE TABLE {db}.session_functions_data FINAL")
@@ -190,9 +191,12 @@ func TestArtifactViews(t *testing.T) {
 	s.name("function_dict", 1, "f(int)@main.cu", 0)
 	check := func() {
 		s.Helper()
-		s.Want("SELECT path, line, text FROM {db}.source_files WHERE tenant = 'acme' AND session_id = 's' ORDER BY line", "main.cu\t1\tint main() {\nmain.cu\t2\t\nmain.cu\t3\t}")
-		s.Want("SELECT tenant, session_id, path, count() FROM {db}.source_files GROUP BY ALL ORDER BY ALL", "acme\ts\tmain.cu\t3\nacme\ts2\t\t3\nrival\ts\t\t3\nrival\ts2\t\t3")
-		s.Want("SELECT cubin_crc, function, function_name, pc_offset, sass FROM {db}.disassembly WHERE tenant = 'acme' ORDER BY pc_offset", "9223372036854775808\tf(int)\t_Z1fi\t0\tNOP\n9223372036854775808\tf(int)\t_Z1fi\t16\tEXIT")
+		s.Want("SELECT path, line, text FROM {db}.source_files WHERE tenant = 'acme' AND session_id = 's' ORDER BY line",
+			"main.cu\t1\tint main() {\nmain.cu\t2\t\nmain.cu\t3\t}")
+		s.Want("SELECT tenant, session_id, path, count() FROM {db}.source_files GROUP BY ALL ORDER BY ALL",
+			"acme\ts\tmain.cu\t3\nacme\ts2\t\t3\nrival\ts\t\t3\nrival\ts2\t\t3")
+		s.Want("SELECT cubin_crc, function, function_name, pc_offset, sass FROM {db}.disassembly WHERE tenant = 'acme' ORDER BY pc_offset",
+			"9223372036854775808\tf(int)\t_Z1fi\t0\tNOP\n9223372036854775808\tf(int)\t_Z1fi\t16\tEXIT")
 		s.Want("SELECT session_id, function_name, arch, ptx, function FROM {db}.ptx WHERE tenant = 'acme'", "s\t_Z1fi\tsm_90\tret;\tf(int)")
 	}
 	check()
@@ -284,10 +288,14 @@ func TestSourceProfile(t *testing.T) {
 	s.metric("f(int)", 1, 16, "smsp__sass_inst_executed", 10, "a.cu", 2)
 	s.metric("f(int)", 1, 16, "smsp__sass_thread_inst_executed", 320, "a.cu", 2)
 	s.metric("", 9, 0, "SQ_WAVES", 77, "", 0) // AMD: counters of other names
-	s.Want("SELECT function, pc_offset, file, line, source, sass, samples, stalls, top_stall, metrics FROM {db}.source_profile ORDER BY function, pc_offset", strings.Join([]string{
+	s.Want("SELECT function, pc_offset, file, line, source, sass, samples, stalls, top_stall, metrics FROM {db}.source_profile ORDER "+
+		"BY function, pc_offset", strings.Join([]string{
 		"\t0\t\t0\t\t\t0\t{}\t\t{'SQ_WAVES':77}",
-		"f(int)\t0\ta.cu\t1\tline 1\tIADD\t12\t{'" + stalled + "long_scoreboard':7,'" + stalled + "wait':5}\t" + stalled + "long_scoreboard\t{'smsp__sass_inst_executed':10,'smsp__sass_thread_inst_executed':240}",
-		"f(int)\t16\ta.cu\t2\tline 2\tLDG\t0\t{}\t\t{'smsp__sass_inst_executed':10,'smsp__sass_sectors_mem_global':100,'smsp__sass_sectors_mem_global_ideal':25,'smsp__sass_thread_inst_executed':320}",
+		"f(int)\t0\ta.cu\t1\tline 1\tIADD\t12\t{'" + stalled + "long_scoreboard':7,'" + stalled + "wait':5}\t" + stalled +
+			"long_scoreboard\t{'smsp__sass_inst_executed':10,'smsp__sass_thread_inst_executed':240}",
+		"f(int)\t16\ta.cu\t2\tline " +
+			"2\tLDG\t0\t{}\t\t{'smsp__sass_inst_executed':10,'smsp__sass_sectors_mem_global':100,'smsp__sass_sectors_mem_global_ideal" +
+			"':25,'smsp__sass_thread_inst_executed':320}",
 		"f(int)\t32\ta.cu\t3\tline 3\tEXIT\t0\t{}\t\t{}",
 	}, "\n"))
 	const derived = "samples, round(top_stall_share, 3), thread_efficiency, divergence, coalescing, branch_divergence, ideal_shares"
@@ -300,7 +308,8 @@ func TestSourceProfile(t *testing.T) {
 		"a.cu\t2\t0\t0\t1\t0\t0.25\t\\N\t{'smsp__sass_sectors_mem_global':0.25}",
 		"a.cu\t3\t0\t0\t\\N\t\\N\t\\N\t\\N\t{}",
 	}, "\n"))
-	s.Want("SELECT stall_shares['"+stalled+"wait'] * 12, not_issued_shares FROM {db}.function_metrics WHERE function != ''", "5\t{'"+stalled+"wait_not_issued':1}")
+	s.Want("SELECT stall_shares['"+stalled+"wait'] * 12, not_issued_shares FROM {db}.function_metrics WHERE function != ''",
+		"5\t{'"+stalled+"wait_not_issued':1}")
 }
 
 // A question about one session reads that session's samples, and of the contents what that tenant has.
@@ -312,11 +321,14 @@ func TestSamplesViewReadsOneSession(t *testing.T) {
 		"session_functions_data": "cubin_crc, instructions, received_day", "dictionaries": "id, content, received_day",
 	} {
 		columns = strings.Replace(columns, "content", "late", 1)
-		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), number, 0, today(), 30 FROM numbers(%d)", name, columns, sessions, rows))
+		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), "+
+			"number, 0, today(), 30 FROM numbers(%d)", name, columns, sessions, rows))
 	}
-	s.Exec(fmt.Sprintf("INSERT INTO {db}.sass_lines_data (tenant, content_hi, pc, received_day, retention_days) SELECT toString(number %% 20), number, 0, today(), 30 FROM numbers(%d)", rows))
+	s.Exec(fmt.Sprintf("INSERT INTO {db}.sass_lines_data (tenant, content_hi, pc, received_day, retention_days) SELECT "+
+		"toString(number %% 20), number, 0, today(), 30 FROM numbers(%d)", rows))
 	for _, view := range []string{"pc_samples", "profile_metrics", "source_profile", "function_metrics"} {
-		read := strings.Fields(s.Query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view + " WHERE tenant = 'acme' AND session_id = '7')) ORDER BY table"))
+		read := strings.Fields(s.Query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view +
+			" WHERE tenant = 'acme' AND session_id = '7')) ORDER BY table"))
 		if len(read) < 4 {
 			t.Fatalf("%s reads %v", view, read)
 		}

@@ -25,7 +25,8 @@ func TestAMDCopyKindsOfALateVendor(t *testing.T) {
 			m.CopyKindID.Append(b, []uint32{1, 3, 4, 8}[i])
 			m.Bytes.Append(b, uint64(i))
 		})
-		s.Want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM (SELECT copy_kind FROM {db}.memcpys WHERE session_id = '"+c.id+"' ORDER BY bytes)", c.want)
+		s.Want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM ("+
+			"SELECT copy_kind FROM {db}.memcpys WHERE session_id = '"+c.id+"' ORDER BY bytes)", c.want)
 	}
 }
 
@@ -44,6 +45,8 @@ func TestCopyKindsThatCameAsWords(t *testing.T) {
 			m.CopyKindID.Append(b, table.CopyKindCode(words[i]))
 			m.Calls.Append(b, uint64(i))
 		})
-		s.Want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM (SELECT copy_kind FROM {db}.memcpy_stats WHERE session_id = 's"+vendor+"' ORDER BY calls)", "HtoD DtoH DtoD HtoH PtoP other")
+		s.Want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM ("+
+			"SELECT copy_kind FROM {db}.memcpy_stats WHERE session_id = 's"+vendor+"' ORDER BY calls)",
+			"HtoD DtoH DtoD HtoH PtoP other")
 	}
 }

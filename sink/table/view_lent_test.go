@@ -12,7 +12,8 @@ import (
 func TestSegmentsLendEachOtherTheirCode(t *testing.T) {
 	s := newStore(t, true)
 	segment := func(tenant, session, run, chain string) {
-		s.Exec(fmt.Sprintf("INSERT INTO {db}.segments_data (tenant, session_id, run_id, roll_chain_id) VALUES ('%s', '%s', '%s', '%s')", tenant, session, run, chain))
+		s.Exec(fmt.Sprintf("INSERT INTO {db}.segments_data (tenant, session_id, run_id, roll_chain_id) VALUES ('%s', '%s', '%s', '%s')",
+			tenant, session, run, chain))
 	}
 	for _, g := range [][4]string{
 		{"acme", "first", "run", ""}, {"acme", "second", "run", ""}, {"acme", "own", "run", ""},
@@ -38,7 +39,8 @@ func TestSegmentsLendEachOtherTheirCode(t *testing.T) {
 			link.ContentLo.Append(b, content)
 		})
 	}
-	for _, who := range [][2]string{{"acme", "first"}, {"acme", "second"}, {"acme", "own"}, {"acme", "rolled1"}, {"acme", "rolled2"}, {"acme", "elsewhere"}, {"acme", "alone"}, {"rival", "rival"}} {
+	for _, who := range [][2]string{{"acme", "first"}, {"acme", "second"}, {"acme", "own"}, {"acme", "rolled1"},
+		{"acme", "rolled2"}, {"acme", "elsewhere"}, {"acme", "alone"}, {"rival", "rival"}} {
 		s.Exec(fmt.Sprintf(`INSERT INTO {db}.dictionaries (tenant, session_id, dict, id, value)
 			VALUES ('%[1]s', '%[2]s', 'func_symbol_dict', 1, '_Z1fi'), ('%[1]s', '%[2]s', 'source_file_dict', 3, 'a.cu')`, who[0], who[1]))
 		s.Seed(p, 1, func(b *table.Batch, _ int) {

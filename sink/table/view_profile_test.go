@@ -44,23 +44,28 @@ func TestPCSampleViews(t *testing.T) {
 	s.name("metric_dict", 2, selected, 1)
 	s.name("scope_name_dict", 5, "train", 1)
 	s.name("source_file_dict", 7, "map.cu", 1)
-	s.Want("SELECT function, stall_reason, reason_kind, scope, file, line, samples FROM {db}.pc_samples ORDER BY samples", strings.Join([]string{
-		"early\t" + long + "\tstall\t\ta.cu\t10\t1",
-		"void late<a@b>(int)\t" + selected + "\tstall_not_issued\ttrain\tlate.cu\t0\t2",
-		"void late<a@b>(int)\t" + long + "\tstall\ttrain\tlate.cu\t0\t3",
-		"\t\tunresolved\t\t\t0\t4",
-	}, "\n"))
-	s.Want("SELECT samples, file, line, symbol_status FROM {db}.pc_lines ORDER BY samples", "1\ta.cu\t10\twire\n2\tmap.cu\t77\twire\n3\tmap.cu\t77\twire\n4\t\t0\tnone")
+	s.Want("SELECT function, stall_reason, reason_kind, scope, file, line, samples FROM {db}.pc_samples ORDER BY samples",
+		strings.Join([]string{
+			"early\t" + long + "\tstall\t\ta.cu\t10\t1",
+			"void late<a@b>(int)\t" + selected + "\tstall_not_issued\ttrain\tlate.cu\t0\t2",
+			"void late<a@b>(int)\t" + long + "\tstall\ttrain\tlate.cu\t0\t3",
+			"\t\tunresolved\t\t\t0\t4",
+		}, "\n"))
+	s.Want("SELECT samples, file, line, symbol_status FROM {db}.pc_lines ORDER BY samples",
+		"1\ta.cu\t10\twire\n2\tmap.cu\t77\twire\n3\tmap.cu\t77\twire\n4\t\t0\tnone")
 	s.Want("SELECT count() FROM {db}.stall_reasons", fmt.Sprint(len(table.StallReasons())))
 }
 
-// The views sort every reason that is explained as it is explained, those of the old interface by the worker's own spelling, and new ones by their prefix.
+// The views sort every reason that is explained as it is explained, those of the old interface by the worker's own spelling, and new ones
+// by their prefix.
 func TestReasonKinds(t *testing.T) {
 	s := newStore(t, true)
 	p := table.PCSamples
 	want := map[string]string{
-		"smsp__pcsamp_warps_issue_stalled_from_the_future": table.ReasonStall, "smsp__pcsamp_warps_issue_stalled_from_the_future_not_issued": table.ReasonStallNotIssued,
-		gpuflight.LegacyStall(0): table.ReasonUnresolved, gpuflight.LegacyStall(4e9): table.ReasonUnresolved, "stall_reason_3": table.ReasonUnresolved, "": table.ReasonUnresolved,
+		"smsp__pcsamp_warps_issue_stalled_from_the_future":            table.ReasonStall,
+		"smsp__pcsamp_warps_issue_stalled_from_the_future_not_issued": table.ReasonStallNotIssued,
+		gpuflight.LegacyStall(0):                                      table.ReasonUnresolved, gpuflight.LegacyStall(4e9): table.ReasonUnresolved,
+		"stall_reason_3": table.ReasonUnresolved, "": table.ReasonUnresolved,
 	}
 	for _, r := range table.StallReasons() {
 		want[r.Name] = r.Kind
@@ -93,7 +98,8 @@ func TestProfileMetricsView(t *testing.T) {
 		})
 	}
 	s.name("metric_dict", 4, "smsp__sass_inst_executed", 1)
-	s.Want("SELECT function, metric_name, metric_value, hits FROM {db}.profile_metrics", "f\tsmsp__sass_inst_executed\t9223372036854775808\t2")
+	s.Want("SELECT function, metric_name, metric_value, hits FROM {db}.profile_metrics",
+		"f\tsmsp__sass_inst_executed\t9223372036854775808\t2")
 }
 
 // Until the name of a source file comes, rows show the file that the function's name ends in. The other one holds as soon as it is there,
@@ -123,7 +129,8 @@ func TestLateSourceFileHolds(t *testing.T) {
 		k.File.AppendString(b, "/src/f.cu")
 		k.FileID.Append(b, 7)
 	})
-	files := "SELECT file, toTypeName(file) FROM {db}.pc_samples UNION ALL SELECT file, toTypeName(file) FROM {db}.source_map UNION ALL SELECT file, toTypeName(file) FROM {db}.profile_metrics"
+	files := "SELECT file, toTypeName(file) FROM {db}.pc_samples UNION ALL SELECT file, toTypeName(file) FROM {db}.source_map UNION " +
+		"ALL SELECT file, toTypeName(file) FROM {db}.profile_metrics"
 	s.Want(files, "/src/f.cu\tString\n/src/f.cu\tString\n/src/f.cu\tString")
 	s.name("source_file_dict", 7, "/src/a.h", 1)
 	s.Want(files, "/src/a.h\tString\n/src/a.h\tString\n/src/a.h\tString")

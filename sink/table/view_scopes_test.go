@@ -72,7 +72,9 @@ func TestScopeStatsHaveSelfTimeAndKernels(t *testing.T) {
 	s.kernelStats("other", m0, 1, "train", 100, 1000)
 	check := func() {
 		s.Helper()
-		s.Want("SELECT intDiv(toUnixTimestamp(bucket) - "+fmt.Sprint(m0.Unix())+", 60) AS m, scope, calls, total_ns, min_ns, max_ns, self_ns, child_ns, kernels, kernel_ns, bucket_s, name_id FROM {db}.scope_stats WHERE tenant = 'acme' ORDER BY m, scope", strings.Join([]string{
+		s.Want("SELECT intDiv(toUnixTimestamp(bucket) - "+fmt.Sprint(
+			m0.Unix())+", 60) AS m, scope, calls, total_ns, min_ns, max_ns, self_ns, child_ns, kernels, kernel_ns, bucket_s, name_id "+
+			"FROM {db}.scope_stats WHERE tenant = 'acme' ORDER BY m, scope", strings.Join([]string{
 			"0\tfwd\t2\t700\t350\t350\t700\t0\t7\t54\t60\t2",
 			"0\tlate\t1\t50\t50\t50\t30\t20\t0\t0\t60\t3",
 			"0\ttrain\t2\t1000\t500\t500\t300\t700\t14\t124\t60\t1",
@@ -92,16 +94,20 @@ func TestScopeViewsReadOneSession(t *testing.T) {
 	s := newStore(t, true)
 	const sessions, rows = 20, 200_000
 	for name, columns := range map[string][2]string{
-		"scope_stats_data":  {"name_id, scope, bucket, received_day", "number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
-		"kernel_stats_data": {"kernel_id, scope, bucket, received_day", "number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
-		"dictionaries":      {"id, received_day", "number, today()"},
-		"scopes_data":       {"instance_id, started_at, received_at", "number, now64(9), now64(9)"},
-		"sessions_data":     {"run_id, received_day, rows_partition", "'r', today(), number % 65536"},
+		"scope_stats_data": {"name_id, scope, bucket, received_day",
+			"number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
+		"kernel_stats_data": {"kernel_id, scope, bucket, received_day",
+			"number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
+		"dictionaries":  {"id, received_day", "number, today()"},
+		"scopes_data":   {"instance_id, started_at, received_at", "number, now64(9), now64(9)"},
+		"sessions_data": {"run_id, received_day, rows_partition", "'r', today(), number % 65536"},
 	} {
-		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), %s, 30 FROM numbers(%d)", name, columns[0], sessions, columns[1], rows))
+		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), %s, "+
+			"30 FROM numbers(%d)", name, columns[0], sessions, columns[1], rows))
 	}
 	for view, tables := range map[string]int{"scope_stats": 3, "scopes": 2, "scope_paths": 2} {
-		read := strings.Fields(s.Query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view + " WHERE tenant = 'acme' AND session_id = '7')) GROUP BY table ORDER BY table"))
+		read := strings.Fields(s.Query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view +
+			" WHERE tenant = 'acme' AND session_id = '7')) GROUP BY table ORDER BY table"))
 		if len(read) != 2*tables {
 			t.Fatalf("%s reads %v, want %d tables", view, read, tables)
 		}
@@ -149,7 +155,9 @@ func TestRunScopes(t *testing.T) {
 		sc.Continued.Append(b, r.cont)
 		sc.Cut.Append(b, r.cut)
 	})
-	s.Want(fmt.Sprintf("SELECT run_id, instance_id, name, toUnixTimestamp64Nano(started_at) - %d AS t, toUnixTimestamp64Nano(ended_at) - %d, duration_ns, matched, parts, first_session_id, last_session_id FROM {db}.run_scopes WHERE tenant = 'acme' AND run_id = 'run' ORDER BY instance_id, t", base, base), strings.Join([]string{
+	s.Want(fmt.Sprintf("SELECT run_id, instance_id, name, toUnixTimestamp64Nano(started_at) - %d AS t, "+
+		"toUnixTimestamp64Nano(ended_at) - %d, duration_ns, matched, parts, first_session_id, last_session_id FROM {db}.run_scopes "+
+		"WHERE tenant = 'acme' AND run_id = 'run' ORDER BY instance_id, t", base, base), strings.Join([]string{
 		"run\t1\ttrain\t0\t210\t208\t1\t3\ta\tc",
 		"run\t2\tlost\t5\t151\t100\t0\t2\ta\tb",
 		"run\t3\tcrashed\t150\t150\t0\t0\t1\tb\tb",
@@ -171,7 +179,8 @@ func TestScopePaths(t *testing.T) {
 		sc.DurationNS.Append(b, []uint64{100, 30, 20, 12, 8, 0}[i])
 		sc.Matched.Append(b, []uint8{1, 1, 1, 1, 1, 0}[i])
 	})
-	s.Want("SELECT path, depth, calls, total_ns, self_ns, unmatched FROM {db}.scope_paths WHERE tenant = 'acme' AND session_id = 's' ORDER BY path", strings.Join([]string{
+	s.Want("SELECT path, depth, calls, total_ns, self_ns, unmatched FROM {db}.scope_paths WHERE tenant = 'acme' AND session_id = 's' "+
+		"ORDER BY path", strings.Join([]string{
 		"lone\t0\t0\t0\t0\t1",
 		"lost|x\t1\t1\t8\t8\t0",
 		"train\t0\t1\t100\t50\t0",

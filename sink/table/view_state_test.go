@@ -30,7 +30,8 @@ func TestMinuteViews(t *testing.T) {
 			}
 		})
 	}
-	s.Want("SELECT samples, cpu_pct, cpu_pct_min, cpu_pct_max, ram_used_bytes, ram_used_bytes_min, ram_used_bytes_max FROM {db}.host_metrics_1m", "4\t20\t5\t35\t2097152\t0\t3145728")
+	s.Want("SELECT samples, cpu_pct, cpu_pct_min, cpu_pct_max, ram_used_bytes, ram_used_bytes_min, ram_used_bytes_max FROM "+
+		"{db}.host_metrics_1m", "4\t20\t5\t35\t2097152\t0\t3145728")
 	s.Exec("OPTIMIZE TABLE {db}.host_metrics_1m_data FINAL")
 	s.Want("SELECT samples, cpu_pct, cpu_pct_min, ram_used_bytes_min, ram_used_bytes_max FROM {db}.host_metrics_1m", "4\t20\t5\t0\t3145728")
 	s.Want("SELECT samples, power_w, power_w_min, power_w_max FROM {db}.device_metrics_1m", "2\t250.5\t250.5\t250.5")

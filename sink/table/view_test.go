@@ -39,17 +39,21 @@ func session(h table.Head, b *table.Batch) {
 func TestViewsKeepTheContract(t *testing.T) {
 	s := newStore(t, true)
 	for name, columns := range map[string]string{
-		"sessions":        "tenant session_id source app host pid started_at ended_at state run_id segment_index kernels samples",
-		"devices":         "tenant session_id device_id uuid name vendor architecture sm_count",
-		"dictionaries":    "tenant session_id dict id value",
-		"kernels":         "tenant session_id started_at duration_ns kernel kernel_id stream_id corr_id device_id scope grid block registers synthetic disturbed",
-		"kernel_stats":    "tenant session_id bucket kernel scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns",
-		"scopes":          "tenant session_id instance_id name path depth started_at ended_at duration_ns matched",
-		"scope_paths":     "tenant session_id path depth calls total_ns self_ns unmatched",
-		"run_scopes":      "tenant run_id instance_id name path depth started_at ended_at duration_ns matched parts",
-		"scope_stats":     "tenant session_id bucket scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns unmatched_begin unmatched_end self_ns kernels kernel_ns",
-		"pc_samples":      "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind period_ns samples gpu_ns",
-		"pc_lines":        "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind period_ns samples gpu_ns file line inline_chain symbol_status",
+		"sessions":     "tenant session_id source app host pid started_at ended_at state run_id segment_index kernels samples",
+		"devices":      "tenant session_id device_id uuid name vendor architecture sm_count",
+		"dictionaries": "tenant session_id dict id value",
+		"kernels": "tenant session_id started_at duration_ns kernel kernel_id stream_id corr_id device_id scope grid block " +
+			"registers synthetic disturbed",
+		"kernel_stats": "tenant session_id bucket kernel scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns",
+		"scopes":       "tenant session_id instance_id name path depth started_at ended_at duration_ns matched",
+		"scope_paths":  "tenant session_id path depth calls total_ns self_ns unmatched",
+		"run_scopes":   "tenant run_id instance_id name path depth started_at ended_at duration_ns matched parts",
+		"scope_stats": "tenant session_id bucket scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns unmatched_begin " +
+			"unmatched_end self_ns kernels kernel_ns",
+		"pc_samples": "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind " +
+			"period_ns samples gpu_ns",
+		"pc_lines": "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind " +
+			"period_ns samples gpu_ns file line inline_chain symbol_status",
 		"profile_metrics": "tenant session_id function pc_offset metric_name metric_value scope file line",
 		"stall_reasons":   "name kind group meaning remedy doc",
 		"source_files":    "tenant session_id source_file_id path line text",
@@ -75,14 +79,18 @@ func TestViewsKeepTheContract(t *testing.T) {
 		"extra_fields":    "tenant session_id at type batch_id field rows values reason",
 		"ledger":          "lane first last table rows token attempt inserted_at",
 	} {
-		got := strings.Fields(s.Query("SELECT name FROM system.columns WHERE database = '{db}' AND table = '" + name + "' ORDER BY position"))
+		got := strings.Fields(s.Query("SELECT name FROM system.columns WHERE database = '{db}' AND table = '" + name +
+			"' ORDER BY position"))
 		if want := strings.Fields(columns); len(got) < len(want) || strings.Join(got[:len(want)], " ") != columns {
 			t.Errorf("%s has %v, want %s first", name, got, columns)
 		}
 	}
-	s.Want("SELECT table, name, type FROM system.columns WHERE database = '{db}' AND startsWith(type, 'Simple') AND table IN (SELECT name FROM system.tables WHERE database = '{db}' AND engine = 'View')", "")
-	s.Want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND NOT endsWith(table, '_data') AND (endsWith(name, '_at') OR name IN ('at', 'bucket')) AND table != 'schema_history'", `DateTime64(9, \'UTC\')`)
-	s.Want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND endsWith(name, '_ns') AND NOT endsWith(name, 'timestamp_ns') AND name != 'offset_ns' AND NOT endsWith(table, '_data')", "UInt64")
+	s.Want("SELECT table, name, type FROM system.columns WHERE database = '{db}' AND startsWith(type, 'Simple') AND table IN (SELECT "+
+		"name FROM system.tables WHERE database = '{db}' AND engine = 'View')", "")
+	s.Want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND NOT endsWith(table, '_data') AND (endsWith(name, "+
+		"'_at') OR name IN ('at', 'bucket')) AND table != 'schema_history'", `DateTime64(9, \'UTC\')`)
+	s.Want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND endsWith(name, '_ns') AND NOT endsWith(name, "+
+		"'timestamp_ns') AND name != 'offset_ns' AND NOT endsWith(table, '_data')", "UInt64")
 }
 
 func TestKernelsView(t *testing.T) {
@@ -119,7 +127,8 @@ func TestKernelsView(t *testing.T) {
 	})
 	s.name("kernel_dict", 1, "early", 0)
 	s.name("scope_name_dict", 3, "no kernel", 1)
-	const q = "SELECT corr_id, kernel, kernel_id, config_id, grid, scope, device_id, registers, dyn_shared_bytes FROM {db}.kernels WHERE tenant = 'acme' ORDER BY corr_id"
+	const q = "SELECT corr_id, kernel, kernel_id, config_id, grid, scope, device_id, registers, dyn_shared_bytes FROM {db}.kernels " +
+		"WHERE tenant = 'acme' ORDER BY corr_id"
 	s.Want(q+" LIMIT 1, 1", "1\t\t2\t1\t(1,1,1)\ttrain|step\t-1\t33\t1")
 	s.name("kernel_dict", 2, "late", 1)
 	s.Want(q, strings.Join([]string{
@@ -135,10 +144,13 @@ func TestKernelsView(t *testing.T) {
 func TestKernelsViewReadsOneSession(t *testing.T) {
 	s := newStore(t, true)
 	const sessions, rows = 20, 200_000 // more than a granule a session
-	for name, columns := range map[string]string{"kernels_data": "corr_id, received_at", "launches": "launch_id, received_day", "launch_configs": "config_id, received_day", "kernel_details_data": "corr_id, received_at", "dictionaries": "id, received_day"} {
-		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), number, now(), 30 FROM numbers(%d)", name, columns, sessions, rows))
+	for name, columns := range map[string]string{"kernels_data": "corr_id, received_at", "launches": "launch_id, received_day",
+		"launch_configs": "config_id, received_day", "kernel_details_data": "corr_id, received_at", "dictionaries": "id, received_day"} {
+		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), "+
+			"number, now(), 30 FROM numbers(%d)", name, columns, sessions, rows))
 	}
-	read := strings.Fields(s.Query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}.kernels WHERE tenant = 'acme' AND session_id = '7')) ORDER BY table"))
+	read := strings.Fields(s.Query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}.kernels WHERE " +
+		"tenant = 'acme' AND session_id = '7')) ORDER BY table"))
 	if len(read) != 10 {
 		t.Fatalf("the view reads %v, want five tables", read)
 	}
@@ -194,8 +206,10 @@ func TestStatsViewsMergeLateNames(t *testing.T) {
 	s.name("scope_name_dict", 1, "gemm", 1)
 	check := func() {
 		s.Helper()
-		s.Want("SELECT kernel, kernel_id, calls, total_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, bucket_s FROM {db}.kernel_stats WHERE kernel != ''",
-			fmt.Sprintf("gemm\t1\t100\t3825000\t1000\t100000\t%d\t%d\t%d\t60", whole.Quantile(0.5, 1000, 100000), whole.Quantile(0.9, 1000, 100000), whole.Quantile(0.99, 1000, 100000)))
+		s.Want("SELECT kernel, kernel_id, calls, total_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, bucket_s FROM {db}.kernel_stats "+
+			"WHERE kernel != ''",
+			fmt.Sprintf("gemm\t1\t100\t3825000\t1000\t100000\t%d\t%d\t%d\t60", whole.Quantile(0.5, 1000, 100000),
+				whole.Quantile(0.9, 1000, 100000), whole.Quantile(0.99, 1000, 100000)))
 		s.Want("SELECT kernel, kernel_id, calls FROM {db}.kernel_stats WHERE kernel = '' ORDER BY kernel_id", "\t2\t50\n\t3\t50")
 		s.Want("SELECT scope, name_id, calls, min_ns, max_ns, p50_ns, unmatched_begin FROM {db}.scope_stats ORDER BY name_id",
 			"gemm\t1\t1\t70\t70\t70\t2\n\t2\t0\t0\t0\t0\t1\n\t3\t1\t70\t70\t70\t1")
@@ -217,5 +231,6 @@ func TestScopesView(t *testing.T) {
 		sc.Path.AppendString(b, []string{"train|step", "", "train|"}[i])
 	})
 	s.name("scope_name_dict", 2, "late", 1)
-	s.Want("SELECT instance_id, name, path FROM {db}.scopes ORDER BY instance_id", "0\tstep\ttrain|step\n1\tlate\tlate\n2\tlate\ttrain|late")
+	s.Want("SELECT instance_id, name, path FROM {db}.scopes ORDER BY instance_id",
+		"0\tstep\ttrain|step\n1\tlate\tlate\n2\tlate\ttrain|late")
 }

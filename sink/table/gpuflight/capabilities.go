@@ -18,16 +18,17 @@ type CapabilityRow struct {
 }
 
 // Capabilities holds what each session was asked to record and what it could, a row a feature.
-var Capabilities = table.DefineRows(table.Define("capture_capabilities_data", table.Fact, "tenant, session_id, feature"), func(c *table.Binder[CapabilityRow], r *CapabilityRow) {
-	c.Head(&r.HeadRow)
-	c.Time("at", &r.At)
-	c.Dict("requested_engine", &r.RequestedEngine)
-	c.Dict("selected_engine", &r.SelectedEngine)
-	c.Dict("feature", &r.Feature)
-	c.U8("requested", &r.Requested)
-	c.Dict("status", &r.Status, table.Note("collected, partial, fallback, enabled_no_data, expected_no_data, skipped, not_requested"))
-	c.Dict("mode", &r.Mode)
-	c.Dict("reason_code", &r.ReasonCode)
-	c.Dict("message", &r.Message)
-	c.FactTail(&r.ReceivedDay)
-})
+var Capabilities = table.DefineRows(table.Define("capture_capabilities_data", table.Fact, "tenant, session_id, feature"),
+	func(c *table.Binder[CapabilityRow], r *CapabilityRow) {
+		c.Head(&r.HeadRow)
+		c.Time("at", &r.At)
+		c.Dict("requested_engine", &r.RequestedEngine)
+		c.Dict("selected_engine", &r.SelectedEngine)
+		c.Dict("feature", &r.Feature)
+		c.U8("requested", &r.Requested)
+		c.Dict("status", &r.Status, table.Note("collected, partial, fallback, enabled_no_data, expected_no_data, skipped, not_requested"))
+		c.Dict("mode", &r.Mode)
+		c.Dict("reason_code", &r.ReasonCode)
+		c.Dict("message", &r.Message)
+		c.FactTail(&r.ReceivedDay)
+	})

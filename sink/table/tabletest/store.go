@@ -147,7 +147,8 @@ func (s *Store) Insert(batches ...*table.Batch) {
 			s.Fatal(err)
 		}
 	}
-	if _, err := s.Post(t.InsertSQL(s.Opts.Database), bytes.NewReader(append(stream, table.EOS()...)), "async_insert=0", token); err != nil {
+	if _, err := s.Post(t.InsertSQL(s.Opts.Database), bytes.NewReader(append(stream, table.EOS()...)), "async_insert=0",
+		token); err != nil {
 		s.Fatalf("insert into %s: %v", t.Name, err)
 	}
 }

@@ -77,7 +77,8 @@ func (e *memoryEvent) capable(t testing.TB) uint16 {
 		t.Fatal(err)
 	}
 	bits := uint16(1 << 11)
-	for i, name := range []string{"allocator_allocated", "allocator_reserved", "allocator_active", "allocator_inactive", "device_used", "device_free", "device_total",
+	for i, name := range []string{"allocator_allocated", "allocator_reserved", "allocator_active", "allocator_inactive", "device_used",
+		"device_free", "device_total",
 		"native_allocator_history", "fragmentation_analysis", "allocator_attribution", "bounded_profiling"} {
 		if meta.Capabilities["supports_"+name] == true {
 			bits |= 1 << i
@@ -86,7 +87,8 @@ func (e *memoryEvent) capable(t testing.TB) uint16 {
 	if meta.Capabilities != nil {
 		return bits
 	}
-	for bit, known := range map[int]bool{0: e.Null&(1<<9) == 0, 1: e.Null&(1<<10) == 0, 3: e.Inactive != nil, 4: e.Null&(1<<12) == 0, 8: e.Null&(3<<9) == 0} {
+	for bit, known := range map[int]bool{0: e.Null&(1<<9) == 0, 1: e.Null&(1<<10) == 0, 3: e.Inactive != nil, 4: e.Null&(1<<12) == 0,
+		8: e.Null&(3<<9) == 0} {
 		if known {
 			bits |= 1 << bit
 		}
@@ -327,7 +329,8 @@ func (s *store) compareMemory(cases []memoryCase) {
 	}
 	s.addMemory(all...)
 	compare := map[string]func(*store, memoryCase) error{
-		"hidden_memory_gap": sameGaps, "hidden_memory_gap_phases": sameGaps, "collective_attribution": sameCollectives, "cross_rank": sameCrossRank, "rank_table": sameRankTable,
+		"hidden_memory_gap": sameGaps, "hidden_memory_gap_phases": sameGaps, "collective_attribution": sameCollectives,
+		"cross_rank": sameCrossRank, "rank_table": sameRankTable,
 		"rollup": sameRollup, "derived_fields": sameDerived,
 	}
 	// What the tests of phases, issues and summaries compare, and what is no question to a database.
@@ -389,7 +392,8 @@ func sameGaps(s *store, c memoryCase) error {
 		return err
 	}
 	// In their order: of equal ones first what is looked for first.
-	got := of[finding](s, c.Name, `SELECT tenant, classification, severity, confidence, evidence, evidence_timestamp_ns FROM {db}.memory_gaps
+	got := of[finding](s, c.Name, `SELECT tenant, classification, severity, confidence, evidence, evidence_timestamp_ns FROM
+    {db}.memory_gaps
 		ORDER BY severity, round(confidence, 3) DESC, indexOf(['transient_spike', 'persistent_drift', 'fragmentation_like'], classification)`)
 	if len(got) != len(want) {
 		return fmt.Errorf("%d findings, want %d: %+v", len(got), len(want), got)
@@ -397,7 +401,8 @@ func sameGaps(s *store, c memoryCase) error {
 	decimals := map[string]int{"max_zscore": 3, "r_squared": 4, "p_value": 6, "avg_fragmentation_ratio": 4, "max_fragmentation_ratio": 4}
 	for i, w := range want {
 		g := got[i]
-		if g.Classification != w.Classification || g.Severity != w.Severity || !rounded(w.Confidence, g.Confidence, 3) || len(g.Evidence) != len(w.Evidence) {
+		if g.Classification != w.Classification || g.Severity != w.Severity || !rounded(w.Confidence, g.Confidence, 3) ||
+			len(g.Evidence) != len(w.Evidence) {
 			return fmt.Errorf("got %+v, want %+v", g, w)
 		}
 		if w.EvidenceNS != nil && *g.EvidenceNS != *w.EvidenceNS { // what 0.2.9 says has none
@@ -427,9 +432,11 @@ type collective struct {
 }
 
 func collectives(s *store, tenant, preset string, least float64) []collective {
-	return of[collective](s, tenant, fmt.Sprintf(`SELECT tenant, rank, toUnixTimestamp64Nano(started_at) AS interval_start_ns, toUnixTimestamp64Nano(ended_at) AS interval_end_ns, classification, confidence, reason_codes,
+	return of[collective](s, tenant, fmt.Sprintf(`SELECT tenant, rank, toUnixTimestamp64Nano(started_at) AS interval_start_ns,
+    toUnixTimestamp64Nano(ended_at) AS interval_end_ns, classification, confidence, reason_codes,
 		CAST((marker_hits, synchronized_ranks, expected_world_size, synchrony_ratio, peak_gap_bytes, peak_gap_ratio, robust_zscore),
-			'Tuple(marker_hits Float64, synchronized_ranks Float64, expected_world_size Float64, synchrony_ratio Float64, peak_gap_bytes Float64, peak_gap_ratio Nullable(Float64), robust_zscore Float64)') AS evidence
+			'Tuple(marker_hits Float64, synchronized_ranks Float64, expected_world_size Float64, synchrony_ratio Float64, peak_gap_bytes
+    Float64, peak_gap_ratio Nullable(Float64), robust_zscore Float64)') AS evidence
 		FROM {db}.memory_collectives WHERE preset = '%s' AND confidence >= %g ORDER BY rank, started_at`, preset, least))
 }
 
@@ -445,7 +452,8 @@ func sameCollectives(s *store, c memoryCase) error {
 	decimals := map[string]int{"synchrony_ratio": 4, "peak_gap_ratio": 6, "robust_zscore": 4}
 	for i, w := range want {
 		g := got[i]
-		if g.Rank != w.Rank || g.Start != w.Start || g.End != w.End || g.Classification != w.Classification || !rounded(w.Confidence, g.Confidence, 3) || !slices.Equal(g.ReasonCodes, w.ReasonCodes) {
+		if g.Rank != w.Rank || g.Start != w.Start || g.End != w.End || g.Classification != w.Classification ||
+			!rounded(w.Confidence, g.Confidence, 3) || !slices.Equal(g.ReasonCodes, w.ReasonCodes) {
 			return fmt.Errorf("got %+v, want %+v", g, w)
 		}
 		for k, v := range w.Evidence {
@@ -471,8 +479,10 @@ type suspect struct {
 }
 
 func suspects(s *store, tenant string) []suspect {
-	return of[suspect](s, tenant, `SELECT tenant, rank, toUnixTimestamp64Nano(first_spike_at) AS first_spike_timestamp_ns, toUnixTimestamp64Nano(aligned_first_spike_at) AS aligned_first_spike_timestamp_ns,
-		peak_delta_bytes, spike_window_samples, lead_over_cluster_onset_ns, confidence, CAST(tuple(supporting_ranks), 'Tuple(supporting_ranks_at_or_before_onset UInt64)') AS evidence
+	return of[suspect](s, tenant, `SELECT tenant, rank, toUnixTimestamp64Nano(first_spike_at) AS first_spike_timestamp_ns,
+    toUnixTimestamp64Nano(aligned_first_spike_at) AS aligned_first_spike_timestamp_ns,
+		peak_delta_bytes, spike_window_samples, lead_over_cluster_onset_ns, confidence,
+CAST(tuple(supporting_ranks), 'Tuple(supporting_ranks_at_or_before_onset UInt64)') AS evidence
 		FROM {db}.memory_cross_rank ORDER BY position`)
 }
 
@@ -499,7 +509,8 @@ func sameCrossRank(s *store, c memoryCase) error {
 		Onset   int64
 		Notes   []string
 	}
-	runs := of[run](s, c.Name, "SELECT tenant, job_id, world_size, participating_ranks, missing_ranks, toUnixTimestamp64Nano(cluster_onset_at) AS onset, notes FROM {db}.memory_runs")
+	runs := of[run](s, c.Name, "SELECT tenant, job_id, world_size, participating_ranks, missing_ranks, "+
+		"toUnixTimestamp64Nano(cluster_onset_at) AS onset, notes FROM {db}.memory_runs")
 	if want.World == 0 {
 		if len(runs) != 0 {
 			return fmt.Errorf("something is said of nothing: %+v", runs)
@@ -518,7 +529,8 @@ func sameCrossRank(s *store, c memoryCase) error {
 	if want.JobID != nil {
 		job = *want.JobID
 	}
-	if r.Job != job || r.World != want.World || !slices.Equal(r.Ranks, want.Ranks) || !slices.Equal(r.Missing, want.Missing) || r.Onset != onset || len(r.Notes) != len(want.Notes) {
+	if r.Job != job || r.World != want.World || !slices.Equal(r.Ranks, want.Ranks) || !slices.Equal(r.Missing, want.Missing) ||
+		r.Onset != onset || len(r.Notes) != len(want.Notes) {
 		return fmt.Errorf("got %+v, want %s", r, c.Output)
 	}
 	type skew struct{ Rank, Samples, Offset int64 }
@@ -568,15 +580,19 @@ func sameRankTable(s *store, c memoryCase) error {
 	if err := json.Unmarshal(c.Output, &want); err != nil {
 		return err
 	}
-	got := of[row](s, c.Name, `SELECT tenant, rank, availability, samples, allocated_delta_bytes, reserved_delta_bytes, device_used_delta_bytes, hidden_gap_latest_bytes, hidden_gap_peak_abs_bytes, anomalies > 0 ? true : false AS has_anomaly,
-		if(anomalies > 0, toUnixTimestamp64Nano(first_anomaly_at), NULL) AS first_anomaly_timestamp_ns, if(anomalies > 0, first_anomaly_signal, NULL) AS first_anomaly_signal FROM {db}.memory_ranks ORDER BY rank`)
+	got := of[row](s, c.Name, `SELECT tenant, rank, availability, samples, allocated_delta_bytes, reserved_delta_bytes,
+    device_used_delta_bytes, hidden_gap_latest_bytes, hidden_gap_peak_abs_bytes, anomalies > 0 ? true : false AS has_anomaly,
+		if(anomalies > 0, toUnixTimestamp64Nano(first_anomaly_at), NULL) AS first_anomaly_timestamp_ns,
+if(anomalies > 0, first_anomaly_signal, NULL) AS first_anomaly_signal FROM {db}.memory_ranks ORDER BY rank`)
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want.Rows)
 	if !bytes.Equal(a, b) && len(want.Rows)+len(got) > 0 {
 		return fmt.Errorf("got %s, want %s", a, b)
 	}
-	marked := of[indicator](s, c.Name, `SELECT tenant, kind, rank, severity, toUnixTimestamp64Nano(at) AS timestamp_ns, signal, confidence, reason_codes FROM {db}.memory_anomalies
-		ARRAY JOIN arrayFilter(k -> k != '', [if(earliest = 1, 'earliest', ''), if(most_severe = 1, 'most_severe', '')]) AS kind ORDER BY kind`)
+	marked := of[indicator](s, c.Name, `SELECT tenant, kind, rank, severity, toUnixTimestamp64Nano(at) AS timestamp_ns, signal,
+    confidence, reason_codes FROM {db}.memory_anomalies
+		ARRAY JOIN arrayFilter(k -> k != '', [if(earliest = 1, 'earliest', ''), if(most_severe = 1, 'most_severe', '')]) AS kind
+    ORDER BY kind`)
 	for i := range marked {
 		if strings.HasPrefix(marked[i].Signal, "gap:") {
 			marked[i].Confidence = nil // they know it and do not say it here

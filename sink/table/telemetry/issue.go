@@ -25,8 +25,10 @@ func normalSQL(text string) string {
 
 // jsonTextSQL is a text as a JSON string in ASCII.
 func jsonTextSQL(text string) string {
-	const char = `multiIf(c IN ('"', '\\'), concat('\\', c), c = '\b', '\\b', match(c, '[ -~]'), c, replaceRegexpAll(lower(hex(convertCharset(c, 'UTF-8', 'UTF-16BE'))), '(.{4})', '\\\\u\\1'))`
-	return fmt.Sprintf(`if(match(%[1]s, '[^ !#-\\[\\]-~]'), concat('"', arrayStringConcat(arrayMap(c -> %[2]s, extractAll(%[1]s, '(?s).'))), '"'), concat('"', %[1]s, '"'))`, text, char)
+	const char = `multiIf(c IN ('"', '\\'), concat('\\', c), c = '\b', '\\b', match(c, '[ -~]'), c, ` +
+		`replaceRegexpAll(lower(hex(convertCharset(c, 'UTF-8', 'UTF-16BE'))), '(.{4})', '\\\\u\\1'))`
+	return fmt.Sprintf(`if(match(%[1]s, '[^ !#-\\[\\]-~]'), concat('"', arrayStringConcat(arrayMap(c -> %[2]s, extractAll(%[1]s, `+
+		`'(?s).'))), '"'), concat('"', %[1]s, '"'))`, text, char)
 }
 
 // jsonStringSQL is the text that an object of JSON has under key, ” where it has none, or something else: JSONExtractString takes anything.
@@ -36,16 +38,19 @@ func jsonStringSQL(object, key string) string {
 
 // jsonWordsSQL is the text of the value that metadata has under key: of a text the text, of anything else its JSON, ” where there is none.
 func jsonWordsSQL(metadata, key string) string {
-	return fmt.Sprintf("multiIf(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), JSONType(%[1]s, '%[2]s') = 'Null', '', JSONExtractRaw(%[1]s, '%[2]s'))", metadata, key)
+	return fmt.Sprintf("multiIf(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), JSONType(%[1]s, '%[2]s') = "+
+		"'Null', '', JSONExtractRaw(%[1]s, '%[2]s'))", metadata, key)
 }
 
 // fingerprintSQL is the id of an issue of this kind, whose dimensions are the members of a JSON object in the order of their names.
 func fingerprintSQL(kind, dimensions string) string {
-	return fmt.Sprintf(`concat('issue:', lower(hex(substring(SHA256(concat('{"dimensions":', %[2]s, ',"kind":"', %[1]s, '","schema_version":1}')), 1, 12))))`, kind, dimensions)
+	return fmt.Sprintf(`concat('issue:', lower(hex(substring(SHA256(concat('{"dimensions":', %[2]s, ',"kind":"', %[1]s, `+
+		`'","schema_version":1}')), 1, 12))))`, kind, dimensions)
 }
 
 // warnsSQL says whether an event of memory telemetry warns, by its type or by the severity in its metadata.
 func warnsSQL(eventType, metadata string) string {
-	return fmt.Sprintf(`(%[1]s IN ('warning', 'critical', 'error') OR if(position(%[2]s, '"severity"') = 0, false, %[3]s IN ('warning', 'critical', 'error')))`,
+	return fmt.Sprintf(`(%[1]s IN ('warning', 'critical', 'error') OR if(position(%[2]s, '"severity"') = 0, false, %[3]s IN `+
+		`('warning', 'critical', 'error')))`,
 		eventType, metadata, normalSQL(jsonStringSQL(metadata, "severity")))
 }

@@ -15,7 +15,8 @@ func attributedSQL(key, active string) string {
     multiIf(empty(threads), '', exact OR on_thread OR alone, 'unique', 'ambiguous') AS phase_resolution,
     multiIf(exact, 'exact', on_thread, 'thread_local', alone, 'heuristic', '') AS phase_source,
     if(phase_resolution = 'unique', [it.4], arraySort(arrayDistinct(arrayFlatten(arrayMap(t -> t.2, threads))))) AS phase_paths,
-    multiIf(phase_resolution IN ('', 'unique'), it.4, length(phase_paths) > 1, concat('(likely) ', it.4), concat('(ambiguous) ', phase_paths[1])) AS phase,
+    multiIf(phase_resolution IN ('', 'unique'), it.4, length(phase_paths) > 1, concat('(likely) ', it.4),
+        concat('(ambiguous) ', phase_paths[1])) AS phase,
     if(phase_resolution = 'unique', it.4, '') AS phase_path,
     if(phase_resolution = 'unique', it.2, '') AS scope_id,
     if(phase_resolution = 'unique', it.5, NULL) AS thread_id,
@@ -34,7 +35,8 @@ FROM (
     FROM (
         SELECT
             %[1]s, origin_scope, origin_thread, thread_id, maxIf(depth, inside) AS most,
-            groupUniqArrayIf((depth, sequence, scope_id, -toUnixTimestamp64Nano(started_at), ended_at, phase, thread_name), inside) AS found,
+            groupUniqArrayIf((depth, sequence, scope_id, -toUnixTimestamp64Nano(started_at), ended_at, phase, thread_name), inside)
+                AS found,
             arraySort(arrayMap(s -> (s.2, s.3, s.4, s.6, thread_id, s.7), found)) AS spans,
             arraySort(arrayMap(s -> (s.2, s.3, s.4, s.6, thread_id, s.7), arrayFilter(s -> s.1 = most, found))) AS deepest
         FROM (%[2]s)
@@ -46,5 +48,7 @@ FROM (
 
 // originSQL are the columns origin_scope and origin_thread of an event with this metadata.
 func originSQL(metadata string) string {
-	return jsonStringSQL(metadata, "origin_phase_scope_id") + " AS origin_scope, " + fmt.Sprintf("if(JSONType(%[1]s, 'origin_thread_id') IN ('Int64', 'UInt64', 'Bool'), toInt64(JSONExtract(%[1]s, 'origin_thread_id', 'Int128')), NULL) AS origin_thread", metadata)
+	return jsonStringSQL(metadata, "origin_phase_scope_id") + " AS origin_scope, " +
+		fmt.Sprintf("if(JSONType(%[1]s, 'origin_thread_id') IN ('Int64', 'UInt64', 'Bool'), toInt64(JSONExtract(%[1]s, "+
+			"'origin_thread_id', 'Int128')), NULL) AS origin_thread", metadata)
 }

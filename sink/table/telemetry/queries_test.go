@@ -43,16 +43,21 @@ func queryCases(t *testing.T, path string) (cases []queryCase) {
 
 // querySQL asks the views for what the peer's tools answer, by its names.
 var querySQL = map[string]string{
-	"spans": `SELECT session_id, rank, thread_id, thread_name, scope_id, path, toUnixTimestamp64Nano(started_at) AS start_ns, toUnixTimestamp64Nano(ended_at) AS end_ns, sequence,
+	"spans": `SELECT session_id, rank, thread_id, thread_name, scope_id, path, toUnixTimestamp64Nano(started_at) AS start_ns,
+    toUnixTimestamp64Nano(ended_at) AS end_ns, sequence,
 		synthetic_end = 1 ? true : false AS synthetic_end FROM {db}.memory_phases`,
 	"resolved": "SELECT session_id, rank, timestamp_ns, event_type, phase AS summary FROM {db}.memory_event_phases",
-	"markers": `SELECT session_id, toUnixTimestamp64Nano(started_at) AS start_ns, if(source = 'phase_replay', toUnixTimestamp64Nano(ended_at), NULL) AS end_ns, kind, source, severity, label, rank,
+	"markers": `SELECT session_id, toUnixTimestamp64Nano(started_at) AS start_ns, if(source = 'phase_replay',
+    toUnixTimestamp64Nano(ended_at), NULL) AS end_ns, kind, source, severity, label, rank,
 		local_rank, world_size, event_type FROM {db}.memory_markers`,
-	"issues": `SELECT fingerprint_id, kind, severity, title, hits AS hit_count, toUnixTimestamp64Nano(first_seen_at) AS first_seen_ns, toUnixTimestamp64Nano(last_seen_at) AS last_seen_ns,
+	"issues": `SELECT fingerprint_id, kind, severity, title, hits AS hit_count, toUnixTimestamp64Nano(first_seen_at) AS
+    first_seen_ns, toUnixTimestamp64Nano(last_seen_at) AS last_seen_ns,
 		session_ids AS affected_sessions FROM {db}.memory_issues`,
-	"sessions": `SELECT session_id, status, toUnixTimestamp64Nano(started_at) AS started_at_ns, if(status = 'completed', toUnixTimestamp64Nano(ended_at), NULL) AS ended_at_ns, host, pid,
+	"sessions": `SELECT session_id, status, toUnixTimestamp64Nano(started_at) AS started_at_ns, if(status = 'completed',
+    toUnixTimestamp64Nano(ended_at), NULL) AS ended_at_ns, host, pid,
 		nullIf(job_id, '') AS job_id, rank, local_rank, world_size, events AS event_count FROM {db}.memory_sessions`,
-	"summaries": `SELECT metric, group_by, nullIf(session_id, '') AS session_id, rank, nullIf(status, '') AS status, value FROM {db}.memory_summaries`,
+	"summaries": `SELECT metric, group_by, nullIf(session_id, '') AS session_id, rank, nullIf(status, '') AS status, value FROM ` +
+		`{db}.memory_summaries`,
 }
 
 // lines are rows of JSON in an order of their own, with the columns that both have.
@@ -76,7 +81,8 @@ func lines(rows []any, keep map[string]any) []string {
 // largest of a counter that some event lacks, they leave those events out.
 func TestMemoryQueriesAgreeWithThePeer(t *testing.T) {
 	s := newStore(t, true)
-	cases := append(queryCases(t, "../../../testdata/telemetry/v4/analytics_cases.jsonl"), queryCases(t, "../../../testdata/telemetry/v4/query_cases.jsonl")...)
+	cases := append(queryCases(t, "../../../testdata/telemetry/v4/analytics_cases.jsonl"),
+		queryCases(t, "../../../testdata/telemetry/v4/query_cases.jsonl")...)
 	answers := map[string]string{"phase_spans": "spans", "timeline_markers": "markers", "issues": "issues", "query_summary": "summaries"}
 	var all []memoryEvent
 	for i := range cases {
@@ -138,7 +144,8 @@ func TestMemoryQueriesAgreeWithThePeer(t *testing.T) {
 			if summary, ok := out["summary"].(string); ok {
 				want = summary
 			}
-			s.Want(fmt.Sprintf("SELECT anyOrNull(phase) FROM {db}.memory_event_phases WHERE tenant = '%s' AND timestamp_ns = %d AND event_type = '%s'", c.Name, e.TimestampNS, e.EventType), want)
+			s.Want(fmt.Sprintf("SELECT anyOrNull(phase) FROM {db}.memory_event_phases WHERE tenant = '%s' AND timestamp_ns = %d AND "+
+				"event_type = '%s'", c.Name, e.TimestampNS, e.EventType), want)
 			agreed["resolved"]++
 		}
 	}
@@ -148,5 +155,6 @@ func TestMemoryQueriesAgreeWithThePeer(t *testing.T) {
 			t.Errorf("only %d answers about %s were compared", agreed[what], what)
 		}
 	}
-	s.Want("SELECT value FROM {db}.memory_summaries WHERE tenant = 'summary_peak_with_null_counter' AND metric = 'peak_allocator_allocated_bytes' AND group_by = 'session'", "1073741824")
+	s.Want("SELECT value FROM {db}.memory_summaries WHERE tenant = 'summary_peak_with_null_counter' AND metric = "+
+		"'peak_allocator_allocated_bytes' AND group_by = 'session'", "1073741824")
 }

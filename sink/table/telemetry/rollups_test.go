@@ -17,8 +17,10 @@ func (s *store) addSession(tenant string, summary json.RawMessage) {
 	if err := json.Unmarshal(summary, &of); err != nil {
 		s.Fatal(err)
 	}
-	s.Exec(fmt.Sprintf(`INSERT INTO {db}.sessions_data (tenant, session_id, source, started_at, ended_at, completed, received_day, retention_days)
-		SELECT '%s', '%s', 'telemetry', fromUnixTimestamp64Nano(toInt64(%d)), fromUnixTimestamp64Nano(toInt64(%d)), %t, today(), 30`, tenant, of.SessionID, of.Started, of.Ended, of.Ended > 0))
+	s.Exec(fmt.Sprintf(`INSERT INTO {db}.sessions_data (tenant, session_id, source, started_at, ended_at, completed,
+    received_day, retention_days)
+		SELECT '%s', '%s', 'telemetry', fromUnixTimestamp64Nano(toInt64(%d)), fromUnixTimestamp64Nano(toInt64(%d)), %t, today(), 30`, tenant,
+		of.SessionID, of.Started, of.Ended, of.Ended > 0))
 }
 
 // peak is the highest value of a counter and where it was.
@@ -35,9 +37,14 @@ type rolledPeaks struct {
 	Used      peak `json:"device_used_bytes"`
 }
 
-const peaksOf = `CAST(((peak_allocated_bytes, peak_allocated_timestamp_ns, peak_allocated_rank, peak_allocated_device_id), (peak_reserved_bytes, peak_reserved_timestamp_ns, peak_reserved_rank, peak_reserved_device_id),
-	(peak_used_bytes, peak_used_timestamp_ns, peak_used_rank, peak_used_device_id)), 'Tuple(allocator_allocated_bytes Tuple(value Nullable(Int64), timestamp_ns Nullable(Int64), rank Nullable(Int64), device_id Nullable(Int64)),
-	allocator_reserved_bytes Tuple(value Nullable(Int64), timestamp_ns Nullable(Int64), rank Nullable(Int64), device_id Nullable(Int64)), device_used_bytes Tuple(value Nullable(Int64), timestamp_ns Nullable(Int64), rank Nullable(Int64), device_id Nullable(Int64)))') AS counters`
+const peaksOf = `CAST(((peak_allocated_bytes, peak_allocated_timestamp_ns, peak_allocated_rank, peak_allocated_device_id),
+    (peak_reserved_bytes, peak_reserved_timestamp_ns, peak_reserved_rank, peak_reserved_device_id),
+	(peak_used_bytes, peak_used_timestamp_ns, peak_used_rank, peak_used_device_id)),
+    'Tuple(allocator_allocated_bytes Tuple(value Nullable(Int64), timestamp_ns Nullable(Int64), rank Nullable(Int64), device_id
+    Nullable(Int64)),
+	allocator_reserved_bytes Tuple(value Nullable(Int64), timestamp_ns Nullable(Int64), rank Nullable(Int64), device_id Nullable(Int64)),
+device_used_bytes Tuple(value Nullable(Int64), timestamp_ns Nullable(Int64),
+    rank Nullable(Int64), device_id Nullable(Int64)))') AS counters`
 
 func sameRollup(s *store, c memoryCase) error {
 	type sessionRollup struct {
@@ -100,10 +107,13 @@ func sameRollup(s *store, c memoryCase) error {
 	if err := json.Unmarshal(c.Output, &parts); err != nil {
 		return err
 	}
-	sessions := of[sessionRollup](s, c.Name, `SELECT tenant, events AS event_count, samples AS sample_count, first_timestamp_ns, last_timestamp_ns, `+peaksOf+`,
-		CAST((alerts, alert_severities, alert_event_types), 'Tuple(total_count UInt64, severity_counts Map(String, UInt64), event_type_counts Map(String, UInt64))') AS alerts,
+	sessions := of[sessionRollup](s, c.Name, `SELECT tenant, events AS event_count, samples AS sample_count, first_timestamp_ns, `+
+		`last_timestamp_ns, `+peaksOf+`,
+		CAST((alerts, alert_severities, alert_event_types),
+    'Tuple(total_count UInt64, severity_counts Map(String, UInt64), event_type_counts Map(String, UInt64))') AS alerts,
 		CAST((collector_transitions, collector_degradations, collector_recoveries, degraded_ns, collector_health),
-			'Tuple(transition_count UInt64, degraded_count UInt64, recovered_count UInt64, degraded_time_ns UInt64, last_status Nullable(String))') AS collector_health,
+			'Tuple(transition_count UInt64, degraded_count UInt64, recovered_count UInt64, degraded_time_ns UInt64, last_status
+    Nullable(String))') AS collector_health,
 		CAST((ooms, oom_bundles), 'Tuple(event_count UInt64, bundle_path_count UInt64)') AS oom FROM {db}.memory_session_rollups`)
 	if want.Events == 0 {
 		if len(sessions) != 0 {
@@ -117,8 +127,10 @@ func sameRollup(s *store, c memoryCase) error {
 	if a, b := marshal(sessions[0]), marshal(want); a != b {
 		return fmt.Errorf("got %s, want %s", a, b)
 	}
-	ranks := of[rankRollup](s, c.Name, `SELECT tenant, rank, local_rank, world_size, events AS event_count, samples AS sample_count, first_timestamp_ns, last_timestamp_ns, `+peaksOf+`,
-		hidden_gap_first_bytes, hidden_gap_latest_bytes, hidden_gap_peak_bytes, hidden_gap_delta_bytes, hidden_gap_drift_bytes_per_second FROM {db}.memory_rank_rollups ORDER BY rank`)
+	ranks := of[rankRollup](s, c.Name, `SELECT tenant, rank, local_rank, world_size, events AS event_count, samples AS sample_count, `+
+		`first_timestamp_ns, last_timestamp_ns, `+peaksOf+`,
+		hidden_gap_first_bytes, hidden_gap_latest_bytes, hidden_gap_peak_bytes, hidden_gap_delta_bytes, hidden_gap_drift_bytes_per_second
+    FROM {db}.memory_rank_rollups ORDER BY rank`)
 	if len(ranks) != len(parts.Ranks) {
 		return fmt.Errorf("%d ranks, want %d", len(ranks), len(parts.Ranks))
 	}
@@ -132,8 +144,10 @@ func sameRollup(s *store, c memoryCase) error {
 			return fmt.Errorf("got %s, want %s", marshal(g), marshal(w))
 		}
 	}
-	windows := of[windowRollup](s, c.Name, `SELECT tenant, window_index AS index, start_timestamp_ns AS start_ns, events AS event_count, samples AS sample_count, ranks AS rank_count, `+peaksOf+`,
-		alerts AS alert_count, collector_transitions AS collector_transition_count, ooms AS oom_count FROM {db}.memory_window_rollups ORDER BY window_index`)
+	windows := of[windowRollup](s, c.Name, `SELECT tenant, window_index AS index, start_timestamp_ns AS start_ns, events AS `+
+		`event_count, samples AS sample_count, ranks AS rank_count, `+peaksOf+`,
+		alerts AS alert_count, collector_transitions AS collector_transition_count, ooms AS oom_count FROM {db}.memory_window_rollups
+    ORDER BY window_index`)
 	if a, b := marshal(windows), marshal(parts.Windows); a != b {
 		return fmt.Errorf("got %s, want %s", a, b)
 	}
@@ -152,7 +166,8 @@ func sameDerived(s *store, c memoryCase) error {
 	if err := json.Unmarshal(c.Output, &want); err != nil {
 		return err
 	}
-	got := of[derived](s, c.Name, `SELECT tenant, allocator_gap_bytes, utilization_ratio, fragmentation_ratio, allocator_cache_ratio, is_degraded_collector = 1 ? true : false AS is_degraded_collector FROM {db}.memory_events`)
+	got := of[derived](s, c.Name, `SELECT tenant, allocator_gap_bytes, utilization_ratio, fragmentation_ratio, allocator_cache_ratio, `+
+		`is_degraded_collector = 1 ? true : false AS is_degraded_collector FROM {db}.memory_events`)
 	if len(got) != 1 || marshal(got[0]) != marshal(want) {
 		return fmt.Errorf("got %s, want %s", marshal(got), marshal(want))
 	}

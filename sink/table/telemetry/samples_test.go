@@ -20,8 +20,10 @@ func looks(n int, change func(i int, e *memoryEvent)) (events []memoryEvent) {
 	for i := range n {
 		total := int64(80 * gib)
 		e := memoryEvent{
-			Tenant: "acme", TimestampNS: morning.Add(time.Duration(i) * 100 * time.Millisecond).UnixNano(), EventType: "sample", Collector: "stormlog.cuda_tracker",
-			SamplingIntervalMS: 100, Host: "node-1", Allocated: gib, Reserved: 2 * gib, Used: 2 * gib, Total: &total, Metadata: []byte("{}"),
+			Tenant: "acme", TimestampNS: morning.Add(time.Duration(i) * 100 * time.Millisecond).UnixNano(), EventType: "sample",
+			Collector:          "stormlog.cuda_tracker",
+			SamplingIntervalMS: 100, Host: "node-1", Allocated: gib, Reserved: 2 * gib, Used: 2 * gib, Total: &total,
+			Metadata: []byte("{}"),
 		}
 		change(i, &e)
 		events = append(events, e)
@@ -55,7 +57,8 @@ func TestMemoryFindingsWithoutSamples(t *testing.T) {
 	s.Want("SELECT DISTINCT sampled FROM {db}.memory_runs WHERE tenant = 'cross_non_sample_only'", "0")
 	s.Want("SELECT count() FROM {db}.memory_cross_rank WHERE tenant = 'cross_non_sample_only' AND sampled = 1", "0") // as the peer
 	s.Want("SELECT count() FROM {db}.memory_collectives WHERE tenant = 'collective_non_sample_ignored' AND sampled = 1", "0")
-	a, b := collectives(s, "collective_non_sample_ignored_as_samples", "medium", 0), collectives(s, "collective_non_sample_ignored", "medium", 0)
+	a, b := collectives(s, "collective_non_sample_ignored_as_samples", "medium", 0),
+		collectives(s, "collective_non_sample_ignored", "medium", 0)
 	if len(a) != 2 || len(b) != len(a) {
 		t.Fatalf("%d intervals, as samples %d", len(b), len(a))
 	}
@@ -86,9 +89,11 @@ func TestMemoryAlertsCountMomentsOnce(t *testing.T) {
 	}
 	s.addMemory(all...)
 	s.Want("SELECT event_type, count() FROM {db}.memory_samples GROUP BY event_type ORDER BY event_type", "peak\t2\nwarning\t1")
-	s.Want("SELECT source, severity, kind, count(), any(threshold) FROM {db}.memory_alerts GROUP BY ALL ORDER BY ALL", strings.Join([]string{
-		"sample\tcritical\tusage\t3\t95", "sample\twarning\tlarge_allocation\t3\t104857600", "tracker\tcritical\ttracker\t2\t0", "tracker\twarning\ttracker\t6\t0",
-	}, "\n"))
+	s.Want("SELECT source, severity, kind, count(), any(threshold) FROM {db}.memory_alerts GROUP BY ALL ORDER BY ALL",
+		strings.Join([]string{
+			"sample\tcritical\tusage\t3\t95", "sample\twarning\tlarge_allocation\t3\t104857600", "tracker\tcritical\ttracker\t2\t0",
+			"tracker\twarning\ttracker\t6\t0",
+		}, "\n"))
 	// Two exports of one ring bring the same samples twice.
 	split := int64(gib)
 	again := looks(4, func(i int, e *memoryEvent) { e.Session, e.Inactive = "ring", &split })
@@ -121,24 +126,30 @@ func TestMemoryUsedComesFromDeviceMetrics(t *testing.T) {
 		leaky(0, e)
 	})...)
 	s.addMemory(all...)
-	s.Exec(`INSERT INTO {db}.sessions_data (tenant, session_id, source, host, received_day, retention_days) VALUES ('acme', 'gpu', 'gpu-flight', 'NODE-1', today(), 30), ('rival', 'gpu', 'gpu-flight', 'node-2', today(), 30)`)
+	s.Exec(`INSERT INTO {db}.sessions_data (tenant, session_id, source, host, received_day, retention_days) VALUES ('acme', 'gpu', ` +
+		`'gpu-flight', 'NODE-1', today(), 30), ('rival', 'gpu', 'gpu-flight', 'node-2', today(), 30)`)
 	// Memory outside the allocator grows by 1 GiB a second.
 	for _, tenant := range []string{"acme", "rival"} {
-		s.Exec(`INSERT INTO {db}.device_metrics_data (tenant, session_id, at, device_id, used_bytes, total_bytes, received_at, retention_days)
-			SELECT '` + tenant + `', 'gpu', toDateTime64('2026-11-20 10:00:00', 9, 'UTC') + number, 0, 1073741824 * (6 + number), 85899345920, now(), 30 FROM numbers(6)`)
+		s.Exec(`INSERT INTO {db}.device_metrics_data (tenant, session_id, at, device_id, used_bytes, total_bytes, received_at,
+    retention_days)
+			SELECT '` + tenant + `', 'gpu', toDateTime64('2026-11-20 10:00:00', 9, 'UTC') + number, 0, 1073741824 * (6 + number), 85899345920,
+    now(), 30 FROM numbers(6)`)
 	}
 	s.Want("SELECT DISTINCT used_source FROM {db}.memory_used", "event") // as long as no minute is known to have telemetry
 	s.Exec(`INSERT INTO {db}.memory_stats_data (tenant, session_id, device_id, rank, bucket, bucket_s, host, received_day, retention_days)
-		SELECT tenant, session_id, device_id, rank, toStartOfMinute(at), 60, any(host), today(), 30 FROM {db}.memory_events_data GROUP BY ALL`)
-	s.Want("SELECT session_id, used_source, count(), min(used_bytes), max(used_bytes) FROM {db}.memory_used GROUP BY ALL ORDER BY ALL", strings.Join([]string{
-		fmt.Sprintf("driver\tdevice_metrics\t1\t%d\t%d", 6*gib, 6*gib), // its first number is what the others say too
-		fmt.Sprintf("driver\tevent\t59\t%d\t%d", 2*gib+1, 2*gib+59),
-		fmt.Sprintf("elsewhere\tevent\t60\t%d\t%d", 2*gib, 2*gib),
-		fmt.Sprintf("late\tevent\t1\t%d\t%d", 2*gib, 2*gib), // too long after the last
-		fmt.Sprintf("mine\tdevice_metrics\t60\t%d\t%d", 6*gib, 11*gib),
-		fmt.Sprintf("other\tevent\t60\t%d\t%d", 2*gib, 2*gib),
-	}, "\n"))
-	s.Want("SELECT session_id, severity, used_source, round(evidence['slope_bytes_per_sec'] / 1073741824, 1) FROM {db}.memory_gaps WHERE classification = 'persistent_drift'", "mine\tcritical\tdevice_metrics\t1")
+		SELECT tenant, session_id, device_id, rank, toStartOfMinute(at), 60, any(host), today(), 30 FROM {db}.memory_events_data
+    GROUP BY ALL`)
+	s.Want("SELECT session_id, used_source, count(), min(used_bytes), max(used_bytes) FROM {db}.memory_used GROUP BY ALL ORDER BY ALL",
+		strings.Join([]string{
+			fmt.Sprintf("driver\tdevice_metrics\t1\t%d\t%d", 6*gib, 6*gib), // its first number is what the others say too
+			fmt.Sprintf("driver\tevent\t59\t%d\t%d", 2*gib+1, 2*gib+59),
+			fmt.Sprintf("elsewhere\tevent\t60\t%d\t%d", 2*gib, 2*gib),
+			fmt.Sprintf("late\tevent\t1\t%d\t%d", 2*gib, 2*gib), // too long after the last
+			fmt.Sprintf("mine\tdevice_metrics\t60\t%d\t%d", 6*gib, 11*gib),
+			fmt.Sprintf("other\tevent\t60\t%d\t%d", 2*gib, 2*gib),
+		}, "\n"))
+	s.Want("SELECT session_id, severity, used_source, round(evidence['slope_bytes_per_sec'] / 1073741824, 1) FROM {db}.memory_gaps "+
+		"WHERE classification = 'persistent_drift'", "mine\tcritical\tdevice_metrics\t1")
 }
 
 // The ranks of a job come in sessions of their own; without a job each session stands alone.
@@ -163,10 +174,13 @@ func TestMemoryRunsSpanSessions(t *testing.T) {
 		}
 	}
 	s.addMemory(all...)
-	s.Want("SELECT run, world_size, participating_ranks, missing_ranks, suspects FROM {db}.memory_runs ORDER BY run", "lone-rank-0\t3\t[0]\t[1,2]\t0\nlone-rank-2\t3\t[2]\t[0,1]\t0\ntrain-7\t3\t[0,2]\t[1]\t2")
-	s.Want("SELECT rank, session_id, confidence, lead_over_cluster_onset_ns FROM {db}.memory_cross_rank WHERE job_id = 'train-7' ORDER BY position", "2\trank-2\tlow\t200000000\n0\trank-0\tlow\t0")
+	s.Want("SELECT run, world_size, participating_ranks, missing_ranks, suspects FROM {db}.memory_runs ORDER BY run",
+		"lone-rank-0\t3\t[0]\t[1,2]\t0\nlone-rank-2\t3\t[2]\t[0,1]\t0\ntrain-7\t3\t[0,2]\t[1]\t2")
+	s.Want("SELECT rank, session_id, confidence, lead_over_cluster_onset_ns FROM {db}.memory_cross_rank WHERE job_id = 'train-7' "+
+		"ORDER BY position", "2\trank-2\tlow\t200000000\n0\trank-0\tlow\t0")
 	s.Want("SELECT job_id, rank FROM {db}.memory_missing_ranks WHERE job_id != ''", "train-7\t1")
-	s.Want("SELECT rank, availability, samples, earliest FROM {db}.memory_ranks WHERE job_id = 'train-7' ORDER BY rank", "0\tpresent\t10\t0\n1\tmissing\t0\t0\n2\tpresent\t10\t1")
+	s.Want("SELECT rank, availability, samples, earliest FROM {db}.memory_ranks WHERE job_id = 'train-7' ORDER BY rank",
+		"0\tpresent\t10\t0\n1\tmissing\t0\t0\n2\tpresent\t10\t1")
 }
 
 func TestMemoryLeaks(t *testing.T) {
@@ -183,9 +197,11 @@ func TestMemoryLeaks(t *testing.T) {
 	s.addMemory(looks(50, func(i int, e *memoryEvent) { e.Session = "from-nothing"; e.Allocated = int64(i / 45 * gib) })...)
 	s.addMemory(looks(9, func(i int, e *memoryEvent) { e.Session = "short"; e.Allocated += int64(i) * gib })...)
 	s.Want("SELECT session_id, kind, severity FROM {db}.memory_leaks ORDER BY session_id, kind", strings.Join([]string{
-		"from-nothing\tgrowth\twarning", "leak\tgrowth\twarning", "leak\trising_steps\tcritical", "leak\ttrend\tcritical", "peak\toutliers\tinfo",
+		"from-nothing\tgrowth\twarning", "leak\tgrowth\twarning", "leak\trising_steps\tcritical", "leak\ttrend\tcritical",
+		"peak\toutliers\tinfo",
 	}, "\n"))
-	s.Want("SELECT evidence['slope_bytes_per_sec'], round(evidence['r_squared'], 6), round(evidence['growth_bytes']) FROM {db}.memory_leaks WHERE kind = 'trend'", fmt.Sprintf("%d\t1\t%d", 1000*mib, 4900*mib))
+	s.Want("SELECT evidence['slope_bytes_per_sec'], round(evidence['r_squared'], 6), round(evidence['growth_bytes']) FROM "+
+		"{db}.memory_leaks WHERE kind = 'trend'", fmt.Sprintf("%d\t1\t%d", 1000*mib, 4900*mib))
 }
 
 func TestMemoryOOMs(t *testing.T) {
@@ -220,7 +236,8 @@ func TestMemoryOOMs(t *testing.T) {
 		quiet[i].Origin = "json"
 	}
 	s.addMemory(quiet...)
-	s.Want("SELECT session_id, reason, events, peak_allocated_bytes, last_allocation_bytes, largest_allocation_bytes, last_allocation_context, filled_by FROM {db}.memory_ooms ORDER BY session_id", strings.Join([]string{
+	s.Want("SELECT session_id, reason, events, peak_allocated_bytes, last_allocation_bytes, largest_allocation_bytes, "+
+		"last_allocation_context, filled_by FROM {db}.memory_ooms ORDER BY session_id", strings.Join([]string{
 		fmt.Sprintf("live\ttorch.cuda.OutOfMemoryError\t12\t%d\t%d\t%d\tforward\tallocations", 72*gib, 11*gib, 11*gib),
 		fmt.Sprintf("silent\t\t12\t%d\t%d\t%d\tforward\tallocations", 72*gib, 11*gib, 11*gib),
 		fmt.Sprintf("told\ttorch.cuda.OutOfMemoryError\t12\t%d\t%d\t%d\tforward\tallocations", 72*gib, 11*gib, 11*gib),
@@ -232,7 +249,8 @@ func TestMemoryOOMs(t *testing.T) {
 func TestMemoryAlertsOfVersion4(t *testing.T) {
 	s := newStore(t, true)
 	split := int64(gib)
-	const cannot = `{"memory_capabilities":{"supports_allocator_inactive":%t,"supports_fragmentation_analysis":%t,"supports_allocator_allocated":%t}}`
+	const cannot = `{"memory_capabilities":{"supports_allocator_inactive":%t,"supports_fragmentation_analysis":%t,"supports_allocator` +
+		`_allocated":%t}}`
 	for session, change := range map[string]func(e *memoryEvent){
 		"cached":      func(e *memoryEvent) { e.Allocated, e.Metadata = gib/2, fmt.Appendf(nil, cannot, true, true, true) },
 		"split":       func(e *memoryEvent) { e.Inactive, e.Metadata = &split, fmt.Appendf(nil, cannot, true, true, true) },
@@ -254,10 +272,13 @@ func TestMemoryAlertsOfVersion4(t *testing.T) {
 			}
 		}
 	}
-	s.Want("SELECT session_id, severity, kind, count(), any(value) FROM {db}.memory_alerts WHERE source = 'sample' GROUP BY ALL ORDER BY ALL", strings.Join([]string{
-		fmt.Sprintf("repeated\twarning\tlarge_allocation\t2\t%d", 200*mib), "split\twarning\tfragmentation\t2\t0.5", "used\tcritical\tusage\t2\t96.25",
+	s.Want("SELECT session_id, severity, kind, count(), any(value) FROM {db}.memory_alerts WHERE source = 'sample' GROUP BY ALL ORDER "+
+		"BY ALL", strings.Join([]string{
+		fmt.Sprintf("repeated\twarning\tlarge_allocation\t2\t%d", 200*mib), "split\twarning\tfragmentation\t2\t0.5",
+		"used\tcritical\tusage\t2\t96.25",
 	}, "\n"))
-	s.Want("SELECT allocation_bytes, deallocation_bytes, least_allocated_bytes FROM {db}.memory_rank_rollups WHERE session_id = 'repeated'", fmt.Sprintf("%d\t0\t%d", 400*mib, gib))
+	s.Want("SELECT allocation_bytes, deallocation_bytes, least_allocated_bytes FROM {db}.memory_rank_rollups WHERE session_id = 'repeated'",
+		fmt.Sprintf("%d\t0\t%d", 400*mib, gib))
 }
 
 // A collector that does not work says 0 bytes: no minimum, and no start that what comes later is a leak against.
@@ -272,13 +293,16 @@ func TestMemoryOfACollectorThatDoesNotWork(t *testing.T) {
 			}
 		})...)
 	}
-	s.Want("SELECT session_id, least_allocated_bytes, least_used_bytes, peak_allocated_bytes FROM {db}.memory_session_rollups ORDER BY session_id", fmt.Sprintf("late\t%d\t%d\t%d\nnever\t\\N\t\\N\t0", gib, 2*gib, gib))
-	s.Want("SELECT session_id, samples, least_reserved_bytes FROM {db}.memory_window_rollups ORDER BY session_id", fmt.Sprintf("late\t20\t%d\nnever\t20\t\\N", 2*gib))
+	s.Want("SELECT session_id, least_allocated_bytes, least_used_bytes, peak_allocated_bytes FROM {db}.memory_session_rollups ORDER "+
+		"BY session_id", fmt.Sprintf("late\t%d\t%d\t%d\nnever\t\\N\t\\N\t0", gib, 2*gib, gib))
+	s.Want("SELECT session_id, samples, least_reserved_bytes FROM {db}.memory_window_rollups ORDER BY session_id",
+		fmt.Sprintf("late\t20\t%d\nnever\t20\t\\N", 2*gib))
 	s.Want("SELECT count() FROM {db}.memory_leaks", "0")
 }
 
 // memoryViews are the views that look for something.
-var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms " +
+var memoryViews = strings.Fields("memory_used memory_samples memory_alerts memory_gaps memory_leaks memory_collectives memory_runs " +
+	"memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_ooms " +
 	"memory_marked memory_session_rollups memory_rank_rollups memory_window_rollups " +
 	"memory_phases memory_event_phases memory_gap_phases memory_issue_hits memory_issues memory_sessions memory_summaries memory_markers")
 
@@ -308,15 +332,20 @@ func TestMemoryViewsEndureExtremes(t *testing.T) {
 func TestMemoryViewsReadWhatIsAsked(t *testing.T) {
 	s := newStore(t, true)
 	const sessions, rows = 20, 200_000
-	s.Exec(fmt.Sprintf("INSERT INTO {db}.memory_events_data (tenant, session_id, at, timestamp_ns, event_type, received_at, retention_days) SELECT 'acme', toString(number %% %d), fromUnixTimestamp64Nano(toInt64(number)), number, 'sample', now(), 30 FROM numbers(%d)", sessions, rows))
-	s.Exec(fmt.Sprintf("INSERT INTO {db}.device_metrics_data (tenant, session_id, at, received_at, retention_days) SELECT 'rival', toString(number %% %d), fromUnixTimestamp64Nano(toInt64(number)), now(), 30 FROM numbers(%d)", sessions, rows))
+	s.Exec(fmt.Sprintf("INSERT INTO {db}.memory_events_data (tenant, session_id, at, timestamp_ns, event_type, received_at, "+
+		"retention_days) SELECT 'acme', toString(number %% %d), fromUnixTimestamp64Nano(toInt64(number)), number, 'sample', now(), 30 "+
+		"FROM numbers(%d)", sessions, rows))
+	s.Exec(fmt.Sprintf("INSERT INTO {db}.device_metrics_data (tenant, session_id, at, received_at, retention_days) SELECT 'rival', "+
+		"toString(number %% %d), fromUnixTimestamp64Nano(toInt64(number)), now(), 30 FROM numbers(%d)", sessions, rows))
 	for _, v := range memoryViews {
 		ask := "tenant = 'acme' AND session_id = '7'"
 		bound := rows / 2 // some views read a session several times, up to two granules more each time
-		if slices.Contains(strings.Fields("memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew memory_anomalies memory_ranks memory_issues"), v) {
+		if slices.Contains(strings.Fields("memory_collectives memory_runs memory_cross_rank memory_missing_ranks memory_clock_skew "+
+			"memory_anomalies memory_ranks memory_issues"), v) {
 			ask, bound = "tenant = 'nobody'", 0 // sessions of a job lie anywhere in its tenant
 		}
-		read := strings.Fields(s.Query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + v + " WHERE " + ask + ")) WHERE table IN ('memory_events_data', 'device_metrics_data') GROUP BY table ORDER BY table"))
+		read := strings.Fields(s.Query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + v +
+			" WHERE " + ask + ")) WHERE table IN ('memory_events_data', 'device_metrics_data') GROUP BY table ORDER BY table"))
 		for i := 0; i < len(read); i += 2 {
 			most := bound
 			if read[i] == "device_metrics_data" {

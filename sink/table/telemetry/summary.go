@@ -5,7 +5,8 @@ import "fmt"
 // summedSQL sums up the parts of memory_summaries, the ranks of sessions, by groups: a row for each group and metric. session, rank and
 // status are the columns that make a group, or what shows in place of one that does not.
 func summedSQL(group, session, rank, status string) string {
-	return fmt.Sprintf(`SELECT tenant, m.1 AS metric, '%[1]s' AS group_by, g_session AS session_id, g_rank AS rank, g_status AS status, m.2 AS value, m.3 AS details
+	return fmt.Sprintf(`SELECT tenant, m.1 AS metric, '%[1]s' AS group_by, g_session AS session_id, g_rank AS rank, g_status AS
+    status, m.2 AS value, m.3 AS details
 FROM (
     SELECT
         tenant, %[2]s AS g_session, CAST(%[3]s, 'Nullable(Int64)') AS g_rank, %[4]s AS g_status,
@@ -18,7 +19,8 @@ FROM (
             ('peak_device_used_bytes', u.1, map('timestamp_ns', -u.2), sum(used_events) > 0),
             ('alert_count', toInt64(alert_count), map(), alert_count > 0),
             ('collector_degradation_transitions', toInt64(transition_count), map(), transition_count > 0),
-            ('hidden_memory_gap_growth', l.4 - f.4, map('first_gap_bytes', f.4, 'latest_gap_bytes', l.4, 'peak_gap_bytes', peak, 'sample_count', toInt64(samples)), samples > 0)
+            ('hidden_memory_gap_growth', l.4 - f.4, map('first_gap_bytes', f.4, 'latest_gap_bytes', l.4, 'peak_gap_bytes', peak,
+                'sample_count', toInt64(samples)), samples > 0)
         ]) AS metrics
     FROM parts
     GROUP BY tenant, g_session, g_rank, g_status

@@ -25,14 +25,18 @@ func trimmedSQL(text string) string {
 // peak and the alerts of a step repeat it.
 func rolledSQL() string {
 	parts := []string{
-		"count() AS events, countIf(e.event_type = 'sample') AS samples, min(e.timestamp_ns) AS first_timestamp_ns, max(e.timestamp_ns) AS last_timestamp_ns",
+		"count() AS events, countIf(e.event_type = 'sample') AS samples, min(e.timestamp_ns) AS first_timestamp_ns, " +
+			"max(e.timestamp_ns) AS last_timestamp_ns",
 		"countIf(e.alert) AS alerts, countIf(e.oom) AS ooms",
-		"toInt64(ifNull(sumIf(e.change_bytes, e.event_type = 'allocation'), 0)) AS allocation_bytes, -toInt64(ifNull(sumIf(e.change_bytes, e.event_type = 'deallocation'), 0)) AS deallocation_bytes",
+		"toInt64(ifNull(sumIf(e.change_bytes, e.event_type = 'allocation'), 0)) AS allocation_bytes, " +
+			"-toInt64(ifNull(sumIf(e.change_bytes, e.event_type = 'deallocation'), 0)) AS deallocation_bytes",
 	}
 	for _, c := range []string{"allocated", "reserved", "used"} {
-		parts = append(parts, strings.ReplaceAll("countIf(e.X_bytes IS NOT NULL) AS X_known, countIf(e.X_bytes IS NOT NULL AND e.worked) AS X_worked, "+
+		parts = append(parts, strings.ReplaceAll("countIf(e.X_bytes IS NOT NULL) AS X_known, countIf(e.X_bytes IS NOT NULL AND "+
+			"e.worked) AS X_worked, "+
 			"minIf(ifNull(e.X_bytes, 0), e.X_bytes IS NOT NULL AND e.worked) AS X_least, "+
-			"argMaxIf((ifNull(e.X_bytes, 0), e.timestamp_ns, e.rank, e.device_id), (ifNull(e.X_bytes, 0), -e.timestamp_ns, -toInt64(e.upload_index)), e.X_bytes IS NOT NULL) AS X_peak", "X", c))
+			"argMaxIf((ifNull(e.X_bytes, 0), e.timestamp_ns, e.rank, e.device_id), (ifNull(e.X_bytes, 0), -e.timestamp_ns, "+
+			"-toInt64(e.upload_index)), e.X_bytes IS NOT NULL) AS X_peak", "X", c))
 	}
 	return strings.Join(parts, ",\n        ")
 }
@@ -41,8 +45,10 @@ func rolledSQL() string {
 func peaksSQL() string {
 	var parts []string
 	for _, c := range []string{"allocated", "reserved", "used"} {
-		parts = append(parts, strings.ReplaceAll("if(X_known = 0, NULL, X_peak.1) AS peak_X_bytes, if(X_known = 0, NULL, X_peak.2) AS peak_X_timestamp_ns, "+
-			"if(X_known = 0, NULL, X_peak.3) AS peak_X_rank, if(X_known = 0, NULL, X_peak.4) AS peak_X_device_id, if(X_worked = 0, NULL, X_least) AS least_X_bytes", "X", c))
+		parts = append(parts, strings.ReplaceAll("if(X_known = 0, NULL, X_peak.1) AS peak_X_bytes, if(X_known = 0, NULL, X_peak.2) AS "+
+			"peak_X_timestamp_ns, "+
+			"if(X_known = 0, NULL, X_peak.3) AS peak_X_rank, if(X_known = 0, NULL, X_peak.4) AS peak_X_device_id, if(X_worked = 0, "+
+			"NULL, X_least) AS least_X_bytes", "X", c))
 	}
 	return strings.Join(parts, ",\n    ")
 }
