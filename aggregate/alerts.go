@@ -11,6 +11,7 @@ import (
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
 // alerts folds the alerts of a tracker's file. They are no events and count in no sum. The session remembers them with the keys of its
@@ -23,7 +24,7 @@ func (f *folder) alerts(s *session, p *part, body []byte) {
 		f.badAlert(s, p, head, err)
 		return
 	}
-	t := &table.MemoryTrackAlerts
+	t := &telemetrytable.MemoryTrackAlerts
 	var b *table.Batch
 	var host, job int32
 	var a telemetry.Alert

@@ -8,7 +8,7 @@ import (
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
-	"github.com/warpline/warpline/sink/table"
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
 // trackAlerts is a part of the alerts of a tracker's file.
@@ -73,7 +73,7 @@ func TestDamagedAlerts(t *testing.T) {
 	}{
 		{nil, 0, 1}, {[]byte("nothing\n{}"), 0, 1}, {append(good, "{}\n\n5\n"...), 2, 3}, {append(good, good...), 0, 1},
 	} {
-		before := o.f.out.batch(table.MemoryTrackAlerts.Table, rawPartition(testEpoch, 7)).Rows()
+		before := o.f.out.batch(telemetrytable.MemoryTrackAlerts.Table, rawPartition(testEpoch, 7)).Rows()
 		o.parts++
 		p := &part{seq: uint64(o.parts), now: o.now, env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: stream.KindAlerts, Source: "telemetry", Part: -2 - o.parts, ReceivedAt: testEpoch, RetentionDays: 7, RollupDays: 395}}
 		o.f.fold(p, o.f.session(p), c.body)
@@ -83,7 +83,7 @@ func TestDamagedAlerts(t *testing.T) {
 				t.Errorf("%q: %+v, want %d rejected", c.body, u, rejected)
 			}
 		}
-		if n := o.f.out.batch(table.MemoryTrackAlerts.Table, rawPartition(testEpoch, 7)).Rows() - before; n != c.alerts {
+		if n := o.f.out.batch(telemetrytable.MemoryTrackAlerts.Table, rawPartition(testEpoch, 7)).Rows() - before; n != c.alerts {
 			t.Errorf("%q: %d alerts", c.body, n)
 		}
 	}

@@ -3,6 +3,8 @@ package aggregate
 import (
 	"strings"
 
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
+
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -20,31 +22,29 @@ func (f *folder) capabilities(s *session, p *part, l *gpuflight.Line) {
 	f.stored(s, p, 1)
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.TimeNS)
-	t := &table.Capabilities
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	for i := range d.Features {
 		c := &d.Features[i]
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
-		t.At.Append(b, max(d.TimeNS, 0))
-		t.RequestedEngine.AppendString(b, clip(d.RequestedEngine))
-		t.SelectedEngine.AppendString(b, clip(d.SelectedEngine))
-		t.Feature.AppendString(b, clip(c.Feature))
-		t.Requested.Append(b, flag(c.Requested))
-		t.Status.AppendString(b, clip(c.Status))
-		t.Mode.AppendString(b, clip(c.Mode))
-		t.ReasonCode.AppendString(b, clip(c.ReasonCode))
-		t.Message.AppendString(b, clip(c.Message))
-		t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+		gpuflighttable.Capabilities.Append(f.facts(p, gpuflighttable.Capabilities.Table), &gpuflighttable.CapabilityRow{
+			HeadRow:         s.head(),
+			At:              max(d.TimeNS, 0),
+			RequestedEngine: clip(d.RequestedEngine),
+			SelectedEngine:  clip(d.SelectedEngine),
+			Feature:         clip(c.Feature),
+			Requested:       flag(c.Requested),
+			Status:          clip(c.Status),
+			Mode:            clip(c.Mode),
+			ReasonCode:      clip(c.ReasonCode),
+			Message:         clip(c.Message),
+			ReceivedDay:     dayOf(p.env.ReceivedAt),
+		})
 	}
 	if !d.SyntheticDurations() {
 		return
 	}
-	y := &table.Synthetic
-	b = f.out.batch(y.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	y.Tenant.AppendString(b, s.key.tenant)
-	y.SessionID.AppendString(b, s.key.id)
-	y.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	table.Synthetic.Append(f.facts(p, table.Synthetic.Table), &table.SyntheticRow{
+		HeadRow:     s.head(),
+		ReceivedDay: dayOf(p.env.ReceivedAt),
+	})
 }
 
 // maxDeepWindow bounds a deep window, which is meant to last seconds: the minutes that windows touch are counted one by one in every
@@ -65,28 +65,28 @@ func (f *folder) deepWindow(s *session, p *part, l *gpuflight.Line) {
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.StartNS)
 	s.delta.sawEvent(d.EndNS)
-	t, r := &table.DeepWindows, &d.Trigger
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.Name.AppendString(b, clip(d.Name))
-	t.CloseReason.AppendString(b, clip(d.CloseReason))
-	t.Engines.AppendString(b, clip(strings.Join(d.Engines, "\n")))
-	t.StartedAt.Append(b, d.StartNS)
-	t.EndedAt.Append(b, d.EndNS)
-	t.DurationNS.Append(b, notNegative(d.DurationNS))
-	t.LaunchesCovered.Append(b, notNegative(d.LaunchesCovered))
-	t.RequestedDurationMS.Append(b, notNegative(d.RequestedDurationMS))
-	t.RequestedMaxLaunches.Append(b, notNegative(d.RequestedMaxLaunches))
-	t.TriggerRuleID.AppendString(b, clip(r.RuleID))
-	t.TriggerMetric.AppendString(b, clip(r.Metric))
-	t.TriggerOp.AppendString(b, clip(r.Op))
-	t.Threshold.Append(b, r.Threshold)
-	t.RearmThreshold.Append(b, r.RearmThreshold)
-	t.Observed.Append(b, r.Observed)
-	t.RateWindowMS.Append(b, notNegative(r.RateWindowMS))
-	t.SustainedMS.Append(b, notNegative(r.SustainedMS))
-	t.FirstTrueAt.Append(b, max(r.FirstTrueNS, 0))
-	t.FiredAt.Append(b, max(r.FiredNS, 0))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	r := &d.Trigger
+	table.DeepWindows.Append(f.facts(p, table.DeepWindows.Table), &table.DeepWindowRow{
+		HeadRow:              s.head(),
+		Name:                 clip(d.Name),
+		CloseReason:          clip(d.CloseReason),
+		Engines:              clip(strings.Join(d.Engines, "\n")),
+		StartedAt:            d.StartNS,
+		EndedAt:              d.EndNS,
+		DurationNS:           notNegative(d.DurationNS),
+		LaunchesCovered:      notNegative(d.LaunchesCovered),
+		RequestedDurationMS:  notNegative(d.RequestedDurationMS),
+		RequestedMaxLaunches: notNegative(d.RequestedMaxLaunches),
+		TriggerRuleID:        clip(r.RuleID),
+		TriggerMetric:        clip(r.Metric),
+		TriggerOp:            clip(r.Op),
+		Threshold:            r.Threshold,
+		RearmThreshold:       r.RearmThreshold,
+		Observed:             r.Observed,
+		RateWindowMS:         notNegative(r.RateWindowMS),
+		SustainedMS:          notNegative(r.SustainedMS),
+		FirstTrueAt:          max(r.FirstTrueNS, 0),
+		FiredAt:              max(r.FiredNS, 0),
+		ReceivedDay:          dayOf(p.env.ReceivedAt),
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // database is a schema of a test's own on the shared engine, into which chunks are put as the sink would.
@@ -42,7 +43,7 @@ func newDatabase(t testing.TB) *database {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := table.Ensure(t.Context(), conn, table.Options{Database: d.name}); err != nil {
+	if err := tabletest.Schema().Ensure(t.Context(), conn, table.Options{Database: d.name}); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -80,7 +81,7 @@ func (d *database) load(s *broker.Streams) {
 					d.Fatal(err)
 				}
 				token := fmt.Sprintf("insert_deduplication_token=%d-%d-%d", p, msg.Sequence, i)
-				d.post(table.ByName(c.Tables[i].Table).InsertSQL(d.name), bytes.NewReader(append(piece, table.EOS()...)), "async_insert=0", token)
+				d.post(tabletest.Schema().Table(c.Tables[i].Table).InsertSQL(d.name), bytes.NewReader(append(piece, table.EOS()...)), "async_insert=0", token)
 			}
 		}
 	}

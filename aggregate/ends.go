@@ -26,15 +26,14 @@ func (f *folder) end(s *session, p *part, e sessionEnd) {
 // tell writes what is said of the session's end. Much may be said, in any order and often; what says most counts, and that is found when
 // it is read (table.SessionEnds), so that nothing has to be remembered of a session for it.
 func (f *folder) tell(s *session, p *part, e sessionEnd) {
-	t := &table.SessionEnds
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.Rank.Append(b, e.rank)
-	t.At.Append(b, max(e.at, 0))
-	t.Synthetic.Append(b, flag(e.synthetic))
-	t.ExitCode.Append(b, e.exitCode)
-	t.Signal.Append(b, int32(min(max(e.signal, -1<<31), 1<<31-1)))
-	t.WindowStopped.Append(b, flag(e.windowStopped))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	table.SessionEnds.Append(f.facts(p, table.SessionEnds.Table), &table.SessionEndRow{
+		HeadRow:       s.head(),
+		Rank:          e.rank,
+		At:            max(e.at, 0),
+		Synthetic:     flag(e.synthetic),
+		ExitCode:      e.exitCode,
+		Signal:        int32(min(max(e.signal, -1<<31), 1<<31-1)),
+		WindowStopped: flag(e.windowStopped),
+		ReceivedDay:   dayOf(p.env.ReceivedAt),
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
+
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
@@ -69,7 +71,8 @@ func (o *exportOwner) send(body []byte, n uint64) {
 }
 
 func (o *exportOwner) publish() {
-	for _, tab := range []*table.Table{table.MemoryEvents.Table, table.MemoryReplaced.Table, table.MemoryTrackAlerts.Table} {
+	for _, tab := range []*table.Table{telemetrytable.MemoryEvents.Table, telemetrytable.MemoryReplaced.Table,
+		telemetrytable.MemoryTrackAlerts.Table} {
 		o.rows[tab.Name] += o.f.out.batch(tab, rawPartition(testEpoch, 7)).Rows()
 	}
 	o.states = append(o.states, o.f.appendState(nil, false))

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/sink/table/tabletest"
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
+
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
@@ -378,7 +381,7 @@ var everyIgnored = map[string]bool{
 }
 
 func (e *everySums) add(name string, piece []byte) {
-	def := table.ByName(name)
+	def := tabletest.Schema().Table(name)
 	reader, err := ipc.NewReader(bytes.NewReader(piece))
 	if err != nil {
 		e.t.Fatal(err)
@@ -649,8 +652,8 @@ func TestEveryEventUnderEveryMishap(t *testing.T) {
 	files := everyEvent(t)
 	one := straight(t, files, false)
 	want := one.sums.settled()
-	for _, def := range table.All() {
-		if def == table.MemoryReplaced.Table {
+	for _, def := range tabletest.Schema().Tables() {
+		if def == telemetrytable.MemoryReplaced.Table {
 			continue // what comes to it hangs on the order; see TestOneEventCountsOnce
 		}
 		if def.Retention != table.Static && one.sums.rows[def.Name] == 0 && def.Column("tenant") != nil {
@@ -751,10 +754,10 @@ func TestEveryEventWithoutRawRows(t *testing.T) {
 	o := straight(t, files, true)
 	raw := func(k string) bool {
 		name, _, _ := strings.Cut(k, " ")
-		def := table.ByName(name)
+		def := tabletest.Schema().Table(name)
 		return def == nil || def.Retention == table.Raw || name == "launches"
 	}
-	for _, def := range table.All() {
+	for _, def := range tabletest.Schema().Tables() {
 		if n := o.sums.rows[def.Name]; def.Retention == table.Raw && def.Name != "rejects_data" && n > 0 {
 			t.Errorf("%d rows of %s", n, def.Name)
 		}
@@ -814,7 +817,7 @@ func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
 		}
 		dropped := func(k string) bool { // rejects of dropped parts and contents name no session
 			name, _, _ := strings.Cut(k, " ")
-			if def := table.ByName(name); def != nil && def.LinkedBy != "" {
+			if def := tabletest.Schema().Table(name); def != nil && def.LinkedBy != "" {
 				return true
 			}
 			return strings.Contains(k, " "+gone+" ") || strings.HasPrefix(k, "rejects_data  ") || strings.Contains(k, "mem:1")

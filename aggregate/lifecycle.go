@@ -63,24 +63,23 @@ func (f *folder) device(s *session, p *part, id int64, d *gpuflight.Device, stat
 // deviceRow writes a row of `devices` and remembers that it did.
 func (f *folder) deviceRow(s *session, p *part, id int32, d *gpuflight.Device, static *gpuflight.StaticDevice, totalBytes uint64) {
 	s.deviceIDs = append(s.deviceIDs, id)
-	t := &table.Devices
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.DeviceID.Append(b, id)
-	t.UUID.AppendString(b, d.UUID)
-	t.Name.AppendString(b, d.Name)
-	t.Vendor.AppendString(b, d.Vendor)
-	t.Architecture.AppendString(b, static.Architecture)
-	t.SMCount.Append(b, uint32(min(static.MultiProcessorCount, 1<<32-1)))
-	t.TotalBytes.Append(b, totalBytes)
-	t.ComputeMajor.Append(b, clampU32(static.ComputeMajor))
-	t.ComputeMinor.Append(b, clampU32(static.ComputeMinor))
-	t.L2CacheSizeBytes.Append(b, static.L2CacheSizeBytes)
-	t.SharedMemPerBlockBytes.Append(b, static.SharedMemPerBlockBytes)
-	t.RegsPerBlock.Append(b, uint32(min(static.RegsPerBlock, 1<<32-1)))
-	t.WarpSize.Append(b, uint32(min(static.WarpSize, 1<<32-1)))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	table.Devices.Append(f.facts(p, table.Devices.Table), &table.DeviceRow{
+		HeadRow:                s.head(),
+		DeviceID:               id,
+		UUID:                   d.UUID,
+		Name:                   d.Name,
+		Vendor:                 d.Vendor,
+		Architecture:           static.Architecture,
+		SMCount:                uint32(min(static.MultiProcessorCount, 1<<32-1)),
+		TotalBytes:             totalBytes,
+		ComputeMajor:           clampU32(static.ComputeMajor),
+		ComputeMinor:           clampU32(static.ComputeMinor),
+		L2CacheSizeBytes:       static.L2CacheSizeBytes,
+		SharedMemPerBlockBytes: static.SharedMemPerBlockBytes,
+		RegsPerBlock:           uint32(min(static.RegsPerBlock, 1<<32-1)),
+		WarpSize:               uint32(min(static.WarpSize, 1<<32-1)),
+		ReceivedDay:            dayOf(p.env.ReceivedAt),
+	})
 }
 
 // jobEnd folds a shutdown line.
@@ -110,41 +109,40 @@ func (f *folder) complete(s *session, p *part) {
 // flushSession writes what the open chunk adds to the session's row.
 func (f *folder) flushSession(s *session) {
 	d := &s.delta
-	t := &table.Sessions
-	b := f.out.batch(t.Table, f.factPartition(s))
 	segment := int32(-1)
 	if d.hasSegment {
 		segment = d.segment
 	}
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.Source.AppendString(b, s.source)
-	t.App.AppendString(b, s.app)
-	t.Host.AppendString(b, s.host)
-	t.IP.AppendString(b, s.ip)
-	t.PID.Append(b, s.pid)
-	t.StartedAt.Append(b, orUnknown(d.startedAt))
-	t.FirstEventAt.Append(b, orUnknown(d.firstEvent))
-	t.LastEventAt.Append(b, d.lastEvent)
-	t.LastReceivedAt.Append(b, s.lastReceived)
-	t.EndedAt.Append(b, d.endedAt)
-	t.EndReason.AppendString(b, d.endReason)
-	t.Completed.Append(b, flag(s.completed || s.shutdown))
-	t.Crashed.Append(b, flag(d.crashed))
-	t.RunID.AppendString(b, d.runID)
-	t.SegmentIndex.Append(b, segment)
-	t.SessionKind.AppendString(b, d.kind)
-	t.ProfilingEngine.AppendString(b, d.engine)
-	t.Vendor.AppendString(b, s.vendor)
-	t.ClockOffsetNS.Append(b, uint64(s.clock.offset))
-	t.SystemRateMS.Append(b, s.clock.sampleMS)
-	t.Devices.Append(b, uint32(len(s.deviceIDs)))
-	t.Kernels.Append(b, d.kernels)
-	t.Samples.Append(b, d.samples)
-	t.Events.Append(b, d.events)
-	t.Bytes.Append(b, d.bytes)
-	t.Rejects.Append(b, d.rejects)
-	t.ReceivedDay.Append(b, s.receivedDay())
+	table.Sessions.Append(f.out.batch(table.Sessions.Table, f.factPartition(s)), &table.SessionRow{
+		HeadRow:         s.head(),
+		Source:          s.source,
+		App:             s.app,
+		Host:            s.host,
+		IP:              s.ip,
+		PID:             s.pid,
+		StartedAt:       orUnknown(d.startedAt),
+		FirstEventAt:    orUnknown(d.firstEvent),
+		LastEventAt:     d.lastEvent,
+		LastReceivedAt:  s.lastReceived,
+		EndedAt:         d.endedAt,
+		EndReason:       d.endReason,
+		Completed:       flag(s.completed || s.shutdown),
+		Crashed:         flag(d.crashed),
+		RunID:           d.runID,
+		SegmentIndex:    segment,
+		SessionKind:     d.kind,
+		ProfilingEngine: d.engine,
+		Vendor:          s.vendor,
+		ClockOffsetNS:   uint64(s.clock.offset),
+		SystemRateMS:    s.clock.sampleMS,
+		Devices:         uint32(len(s.deviceIDs)),
+		Kernels:         d.kernels,
+		Samples:         d.samples,
+		Events:          d.events,
+		Bytes:           d.bytes,
+		Rejects:         d.rejects,
+		ReceivedDay:     s.receivedDay(),
+	})
 	s.delta = sessionDelta{}
 }
 

@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"slices"
 
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
+
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
@@ -127,7 +129,7 @@ func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint
 
 // replaceMemory says that the row of an event whose richness is old is not the one to show.
 func (f *folder) replaceMemory(s *session, p *part, e *telemetry.Event, key uint64, old uint8) {
-	t := &table.MemoryReplaced
+	t := &telemetrytable.MemoryReplaced
 	b := f.out.batch(t.Table, p.raw)
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
@@ -139,7 +141,7 @@ func (f *folder) replaceMemory(s *session, p *part, e *telemetry.Event, key uint
 
 func (f *folder) memoryRow(s *session, p *part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
 	at := e.TimestampNS
-	t := &table.MemoryEvents
+	t := &telemetrytable.MemoryEvents
 	b := f.out.batch(t.Table, p.raw)
 	t.Tenant.AppendString(b, s.key.tenant)
 	t.SessionID.AppendString(b, s.key.id)
@@ -335,7 +337,7 @@ func (f *folder) flushMemory(s *session) {
 	if len(s.memory) == 0 {
 		return
 	}
-	t := &table.MemoryStats
+	t := &telemetrytable.MemoryStats
 	b := f.out.batch(t.Table, f.factPartition(s))
 	for key, a := range s.memory {
 		t.Tenant.AppendString(b, s.key.tenant)

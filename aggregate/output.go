@@ -15,14 +15,19 @@ type output struct {
 	order   []batchKey // facts, then the rest as first used, so that a chunk's tables come in a stable order
 	body    []byte     // scratch of encode
 	oldest  int64      // earliest gateway stamp among the rows, 0: none
+
+	mended map[string]bool // columns that had to be mended, as table.column; true: it is said
 }
+
+// strict is set by the tests: a batch with a column that was left out then panics instead of being mended.
+var strict bool
 
 type batchKey struct {
 	table     *table.Table
 	partition table.Partition
 }
 
-func newOutput() *output { return &output{batches: map[batchKey]*table.Batch{}} }
+func newOutput() *output { return &output{batches: map[batchKey]*table.Batch{}, mended: map[string]bool{}} }
 
 // batch returns the batch for rows of t that go to partition p.
 func (o *output) batch(t *table.Table, p table.Partition) *table.Batch {
@@ -67,6 +72,11 @@ func (o *output) encode(tail tails) (rows []stream.Rows, body []byte, err error)
 			continue
 		}
 		b.FillTail(key.partition, tail.partition, tail.chunk)
+		if !strict {
+			for _, column := range b.Mend() {
+				o.mended[key.table.Name+"."+column] = o.mended[key.table.Name+"."+column]
+			}
+		}
 		at := len(body)
 		schema := key.table.SchemaMessage()
 		body = append(body, schema...)
@@ -94,6 +104,18 @@ func (o *output) reset() {
 		b.Reset()
 		return false
 	})
+}
+
+// newlyMended returns the columns that had to be mended for the first time, as table.column.
+func (o *output) newlyMended() (columns []string) {
+	for column, said := range o.mended {
+		if !said {
+			columns = append(columns, column)
+			o.mended[column] = true
+		}
+	}
+	slices.Sort(columns)
+	return columns
 }
 
 // saw notes the gateway stamp of rows that enter the chunk.

@@ -28,6 +28,9 @@ func (o *owner) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if columns := f.out.newlyMended(); columns != nil {
+		o.log.Error("rows lacked a value in some columns, which are written empty: this is a bug of Warpline, please report it", "columns", columns)
+	}
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position, PositionAt: o.positionAt,
 		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,

@@ -17,6 +17,7 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // plant is a house with a worker, a sink and a database: everything but the gateway.
@@ -50,7 +51,7 @@ func (p *plant) worker() (stop func()) {
 
 func (p *plant) sink() (stop func()) {
 	p.t.Helper()
-	cfg := sink.Config{HTTPAddr: p.d.e.HTTPAddr(), NativeAddr: p.d.e.TCPAddr(), Database: p.d.name, User: p.d.e.User(), Password: p.d.e.Password(), MinInterval: 20 * time.Millisecond}
+	cfg := sink.Config{Schema: tabletest.Schema(), HTTPAddr: p.d.e.HTTPAddr(), NativeAddr: p.d.e.TCPAddr(), Database: p.d.name, User: p.d.e.User(), Password: p.d.e.Password(), MinInterval: 20 * time.Millisecond}
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -120,7 +121,7 @@ func (p *plant) audited(words ...string) {
 	var all string
 	for { // until the sink is at rest
 		var err error
-		if report, err = sink.Audit(ctx, p.s, p.conn); err != nil {
+		if report, err = sink.Audit(ctx, p.s, p.conn, tabletest.Schema()); err != nil {
 			p.t.Fatal(err)
 		}
 		if all = strings.Join(append(report.Problems(), report.Notes...), "\n"); len(report.Problems()) == len(report.Lost)+len(report.Found) || ctx.Err() != nil {

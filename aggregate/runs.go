@@ -3,6 +3,7 @@ package aggregate
 import (
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
 // A segmented run is many sessions, and which come, and in what order, nobody knows. So a session tells only what it knows itself; the
@@ -74,45 +75,43 @@ func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
 	f.segment(s, p, &segmentRow{run: d.RunID, index: -1})
 	s.completed = true
 	f.end(s, p, sessionEnd{rank: table.EndRun, at: d.EndedNS, synthetic: d.Synthetic})
-	t := &table.RunEnds
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.RunID.AppendString(b, clip(d.RunID))
-	t.FinalSegmentIndex.Append(b, segmentIndex(d.FinalSegmentIndex))
-	t.EndedAt.Append(b, max(d.EndedNS, 0))
-	t.EndReason.AppendString(b, clip(d.EndReason))
-	t.RolloverReason.AppendString(b, clip(d.RolloverReason))
-	t.RequestedRolloverAt.Append(b, max(d.RequestedRolloverNS, 0))
-	t.ActualRolloverAt.Append(b, max(d.ActualRolloverNS, 0))
-	t.Synthetic.Append(b, flag(d.Synthetic))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.RunEnds.Append(f.facts(p, gpuflighttable.RunEnds.Table), &gpuflighttable.RunEndRow{
+		HeadRow:             s.head(),
+		RunID:               clip(d.RunID),
+		FinalSegmentIndex:   segmentIndex(d.FinalSegmentIndex),
+		EndedAt:             max(d.EndedNS, 0),
+		EndReason:           clip(d.EndReason),
+		RolloverReason:      clip(d.RolloverReason),
+		RequestedRolloverAt: max(d.RequestedRolloverNS, 0),
+		ActualRolloverAt:    max(d.ActualRolloverNS, 0),
+		Synthetic:           flag(d.Synthetic),
+		ReceivedDay:         dayOf(p.env.ReceivedAt),
+	})
 }
 
 // segment writes what a line says of the session's segment.
 func (f *folder) segment(s *session, p *part, r *segmentRow) {
-	t := &table.Segments
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.RunID.AppendString(b, clip(r.run))
-	t.SegmentIndex.Append(b, segmentIndex(r.index))
-	t.RollChainID.AppendString(b, clip(r.chain))
-	t.PartIndex.Append(b, clampU32(r.part))
-	t.PreviousRunID.AppendString(b, clip(r.previousRun))
-	t.PreviousSessionID.AppendString(b, clip(r.previousSession))
-	t.StartedAt.Append(b, max(r.startedAt, 0))
-	t.StartRequestedBoundaryAt.Append(b, max(r.startBoundary, 0))
-	t.StartBoundaryDelayNS.Append(b, notNegative(r.startDelay))
-	t.StartDeferredBy.AppendString(b, clip(r.startDeferred))
-	t.EndedAt.Append(b, max(r.endedAt, 0))
-	t.RequestedBoundaryAt.Append(b, max(r.boundary, 0))
-	t.BoundaryDelayNS.Append(b, notNegative(r.delay))
-	t.EndReason.AppendString(b, clip(r.reason))
-	t.DeferredBy.AppendString(b, clip(r.deferred))
-	t.RecordsOutside.Append(b, notNegative(r.outside))
-	t.Synthetic.Append(b, flag(r.synthetic))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	table.Segments.Append(f.facts(p, table.Segments.Table), &table.SegmentRow{
+		HeadRow:                  s.head(),
+		RunID:                    clip(r.run),
+		SegmentIndex:             segmentIndex(r.index),
+		RollChainID:              clip(r.chain),
+		PartIndex:                clampU32(r.part),
+		PreviousRunID:            clip(r.previousRun),
+		PreviousSessionID:        clip(r.previousSession),
+		StartedAt:                max(r.startedAt, 0),
+		StartRequestedBoundaryAt: max(r.startBoundary, 0),
+		StartBoundaryDelayNS:     notNegative(r.startDelay),
+		StartDeferredBy:          clip(r.startDeferred),
+		EndedAt:                  max(r.endedAt, 0),
+		RequestedBoundaryAt:      max(r.boundary, 0),
+		BoundaryDelayNS:          notNegative(r.delay),
+		EndReason:                clip(r.reason),
+		DeferredBy:               clip(r.deferred),
+		RecordsOutside:           notNegative(r.outside),
+		Synthetic:                flag(r.synthetic),
+		ReceivedDay:              dayOf(p.env.ReceivedAt),
+	})
 }
 
 // segmentIndex bounds an index; what is below 0 is not known.

@@ -27,10 +27,14 @@ func (c *counters) begin() {
 	for _, reason := range foldReasons {
 		c.foldFailures.WithLabelValues(reason)
 	}
-	for _, t := range table.All() {
+	c.meet("")
+}
+
+// beginRows makes the series of tables.
+func (c *counters) beginRows(tables []*table.Table) {
+	for _, t := range tables {
 		c.rows.WithLabelValues(t.Name)
 	}
-	c.meet("")
 }
 
 // meet makes the series of a tenant. It is called for every part.

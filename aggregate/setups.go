@@ -3,8 +3,9 @@ package aggregate
 import (
 	"encoding/json"
 
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
+
 	"github.com/warpline/warpline/proto/gpuflight"
-	"github.com/warpline/warpline/sink/table"
 )
 
 // listText is a list as its table keeps it. Texts are valid UTF-8, so nothing is lost.
@@ -26,15 +27,16 @@ func (f *folder) pmConfig(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
-	t := &table.PMConfigs
-	b := f.factBatch(s, p, t.Table, t.Head)
-	t.At.Append(b, e.TimeNS)
-	t.DeviceID.Append(b, e.DeviceID)
-	t.IntervalUS.Append(b, e.IntervalUS)
-	t.MaxSamples.Append(b, e.MaxSamples)
-	t.Preset.Append(b, t.Preset.IndexBytes(b, e.Preset))
-	t.Metrics.Append(b, listText(e.Metrics))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.PMConfigs.Append(f.facts(p, gpuflighttable.PMConfigs.Table), &gpuflighttable.PMConfigRow{
+		HeadRow:     s.head(),
+		At:          e.TimeNS,
+		DeviceID:    e.DeviceID,
+		IntervalUS:  e.IntervalUS,
+		MaxSamples:  e.MaxSamples,
+		Preset:      string(e.Preset),
+		Metrics:     listText(e.Metrics),
+		ReceivedDay: dayOf(p.env.ReceivedAt),
+	})
 	return nil
 }
 
@@ -45,13 +47,14 @@ func (f *folder) sassConfig(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
-	t := &table.SassConfigs
-	b := f.factBatch(s, p, t.Table, t.Head)
-	t.At.Append(b, e.TimeNS)
-	t.DeviceID.Append(b, e.DeviceID)
-	t.ConfiguredMetrics.Append(b, listText(e.Configured))
-	t.SkippedMetrics.Append(b, listText(e.Skipped))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.SassConfigs.Append(f.facts(p, gpuflighttable.SassConfigs.Table), &gpuflighttable.SassConfigRow{
+		HeadRow:           s.head(),
+		At:                e.TimeNS,
+		DeviceID:          e.DeviceID,
+		ConfiguredMetrics: listText(e.Configured),
+		SkippedMetrics:    listText(e.Skipped),
+		ReceivedDay:       dayOf(p.env.ReceivedAt),
+	})
 	return nil
 }
 
@@ -62,14 +65,15 @@ func (f *folder) signature(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
-	t := &table.ExecutionSignatures
-	b := f.factBatch(s, p, t.Table, t.Head)
-	t.At.Append(b, e.TimeNS)
-	t.Scope.Append(b, t.Scope.IndexBytes(b, e.Scope))
-	t.Signature.Append(b, e.Signature)
-	t.LaunchCount.Append(b, e.LaunchCount)
-	t.DistinctKernels.Append(b, e.DistinctKernels)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.ExecutionSignatures.Append(f.facts(p, gpuflighttable.ExecutionSignatures.Table), &gpuflighttable.ExecutionSignatureRow{
+		HeadRow:         s.head(),
+		At:              e.TimeNS,
+		Scope:           string(e.Scope),
+		Signature:       e.Signature,
+		LaunchCount:     e.LaunchCount,
+		DistinctKernels: e.DistinctKernels,
+		ReceivedDay:     dayOf(p.env.ReceivedAt),
+	})
 	return nil
 }
 
@@ -80,27 +84,28 @@ func (f *folder) ruleSummary(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.EmittedNS)
-	t := &table.DeepWindowRules
-	b := f.factBatch(s, p, t.Table, t.Head)
-	t.At.Append(b, e.EmittedNS)
-	t.RuleID.Append(b, t.RuleID.IndexBytes(b, e.RuleID))
-	t.Expression.AppendBytes(b, e.Expression)
-	t.State.Append(b, t.State.IndexBytes(b, e.State))
-	t.Outcome.Append(b, t.Outcome.IndexBytes(b, e.Outcome))
-	t.Reason.AppendBytes(b, e.Reason)
-	t.MetricState.Append(b, t.MetricState.IndexBytes(b, e.MetricState))
-	t.SamplesSeen.Append(b, e.SamplesSeen)
-	t.WindowsOpened.Append(b, e.WindowsOpened)
-	t.TruncatedSamples.Append(b, e.TruncatedSamples)
-	t.MetricQualityResets.Append(b, e.QualityResets)
-	t.LastQualityReason.AppendBytes(b, e.LastQuality)
-	t.StateSequence.Append(b, e.StateSequence)
-	t.HasLastValue.Append(b, flag(e.HasLast))
-	t.LastValue.Append(b, e.LastValue)
-	t.LastObservedAt.Append(b, e.LastObservedNS)
-	t.PID.Append(b, e.PID)
-	t.App.Append(b, t.App.IndexBytes(b, e.App))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.DeepWindowRules.Append(f.facts(p, gpuflighttable.DeepWindowRules.Table), &gpuflighttable.DeepWindowRuleRow{
+		HeadRow:             s.head(),
+		At:                  e.EmittedNS,
+		RuleID:              string(e.RuleID),
+		Expression:          string(e.Expression),
+		State:               string(e.State),
+		Outcome:             string(e.Outcome),
+		Reason:              string(e.Reason),
+		MetricState:         string(e.MetricState),
+		SamplesSeen:         e.SamplesSeen,
+		WindowsOpened:       e.WindowsOpened,
+		TruncatedSamples:    e.TruncatedSamples,
+		MetricQualityResets: e.QualityResets,
+		LastQualityReason:   string(e.LastQuality),
+		StateSequence:       e.StateSequence,
+		HasLastValue:        flag(e.HasLast),
+		LastValue:           e.LastValue,
+		LastObservedAt:      e.LastObservedNS,
+		PID:                 e.PID,
+		App:                 string(e.App),
+		ReceivedDay:         dayOf(p.env.ReceivedAt),
+	})
 	return nil
 }
 
@@ -111,20 +116,21 @@ func (f *folder) counterQuality(s *session, p *part, l *gpuflight.Line) error {
 		return err
 	}
 	s.delta.sawEvent(e.EmittedNS)
-	t := &table.CounterQuality
-	b := f.factBatch(s, p, t.Table, t.Head)
-	t.At.Append(b, e.EmittedNS)
-	t.Source.Append(b, t.Source.IndexBytes(b, e.Source))
-	t.SchemaVersion.Append(b, e.SchemaVersion)
-	t.TrackedCounters.Append(b, e.TrackedCounters)
-	t.SamplesObserved.Append(b, e.SamplesObserved)
-	t.RegistrationRejected.Append(b, e.Rejected)
-	t.UnknownIDSamples.Append(b, e.UnknownID)
-	t.UnavailableSamples.Append(b, e.Unavailable)
-	t.NegativeDeltaSamples.Append(b, e.NegativeDelta)
-	t.RateWindowsDiscarded.Append(b, e.WindowsDiscarded)
-	t.PID.Append(b, e.PID)
-	t.App.Append(b, t.App.IndexBytes(b, e.App))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.CounterQuality.Append(f.facts(p, gpuflighttable.CounterQuality.Table), &gpuflighttable.CounterQualityRow{
+		HeadRow:              s.head(),
+		At:                   e.EmittedNS,
+		Source:               string(e.Source),
+		SchemaVersion:        e.SchemaVersion,
+		TrackedCounters:      e.TrackedCounters,
+		SamplesObserved:      e.SamplesObserved,
+		RegistrationRejected: e.Rejected,
+		UnknownIDSamples:     e.UnknownID,
+		UnavailableSamples:   e.Unavailable,
+		NegativeDeltaSamples: e.NegativeDelta,
+		RateWindowsDiscarded: e.WindowsDiscarded,
+		PID:                  e.PID,
+		App:                  string(e.App),
+		ReceivedDay:          dayOf(p.env.ReceivedAt),
+	})
 	return nil
 }

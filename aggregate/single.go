@@ -136,9 +136,19 @@ func scopePath(userScope []byte) []byte {
 	return userScope
 }
 
+// head is how a row of the session begins.
+func (s *session) head() table.HeadRow {
+	return table.HeadRow{Tenant: s.key.tenant, SessionID: s.key.id}
+}
+
+// facts returns the batch of a Fact table for rows of this part.
+func (f *folder) facts(p *part, t *table.Table) *table.Batch {
+	return f.out.batch(t, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+}
+
 // factBatch returns the batch of a Fact table for a row of this part, with tenant and session appended.
 func (f *folder) factBatch(s *session, p *part, t *table.Table, head table.Head) *table.Batch {
-	b := f.out.batch(t, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	b := f.facts(p, t)
 	head.Tenant.AppendString(b, s.key.tenant)
 	head.SessionID.AppendString(b, s.key.id)
 	return b

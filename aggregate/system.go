@@ -2,7 +2,7 @@ package aggregate
 
 import (
 	"github.com/warpline/warpline/proto/gpuflight"
-	"github.com/warpline/warpline/sink/table"
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
 // system folds a system_start or system_stop line.
@@ -16,49 +16,51 @@ func (f *folder) system(s *session, p *part, l *gpuflight.Line) error {
 	if l.Type == gpuflight.SystemStop {
 		kind = "stop"
 	}
-	t := &table.SystemEvents
-	b := f.factBatch(s, p, t.Table, t.Head)
-	t.At.Append(b, e.TimeNS)
-	t.Name.Append(b, t.Name.IndexBytes(b, e.Name))
-	t.Kind.AppendString(b, kind)
-	t.PID.Append(b, e.PID)
-	t.App.Append(b, t.App.IndexBytes(b, e.App))
-	t.CPUPct.Append(b, float32(e.Host.CPUPct))
-	t.RAMUsedBytes.Append(b, fromMiB(e.Host.RAMUsedMiB))
-	t.RAMTotalBytes.Append(b, fromMiB(e.Host.RAMTotalMiB))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.SystemEvents.Append(f.facts(p, gpuflighttable.SystemEvents.Table), &gpuflighttable.SystemEventRow{
+		HeadRow:       s.head(),
+		At:            e.TimeNS,
+		Name:          string(e.Name),
+		Kind:          kind,
+		PID:           e.PID,
+		App:           string(e.App),
+		CPUPct:        float32(e.Host.CPUPct),
+		RAMUsedBytes:  fromMiB(e.Host.RAMUsedMiB),
+		RAMTotalBytes: fromMiB(e.Host.RAMTotalMiB),
+		ReceivedDay:   dayOf(p.env.ReceivedAt),
+	})
 	f.deviceSnapshots(s, p, "system_"+kind, e.TimeNS, e.Devices)
 	return nil
 }
 
 // deviceSnapshots writes how the devices of a line were.
 func (f *folder) deviceSnapshots(s *session, p *part, kind string, at int64, devices []gpuflight.Device) {
-	t := &table.DeviceSnapshots
 	for i := range devices {
 		d := &devices[i]
-		b := f.factBatch(s, p, t.Table, t.Head)
-		t.At.Append(b, at)
-		t.Kind.AppendString(b, kind)
-		t.DeviceID.Append(b, clampI32(d.ID))
-		t.UUID.AppendString(b, d.UUID)
-		t.Name.AppendString(b, d.Name)
-		t.Vendor.AppendString(b, d.Vendor)
-		t.PCIBus.Append(b, clampI32(d.PCIBus))
-		t.UsedBytes.Append(b, fromMiB(d.UsedMiB))
-		t.FreeBytes.Append(b, fromMiB(d.FreeMiB))
-		t.TotalBytes.Append(b, fromMiB(d.TotalMiB))
-		t.UtilGPUPct.Append(b, float32(d.UtilGPUPct))
-		t.UtilMemPct.Append(b, float32(d.UtilMemPct))
-		t.TempC.Append(b, float32(d.TempC))
-		t.PowerW.Append(b, float32(float64(d.PowerMW)/1000))
-		t.ClkGfxMHz.Append(b, uint32(min(d.ClkGfxMHz, 1<<32-1)))
-		t.ClkSMMHz.Append(b, uint32(min(d.ClkSMMHz, 1<<32-1)))
-		t.ClkMemMHz.Append(b, uint32(min(d.ClkMemMHz, 1<<32-1)))
-		t.ThrottlePwr.Append(b, flag(d.ThrottlePower != 0))
-		t.ThrottleTherm.Append(b, flag(d.ThrottleThermal != 0))
-		t.PCIeRxBwBPS.Append(b, d.PCIeRxBps)
-		t.PCIeTxBwBPS.Append(b, d.PCIeTxBps)
-		t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+		gpuflighttable.DeviceSnapshots.Append(f.facts(p, gpuflighttable.DeviceSnapshots.Table), &gpuflighttable.DeviceSnapshotRow{
+			HeadRow:       s.head(),
+			At:            at,
+			Kind:          kind,
+			DeviceID:      clampI32(d.ID),
+			UUID:          d.UUID,
+			Name:          d.Name,
+			Vendor:        d.Vendor,
+			PCIBus:        clampI32(d.PCIBus),
+			UsedBytes:     fromMiB(d.UsedMiB),
+			FreeBytes:     fromMiB(d.FreeMiB),
+			TotalBytes:    fromMiB(d.TotalMiB),
+			UtilGPUPct:    float32(d.UtilGPUPct),
+			UtilMemPct:    float32(d.UtilMemPct),
+			TempC:         float32(d.TempC),
+			PowerW:        float32(float64(d.PowerMW) / 1000),
+			ClkGfxMHz:     uint32(min(d.ClkGfxMHz, 1<<32-1)),
+			ClkSMMHz:      uint32(min(d.ClkSMMHz, 1<<32-1)),
+			ClkMemMHz:     uint32(min(d.ClkMemMHz, 1<<32-1)),
+			ThrottlePwr:   flag(d.ThrottlePower != 0),
+			ThrottleTherm: flag(d.ThrottleThermal != 0),
+			PCIeRxBwBPS:   d.PCIeRxBps,
+			PCIeTxBwBPS:   d.PCIeTxBps,
+			ReceivedDay:   dayOf(p.env.ReceivedAt),
+		})
 	}
 }
 
@@ -69,28 +71,29 @@ func (f *folder) jobFacts(s *session, p *part, l *gpuflight.Line, job *gpuflight
 	if job.RunID != "" {
 		segment = clampI32(job.SegmentIndex)
 	}
-	t := &table.JobStarts
-	b := f.factBatch(s, p, t.Table, t.Head)
-	t.At.Append(b, at)
-	t.PID.Append(b, clampU32(job.PID))
-	t.App.AppendString(b, job.App)
-	t.LogPath.Append(b, job.LogPath)
-	t.Hostname.AppendString(b, job.Hostname)
-	t.IP.AppendString(b, job.IP)
-	t.CPUPct.Append(b, float32(job.Host.CPUPct))
-	t.RAMUsedBytes.Append(b, fromMiB(job.Host.RAMUsedMiB))
-	t.RAMTotalBytes.Append(b, fromMiB(job.Host.RAMTotalMiB))
-	t.SessionKind.AppendString(b, job.SessionKind)
-	t.ProfilingEngine.AppendString(b, job.ProfilingEngine)
-	t.AnalysisID.AppendString(b, job.AnalysisID)
-	t.PassIndex.Append(b, clampU32(job.PassIndex))
-	t.PassCount.Append(b, clampU32(job.PassCount))
-	t.RunID.AppendString(b, job.RunID)
-	t.SegmentIndex.Append(b, segment)
-	t.RollChainID.AppendString(b, job.RollChainID)
-	t.PartIndex.Append(b, clampU32(job.PartIndex))
-	t.PreviousRunID.AppendString(b, job.PreviousRunID)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	gpuflighttable.JobStarts.Append(f.facts(p, gpuflighttable.JobStarts.Table), &gpuflighttable.JobStartRow{
+		HeadRow:         s.head(),
+		At:              at,
+		PID:             clampU32(job.PID),
+		App:             job.App,
+		LogPath:         job.LogPath,
+		Hostname:        job.Hostname,
+		IP:              job.IP,
+		CPUPct:          float32(job.Host.CPUPct),
+		RAMUsedBytes:    fromMiB(job.Host.RAMUsedMiB),
+		RAMTotalBytes:   fromMiB(job.Host.RAMTotalMiB),
+		SessionKind:     job.SessionKind,
+		ProfilingEngine: job.ProfilingEngine,
+		AnalysisID:      job.AnalysisID,
+		PassIndex:       clampU32(job.PassIndex),
+		PassCount:       clampU32(job.PassCount),
+		RunID:           job.RunID,
+		SegmentIndex:    segment,
+		RollChainID:     job.RollChainID,
+		PartIndex:       clampU32(job.PartIndex),
+		PreviousRunID:   job.PreviousRunID,
+		ReceivedDay:     dayOf(p.env.ReceivedAt),
+	})
 	f.deviceSnapshots(s, p, "job_start", at, job.Devices)
 }
 

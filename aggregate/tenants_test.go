@@ -16,6 +16,7 @@ import (
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // oddNames is a session whose names are no words.
@@ -36,7 +37,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
 	stop := start(t, s, fast)
 	empty := newDatabase(t)
-	views := table.Views(table.Options{Database: empty.name})
+	views := tabletest.Schema().Views(table.Options{Database: empty.name})
 	for _, v := range views {
 		empty.post("SELECT * FROM "+v.From(), nil)
 	}
@@ -100,9 +101,9 @@ func TestTenantsDoNotMeet(t *testing.T) {
 		return answers
 	}
 	both := ask()
-	doomed := []table.Doomed{{Tenant: "evil"}}
-	for _, def := range table.All() {
-		if sql := def.DeleteSQL(table.Options{Database: d.name}, doomed); sql != "" {
+	targets := []table.Target{{Tenant: "evil"}}
+	for _, def := range tabletest.Schema().Tables() {
+		if sql := def.DeleteSQL(table.Options{Database: d.name}, targets); sql != "" {
 			d.post(strings.Replace(sql, "mutations_sync = 0", "mutations_sync = 2", 1), nil)
 		}
 	}
@@ -122,7 +123,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 			quiet++
 		}
 	}
-	for _, def := range table.All() {
+	for _, def := range tabletest.Schema().Tables() {
 		if def.Column("tenant") != nil {
 			d.want("SELECT count() FROM `"+def.Name+"` WHERE tenant = 'evil'", "0")
 		}

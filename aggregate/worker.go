@@ -18,6 +18,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // Config configures a Worker. The zero value of each field means its default.
@@ -51,6 +52,9 @@ type Config struct {
 
 	// NamesBytes bounds the memory of names of all sessions (DefaultNamesBytes). Beyond it they are loaded again when they are needed.
 	NamesBytes int
+
+	// Schema is the tables that rows may be of: their series are there from the start. nil: each begins with its first row.
+	Schema *table.Schema
 
 	// Version of the program, as it is written into chunks: who cannot read one can say whose it is.
 	Version string
@@ -143,6 +147,7 @@ type PartitionStatus struct {
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer)
+	m.beginRows(cfg.Schema.Tables())
 	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}, newest: map[int]uint64{}, told: map[int]told{}}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // asked is a query as Grafana sends it: its variables and macros filled in.
@@ -40,7 +41,7 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sink.New(streams, sink.Config{HTTPAddr: e.HTTPAddr(), NativeAddr: e.TCPAddr(), Database: "warpline", User: e.User(), Password: e.Password(), MinInterval: 20 * time.Millisecond})
+	s, err := sink.New(streams, sink.Config{Schema: tabletest.Schema(), HTTPAddr: e.HTTPAddr(), NativeAddr: e.TCPAddr(), Database: "warpline", User: e.User(), Password: e.Password(), MinInterval: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

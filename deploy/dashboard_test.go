@@ -11,6 +11,7 @@ import (
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 type source struct{ Type, UID string }
@@ -89,7 +90,7 @@ func TestDashboardSQLRuns(t *testing.T) {
 	}
 	defer conn.Close()
 	ctx := context.Background()
-	if err := table.Ensure(ctx, conn, table.Options{}); err != nil {
+	if err := tabletest.Schema().Ensure(ctx, conn, table.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: e.ReaderPassword()}})

@@ -17,6 +17,7 @@ import (
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // sources is the Go text of the roles, without tests: where the values of labels come from.
@@ -50,8 +51,8 @@ func series(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	aggregate.New(streams, aggregate.Config{Registerer: reg})
-	if _, err := sink.New(streams, sink.Config{HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil { // it asks nobody
+	aggregate.New(streams, aggregate.Config{Schema: tabletest.Schema(), Registerer: reg})
+	if _, err := sink.New(streams, sink.Config{Schema: tabletest.Schema(), HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil { // it asks nobody
 		t.Fatal(err)
 	}
 	keep, stop := context.WithCancel(t.Context())

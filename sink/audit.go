@@ -14,6 +14,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // Report is what Audit found.
@@ -76,7 +77,7 @@ func (r Report) Problems() (all []string) {
 // again when it says "more". Rows that expired, and ledger rows after their 90 days, make tables smaller than the ledger or the
 // other way round; a partition of a table is compared only while neither can have happened. It reads every message of every stream, which
 // takes a second for each GB or so.
-func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, error) {
+func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *table.Schema) (Report, error) {
 	var r Report
 	info, err := s.Rows.Info(ctx)
 	if err != nil {
@@ -89,7 +90,7 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn) (Report, er
 		}
 		r.Lanes = append(r.Lanes, l)
 	}
-	if r.Tables, err = auditTables(ctx, conn); err != nil {
+	if r.Tables, err = auditTables(ctx, conn, schema); err != nil {
 		return r, fmt.Errorf("audit tables: %w", err)
 	}
 	if r.Streams, err = auditStreams(ctx, s); err != nil {

@@ -39,9 +39,9 @@ var unplaced = table.Partition{}
 const settleTries = 3
 
 // auditTables compares every table with the ledger. A problem is reported when each look saw it alike.
-func auditTables(ctx context.Context, conn driver.Conn) (out []TableReport, err error) {
+func auditTables(ctx context.Context, conn driver.Conn, schema *table.Schema) (out []TableReport, err error) {
 	for try := 1; ; try++ {
-		now, err := lookAtTables(ctx, conn)
+		now, err := lookAtTables(ctx, conn, schema)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func auditTables(ctx context.Context, conn driver.Conn) (out []TableReport, err 
 			return out, nil
 		}
 		if try >= settleTries {
-			return out, whose(ctx, conn, out)
+			return out, whose(ctx, conn, schema, out)
 		}
 		if !sleep(ctx, 400*time.Millisecond) {
 			return nil, ctx.Err()
@@ -66,13 +66,13 @@ func auditTables(ctx context.Context, conn driver.Conn) (out []TableReport, err 
 	}
 }
 
-func lookAtTables(ctx context.Context, conn driver.Conn) (out []TableReport, err error) {
+func lookAtTables(ctx context.Context, conn driver.Conn, schema *table.Schema) (out []TableReport, err error) {
 	book, err := readLedger(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
 	today := table.DayOf(time.Now().UnixNano())
-	for _, t := range table.All() {
+	for _, t := range schema.Tables() {
 		parts := book[t.Name]
 		if t.Retention == table.Static {
 			continue
@@ -226,10 +226,10 @@ func readHeld(ctx context.Context, conn driver.Conn, t *table.Table, parts map[t
 const mendTables = "put that partition back from a backup, or delete the sessions of that time (warpline session delete) and send them again"
 
 // whose adds to each problem which tenants it concerns, as far as other tables tell, and what can be done.
-func whose(ctx context.Context, conn driver.Conn, reports []TableReport) error {
+func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports []TableReport) error {
 	for i := range reports {
 		r := &reports[i]
-		t := table.ByName(r.Table)
+		t := schema.Table(r.Table)
 		if len(r.Problems) == 0 || t == nil || t.Column("tenant") == nil {
 			continue
 		}

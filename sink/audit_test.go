@@ -11,6 +11,7 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 func (w *world) exec(sql string) {
@@ -26,7 +27,7 @@ func (w *world) audit() []string {
 	w.t.Helper()
 	c := w.conn()
 	defer c.Close()
-	r, err := sink.Audit(context.Background(), w.s, c)
+	r, err := sink.Audit(context.Background(), w.s, c, tabletest.Schema())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // More parts than ClickHouse's own bound are damaged on disk: the engine starts in spite of it, what is lost is told by name, the audit
@@ -82,7 +83,7 @@ func TestDamagedPartsAreTold(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	r, err := sink.Audit(ctx, w.s, c)
+	r, err := sink.Audit(ctx, w.s, c, tabletest.Schema())
 	if err != nil || r.OK() || !strings.Contains(strings.Join(r.Problems(), "\n"), "table kernels_data") {
 		t.Errorf("audit: %v %v", r.Problems(), err)
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/warpline/warpline/sink/table"
 )
 
 // synced are the settings by which a table's parts survive a power cut. A merged part is as new as an inserted one: without the last two its
@@ -24,7 +22,7 @@ func (k *Sink) syncTables(ctx context.Context) error {
 	if on == uint64(len(synced)) {
 		return nil
 	}
-	for _, t := range table.All() {
+	for _, t := range k.cfg.Schema.Tables() {
 		if err := k.native.Exec(ctx, "ALTER TABLE "+name(k.cfg.Database)+"."+name(t.Name)+" MODIFY SETTING "+strings.Join(synced, " = 1, ")+" = 1"); err != nil {
 			return fmt.Errorf("schema: make %s durable: %w", t.Name, err)
 		}

@@ -57,7 +57,7 @@ type erased struct {
 	Partition int               `json:"partition"`
 	Chunk     uint64            `json:"chunk"`
 	Deletes   []stream.Deletion `json:"deletes"`
-	Bereft    []string          `json:"bereft,omitempty"` // tenants that lost links
+	Unlinked  []string          `json:"bereft,omitempty"` // tenants that lost links
 	At        time.Time         `json:"at"`
 }
 
@@ -70,11 +70,11 @@ const maxErased = 1024
 // lookAgainAfter is when no insert can be running any more that was begun before a deletion.
 const lookAgainAfter = insertTimeout + time.Minute
 
-// doomed translates the deletions of a chunk. Those of a tenant, or of a session that recurs, must not touch what later chunks bring.
-func (k *Sink) doomed(partition int, chunk uint64, deletes []stream.Deletion) []table.Doomed {
-	out := make([]table.Doomed, len(deletes))
+// targets translates the deletions of a chunk. Those of a tenant, or of a session that recurs, must not touch what later chunks bring.
+func (k *Sink) targets(partition int, chunk uint64, deletes []stream.Deletion) []table.Target {
+	out := make([]table.Target, len(deletes))
 	for i, d := range deletes {
-		out[i] = table.Doomed{Tenant: d.Tenant, Session: d.Session, Partition: partition, Partitions: k.s.Partitions, Chunk: chunk,
+		out[i] = table.Target{Tenant: d.Tenant, Session: d.Session, Partition: partition, Partitions: k.s.Partitions, Chunk: chunk,
 			Bounded: d.Session == "" || stream.Recurs(d.Session)}
 	}
 	return out
@@ -83,17 +83,17 @@ func (k *Sink) doomed(partition int, chunk uint64, deletes []stream.Deletion) []
 // erase carries out the deletions of the span's chunks, all of them with one statement a table. All of the span is inserted.
 func (l *lane) erase(ctx context.Context, s *span) error {
 	chunks := s.deletions()
-	var doomed []table.Doomed
+	var targets []table.Target
 	var deletes []stream.Deletion
 	for _, c := range chunks {
-		doomed = append(doomed, l.k.doomed(c.Partition, c.Number, c.Deletes)...)
+		targets = append(targets, l.k.targets(c.Partition, c.Number, c.Deletes)...)
 		deletes = append(deletes, c.Deletes...)
 	}
 	if !l.marks.mark.Pending.Inserted {
 		next := l.marks.mark.clone()
 		next.Pending.Inserted = true
 		err := l.persist(ctx, "count what is to be deleted", func(ctx context.Context) (err error) {
-			next.Pending.Erased, next.Pending.Removed, err = l.k.countDoomed(ctx, doomed)
+			next.Pending.Erased, next.Pending.Removed, err = l.k.countTargets(ctx, targets)
 			return err
 		})
 		if err != nil {
@@ -110,14 +110,14 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 		return err
 	}
 	began := time.Now()
-	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteDoomed(ctx, doomed) }); err != nil {
+	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteTargets(ctx, targets) }); err != nil {
 		return err
 	}
 	if err := l.step("erased"); err != nil {
 		return err
 	}
 	orphans := map[string]map[string]uint64{}
-	for _, tenant := range bereft(deletes, l.marks.mark.Pending.Erased) {
+	for _, tenant := range l.k.unlinked(deletes, l.marks.mark.Pending.Erased) {
 		orphans[tenant] = map[string]uint64{}
 		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error { return l.k.deleteOrphans(ctx, tenant, orphans[tenant]) }); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (l *lane) erasedOf(s *span) (out []erased) {
 				own = append(own, e)
 			}
 		}
-		out = append(out, erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Bereft: bereft(c.Deletes, own), At: time.Now().UTC()})
+		out = append(out, erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Unlinked: l.k.unlinked(c.Deletes, own), At: time.Now().UTC()})
 		first += len(c.Deletes)
 	}
 	return out
@@ -196,18 +196,18 @@ func (l *lane) persist(ctx context.Context, what string, f func(context.Context)
 	}
 }
 
-// countDoomed returns how many rows each deletion will take from each table, and how many all take from each ClickHouse partition.
-func (k *Sink) countDoomed(ctx context.Context, doomed []table.Doomed) (each []erasure, all []removal, err error) {
+// countTargets returns how many rows each deletion will take from each table, and how many all take from each ClickHouse partition.
+func (k *Sink) countTargets(ctx context.Context, targets []table.Target) (each []erasure, all []removal, err error) {
 	all = []removal{} // not nil: they are known
-	for _, t := range table.All() {
-		of, err := k.heldOf(ctx, t, doomed)
+	for _, t := range k.cfg.Schema.Tables() {
+		of, err := k.heldOf(ctx, t, targets)
 		if err != nil {
 			return nil, nil, err
 		}
 		if len(of) == 0 {
 			continue
 		}
-		found, err := k.countIn(ctx, t, doomed)
+		found, err := k.countIn(ctx, t, targets)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -216,9 +216,9 @@ func (k *Sink) countDoomed(ctx context.Context, doomed []table.Doomed) (each []e
 	return each, all, nil
 }
 
-// heldOf returns what a table has of doomed, by ClickHouse partition.
-func (k *Sink) heldOf(ctx context.Context, t *table.Table, doomed []table.Doomed) (out []removal, err error) {
-	where := t.DoomedSQL(doomed)
+// heldOf returns what a table has of targets, by ClickHouse partition.
+func (k *Sink) heldOf(ctx context.Context, t *table.Table, targets []table.Target) (out []removal, err error) {
+	where := t.ConditionSQL(targets)
 	if where == "" {
 		return nil, nil
 	}
@@ -248,10 +248,10 @@ func (k *Sink) heldOf(ctx context.Context, t *table.Table, doomed []table.Doomed
 }
 
 // countIn returns how many rows each deletion will take from a table.
-func (k *Sink) countIn(ctx context.Context, t *table.Table, doomed []table.Doomed) (out []erasure, err error) {
+func (k *Sink) countIn(ctx context.Context, t *table.Table, targets []table.Target) (out []erasure, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, err := k.native.Query(longSQL(ctx), t.CountSQL(k.options(), doomed))
+	rows, err := k.native.Query(longSQL(ctx), t.CountSQL(k.options(), targets))
 	if err != nil {
 		return nil, fmt.Errorf("count in %s: %w", t.Name, err)
 	}
@@ -282,21 +282,21 @@ func (k *Sink) options() table.Options {
 
 var errRewriting = errors.New("clickhouse is still writing parts anew without the deleted rows")
 
-// deleteDoomed returns nil when no table has rows of doomed any more. It starts no second rewrite while one is running, and comes back
+// deleteTargets returns nil when no table has rows of targets any more. It starts no second rewrite while one is running, and comes back
 // with errRewriting when that takes long: it is called again then.
-func (k *Sink) deleteDoomed(ctx context.Context, doomed []table.Doomed) error {
+func (k *Sink) deleteTargets(ctx context.Context, targets []table.Target) error {
 	deadline := time.Now().Add(queryTimeout)
 	for round := 0; ; round++ {
 		if err := k.awaitMutations(ctx, deadline); err != nil {
 			return err
 		}
 		left := 0
-		for _, t := range table.All() {
-			sql := t.DeleteSQL(k.options(), doomed)
+		for _, t := range k.cfg.Schema.Tables() {
+			sql := t.DeleteSQL(k.options(), targets)
 			if sql == "" {
 				continue
 			}
-			found, err := k.heldOf(ctx, t, doomed)
+			found, err := k.heldOf(ctx, t, targets)
 			if err != nil {
 				return err
 			}
@@ -356,13 +356,13 @@ func (l *lane) lookAgain(ctx context.Context) {
 		if time.Since(e.At) < l.k.again && total <= maxErased {
 			return
 		}
-		doomed := l.k.doomed(e.Partition, e.Chunk, e.Deletes)
-		found, _, err := l.k.countDoomed(ctx, doomed)
+		targets := l.k.targets(e.Partition, e.Chunk, e.Deletes)
+		found, _, err := l.k.countTargets(ctx, targets)
 		if err == nil && len(found) > 0 {
 			l.log.Warn("rows of a deleted session came back by an insert that was on its way; deleting them again", "tables", len(found))
-			err = l.k.deleteDoomed(ctx, doomed)
+			err = l.k.deleteTargets(ctx, targets)
 		}
-		for _, tenant := range append(bereft(e.Deletes, found), e.Bereft...) {
+		for _, tenant := range append(l.k.unlinked(e.Deletes, found), e.Unlinked...) {
 			if err == nil {
 				err = l.k.deleteOrphans(ctx, tenant, map[string]uint64{})
 			}

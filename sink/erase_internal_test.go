@@ -11,7 +11,7 @@ import (
 func TestDeletionsOfWhatRecursAreBounded(t *testing.T) {
 	k := &Sink{s: &broker.Streams{Partitions: 4}}
 	for session, bounded := range map[string]bool{"": true, stream.NoSession: true, "mem:unknown": true, "mem:h:1:-:0": true, "5f0c": false} {
-		d := k.doomed(3, 17, []stream.Deletion{{Tenant: "a", Session: session}})[0]
+		d := k.targets(3, 17, []stream.Deletion{{Tenant: "a", Session: session}})[0]
 		if d.Bounded != bounded || d.Chunk != 17 || d.Partition != 3 || d.Partitions != 4 {
 			t.Errorf("session %q: %+v", session, d)
 		}

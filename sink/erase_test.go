@@ -14,6 +14,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // deletes makes a chunk carry deletions, as a worker that folded their tombstones.
@@ -27,8 +28,8 @@ func (w *world) rowsOf(tenant, session string) map[string]uint64 {
 	c := w.conn()
 	defer c.Close()
 	out := map[string]uint64{}
-	for _, t := range table.All() {
-		sql := t.CountSQL(table.Options{Database: w.db}, []table.Doomed{{Tenant: tenant, Session: session}})
+	for _, t := range tabletest.Schema().Tables() {
+		sql := t.CountSQL(table.Options{Database: w.db}, []table.Target{{Tenant: tenant, Session: session}})
 		if sql == "" {
 			continue
 		}
@@ -146,7 +147,7 @@ func TestDeleteSession(t *testing.T) {
 	c := w.conn()
 	defer c.Close()
 	w.waitMark(k, 1, w.lastSeq[1])
-	report, err := sink.Audit(ctx, w.s, c)
+	report, err := sink.Audit(ctx, w.s, c, tabletest.Schema())
 	if err != nil || !report.OK() {
 		t.Errorf("the books after a deletion: %v %v", err, report.Problems())
 	}
@@ -235,7 +236,7 @@ func TestDeletionIsKilled(t *testing.T) {
 			if err := c.QueryRow(t.Context(), "SELECT sum(calls) FROM kernel_stats_data").Scan(&calls); err != nil || calls != 400 {
 				t.Errorf("%d calls, want 400 (%v)", calls, err)
 			}
-			report, err := sink.Audit(t.Context(), w.s, c)
+			report, err := sink.Audit(t.Context(), w.s, c, tabletest.Schema())
 			if err != nil || !report.OK() {
 				t.Errorf("the books after a deletion: %v %v", err, report.Problems())
 			}
@@ -300,9 +301,9 @@ func TestEveryTableOfATenantCanBeDeleted(t *testing.T) {
 	// A table without a session can only be deleted with the tenant. Whoever adds one decides that here.
 	// Contents go with the last session that has them, see TestDeleteSessionTakesItsContents.
 	tenantOnly := map[string]bool{"usage_data": true, "source_lines_data": true, "sass_lines_data": true, "ptx_data": true}
-	for _, tb := range table.All() {
-		session := tb.Holds(&table.Doomed{Tenant: "t", Session: "s"})
-		all := tb.Holds(&table.Doomed{Tenant: "t"})
+	for _, tb := range tabletest.Schema().Tables() {
+		session := tb.Holds(&table.Target{Tenant: "t", Session: "s"})
+		all := tb.Holds(&table.Target{Tenant: "t"})
 		switch {
 		case tb.Retention == table.Static && (session || all):
 			t.Errorf("%s is static and would be deleted from", tb.Name)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // ErrCrash ends a lane as a crash would: nothing that follows is done.
@@ -51,7 +52,7 @@ func Load(msg []byte) (rows, batches int, err error) {
 	}
 	s := &span{}
 	s.add(message{seq: 1, chunk: c, body: body, size: int64(len(msg))})
-	if err := s.load(context.Background(), nil); err != nil {
+	if err := s.load(context.Background(), tabletest.Schema(), nil); err != nil {
 		return 0, 0, err
 	}
 	for _, l := range s.tables {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
-	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 var lengths = regexp.MustCompile(`"(?:schema_len|data_len|packed_len|rows)":(\d+)`)
@@ -35,7 +35,7 @@ func FuzzLoad(f *testing.F) {
 
 // The names come out of a schema message as Arrow put them in.
 func TestColumnNames(t *testing.T) {
-	for _, tab := range table.All() {
+	for _, tab := range tabletest.Schema().Tables() {
 		var want []string
 		for _, c := range tab.Columns {
 			want = append(want, c.Name)
@@ -48,7 +48,7 @@ func TestColumnNames(t *testing.T) {
 }
 
 func FuzzColumnNames(f *testing.F) {
-	for _, tab := range table.All() {
+	for _, tab := range tabletest.Schema().Tables() {
 		f.Add(tab.SchemaMessage())
 	}
 	f.Fuzz(func(t *testing.T, message []byte) { sink.ColumnNames(message) })

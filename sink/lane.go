@@ -384,7 +384,7 @@ func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
 func (l *lane) load(ctx context.Context, s *span) error {
 	pause := newPause(30 * time.Second)
 	for {
-		err := s.load(ctx, l.k.s.Chunks)
+		err := s.load(ctx, l.k.cfg.Schema, l.k.s.Chunks)
 		for _, d := range s.tables {
 			if err != nil {
 				break

@@ -13,7 +13,6 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
-	"github.com/warpline/warpline/sink/table"
 )
 
 // # When ROWS loses messages
@@ -255,7 +254,7 @@ func (k *Sink) deleteChunks(ctx context.Context, ranges []chunkRange) error {
 			return err
 		}
 		left := 0
-		for _, t := range table.All() {
+		for _, t := range k.cfg.Schema.Tables() {
 			if t.Engine != "MergeTree" || t.Column("rows_partition") == nil || t.Column("chunk") == nil {
 				continue
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // A chunk that is sent again under its own number, by a worker of a version that did not say what it follows, is passed over, and stops
@@ -73,7 +74,7 @@ func TestSpanIsLostHalfWay(t *testing.T) {
 			for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 				got, err := w.got(t.Context(), c)
 				if err == nil && got == w.want {
-					if report, err = sink.Audit(t.Context(), w.s, c); err == nil && len(report.Problems()) == len(report.Lost) && w.caughtUp(report) {
+					if report, err = sink.Audit(t.Context(), w.s, c, tabletest.Schema()); err == nil && len(report.Problems()) == len(report.Lost) && w.caughtUp(report) {
 						break
 					}
 				}

@@ -36,7 +36,7 @@ func newMetrics(k *Sink, r prometheus.Registerer) *metrics {
 		purges:    prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_purges_total", Help: "Purges of inserted messages from ROWS."}),
 		deletions: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_deletions_total", Help: "Tombstones carried out: sessions deleted, and partitions of tenants purged."}),
 	}
-	m.begin()
+	m.begin(k.cfg.Schema)
 	if r != nil {
 		r.MustRegister(m.rows, m.bytes, m.inserts, m.retries, m.repairs, m.visible, m.insertSeconds, m.barrierSeconds, m.missing, m.aside, m.damaged, m.purges, m.deletions, laneMetrics{k})
 	}
@@ -44,8 +44,8 @@ func newMetrics(k *Sink, r prometheus.Registerer) *metrics {
 }
 
 // begin makes the series at 0, since Prometheus sees a counter change and not begin.
-func (m *metrics) begin() {
-	for _, t := range table.All() {
+func (m *metrics) begin(schema *table.Schema) {
+	for _, t := range schema.Tables() {
 		for _, c := range []*prometheus.CounterVec{m.rows, m.bytes, m.inserts, m.repairs} {
 			c.WithLabelValues(t.Name)
 		}

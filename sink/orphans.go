@@ -24,13 +24,13 @@ import (
 //   - Marks of contents (content 0) have no links. A session's deletion leaves them, a purge takes them as it takes rows of other tables.
 //   - A zombie can bring contents back without their links. Looking again finds them too.
 
-// bereft returns the tenants of deletions that took links, according to the counts that were written before.
-func bereft(deletes []stream.Deletion, gone []erasure) (tenants []string) {
+// unlinked returns the tenants of deletions that took links, according to the counts that were written before.
+func (k *Sink) unlinked(deletes []stream.Deletion, gone []erasure) (tenants []string) {
 	for i := range deletes {
 		d := &deletes[i]
 		links := d.Session == "" // a purge of a tenant also finds what others left
 		for _, e := range gone {
-			links = links || e.Deletion == i && isLinks(e.Table)
+			links = links || e.Deletion == i && k.isLinks(e.Table)
 		}
 		if links && !slices.Contains(tenants, d.Tenant) {
 			tenants = append(tenants, d.Tenant)
@@ -39,14 +39,14 @@ func bereft(deletes []stream.Deletion, gone []erasure) (tenants []string) {
 	return tenants
 }
 
-func isLinks(name string) bool {
-	return slices.ContainsFunc(table.All(), func(t *table.Table) bool { return t.LinkedBy == name })
+func (k *Sink) isLinks(name string) bool {
+	return slices.ContainsFunc(k.cfg.Schema.Tables(), func(t *table.Table) bool { return t.LinkedBy == name })
 }
 
 // deleteOrphans deletes the contents of a tenant that no session has a link to, and adds how many rows there were to gone, by table.
 func (k *Sink) deleteOrphans(ctx context.Context, tenant string, gone map[string]uint64) error {
 	deadline := time.Now().Add(queryTimeout)
-	for _, t := range table.All() {
+	for _, t := range k.cfg.Schema.Tables() {
 		if t.LinkedBy == "" {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // artifacts publishes a chunk of partition p in which a session has contents, each two lines of source, two instructions and a PTX, with the
@@ -151,7 +152,7 @@ func (w *world) audited() {
 	w.t.Helper()
 	c := w.conn()
 	defer c.Close()
-	if report, err := sink.Audit(context.Background(), w.s, c); err != nil || !report.OK() {
+	if report, err := sink.Audit(context.Background(), w.s, c, tabletest.Schema()); err != nil || !report.OK() {
 		w.t.Errorf("the books after a deletion: %v %v", err, report.Problems())
 	}
 }

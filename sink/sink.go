@@ -61,12 +61,16 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Config says where ClickHouse is and how large inserts are. HTTPAddr and NativeAddr are required; other zero values mean the defaults.
+// Config says where ClickHouse is, what is stored there and how large inserts are. HTTPAddr, NativeAddr and Schema are required; other zero
+// values mean the defaults.
 type Config struct {
 	HTTPAddr, NativeAddr string // host:port of the two protocols
 	Database             string // default "warpline"
 	User, Password       string
 	TLS                  bool // both protocols over TLS, checked against the system's roots
+
+	// Schema is the tables that chunks are inserted into, and the views over them.
+	Schema *table.Schema
 
 	// MinInterval is the least time from the begin of one span of a lane to the begin of the next while there is little to do:
 	// each insert makes a part in each table, and few large parts are cheap. Default 300 ms.
@@ -129,6 +133,9 @@ type Sink struct {
 func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	if cfg.HTTPAddr == "" || cfg.NativeAddr == "" {
 		return nil, errors.New("sink: ClickHouse's HTTP and native addresses are both needed: give host:port for each")
+	}
+	if cfg.Schema == nil {
+		return nil, errors.New("sink: the schema is not set: give what table.NewSchema makes of the sources")
 	}
 	if cfg.Database == "" {
 		cfg.Database = table.DefaultDatabase
@@ -217,7 +224,7 @@ func (k *Sink) ensure(ctx context.Context) error {
 }
 
 func (k *Sink) ensureOnce(ctx context.Context) error {
-	err := table.Ensure(ctx, k.native, k.options())
+	err := k.cfg.Schema.Ensure(ctx, k.native, k.options())
 	if err != nil || !k.cfg.Fsync {
 		return err
 	}

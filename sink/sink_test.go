@@ -20,6 +20,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 func TestChunksArriveOnce(t *testing.T) {
@@ -412,7 +413,7 @@ func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
 		t.Helper()
 		c := w.conn()
 		defer c.Close()
-		r, err := sink.Audit(t.Context(), w.s, c)
+		r, err := sink.Audit(t.Context(), w.s, c, tabletest.Schema())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -157,11 +157,11 @@ func (s *span) add(m message) {
 }
 
 // load sorts the batches of the span's messages by table and ClickHouse partition.
-func (s *span) load(ctx context.Context, objects jetstream.ObjectStore) error {
+func (s *span) load(ctx context.Context, schema *table.Schema, objects jetstream.ObjectStore) error {
 	s.unload()
 	byName := map[string]*load{}
 	for i := range s.messages {
-		if err := s.loadMessage(ctx, &s.messages[i], objects, byName); err != nil {
+		if err := s.loadMessage(ctx, &s.messages[i], schema, objects, byName); err != nil {
 			s.unload()
 			return fmt.Errorf("ROWS message %d: %w", s.messages[i].seq, err)
 		}
@@ -182,7 +182,7 @@ func order(t *table.Table) int {
 	return 2
 }
 
-func (s *span) loadMessage(ctx context.Context, m *message, objects jetstream.ObjectStore, byName map[string]*load) error {
+func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema, objects jetstream.ObjectStore, byName map[string]*load) error {
 	c := &m.chunk
 	if len(c.Tables) == 0 {
 		return nil
@@ -212,7 +212,7 @@ func (s *span) loadMessage(ctx context.Context, m *message, objects jetstream.Ob
 		}
 		l := byName[r.Table]
 		if l == nil {
-			t := table.ByName(r.Table)
+			t := schema.Table(r.Table)
 			if t == nil || t.Retention == table.Static {
 				return fmt.Errorf("table %q is none that this sink knows: was the chunk written by a newer worker? upgrade the sink", r.Table)
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // world is a NATS server, an engine and a worker that publishes made-up chunks and remembers what they add up to.
@@ -61,7 +62,7 @@ func (w *world) config() sink.Config {
 	if testing.Verbose() && os.Getenv("SINK_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	return sink.Config{HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db, User: w.e.User(), Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
+	return sink.Config{Schema: tabletest.Schema(), HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db, User: w.e.User(), Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
 }
 
 func (w *world) sink(change ...func(*sink.Config)) *sink.Sink {
@@ -258,7 +259,7 @@ func (w *world) settled(within time.Duration) {
 				w.t.Fatalf("doubled:\nhave %+v\nwant %+v", g, want)
 			}
 			if g == want {
-				if report, err = sink.Audit(ctx, w.s, c); err == nil && report.OK() && w.caughtUp(report) {
+				if report, err = sink.Audit(ctx, w.s, c, tabletest.Schema()); err == nil && report.OK() && w.caughtUp(report) {
 					return
 				}
 			}

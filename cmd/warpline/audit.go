@@ -40,7 +40,7 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer conn.Close()
-	r, err := sink.Audit(ctx, streams, conn)
+	r, err := sink.Audit(ctx, streams, conn, schema())
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}

@@ -120,7 +120,7 @@ func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, durabi
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	o := bench.Options{Rate: c.Rate, NoLatency: c.NoLatency, LatencyFor: c.Latency, Rest: !c.NoRest && c.URL == "", Dir: dir}
+	o := bench.Options{Rate: c.Rate, NoLatency: c.NoLatency, LatencyFor: c.Latency, Rest: !c.NoRest && c.URL == "", Schema: schema(), Dir: dir}
 	o.Config = bench.Config{Workload: w, Kernels: c.Kernels, Sessions: c.Sessions, Seed: c.Seed}
 	if c.Kernels == 0 {
 		o.Config.Kernels = benchKernels[w]

@@ -135,12 +135,12 @@ func (e *eraser) find(ctx context.Context, tenantName string, sessions []string)
 	}
 	for from := 0; from < len(sessions); from += findAtOnce {
 		some := sessions[from:min(from+findAtOnce, len(sessions))]
-		doomed := make([]table.Doomed, len(some))
+		targets := make([]table.Target, len(some))
 		for i, id := range some {
-			doomed[i] = table.Doomed{Tenant: tenantName, Session: id}
+			targets[i] = table.Target{Tenant: tenantName, Session: id}
 		}
-		for _, t := range table.All() {
-			if err := e.count(ctx, t, doomed, out[from:]); err != nil {
+		for _, t := range schema().Tables() {
+			if err := e.count(ctx, t, targets, out[from:]); err != nil {
 				return nil, fmt.Errorf("count in %s: %w", t.Name, err)
 			}
 		}
@@ -148,8 +148,8 @@ func (e *eraser) find(ctx context.Context, tenantName string, sessions []string)
 	return out, nil
 }
 
-func (e *eraser) count(ctx context.Context, t *table.Table, doomed []table.Doomed, out []found) error {
-	sql := t.CountSQL(table.Options{Database: e.database}, doomed)
+func (e *eraser) count(ctx context.Context, t *table.Table, targets []table.Target, out []found) error {
+	sql := t.CountSQL(table.Options{Database: e.database}, targets)
 	if sql == "" {
 		return nil
 	}

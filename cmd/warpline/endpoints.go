@@ -147,7 +147,9 @@ func (s clickhouseServer) openIn(ctx context.Context, database string) (driver.C
 }
 
 func (s clickhouseServer) sinkConfig() sink.Config {
-	return sink.Config{HTTPAddr: s.HTTP, NativeAddr: s.Native, Database: s.Database, User: s.User, Password: s.Password, TLS: s.TLS}
+	return sink.Config{
+		HTTPAddr: s.HTTP, NativeAddr: s.Native, Database: s.Database, User: s.User, Password: s.Password, TLS: s.TLS, Schema: schema(),
+	}
 }
 
 // limitFlags are what a key may do where it has no limits of its own. Their defaults are those of tenant.DefaultLimits (a test compares),

@@ -21,6 +21,7 @@ import (
 	"github.com/warpline/warpline/query/report"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -91,7 +92,7 @@ func filled(t *testing.T, database string) driver.Conn {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	if err := table.Ensure(t.Context(), open("default"), table.Options{Database: database}); err != nil {
+	if err := tabletest.Schema().Ensure(t.Context(), open("default"), table.Options{Database: database}); err != nil {
 		t.Fatal(err)
 	}
 	conn := open(database)

@@ -23,26 +23,26 @@ type memsetsTable struct {
 
 // Memsets holds one row for each memset.
 var Memsets = func() memsetsTable {
-	t := define("memsets_data", Raw, "tenant, session_id, started_at")
+	t := Define("memsets_data", Raw, "tenant, session_id, started_at")
 	return memsetsTable{
 		Table:      t,
-		Head:       t.head(),
-		StartedAt:  t.time("started_at", codec(spread)),
-		DurationNS: t.u64("duration_ns"),
-		Bytes:      t.u64("bytes"),
-		Name:       t.dict("name"),
-		Platform:   t.dict("platform"),
-		DeviceID:   t.i32("device_id", note("-1 unknown")),
-		StreamID:   t.u64("stream_id", codec("ZSTD(3)")),
-		CorrID:     t.u32("corr_id", codec(rising)),
-		Scope:      t.dict("scope", note("path of the user scope, '' none or global")),
-		ScopeDepth: t.u32("scope_depth"),
-		StackTrace: t.str("stack_trace", note("outer|…|inner")),
-		APIStartNS: t.u64("api_start_ns", note("when the call began, nanoseconds since the epoch, 0 unknown")),
-		APIExitNS:  t.u64("api_exit_ns", note("when the call returned, nanoseconds since the epoch, 0 unknown")),
-		PID:        t.u32("pid"),
-		App:        t.dict("app"),
-		RawTail:    t.rawTail(),
+		Head:       t.Head(),
+		StartedAt:  t.Time("started_at", Codec(Spread)),
+		DurationNS: t.U64("duration_ns"),
+		Bytes:      t.U64("bytes"),
+		Name:       t.Dict("name"),
+		Platform:   t.Dict("platform"),
+		DeviceID:   t.I32("device_id", Note("-1 unknown")),
+		StreamID:   t.U64("stream_id", Codec("ZSTD(3)")),
+		CorrID:     t.U32("corr_id", Codec(Rising)),
+		Scope:      t.Dict("scope", Note("path of the user scope, '' none or global")),
+		ScopeDepth: t.U32("scope_depth"),
+		StackTrace: t.Str("stack_trace", Note("outer|…|inner")),
+		APIStartNS: t.U64("api_start_ns", Note("when the call began, nanoseconds since the epoch, 0 unknown")),
+		APIExitNS:  t.U64("api_exit_ns", Note("when the call returned, nanoseconds since the epoch, 0 unknown")),
+		PID:        t.U32("pid"),
+		App:        t.Dict("app"),
+		RawTail:    t.RawTail(),
 	}
 }()
 
@@ -63,20 +63,20 @@ type syncsTable struct {
 
 // Syncs holds one row for each time the host waited for a device.
 var Syncs = func() syncsTable {
-	t := define("syncs_data", Raw, "tenant, session_id, started_at")
+	t := Define("syncs_data", Raw, "tenant, session_id, started_at")
 	return syncsTable{
 		Table:      t,
-		Head:       t.head(),
-		StartedAt:  t.time("started_at", codec(spread)),
-		DurationNS: t.u64("duration_ns"),
-		SyncType:   t.dict("sync_type", note("unknown, event, stream_wait_event, stream, context, type_<n>")),
-		SyncTypeID: t.u8("sync_type_id"),
-		StreamID:   t.u64("stream_id", codec("ZSTD(3)")),
-		EventID:    t.u32("event_id"),
-		ContextID:  t.u32("context_id"),
-		CorrID:     t.u32("corr_id", codec(rising)),
-		FunctionID: t.u32("function_id", note("id of the call stack in function_dict, 0 none")),
-		RawTail:    t.rawTail(),
+		Head:       t.Head(),
+		StartedAt:  t.Time("started_at", Codec(Spread)),
+		DurationNS: t.U64("duration_ns"),
+		SyncType:   t.Dict("sync_type", Note("unknown, event, stream_wait_event, stream, context, type_<n>")),
+		SyncTypeID: t.U8("sync_type_id"),
+		StreamID:   t.U64("stream_id", Codec("ZSTD(3)")),
+		EventID:    t.U32("event_id"),
+		ContextID:  t.U32("context_id"),
+		CorrID:     t.U32("corr_id", Codec(Rising)),
+		FunctionID: t.U32("function_id", Note("id of the call stack in function_dict, 0 none")),
+		RawTail:    t.RawTail(),
 	}
 }()
 
@@ -99,22 +99,23 @@ type allocationsTable struct {
 
 // Allocations holds one row for each time memory was allocated or freed.
 var Allocations = func() allocationsTable {
-	t := define("allocations_data", Raw, "tenant, session_id, started_at")
+	t := Define("allocations_data", Raw, "tenant, session_id, started_at")
 	return allocationsTable{
-		Table:        t,
-		Head:         t.head(),
-		StartedAt:    t.time("started_at", codec(spread)),
-		DurationNS:   t.u64("duration_ns"),
-		MemoryOp:     t.dict("memory_op", note("alloc, free, op_<n>")),
-		MemoryOpID:   t.u8("memory_op_id"),
-		MemoryKind:   t.dict("memory_kind", note("unknown, pageable, pinned, device, array, managed, device_static, managed_static, kind_<n>")),
-		MemoryKindID: t.u8("memory_kind_id"),
-		Address:      t.u64("address"),
-		Bytes:        t.u64("bytes"),
-		DeviceID:     t.i32("device_id"),
-		StreamID:     t.u64("stream_id", codec("ZSTD(3)")),
-		CorrID:       t.u32("corr_id", codec(rising)),
-		RawTail:      t.rawTail(),
+		Table:      t,
+		Head:       t.Head(),
+		StartedAt:  t.Time("started_at", Codec(Spread)),
+		DurationNS: t.U64("duration_ns"),
+		MemoryOp:   t.Dict("memory_op", Note("alloc, free, op_<n>")),
+		MemoryOpID: t.U8("memory_op_id"),
+		MemoryKind: t.Dict("memory_kind", Note("unknown, pageable, pinned, device, array, managed, device_static, managed_static, "+
+			"kind_<n>")),
+		MemoryKindID: t.U8("memory_kind_id"),
+		Address:      t.U64("address"),
+		Bytes:        t.U64("bytes"),
+		DeviceID:     t.I32("device_id"),
+		StreamID:     t.U64("stream_id", Codec("ZSTD(3)")),
+		CorrID:       t.U32("corr_id", Codec(Rising)),
+		RawTail:      t.RawTail(),
 	}
 }()
 
@@ -133,18 +134,18 @@ type markersTable struct {
 
 // Markers holds one row for each NVTX range.
 var Markers = func() markersTable {
-	t := define("markers_data", Raw, "tenant, session_id, started_at")
+	t := Define("markers_data", Raw, "tenant, session_id, started_at")
 	return markersTable{
 		Table:      t,
-		Head:       t.head(),
-		StartedAt:  t.time("started_at", codec(spread)),
-		DurationNS: t.u64("duration_ns"),
-		Name:       t.str("name", note("torch ranges are torch::<op>@<file>:<line>")),
-		Domain:     t.dict("domain"),
-		MarkerID:   t.u64("marker_id", codec(rising)),
-		PID:        t.u32("pid"),
-		App:        t.dict("app"),
-		RawTail:    t.rawTail(),
+		Head:       t.Head(),
+		StartedAt:  t.Time("started_at", Codec(Spread)),
+		DurationNS: t.U64("duration_ns"),
+		Name:       t.Str("name", Note("torch ranges are torch::<op>@<file>:<line>")),
+		Domain:     t.Dict("domain"),
+		MarkerID:   t.U64("marker_id", Codec(Rising)),
+		PID:        t.U32("pid"),
+		App:        t.Dict("app"),
+		RawTail:    t.RawTail(),
 	}
 }()
 
@@ -164,17 +165,49 @@ type extraFieldsTable struct {
 // ExtraFields holds what lines carry that this version has no column for, so that a later one can read it, and what does not fit the column
 // that it has.
 var ExtraFields = func() extraFieldsTable {
-	t := define("extra_fields_data", Raw, "tenant, session_id, at")
+	t := Define("extra_fields_data", Raw, "tenant, session_id, at")
 	return extraFieldsTable{
 		Table:   t,
-		Head:    t.head(),
-		At:      t.time("at", note("base time of the batch, the epoch for a line that is no batch")),
-		Type:    t.dict("type", note("type of the event")),
-		BatchID: t.u64("batch_id", note("with the base time it identifies the batch, 0 for a line that is no batch")),
-		Field:   t.dict("field", note("column, key, or object.key")),
-		Reason:  t.dict("reason", note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the nearest value")),
-		Rows:    t.u64("rows", note("cells in values")),
-		Values:  t.str("values", codec("ZSTD(6)"), note("JSON as received; of a column an array of the cells of the accepted rows, in their order")),
-		RawTail: t.rawTail(),
+		Head:    t.Head(),
+		At:      t.Time("at", Note("base time of the batch, the epoch for a line that is no batch")),
+		Type:    t.Dict("type", Note("type of the event")),
+		BatchID: t.U64("batch_id", Note("with the base time it identifies the batch, 0 for a line that is no batch")),
+		Field:   t.Dict("field", Note("column, key, or object.key")),
+		Reason: t.Dict("reason", Note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the "+
+			"nearest value")),
+		Rows: t.U64("rows", Note("cells in values")),
+		Values: t.Str("values", Codec("ZSTD(6)"), Note("JSON as received; of a column an array of the cells of the accepted rows, in "+
+			"their order")),
+		RawTail: t.RawTail(),
+	}
+}()
+
+type memcpysTable struct {
+	*Table
+	Head
+	StartedAt  TimeCol
+	DurationNS U64Col
+	Bytes      U64Col
+	CopyKind   DictCol
+	CopyKindID U32Col
+	StreamID   U64Col
+	CorrID     U32Col
+	RawTail
+}
+
+// Memcpys holds one row for each memory copy.
+var Memcpys = func() memcpysTable {
+	t := Define("memcpys_data", Raw, "tenant, session_id, started_at")
+	return memcpysTable{
+		Table:      t,
+		Head:       t.Head(),
+		StartedAt:  t.Time("started_at"),
+		DurationNS: t.U64("duration_ns"),
+		Bytes:      t.U64("bytes"),
+		CopyKind:   t.Dict("copy_kind", Note("HtoD, DtoH …")),
+		CopyKindID: t.U32("copy_kind_id"),
+		StreamID:   t.U64("stream_id", Codec("ZSTD(3)")),
+		CorrID:     t.U32("corr_id", Codec(Rising)),
+		RawTail:    t.RawTail(),
 	}
 }()

@@ -14,17 +14,17 @@ type syncStatsTable struct {
 
 // SyncStats adds up Syncs by call stack, type and minute.
 var SyncStats = func() syncStatsTable {
-	t := aggregate("sync_stats_data", "tenant, session_id, function_id, sync_type_id", true)
+	t := DefineRollup("sync_stats_data", "tenant, session_id, function_id, sync_type_id", true)
 	return syncStatsTable{
 		Table:      t,
-		Head:       t.head(),
-		BucketHead: t.bucketHead(),
-		FunctionID: t.u32("function_id", codec(rising), note("id of the call stack in function_dict, 0 none")),
-		SyncTypeID: t.u8("sync_type_id"),
-		Calls:      t.u64("calls", sum),
-		TotalNS:    t.u64("total_ns", sum, codec(amounts)),
-		MaxNS:      t.u64("max_ns", most, codec(amounts)),
-		FactTail:   t.factTail(),
+		Head:       t.Head(),
+		BucketHead: t.BucketHead(),
+		FunctionID: t.U32("function_id", Codec(Rising), Note("id of the call stack in function_dict, 0 none")),
+		SyncTypeID: t.U8("sync_type_id"),
+		Calls:      t.U64("calls", Sum),
+		TotalNS:    t.U64("total_ns", Sum, Codec(amounts)),
+		MaxNS:      t.U64("max_ns", Most, Codec(amounts)),
+		FactTail:   t.FactTail(),
 	}
 }()
 
@@ -43,18 +43,18 @@ type memcpyStatsTable struct {
 
 // MemcpyStats adds up Memcpys by kind and minute.
 var MemcpyStats = func() memcpyStatsTable {
-	t := aggregate("memcpy_stats_data", "tenant, session_id, copy_kind_id", true)
+	t := DefineRollup("memcpy_stats_data", "tenant, session_id, copy_kind_id", true)
 	return memcpyStatsTable{
 		Table:      t,
-		Head:       t.head(),
-		BucketHead: t.bucketHead(),
-		CopyKindID: t.u32("copy_kind_id", note("its meaning depends on the session's vendor")),
-		Calls:      t.u64("calls", sum),
-		Bytes:      t.u64("bytes", sum, codec(amounts)),
-		TotalNS:    t.u64("total_ns", sum, codec(amounts)),
-		MinNS:      t.u64("min_ns", least, codec(amounts)),
-		MaxNS:      t.u64("max_ns", most, codec(amounts)),
-		FactTail:   t.factTail(),
+		Head:       t.Head(),
+		BucketHead: t.BucketHead(),
+		CopyKindID: t.U32("copy_kind_id", Note("its meaning depends on the session's vendor")),
+		Calls:      t.U64("calls", Sum),
+		Bytes:      t.U64("bytes", Sum, Codec(amounts)),
+		TotalNS:    t.U64("total_ns", Sum, Codec(amounts)),
+		MinNS:      t.U64("min_ns", Least, Codec(amounts)),
+		MaxNS:      t.U64("max_ns", Most, Codec(amounts)),
+		FactTail:   t.FactTail(),
 	}
 }()
 
@@ -78,19 +78,20 @@ type pmStatsTable struct {
 // most nine digits times a power of ten, and the numbers of one power are added under key = power, or under power + NegativePart when
 // they are below zero. Values with more than nine significant digits are rounded to nine; the client writes six.
 var PMStats = func() pmStatsTable {
-	t := aggregate("pm_stats_data", "tenant, session_id, device_id, metric_id, scope_name_id", true)
+	t := DefineRollup("pm_stats_data", "tenant, session_id, device_id, metric_id, scope_name_id", true)
 	return pmStatsTable{
 		Table:       t,
-		Head:        t.head(),
-		BucketHead:  t.bucketHead(),
-		DeviceID:    t.i32("device_id"),
-		MetricID:    t.u32("metric_id", note("id in metric_dict")),
-		ScopeNameID: t.u32("scope_name_id", note("id in scope_name_dict, 0 none")),
-		Samples:     t.u64("samples", sum),
-		SumParts:    t.hist("sum_parts", sumMap, codec("T64, ZSTD(3)"), note("digits by power of ten; powers from 1000 on are those of negative values, plus 2000")),
-		MinValue:    t.f64("min_value", least),
-		MaxValue:    t.f64("max_value", most),
-		FactTail:    t.factTail(),
+		Head:        t.Head(),
+		BucketHead:  t.BucketHead(),
+		DeviceID:    t.I32("device_id"),
+		MetricID:    t.U32("metric_id", Note("id in metric_dict")),
+		ScopeNameID: t.U32("scope_name_id", Note("id in scope_name_dict, 0 none")),
+		Samples:     t.U64("samples", Sum),
+		SumParts: t.Hist("sum_parts", SumMap, Codec("T64, ZSTD(3)"),
+			Note("digits by power of ten; powers from 1000 on are those of negative values, plus 2000")),
+		MinValue: t.F64("min_value", Least),
+		MaxValue: t.F64("max_value", Most),
+		FactTail: t.FactTail(),
 	}
 }()
 

@@ -65,6 +65,7 @@ func (t *Table) HeldSQL(o Options, where string) string {
 	if amount == "" {
 		amount = "toUInt64(0)"
 	}
-	return fmt.Sprintf("SELECT %s AS day, retention_days, count() AS n, %s AS amount FROM %s.%s%s GROUP BY day, retention_days ORDER BY day, retention_days",
+	return fmt.Sprintf("SELECT %s AS day, retention_days, count() AS n, %s AS amount FROM %s.%s%s GROUP BY day, retention_days ORDER "+
+		"BY day, retention_days",
 		t.DaySQL(), amount, ident(o.database()), ident(t.Name), where)
 }

@@ -12,7 +12,7 @@ const contentOrder = ", if(content_hi = 0 AND content_lo = 0, rows_partition, 0)
 // defineContent registers a table of contents. key is without tenant and content, links the table that refers to them.
 func defineContent(name, links, key string) *Table {
 	primary := "tenant, content_hi, content_lo" + key
-	t := define(name, Fact, primary+contentOrder)
+	t := Define(name, Fact, primary+contentOrder)
 	t.Primary = splitTop(primary)
 	t.Engine = "ReplacingMergeTree(chunk)"
 	t.LinkedBy = links
@@ -23,7 +23,7 @@ func defineContent(name, links, key string) *Table {
 type ContentID struct{ ContentHi, ContentLo U64Col }
 
 func (t *Table) contentID() ContentID {
-	return ContentID{t.u64("content_hi", codec("ZSTD(1)"), note("128-bit hash of the content")), t.u64("content_lo", codec("ZSTD(1)"))}
+	return ContentID{t.U64("content_hi", Codec("ZSTD(1)"), Note("128-bit hash of the content")), t.U64("content_lo", Codec("ZSTD(1)"))}
 }
 
 // plain makes a Dict column text in ClickHouse: it travels as a dictionary, which keeps runs of equal values small, and rests as a
@@ -44,11 +44,11 @@ var SourceLines = func() sourceLinesTable {
 	t := defineContent("source_lines_data", "session_sources_data", ", line")
 	return sourceLinesTable{
 		Table:     t,
-		Tenant:    t.dict("tenant"),
+		Tenant:    t.Dict("tenant"),
 		ContentID: t.contentID(),
-		Line:      t.u32("line", codec(rising), note("from 1")),
-		Text:      t.str("text"),
-		FactTail:  t.factTail(),
+		Line:      t.U32("line", Codec(Rising), Note("from 1")),
+		Text:      t.Str("text"),
+		FactTail:  t.FactTail(),
 	}
 }()
 
@@ -66,11 +66,11 @@ var SASSLines = func() sassLinesTable {
 	t := defineContent("sass_lines_data", "session_functions_data", ", pc")
 	return sassLinesTable{
 		Table:     t,
-		Tenant:    t.dict("tenant"),
+		Tenant:    t.Dict("tenant"),
 		ContentID: t.contentID(),
-		PC:        t.u64("pc", codec(rising), note("offset in the function, bytes")),
-		SASS:      t.dict("sass", plain),
-		FactTail:  t.factTail(),
+		PC:        t.U64("pc", Codec(Rising), Note("offset in the function, bytes")),
+		SASS:      t.Dict("sass", plain),
+		FactTail:  t.FactTail(),
 	}
 }()
 
@@ -89,12 +89,12 @@ var PTX = func() ptxTable {
 	t := defineContent("ptx_data", "session_functions_data", "")
 	return ptxTable{
 		Table:        t,
-		Tenant:       t.dict("tenant"),
+		Tenant:       t.Dict("tenant"),
 		ContentID:    t.contentID(),
-		FunctionName: t.str("function_name", note("mangled")),
-		Arch:         t.dict("arch"),
-		PTX:          t.str("ptx"),
-		FactTail:     t.factTail(),
+		FunctionName: t.Str("function_name", Note("mangled")),
+		Arch:         t.Dict("arch"),
+		PTX:          t.Str("ptx"),
+		FactTail:     t.FactTail(),
 	}
 }()
 
@@ -109,15 +109,15 @@ type sessionSourcesTable struct {
 
 // SessionSources says which content a session's source file has.
 var SessionSources = func() sessionSourcesTable {
-	t := define("session_sources_data", Fact, "tenant, session_id, source_file_id, content_hi, content_lo")
+	t := Define("session_sources_data", Fact, "tenant, session_id, source_file_id, content_hi, content_lo")
 	t.Engine = "ReplacingMergeTree(chunk)"
 	return sessionSourcesTable{
 		Table:        t,
-		Head:         t.head(),
-		SourceFileID: t.u32("source_file_id", note("id in source_file_dict")),
+		Head:         t.Head(),
+		SourceFileID: t.U32("source_file_id", Note("id in source_file_dict")),
 		ContentID:    t.contentID(),
-		Lines:        t.u32("lines"),
-		FactTail:     t.factTail(),
+		Lines:        t.U32("lines"),
+		FactTail:     t.FactTail(),
 	}
 }()
 
@@ -142,18 +142,18 @@ type sessionFunctionsTable struct {
 
 // SessionFunctions says which code a session's functions have.
 var SessionFunctions = func() sessionFunctionsTable {
-	t := define("session_functions_data", Fact, "tenant, session_id, kind, function_name, cubin_crc, arch, content_hi, content_lo")
+	t := Define("session_functions_data", Fact, "tenant, session_id, kind, function_name, cubin_crc, arch, content_hi, content_lo")
 	t.Engine = "ReplacingMergeTree(chunk)"
 	return sessionFunctionsTable{
 		Table:        t,
-		Head:         t.head(),
-		Kind:         t.dict("kind", note("sass, ptx")),
-		CubinCRC:     t.u64("cubin_crc", note("0 for ptx")),
-		FunctionName: t.str("function_name", note("mangled, whole")),
-		Demangled:    t.str("demangled", note("'' when function_name is not mangled, or too long")),
-		Arch:         t.dict("arch", note("'' for sass")),
+		Head:         t.Head(),
+		Kind:         t.Dict("kind", Note("sass, ptx")),
+		CubinCRC:     t.U64("cubin_crc", Note("0 for ptx")),
+		FunctionName: t.Str("function_name", Note("mangled, whole")),
+		Demangled:    t.Str("demangled", Note("'' when function_name is not mangled, or too long")),
+		Arch:         t.Dict("arch", Note("'' for sass")),
 		ContentID:    t.contentID(),
-		Instructions: t.u32("instructions", note("0 for ptx")),
-		FactTail:     t.factTail(),
+		Instructions: t.U32("instructions", Note("0 for ptx")),
+		FactTail:     t.FactTail(),
 	}
 }()

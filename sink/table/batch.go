@@ -197,3 +197,53 @@ func (b *Batch) Check() error {
 	}
 	return nil
 }
+
+// Mend gives every column as many values as b has rows, and names those that had more or fewer. Their values are then all the default of
+// their kind: nobody can say which rows they were of. It means that a caller left a column out, which its table's tests must find; the rows
+// are worth more without that column than not at all.
+func (b *Batch) Mend() (columns []string) {
+	rows := b.Rows()
+	for i := range b.table.Columns {
+		c := &b.table.Columns[i]
+		if b.length(c) == rows {
+			continue
+		}
+		columns = append(columns, c.Name)
+		switch slot := c.slot; storage(c.Kind) {
+		case U8:
+			b.u8[slot] = make([]uint8, rows)
+		case U16:
+			b.u16[slot] = make([]uint16, rows)
+		case U32:
+			b.u32[slot] = make([]uint32, rows)
+		case U64:
+			b.u64[slot] = make([]uint64, rows)
+		case I32:
+			b.i32[slot] = make([]int32, rows)
+		case I64:
+			b.i64[slot] = make([]int64, rows)
+		case F32:
+			b.f32[slot] = make([]float32, rows)
+		case F64:
+			b.f64[slot] = make([]float64, rows)
+		case Str:
+			b.str[slot] = strColumn{ends: make([]int32, rows+1)}
+		case Dict:
+			b.dict[slot].idx = b.dict[slot].idx[:0]
+			DictCol(slot).AppendN(b, DictCol(slot).Index(b, ""), rows)
+		case Hist:
+			b.hist[slot] = histColumn{ends: make([]int32, rows+1)}
+		}
+	}
+	return columns
+}
+
+// FillTail completes the rows of b with what one chunk shares: retention_days of partition p, the partition of the ROWS stream
+// and its chunk number. Callers append received_at or received_day row by row and leave these three out.
+func (b *Batch) FillTail(p Partition, rowsPartition uint16, chunk uint64) {
+	n := b.Rows()
+	t := b.table
+	fill(&b.u16[t.Column("retention_days").slot], p.RetentionDays, n)
+	fill(&b.u16[t.Column("rows_partition").slot], rowsPartition, n)
+	fill(&b.u64[t.Column("chunk").slot], chunk, n)
+}

@@ -14,10 +14,8 @@ import (
 
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
-
-// received is when the gateway got test rows: a fresh time, since expired rows never show.
-var received = time.Now()
 
 // fillKernels appends n rows whose values follow from their number.
 func fillKernels(b *table.Batch, from, n int) {
@@ -34,7 +32,7 @@ func fillKernels(b *table.Batch, from, n int) {
 	k.DeviceID.Fill(b, -1)
 	k.ExternalKind.Fill(b, 1)
 	k.ExternalID.Fill(b, 1<<63+5)
-	k.ReceivedAt.Fill(b, received.UnixNano())
+	k.ReceivedAt.Fill(b, tabletest.Received.UnixNano())
 	k.RetentionDays.Fill(b, 30)
 	k.RowsPartition.Fill(b, 4)
 	k.Chunk.Fill(b, 99)
@@ -204,8 +202,8 @@ func TestDictReplacesInvalidUTF8(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	prints := map[string]string{}
-	for _, tb := range table.All() {
-		if table.ByName(tb.Name) != tb {
+	for _, tb := range tabletest.Schema().Tables() {
+		if tabletest.Schema().Table(tb.Name) != tb {
 			t.Errorf("ByName(%q) finds another", tb.Name)
 		}
 		if other, dup := prints[tb.Fingerprint()]; dup || len(tb.Fingerprint()) != 16 {
@@ -221,21 +219,20 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	if table.ByName("nothing") != nil {
+	if tabletest.Schema().Table("nothing") != nil {
 		t.Error("ByName finds a table that is not there")
 	}
 }
 
 func TestFillTail(t *testing.T) {
-	for _, v := range declared {
-		tb := tableOf(v)
+	for _, tb := range tabletest.Schema().Tables() {
 		if tb.Retention == table.Static {
 			continue
 		}
 		b := table.NewBatch(tb)
 		tb0 := table.NewBatch(tb) // the same rows, completed column by column
-		fillRest(tb0, v, 3, received, 30)
-		fillRest(b, v, 3, received, 30)
+		tabletest.FillRest(tb0, 3, tabletest.Received, 30)
+		tabletest.FillRest(b, 3, tabletest.Received, 30)
 		b.FillTail(table.Partition{RetentionDays: 30}, 3, 1) // full columns stay as they are
 		_, got, _ := b.Encode(nil)
 		_, want, _ := tb0.Encode(nil)
@@ -247,7 +244,8 @@ func TestFillTail(t *testing.T) {
 	b := table.NewBatch(k.Table)
 	k.Tenant.AppendN(b, k.Tenant.Index(b, "acme"), 2)
 	b.FillTail(table.Partition{RetentionDays: 30}, 4, 99)
-	if d, p, c := *k.RetentionDays.Slice(b), *k.RowsPartition.Slice(b), *k.Chunk.Slice(b); !slices.Equal(d, []uint16{30, 30}) || !slices.Equal(p, []uint16{4, 4}) || !slices.Equal(c, []uint64{99, 99}) {
+	if d, p, c := *k.RetentionDays.Slice(b), *k.RowsPartition.Slice(b), *k.Chunk.Slice(b); !slices.Equal(d, []uint16{30, 30}) ||
+		!slices.Equal(p, []uint16{4, 4}) || !slices.Equal(c, []uint64{99, 99}) {
 		t.Errorf("FillTail filled %v %v %v", d, p, c)
 	}
 }

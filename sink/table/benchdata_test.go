@@ -6,10 +6,11 @@ import (
 	"math/rand/v2"
 
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
-// benchSource makes kernel rows as the project's bench data is described: 500 kernels drawn by Zipf(1.1), log-normal durations (sigma 0.5 around a median of the kernel's own between 2 us and 2 ms), exponential gaps,
-// 4 streams, rising corr ids, 8 sessions.
+// benchSource makes kernel rows as the project's bench data is described: 500 kernels drawn by Zipf(1.1), log-normal durations (sigma 0.5
+// around a median of the kernel's own between 2 us and 2 ms), exponential gaps, 4 streams, rising corr ids, 8 sessions.
 type benchSource struct {
 	r       *rand.Rand
 	zipf    *rand.Zipf
@@ -86,7 +87,7 @@ func appendBenchRows(b *table.Batch, s *benchSource, rows []benchRow) {
 	k.DeviceID.Fill(b, -1)
 	k.ExternalKind.Fill(b, 0)
 	k.ExternalID.Fill(b, 0)
-	k.ReceivedAt.Fill(b, received.UnixNano())
+	k.ReceivedAt.Fill(b, tabletest.Received.UnixNano())
 	k.RetentionDays.Fill(b, 30)
 	k.RowsPartition.Fill(b, 4)
 	k.Chunk.Fill(b, 99)

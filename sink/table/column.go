@@ -1,8 +1,13 @@
-// Package table is the one place where Warpline's tables are defined: their columns, what ClickHouse is told about them, the
-// Arrow schema they travel in, and the batches that are filled with their rows. Each table is a variable with a typed handle
-// for every column, so that a row that does not fit its table does not compile.
+// Package table is where Warpline's tables are defined: their columns, what ClickHouse is told about them, the Arrow schema they travel in,
+// and the batches that are filled with their rows. Here are the tables and views that several sources fill or read; each source has a
+// folder with its own, and a [Schema] puts them together.
 //
-// The worker fills batches and encodes them, the sink inserts what was encoded, [Ensure] makes the tables and the views over
+// A table that gets many rows is a variable with a typed handle for each column: a value of the wrong kind does not compile, but a column
+// that is left out does. The tests of the worker run with batches that panic then; in production [Batch.Mend] writes such a column with the
+// default of its kind, and the worker says so. A table that gets few rows is [Rows]: its rows are structs with a column bound to each
+// field, and are appended whole.
+//
+// The worker fills batches and encodes them, the sink inserts what was encoded, [Schema.Ensure] makes the tables and the views over
 // them. Nothing here talks to NATS.
 package table
 
@@ -83,11 +88,14 @@ type Column struct {
 	slot    int    // position among the batch's columns of the same storage
 }
 
+// Slot is the number of the column's handle: U8Col(c.Slot()) is that of a column of kind U8.
+func (c *Column) Slot() int { return c.slot }
+
 // definition returns the column as it stands in CREATE TABLE and ADD COLUMN.
 func (c *Column) definition() string {
 	comment := ""
 	if c.Comment != "" {
-		comment = " COMMENT " + quote(c.Comment)
+		comment = " COMMENT " + Quote(c.Comment)
 	}
 	return fmt.Sprintf("%s %s%s CODEC(%s)", ident(c.Name), c.Type, comment, c.Codec)
 }

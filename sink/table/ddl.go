@@ -122,7 +122,8 @@ func (t *Table) ttl() string {
 			set = append(set, fmt.Sprintf("%[1]s = %[2]s(%[1]s)", c.Name, c.agg))
 		}
 	}
-	return fmt.Sprintf("%s,\n    received_day + toIntervalDay(%d) GROUP BY %s SET %s", t.TTL, CoarsenDays, strings.Join(t.Primary, ", "), strings.Join(set, ", "))
+	return fmt.Sprintf("%s,\n    received_day + toIntervalDay(%d) GROUP BY %s SET %s", t.TTL, CoarsenDays, strings.Join(t.Primary, ", "),
+		strings.Join(set, ", "))
 }
 
 // InsertSQL returns the statement that inserts an Arrow stream of this table's batches.
@@ -131,5 +132,16 @@ func (t *Table) InsertSQL(database string) string {
 	for i, c := range t.Columns {
 		names[i] = ident(c.Name)
 	}
-	return fmt.Sprintf("INSERT INTO %s.%s (%s) FORMAT ArrowStream", ident(Options{Database: database}.database()), ident(t.Name), strings.Join(names, ", "))
+	return fmt.Sprintf("INSERT INTO %s.%s (%s) FORMAT ArrowStream", ident(Options{Database: database}.database()), ident(t.Name),
+		strings.Join(names, ", "))
+}
+
+// Quote returns s as a ClickHouse string literal.
+func Quote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+// ident returns s as a ClickHouse identifier.
+func ident(s string) string {
+	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(s) + "`"
 }

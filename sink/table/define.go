@@ -23,16 +23,16 @@ var codecs = [...]string{
 	I64:  "T64, ZSTD(1)",
 	F32:  "ZSTD(1)",
 	F64:  "ZSTD(1)",
-	Time: rising,
+	Time: Rising,
 	Day:  "ZSTD(1)",
 	Str:  "ZSTD(1)",
 	Dict: "ZSTD(1)",
 	Hist: "DoubleDelta(2), ZSTD(3)", // buckets rise by ones and twos, counts hardly change
 }
 
-// rising suits numbers that seldom fall from row to row; spread suits those whose steps are large and have no pattern: the bits
+// Rising suits numbers that seldom fall from row to row; Spread suits those whose steps are large and have no pattern: the bits
 // of the steps are sorted by weight, so that random ones lie apart from constant ones.
-const rising, spread = "Delta, ZSTD(1)", "Delta, T64('bit'), ZSTD(1)"
+const Rising, Spread = "Delta, ZSTD(1)", "Delta, T64('bit'), ZSTD(1)"
 
 // Codecs of rollups, measured in the reference hour: small, long-lived tables, where more work is worth its while.
 const (
@@ -42,8 +42,8 @@ const (
 	gauge   = "Gorilla, ZSTD(1)" // small whole numbers kept as floats
 )
 
-// define registers a table whose columns are added by the calls that follow.
-func define(name string, r Retention, orderBy string) *Table {
+// Define begins the definition of a table; the calls that follow add its columns. A table is part of a database when a [Schema] has it.
+func Define(name string, r Retention, orderBy string) *Table {
 	t := &Table{Name: name, Engine: "MergeTree", Retention: r, OrderBy: splitTop(orderBy), Version: 1}
 	switch r {
 	case Raw:
@@ -53,16 +53,15 @@ func define(name string, r Retention, orderBy string) *Table {
 		t.Partition = "(toYYYYMM(received_day), retention_days)"
 		t.TTL = "received_day + toIntervalDay(retention_days) DELETE"
 	}
-	all = append(all, t)
 	return t
 }
 
-// aggregate registers a table that adds up rows of one key while ClickHouse merges. key is without time; tables with
+// DefineRollup begins the definition of a table that adds up rows of one key while ClickHouse merges. key is without time; tables with
 // buckets have rows for minutes, which TTL merges into hours.
 //
 // Every sort key ends with rows_partition, so that no merge mixes chunk counters of different partitions of ROWS.
-func aggregate(name, key string, buckets bool) *Table {
-	t := define(name, Rollup, key)
+func DefineRollup(name, key string, buckets bool) *Table {
+	t := Define(name, Rollup, key)
 	t.Engine = "AggregatingMergeTree"
 	if buckets {
 		// The hour is in the primary key because TTL … GROUP BY groups by a prefix of it.
@@ -71,6 +70,12 @@ func aggregate(name, key string, buckets bool) *Table {
 	}
 	t.Primary = splitTop(key)
 	t.OrderBy = append(t.OrderBy, "rows_partition")
+	return t
+}
+
+// LastCounts lets ClickHouse keep of several rows of one key that of the latest chunk.
+func (t *Table) LastCounts() *Table {
+	t.Engine = "ReplacingMergeTree(chunk)"
 	return t
 }
 
@@ -96,14 +101,17 @@ func splitTop(list string) (parts []string) {
 	return parts
 }
 
-// option changes a column while it is being defined.
-type option func(*Column)
+// Option changes a column while it is being defined.
+type Option func(*Column)
 
-func codec(c string) option { return func(col *Column) { col.Codec = c } }
-func note(s string) option  { return func(col *Column) { col.Comment = s } }
+// Codec says how ClickHouse compresses the column, where the codec of its kind does not suit it.
+func Codec(c string) Option { return func(col *Column) { col.Codec = c } }
 
-// agg makes a column a sum, a min, a max … that ClickHouse keeps while it merges rows of one key.
-func agg(function string) option {
+// Note says what the column holds.
+func Note(s string) Option { return func(col *Column) { col.Comment = s } }
+
+// Agg makes a column a sum, a min, a max … that ClickHouse keeps while it merges rows of one key.
+func Agg(function string) Option {
 	return func(col *Column) {
 		typ := col.Type
 		col.agg = function
@@ -111,11 +119,12 @@ func agg(function string) option {
 	}
 }
 
+// What tables that add up keep most.
 var (
-	sum    = agg("sum")
-	least  = agg("min")
-	most   = agg("max")
-	sumMap = agg("sumMap")
+	Sum    = Agg("sum")
+	Least  = Agg("min")
+	Most   = Agg("max")
+	SumMap = Agg("sumMap")
 )
 
 // storage says which columns share a list of slices in a batch: a Time is an int64 to it, a Day an int32.
@@ -129,7 +138,7 @@ func storage(k Kind) Kind {
 	return k
 }
 
-func (t *Table) add(name string, k Kind, options []option) int {
+func (t *Table) add(name string, k Kind, options []Option) int {
 	s := storage(k)
 	c := Column{Name: name, Kind: k, Type: kinds[k].click, Codec: codecs[k], slot: t.slots[s]}
 	for _, o := range options {
@@ -141,25 +150,51 @@ func (t *Table) add(name string, k Kind, options []option) int {
 	return c.slot
 }
 
-func (t *Table) u8(name string, o ...option) U8Col     { return U8Col(t.add(name, U8, o)) }
-func (t *Table) u16(name string, o ...option) U16Col   { return U16Col(t.add(name, U16, o)) }
-func (t *Table) u32(name string, o ...option) U32Col   { return U32Col(t.add(name, U32, o)) }
-func (t *Table) u64(name string, o ...option) U64Col   { return U64Col(t.add(name, U64, o)) }
-func (t *Table) i32(name string, o ...option) I32Col   { return I32Col(t.add(name, I32, o)) }
-func (t *Table) i64(name string, o ...option) I64Col   { return I64Col(t.add(name, I64, o)) }
-func (t *Table) f32(name string, o ...option) F32Col   { return F32Col(t.add(name, F32, o)) }
-func (t *Table) f64(name string, o ...option) F64Col   { return F64Col(t.add(name, F64, o)) }
-func (t *Table) time(name string, o ...option) TimeCol { return TimeCol(t.add(name, Time, o)) }
-func (t *Table) day(name string, o ...option) DayCol   { return DayCol(t.add(name, Day, o)) }
-func (t *Table) str(name string, o ...option) StrCol   { return StrCol(t.add(name, Str, o)) }
-func (t *Table) dict(name string, o ...option) DictCol { return DictCol(t.add(name, Dict, o)) }
-func (t *Table) hist(name string, o ...option) HistCol { return HistCol(t.add(name, Hist, o)) }
+// U8 adds a column of that kind.
+func (t *Table) U8(name string, o ...Option) U8Col { return U8Col(t.add(name, U8, o)) }
+
+// U16 adds a column of that kind.
+func (t *Table) U16(name string, o ...Option) U16Col { return U16Col(t.add(name, U16, o)) }
+
+// U32 adds a column of that kind.
+func (t *Table) U32(name string, o ...Option) U32Col { return U32Col(t.add(name, U32, o)) }
+
+// U64 adds a column of that kind.
+func (t *Table) U64(name string, o ...Option) U64Col { return U64Col(t.add(name, U64, o)) }
+
+// I32 adds a column of that kind.
+func (t *Table) I32(name string, o ...Option) I32Col { return I32Col(t.add(name, I32, o)) }
+
+// I64 adds a column of that kind.
+func (t *Table) I64(name string, o ...Option) I64Col { return I64Col(t.add(name, I64, o)) }
+
+// F32 adds a column of that kind.
+func (t *Table) F32(name string, o ...Option) F32Col { return F32Col(t.add(name, F32, o)) }
+
+// F64 adds a column of that kind.
+func (t *Table) F64(name string, o ...Option) F64Col { return F64Col(t.add(name, F64, o)) }
+
+// Time adds a column of that kind.
+func (t *Table) Time(name string, o ...Option) TimeCol { return TimeCol(t.add(name, Time, o)) }
+
+// Day adds a column of that kind.
+func (t *Table) Day(name string, o ...Option) DayCol { return DayCol(t.add(name, Day, o)) }
+
+// Str adds a column of that kind.
+func (t *Table) Str(name string, o ...Option) StrCol { return StrCol(t.add(name, Str, o)) }
+
+// Dict adds a column of that kind.
+func (t *Table) Dict(name string, o ...Option) DictCol { return DictCol(t.add(name, Dict, o)) }
+
+// Hist adds a column of that kind.
+func (t *Table) Hist(name string, o ...Option) HistCol { return HistCol(t.add(name, Hist, o)) }
 
 // Head is how every table of a tenant's sessions begins.
 type Head struct{ Tenant, SessionID DictCol }
 
-func (t *Table) head() Head {
-	return Head{t.dict("tenant"), t.dict("session_id")}
+// Head adds its columns.
+func (t *Table) Head() Head {
+	return Head{t.Dict("tenant"), t.Dict("session_id")}
 }
 
 // RawTail is how every Raw table ends.
@@ -170,12 +205,13 @@ type RawTail struct {
 	Chunk         U64Col // that partition's chunk counter
 }
 
-func (t *Table) rawTail() RawTail {
+// RawTail adds its columns.
+func (t *Table) RawTail() RawTail {
 	return RawTail{
-		ReceivedAt:    t.time("received_at", note("when the gateway received it")),
-		RetentionDays: t.u16("retention_days", note("retention class: days from receipt")),
-		RowsPartition: t.u16("rows_partition", note("partition of the stream that brought the row")),
-		Chunk:         t.u64("chunk", codec(rising), note("number of the chunk within rows_partition")),
+		ReceivedAt:    t.Time("received_at", Note("when the gateway received it")),
+		RetentionDays: t.U16("retention_days", Note("retention class: days from receipt")),
+		RowsPartition: t.U16("rows_partition", Note("partition of the stream that brought the row")),
+		Chunk:         t.U64("chunk", Codec(Rising), Note("number of the chunk within rows_partition")),
 	}
 }
 
@@ -187,16 +223,17 @@ type FactTail struct {
 	Chunk         U64Col
 }
 
-func (t *Table) factTail() FactTail {
-	var o []option
+// FactTail adds its columns.
+func (t *Table) FactTail() FactTail {
+	var o []Option
 	if t.Engine == "AggregatingMergeTree" {
-		o = append(o, most)
+		o = append(o, Most)
 	}
 	return FactTail{
-		ReceivedDay:   t.day("received_day", note("day on which the gateway received it")),
-		RetentionDays: t.u16("retention_days", note("retention class: days from receipt")),
-		RowsPartition: t.u16("rows_partition", note("partition of the stream that brought the row")),
-		Chunk:         t.u64("chunk", append(o, codec(rising), note("number of the chunk within rows_partition"))...),
+		ReceivedDay:   t.Day("received_day", Note("day on which the gateway received it")),
+		RetentionDays: t.U16("retention_days", Note("retention class: days from receipt")),
+		RowsPartition: t.U16("rows_partition", Note("partition of the stream that brought the row")),
+		Chunk:         t.U64("chunk", append(o, Codec(Rising), Note("number of the chunk within rows_partition"))...),
 	}
 }
 
@@ -206,9 +243,10 @@ type BucketHead struct {
 	BucketS U32Col
 }
 
-func (t *Table) bucketHead(o ...option) BucketHead {
+// BucketHead adds its columns.
+func (t *Table) BucketHead(o ...Option) BucketHead {
 	return BucketHead{
-		Bucket:  t.time("bucket", append([]option{codec(minutes), note("start of the time bucket")}, o...)...),
-		BucketS: t.u32("bucket_s", most, note("length of the time bucket, seconds")),
+		Bucket:  t.Time("bucket", append([]Option{Codec(minutes), Note("start of the time bucket")}, o...)...),
+		BucketS: t.U32("bucket_s", Most, Note("length of the time bucket, seconds")),
 	}
 }

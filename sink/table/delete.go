@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Doomed says which rows are to be deleted.
-type Doomed struct {
+// Target says which rows are to be deleted.
+type Target struct {
 	Tenant  string
 	Session string // "" is all of the tenant
-	// Bounded restricts it to rows that the ROWS partitions p with p mod Partitions = Partition brought up to Chunk. Rows of a stream with more
-	// partitions, which was there before, are among them: chunk numbers rise from one stream to the next.
+	// Bounded restricts it to rows that the ROWS partitions p with p mod Partitions = Partition brought up to Chunk. Rows of a stream with
+	// more partitions, which was there before, are among them: chunk numbers rise from one stream to the next.
 	Bounded               bool
 	Partition, Partitions int
 	Chunk                 uint64
 }
 
 // condition returns SQL that selects d's rows.
-func (d *Doomed) condition() string {
-	s := "tenant = " + quote(d.Tenant)
+func (d *Target) condition() string {
+	s := "tenant = " + Quote(d.Tenant)
 	if d.Session != "" {
-		s += " AND session_id = " + quote(d.Session)
+		s += " AND session_id = " + Quote(d.Session)
 	}
 	if d.Bounded {
 		s += fmt.Sprintf(" AND rows_partition %% %d = %d AND chunk <= %d", d.Partitions, d.Partition, d.Chunk)
@@ -29,13 +29,13 @@ func (d *Doomed) condition() string {
 }
 
 // Holds reports whether rows of t can belong to d. Contents belong to the sessions that have links to them, see orphans.go.
-func (t *Table) Holds(d *Doomed) bool {
+func (t *Table) Holds(d *Target) bool {
 	return t.Retention != Static && t.Column("tenant") != nil && (d.Session == "" || t.LinkedBy != "" || t.Column("session_id") != nil)
 }
 
 // condition returns SQL that selects d's rows in t; false when rows of t are not found by what they say of themselves. In a table of
 // contents those are all but the marks: which partition brought a content says nothing about whose it is.
-func (t *Table) condition(d *Doomed) (sql string, ok bool) {
+func (t *Table) condition(d *Target) (sql string, ok bool) {
 	if !t.Holds(d) || t.LinkedBy != "" && d.Session != "" {
 		return "", false
 	}
@@ -46,12 +46,12 @@ func (t *Table) condition(d *Doomed) (sql string, ok bool) {
 	return sql, true
 }
 
-// conditions returns what selects the rows of all of doomed in t, as few conditions as that takes, and by each which of doomed it is; several
-// sessions of a tenant are one condition.
-func (t *Table) conditions(doomed []Doomed) (out []selection) {
+// conditions returns what selects the rows of all of targets in t, as few conditions as that takes, and by each which of targets it is;
+// several sessions of a tenant are one condition.
+func (t *Table) conditions(targets []Target) (out []selection) {
 	byTenant := map[string]int{}
-	for i := range doomed {
-		d := &doomed[i]
+	for i := range targets {
+		d := &targets[i]
 		where, ok := t.condition(d)
 		if !ok {
 			continue
@@ -67,17 +67,17 @@ func (t *Table) conditions(doomed []Doomed) (out []selection) {
 			out = append(out, selection{tenant: d.Tenant})
 		}
 		out[at].of = append(out[at].of, i)
-		out[at].sessions = append(out[at].sessions, quote(d.Session))
+		out[at].sessions = append(out[at].sessions, Quote(d.Session))
 	}
 	for i := range out {
 		if s := &out[i]; s.where == "" {
-			s.where = "tenant = " + quote(s.tenant) + " AND session_id IN (" + strings.Join(s.sessions, ", ") + ")"
+			s.where = "tenant = " + Quote(s.tenant) + " AND session_id IN (" + strings.Join(s.sessions, ", ") + ")"
 		}
 	}
 	return out
 }
 
-// selection is one condition that selects rows of one of doomed, or of many sessions of one tenant.
+// selection is one condition that selects rows of one of targets, or of many sessions of one tenant.
 type selection struct {
 	where    string
 	tenant   string
@@ -85,28 +85,29 @@ type selection struct {
 	sessions []string // quoted; nil: it selects all of the one
 }
 
-// DoomedSQL returns the condition that selects the rows of doomed in t, "" when t cannot have any, or none that can be told so.
-func (t *Table) DoomedSQL(doomed []Doomed) string {
+// ConditionSQL returns the condition that selects the rows of targets in t, "" when t cannot have any, or none that can be told so.
+func (t *Table) ConditionSQL(targets []Target) string {
 	var or []string
-	for _, s := range t.conditions(doomed) {
+	for _, s := range t.conditions(targets) {
 		or = append(or, "("+s.where+")")
 	}
 	return strings.Join(or, " OR ")
 }
 
-// CountSQL returns a query with one row for each of doomed that has rows in t: its index (Int64) and how many rows (UInt64). A session that is
-// named twice is counted once. It is "" when t cannot have any, or none that can be told so.
-func (t *Table) CountSQL(o Options, doomed []Doomed) string {
+// CountSQL returns a query with one row for each of targets that has rows in t: its index (Int64) and how many rows (UInt64). A session
+// that is named twice is counted once. It is "" when t cannot have any, or none that can be told so.
+func (t *Table) CountSQL(o Options, targets []Target) string {
 	from := ident(o.database()) + "." + ident(t.Name)
 	var parts []string
-	for _, s := range t.conditions(doomed) {
+	for _, s := range t.conditions(targets) {
 		index := fmt.Sprintf("toInt64(%d)", s.of[0])
 		if s.sessions != nil {
 			of := make([]string, len(s.of))
 			for i, n := range s.of {
 				of[i] = fmt.Sprint(n)
 			}
-			index = fmt.Sprintf("toInt64([%s][indexOf([%s], toString(session_id))])", strings.Join(of, ", "), strings.Join(s.sessions, ", "))
+			index = fmt.Sprintf("toInt64([%s][indexOf([%s], toString(session_id))])", strings.Join(of, ", "),
+				strings.Join(s.sessions, ", "))
 		}
 		parts = append(parts, fmt.Sprintf("SELECT %s AS i, count() AS n FROM %s WHERE %s GROUP BY i", index, from, s.where))
 	}
@@ -116,12 +117,13 @@ func (t *Table) CountSQL(o Options, doomed []Doomed) string {
 	return "SELECT i, n FROM (" + strings.Join(parts, " UNION ALL ") + ") WHERE n > 0"
 }
 
-// DeleteSQL returns the statement that makes ClickHouse write t's parts anew without the rows of doomed, "" when t cannot have any. It
+// DeleteSQL returns the statement that makes ClickHouse write t's parts anew without the rows of targets, "" when t cannot have any. It
 // returns before that is done.
-func (t *Table) DeleteSQL(o Options, doomed []Doomed) string {
-	where := t.DoomedSQL(doomed)
+func (t *Table) DeleteSQL(o Options, targets []Target) string {
+	where := t.ConditionSQL(targets)
 	if where == "" {
 		return ""
 	}
-	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s SETTINGS mutations_sync = 0", ident(o.database()), ident(t.Name), o.onCluster(), where)
+	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s SETTINGS mutations_sync = 0", ident(o.database()), ident(t.Name),
+		o.onCluster(), where)
 }

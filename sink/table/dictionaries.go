@@ -12,14 +12,14 @@ type dictionariesTable struct {
 
 // Dictionaries holds the names that sessions declared for their ids.
 var Dictionaries = func() dictionariesTable {
-	t := define("dictionaries", Fact, "tenant, session_id, dict, id")
+	t := Define("dictionaries", Fact, "tenant, session_id, dict, id")
 	return dictionariesTable{
 		Table:    t,
-		Head:     t.head(),
-		Dict:     t.dict("dict", note("kernel_dict, scope_name_dict, function_dict, metric_dict, source_file_dict, func_symbol_dict")),
-		ID:       t.u32("id"),
-		Value:    t.str("value", codec("ZSTD(9)")),
-		Late:     t.u8("late", note("1 when rollup rows with this id may have been written without the name")),
-		FactTail: t.factTail(),
+		Head:     t.Head(),
+		Dict:     t.Dict("dict", Note("kernel_dict, scope_name_dict, function_dict, metric_dict, source_file_dict, func_symbol_dict")),
+		ID:       t.U32("id"),
+		Value:    t.Str("value", Codec("ZSTD(9)")),
+		Late:     t.U8("late", Note("1 when rollup rows with this id may have been written without the name")),
+		FactTail: t.FactTail(),
 	}
 }()

@@ -18,7 +18,7 @@ func EOS() []byte { return []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0} }
 // Encode appends the batch to dst as Arrow IPC messages, dictionaries first, without schema message and without end of
 // stream, so that bodies of several batches can be spliced. schema is the table's schema message, which must not be
 // changed. The batch stays as it is; nothing of it is referred to afterwards. A batch whose columns differ in length
-// panics: it would shift values between rows.
+// panics, since it would shift values between rows: see [Batch.Mend].
 func (b *Batch) Encode(dst []byte) (schema []byte, out []byte, err error) { return b.encode(dst) }
 
 // EncodeLZ4 is Encode with the column buffers compressed, for a link that is slower than the processor.

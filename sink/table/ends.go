@@ -54,35 +54,32 @@ func endWeightSQL(rank string) string {
 func endSQL(column, weight string) string {
 	texts := make([]string, len(endings))
 	for i, e := range endings {
-		texts[i] = quote(map[string]string{"telling": e.telling, "reason": e.reason, "state": e.state}[column])
+		texts[i] = Quote(map[string]string{"telling": e.telling, "reason": e.reason, "state": e.state}[column])
 	}
 	return fmt.Sprintf("[%s][%s]", strings.Join(texts, ", "), weight)
 }
 
-type sessionEndsTable struct {
-	*Table
-	Head
-	Rank          U8Col
-	At            TimeCol
-	Synthetic     U8Col
-	ExitCode      I64Col
-	Signal        I32Col
-	WindowStopped U8Col
-	FactTail
+// SessionEndRow is a row of SessionEnds.
+type SessionEndRow struct {
+	HeadRow
+	Rank          uint8
+	At            int64
+	Synthetic     uint8
+	ExitCode      int64
+	Signal        int32
+	WindowStopped uint8
+	ReceivedDay   int32
 }
 
 // SessionEnds holds what was said of each session's end: one row a telling, in any order and as often as it is said.
-var SessionEnds = func() sessionEndsTable {
-	t := define("session_ends_data", Fact, "tenant, session_id")
-	return sessionEndsTable{
-		Table:         t,
-		Head:          t.head(),
-		Rank:          t.u8("rank", note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: running, incomplete, stop, interrupted, completed")),
-		At:            t.time("at"),
-		Synthetic:     t.u8("synthetic", note("1 when the launcher wrote it for a process that could not")),
-		ExitCode:      t.i64("exit_code"),
-		Signal:        t.i32("signal", note("0 none")),
-		WindowStopped: t.u8("window_stopped"),
-		FactTail:      t.factTail(),
-	}
-}()
+var SessionEnds = DefineRows(Define("session_ends_data", Fact, "tenant, session_id"), func(c *Binder[SessionEndRow], r *SessionEndRow) {
+	c.Head(&r.HeadRow)
+	c.U8("rank", &r.Rank, Note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: "+
+		"running, incomplete, stop, interrupted, completed"))
+	c.Time("at", &r.At)
+	c.U8("synthetic", &r.Synthetic, Note("1 when the launcher wrote it for a process that could not"))
+	c.I64("exit_code", &r.ExitCode)
+	c.I32("signal", &r.Signal, Note("0 none"))
+	c.U8("window_stopped", &r.WindowStopped)
+	c.FactTail(&r.ReceivedDay)
+})

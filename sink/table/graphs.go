@@ -17,20 +17,20 @@ type graphsTable struct {
 
 // Graphs holds one row for each time a graph was launched.
 var Graphs = func() graphsTable {
-	t := define("graphs_data", Raw, "tenant, session_id, started_at")
+	t := Define("graphs_data", Raw, "tenant, session_id, started_at")
 	return graphsTable{
 		Table:        t,
-		Head:         t.head(),
-		StartedAt:    t.time("started_at", codec(spread)),
-		DurationNS:   t.u64("duration_ns"),
-		GraphID:      t.u64("graph_id"),
-		DeviceID:     t.i32("device_id"),
-		StreamID:     t.u64("stream_id", codec("ZSTD(3)")),
-		CorrID:       t.u32("corr_id", codec(rising)),
-		GraphExecKey: t.dict("graph_exec_key", note("joins graph_nodes, '' unknown")),
-		PID:          t.u32("pid"),
-		App:          t.dict("app"),
-		RawTail:      t.rawTail(),
+		Head:         t.Head(),
+		StartedAt:    t.Time("started_at", Codec(Spread)),
+		DurationNS:   t.U64("duration_ns"),
+		GraphID:      t.U64("graph_id"),
+		DeviceID:     t.I32("device_id"),
+		StreamID:     t.U64("stream_id", Codec("ZSTD(3)")),
+		CorrID:       t.U32("corr_id", Codec(Rising)),
+		GraphExecKey: t.Dict("graph_exec_key", Note("joins graph_nodes, '' unknown")),
+		PID:          t.U32("pid"),
+		App:          t.Dict("app"),
+		RawTail:      t.RawTail(),
 	}
 }()
 
@@ -46,15 +46,15 @@ type graphNodesTable struct {
 
 // GraphNodes holds what graphs are made of. Clients say it again and again; of several rows for one node the latest chunk counts.
 var GraphNodes = func() graphNodesTable {
-	t := define("graph_nodes_data", Fact, "tenant, session_id, graph_exec_key, node_index")
+	t := Define("graph_nodes_data", Fact, "tenant, session_id, graph_exec_key, node_index")
 	t.Engine = "ReplacingMergeTree(chunk)"
 	return graphNodesTable{
 		Table:           t,
-		Head:            t.head(),
-		GraphExecKey:    t.dict("graph_exec_key"),
-		NodeIndex:       t.u32("node_index", codec(rising)),
-		NodeType:        t.u32("node_type", note("the driver's number of the kind of node")),
-		DependencyCount: t.u32("dependency_count"),
-		FactTail:        t.factTail(),
+		Head:            t.Head(),
+		GraphExecKey:    t.Dict("graph_exec_key"),
+		NodeIndex:       t.U32("node_index", Codec(Rising)),
+		NodeType:        t.U32("node_type", Note("the driver's number of the kind of node")),
+		DependencyCount: t.U32("dependency_count"),
+		FactTail:        t.FactTail(),
 	}
 }()

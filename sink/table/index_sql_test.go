@@ -26,11 +26,13 @@ func TestIndexSQLEqualsGo(t *testing.T) {
 	for _, v := range values {
 		fmt.Fprintln(&sql, v)
 	}
-	s.exec("CREATE TABLE {db}.numbers (n UInt64, at UInt32) ENGINE = MergeTree ORDER BY at")
-	if _, err := s.post("INSERT INTO {db}.numbers SELECT toUInt64(line), rowNumberInAllBlocks() FROM input('line String') FORMAT LineAsString", strings.NewReader(sql.String()), "max_insert_threads=1", "input_format_parallel_parsing=0"); err != nil {
+	s.Exec("CREATE TABLE {db}.numbers (n UInt64, at UInt32) ENGINE = MergeTree ORDER BY at")
+	if _, err := s.Post("INSERT INTO {db}.numbers SELECT toUInt64(line), rowNumberInAllBlocks() FROM input('line String') FORMAT "+
+		"LineAsString", strings.NewReader(sql.String()), "max_insert_threads=1", "input_format_parallel_parsing=0"); err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Split(s.query("SELECT n, "+hist.IndexSQL("n")+", toTypeName("+hist.IndexSQL("n")+") FROM {db}.numbers ORDER BY at"), "\n")
+	got := strings.Split(s.Query("SELECT n, "+hist.IndexSQL("n")+", toTypeName("+hist.IndexSQL("n")+") FROM {db}.numbers ORDER BY at"),
+		"\n")
 	if len(got) != len(values) {
 		t.Fatalf("%d rows, want %d", len(got), len(values))
 	}

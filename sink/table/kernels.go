@@ -16,19 +16,19 @@ type kernelsTable struct {
 
 // Kernels holds one row for each kernel that ran. What launches have in common is in [Launches].
 var Kernels = func() kernelsTable {
-	t := define("kernels_data", Raw, "tenant, session_id, started_at")
+	t := Define("kernels_data", Raw, "tenant, session_id, started_at")
 	return kernelsTable{
 		Table:        t,
-		Head:         t.head(),
-		StartedAt:    t.time("started_at", codec(spread)),
-		DurationNS:   t.u64("duration_ns"),
-		LaunchID:     t.u32("launch_id", note("id in launches: name, configuration, registers, shared memory")),
-		StreamID:     t.u64("stream_id", codec("ZSTD(3)")),
-		CorrID:       t.u32("corr_id", codec("DoubleDelta, ZSTD(1)")),
-		DeviceID:     t.i32("device_id", note("-1 unknown")),
-		ExternalKind: t.u8("external_kind"),
-		ExternalID:   t.u64("external_id"),
-		RawTail:      t.rawTail(),
+		Head:         t.Head(),
+		StartedAt:    t.Time("started_at", Codec(Spread)),
+		DurationNS:   t.U64("duration_ns"),
+		LaunchID:     t.U32("launch_id", Note("id in launches: name, configuration, registers, shared memory")),
+		StreamID:     t.U64("stream_id", Codec("ZSTD(3)")),
+		CorrID:       t.U32("corr_id", Codec("DoubleDelta, ZSTD(1)")),
+		DeviceID:     t.I32("device_id", Note("-1 unknown")),
+		ExternalKind: t.U8("external_kind"),
+		ExternalID:   t.U64("external_id"),
+		RawTail:      t.RawTail(),
 	}
 }()
 
@@ -46,16 +46,16 @@ type launchesTable struct {
 // Launches holds what a session's kernels are launched with, each distinct combination once: a kernel's row then needs one id in
 // place of five columns, four of which follow from the others nearly always.
 var Launches = func() launchesTable {
-	t := define("launches", Fact, "tenant, session_id, launch_id")
+	t := Define("launches", Fact, "tenant, session_id, launch_id")
 	return launchesTable{
 		Table:          t,
-		Head:           t.head(),
-		LaunchID:       t.u32("launch_id", codec(rising)),
-		KernelID:       t.u32("kernel_id", note("id in kernel_dict")),
-		ConfigID:       t.u32("config_id", note("id in launch_configs, 0 while it is not known")),
-		Registers:      t.u32("registers", note("per thread")),
-		DynSharedBytes: t.u32("dyn_shared_bytes"),
-		FactTail:       t.factTail(),
+		Head:           t.Head(),
+		LaunchID:       t.U32("launch_id", Codec(Rising)),
+		KernelID:       t.U32("kernel_id", Note("id in kernel_dict")),
+		ConfigID:       t.U32("config_id", Note("id in launch_configs, 0 while it is not known")),
+		Registers:      t.U32("registers", Note("per thread")),
+		DynSharedBytes: t.U32("dyn_shared_bytes"),
+		FactTail:       t.FactTail(),
 	}
 }()
 
@@ -87,31 +87,31 @@ type launchConfigsTable struct {
 
 // LaunchConfigs holds what kernels of a session have in common: each distinct way to launch, once a session.
 var LaunchConfigs = func() launchConfigsTable {
-	t := define("launch_configs", Fact, "tenant, session_id, config_id")
+	t := Define("launch_configs", Fact, "tenant, session_id, config_id")
 	return launchConfigsTable{
 		Table:                  t,
-		Head:                   t.head(),
-		ConfigID:               t.u32("config_id"),
-		Grid:                   t.dict("grid", note("(x,y,z)")),
-		Block:                  t.dict("block", note("(x,y,z)")),
-		StaticSharedBytes:      t.u32("static_shared_bytes"),
-		LocalBytes:             t.u32("local_bytes"),
-		ConstBytes:             t.u32("const_bytes"),
-		Occupancy:              t.f32("occupancy"),
-		RegOccupancy:           t.f32("reg_occupancy"),
-		SmemOccupancy:          t.f32("smem_occupancy"),
-		WarpOccupancy:          t.f32("warp_occupancy"),
-		BlockOccupancy:         t.f32("block_occupancy"),
-		LimitingResource:       t.dict("limiting_resource"),
-		MaxActiveBlocks:        t.u32("max_active_blocks"),
-		LocalMemTotalBytes:     t.u64("local_mem_total_bytes"),
-		LocalMemPerThreadBytes: t.u32("local_mem_per_thread_bytes"),
-		CacheConfigRequested:   t.u8("cache_config_requested"),
-		CacheConfigExecuted:    t.u8("cache_config_executed"),
-		SharedMemExecutedBytes: t.u32("shared_mem_executed_bytes"),
-		UserScope:              t.str("user_scope"),
-		StackTrace:             t.str("stack_trace"),
-		FactTail:               t.factTail(),
+		Head:                   t.Head(),
+		ConfigID:               t.U32("config_id"),
+		Grid:                   t.Dict("grid", Note("(x,y,z)")),
+		Block:                  t.Dict("block", Note("(x,y,z)")),
+		StaticSharedBytes:      t.U32("static_shared_bytes"),
+		LocalBytes:             t.U32("local_bytes"),
+		ConstBytes:             t.U32("const_bytes"),
+		Occupancy:              t.F32("occupancy"),
+		RegOccupancy:           t.F32("reg_occupancy"),
+		SmemOccupancy:          t.F32("smem_occupancy"),
+		WarpOccupancy:          t.F32("warp_occupancy"),
+		BlockOccupancy:         t.F32("block_occupancy"),
+		LimitingResource:       t.Dict("limiting_resource"),
+		MaxActiveBlocks:        t.U32("max_active_blocks"),
+		LocalMemTotalBytes:     t.U64("local_mem_total_bytes"),
+		LocalMemPerThreadBytes: t.U32("local_mem_per_thread_bytes"),
+		CacheConfigRequested:   t.U8("cache_config_requested"),
+		CacheConfigExecuted:    t.U8("cache_config_executed"),
+		SharedMemExecutedBytes: t.U32("shared_mem_executed_bytes"),
+		UserScope:              t.Str("user_scope"),
+		StackTrace:             t.Str("stack_trace"),
+		FactTail:               t.FactTail(),
 	}
 }()
 
@@ -125,12 +125,46 @@ type kernelDetailsTable struct {
 
 // KernelDetails holds the details that came after the row of their kernel was written, or that never met one.
 var KernelDetails = func() kernelDetailsTable {
-	t := define("kernel_details_data", Raw, "tenant, session_id, corr_id")
+	t := Define("kernel_details_data", Raw, "tenant, session_id, corr_id")
 	return kernelDetailsTable{
 		Table:    t,
-		Head:     t.head(),
-		CorrID:   t.u32("corr_id", codec(rising)),
-		ConfigID: t.u32("config_id"),
-		RawTail:  t.rawTail(),
+		Head:     t.Head(),
+		CorrID:   t.U32("corr_id", Codec(Rising)),
+		ConfigID: t.U32("config_id"),
+		RawTail:  t.RawTail(),
+	}
+}()
+
+type kernelStatsTable struct {
+	*Table
+	Head
+	BucketHead
+	KernelID     U32Col
+	Scope        DictCol
+	Kernel       DictCol
+	Calls        U64Col
+	TotalNS      U64Col
+	MinNS        U64Col
+	MaxNS        U64Col
+	DurationHist HistCol
+	FactTail
+}
+
+// KernelStats adds up kernels by name, scope and minute.
+var KernelStats = func() kernelStatsTable {
+	t := DefineRollup("kernel_stats_data", "tenant, session_id, kernel_id, scope", true)
+	return kernelStatsTable{
+		Table:        t,
+		Head:         t.Head(),
+		BucketHead:   t.BucketHead(),
+		KernelID:     t.U32("kernel_id", Codec(Rising)),
+		Scope:        t.Dict("scope"),
+		Kernel:       t.Dict("kernel", Most, Codec("ZSTD(9)")),
+		Calls:        t.U64("calls", Sum),
+		TotalNS:      t.U64("total_ns", Sum, Codec(amounts)),
+		MinNS:        t.U64("min_ns", Least, Codec(amounts)),
+		MaxNS:        t.U64("max_ns", Most, Codec(amounts)),
+		DurationHist: t.Hist("duration_hist", SumMap, Note("buckets of package hist")),
+		FactTail:     t.FactTail(),
 	}
 }()

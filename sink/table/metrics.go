@@ -1,5 +1,9 @@
 package table
 
+import (
+	"slices"
+)
+
 type hostMetricsTable struct {
 	*Table
 	Head
@@ -13,16 +17,16 @@ type hostMetricsTable struct {
 
 // HostMetrics holds samples of a host as a session took them.
 var HostMetrics = func() hostMetricsTable {
-	t := define("host_metrics_data", Raw, "tenant, session_id, at")
+	t := Define("host_metrics_data", Raw, "tenant, session_id, at")
 	return hostMetricsTable{
 		Table:         t,
-		Head:          t.head(),
-		At:            t.time("at", codec(regular)),
-		CPUPct:        t.f32("cpu_pct", codec("ZSTD(9)")),
-		RAMUsedBytes:  t.u64("ram_used_bytes", codec(spread)),
-		RAMTotalBytes: t.u64("ram_total_bytes"),
-		Hostname:      t.dict("hostname"),
-		RawTail:       t.rawTail(),
+		Head:          t.Head(),
+		At:            t.Time("at", Codec(regular)),
+		CPUPct:        t.F32("cpu_pct", Codec("ZSTD(9)")),
+		RAMUsedBytes:  t.U64("ram_used_bytes", Codec(Spread)),
+		RAMTotalBytes: t.U64("ram_total_bytes"),
+		Hostname:      t.Dict("hostname"),
+		RawTail:       t.RawTail(),
 	}
 }()
 
@@ -52,28 +56,106 @@ type deviceMetricsTable struct {
 
 // DeviceMetrics holds samples of a GPU as a session took them.
 var DeviceMetrics = func() deviceMetricsTable {
-	t := define("device_metrics_data", Raw, "tenant, session_id, device_id, at")
+	t := Define("device_metrics_data", Raw, "tenant, session_id, device_id, at")
 	return deviceMetricsTable{
 		Table:          t,
-		Head:           t.head(),
-		At:             t.time("at", codec(regular)),
-		DeviceID:       t.i32("device_id"),
-		GPUUtilPct:     t.f32("gpu_util_pct", codec(gauge)),
-		MemUtilPct:     t.f32("mem_util_pct", codec(gauge)),
-		TempC:          t.f32("temp_c", codec(gauge)),
-		PowerW:         t.f32("power_w", codec("Delta, ZSTD(1)")),
-		UsedBytes:      t.u64("used_bytes", codec(spread)),
-		TotalBytes:     t.u64("total_bytes"),
-		ClockSMMHz:     t.u32("clock_sm_mhz"),
-		FanSpeedPct:    t.f32("fan_speed_pct", codec(gauge)),
-		TempMemC:       t.f32("temp_mem_c", codec(gauge)),
-		TempJunctionC:  t.f32("temp_junction_c", codec(gauge)),
-		VoltageMV:      t.f32("voltage_mv", codec(gauge)),
-		EnergyUJ:       t.u64("energy_uj", codec(spread), note("since the driver was loaded")),
-		ClockMemMHz:    t.u32("clock_mem_mhz"),
-		PCIeBWBPS:      t.u64("pcie_bw_bps", codec(spread), note("both directions, bytes a second")),
-		ECCCorrected:   t.u64("ecc_corrected"),
-		ECCUncorrected: t.u64("ecc_uncorrected"),
-		RawTail:        t.rawTail(),
+		Head:           t.Head(),
+		At:             t.Time("at", Codec(regular)),
+		DeviceID:       t.I32("device_id"),
+		GPUUtilPct:     t.F32("gpu_util_pct", Codec(gauge)),
+		MemUtilPct:     t.F32("mem_util_pct", Codec(gauge)),
+		TempC:          t.F32("temp_c", Codec(gauge)),
+		PowerW:         t.F32("power_w", Codec("Delta, ZSTD(1)")),
+		UsedBytes:      t.U64("used_bytes", Codec(Spread)),
+		TotalBytes:     t.U64("total_bytes"),
+		ClockSMMHz:     t.U32("clock_sm_mhz"),
+		FanSpeedPct:    t.F32("fan_speed_pct", Codec(gauge)),
+		TempMemC:       t.F32("temp_mem_c", Codec(gauge)),
+		TempJunctionC:  t.F32("temp_junction_c", Codec(gauge)),
+		VoltageMV:      t.F32("voltage_mv", Codec(gauge)),
+		EnergyUJ:       t.U64("energy_uj", Codec(Spread), Note("since the driver was loaded")),
+		ClockMemMHz:    t.U32("clock_mem_mhz"),
+		PCIeBWBPS:      t.U64("pcie_bw_bps", Codec(Spread), Note("both directions, bytes a second")),
+		ECCCorrected:   t.U64("ecc_corrected"),
+		ECCUncorrected: t.U64("ecc_uncorrected"),
+		RawTail:        t.RawTail(),
+	}
+}()
+
+// HostGauges and DeviceGauges are what the minute tables add up, in the units of the wire so that sums are exact. The first has key 1
+// in the maps, and so on: to add one, append it. A column for each sum, minimum and maximum would cost more than what is in it: a
+// small part spends some 150 bytes on every column that it has.
+var (
+	HostGauges   = [...]string{"cpu_pct_x100", "ram_used_mib", "ram_total_mib"}
+	DeviceGauges = [...]string{
+		"gpu_util_pct", "mem_util_pct", "temp_c", "power_mw", "used_mib", "total_mib", "clock_sm_mhz", "fan_speed_pct", "temp_mem_c",
+		"temp_junction_c", "voltage_mv", "energy_uj", "clock_mem_mhz", "pcie_bw_bps", "ecc_corrected", "ecc_uncorrected",
+	}
+)
+
+// gaugeKey returns the key of a gauge of either table.
+func gaugeKey(name string) int {
+	for _, list := range [][]string{HostGauges[:], DeviceGauges[:]} {
+		if i := slices.Index(list, name); i >= 0 {
+			return i + 1
+		}
+	}
+	panic("BUG: table: no gauge " + name)
+}
+
+// GaugeMaps are a minute's sums, smallest and largest values by gauge.
+type GaugeMaps struct{ Sums, Lows, Highs HistCol }
+
+func (t *Table) gaugeMaps() GaugeMaps {
+	const c = "T64, ZSTD(3)"
+	return GaugeMaps{t.Hist("sums", Agg("sumMap"), Codec(c)), t.Hist("lows", Agg("minMap"), Codec(c)),
+		t.Hist("highs", Agg("maxMap"), Codec(c))}
+}
+
+type hostMetrics1mTable struct {
+	*Table
+	Head
+	BucketHead
+	Hostname DictCol
+	Samples  U64Col
+	GaugeMaps
+	FactTail
+}
+
+// HostMetrics1m adds up HostMetrics by minute.
+var HostMetrics1m = func() hostMetrics1mTable {
+	t := DefineRollup("host_metrics_1m_data", "tenant, session_id", true)
+	return hostMetrics1mTable{
+		Table:      t,
+		Head:       t.Head(),
+		BucketHead: t.BucketHead(),
+		Hostname:   t.Dict("hostname", Most),
+		Samples:    t.U64("samples", Sum),
+		GaugeMaps:  t.gaugeMaps(),
+		FactTail:   t.FactTail(),
+	}
+}()
+
+type deviceMetrics1mTable struct {
+	*Table
+	Head
+	BucketHead
+	DeviceID I32Col
+	Samples  U64Col
+	GaugeMaps
+	FactTail
+}
+
+// DeviceMetrics1m adds up DeviceMetrics by minute.
+var DeviceMetrics1m = func() deviceMetrics1mTable {
+	t := DefineRollup("device_metrics_1m_data", "tenant, session_id, device_id", true)
+	return deviceMetrics1mTable{
+		Table:      t,
+		Head:       t.Head(),
+		BucketHead: t.BucketHead(),
+		DeviceID:   t.I32("device_id"),
+		Samples:    t.U64("samples", Sum),
+		GaugeMaps:  t.gaugeMaps(),
+		FactTail:   t.FactTail(),
 	}
 }()

@@ -10,16 +10,17 @@ import (
 )
 
 // historyDDL makes the table that says which schema this database had, and since when.
-const historyDDL = "CREATE TABLE IF NOT EXISTS %s.schema_history%s (fingerprint String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3)) " +
+const historyDDL = "CREATE TABLE IF NOT EXISTS %s.schema_history%s (fingerprint String, " +
+	"applied_at DateTime64(3, 'UTC') DEFAULT now64(3)) " +
 	"ENGINE = %s ORDER BY applied_at SETTINGS non_replicated_deduplication_window = 100"
 
-// SchemaFingerprint tells one version of the whole schema, views included, from another.
-func SchemaFingerprint(o Options) string {
+// Fingerprint tells one version of the whole schema, views included, from another.
+func (s *Schema) Fingerprint(o Options) string {
 	h := xxh3.New()
-	for _, t := range all {
+	for _, t := range s.tables {
 		fmt.Fprintln(h, t.DDL(o))
 	}
-	for _, v := range Views(o) {
+	for _, v := range s.Views(o) {
 		fmt.Fprintln(h, v.Body)
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
@@ -29,7 +30,7 @@ func SchemaFingerprint(o Options) string {
 // not have, and replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that
 // it is safe to run again, by several processes at once, and after it was killed anywhere. conn is used by one goroutine
 // and stays open.
-func Ensure(ctx context.Context, conn driver.Conn, o Options) error {
+func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 	var err error
 	if o.lacks, err = probe(ctx, conn); err != nil {
 		return err
@@ -47,18 +48,18 @@ func Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 	if err := run("create schema_history", fmt.Sprintf(historyDDL, db, o.onCluster(), o.engine("MergeTree"))); err != nil {
 		return err
 	}
-	for _, t := range all {
+	for _, t := range s.tables {
 		if err := run("create "+t.Name, t.DDL(o)); err != nil {
 			return err
 		}
 	}
-	if err := addColumns(ctx, conn, o, run); err != nil {
+	if err := s.addColumns(ctx, conn, o, run); err != nil {
 		return err
 	}
-	if err := replaceViews(ctx, conn, o, run); err != nil {
+	if err := s.replaceViews(ctx, conn, o, run); err != nil {
 		return err
 	}
-	return record(ctx, conn, o)
+	return s.record(ctx, conn, o)
 }
 
 // probe returns which of the lean settings the server does not know.
@@ -77,12 +78,12 @@ func probe(ctx context.Context, conn driver.Conn) (lacks []string, err error) {
 
 // addColumns adds to each table the columns that it does not have yet, each after the one that precedes it here. Old rows
 // then show the type's zero: a new column that takes a minimum needs a new table instead, or 0 stays the minimum.
-func addColumns(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
+func (s *Schema) addColumns(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
 	have, err := pairs(ctx, conn, "SELECT table, name FROM system.columns WHERE database = $1", o.database())
 	if err != nil {
 		return err
 	}
-	for _, t := range all {
+	for _, t := range s.tables {
 		for i := range t.Columns {
 			c := &t.Columns[i]
 			if have[[2]string{t.Name, c.Name}] {
@@ -92,7 +93,8 @@ func addColumns(ctx context.Context, conn driver.Conn, o Options, run func(what,
 			if i > 0 {
 				place = "AFTER " + ident(t.Columns[i-1].Name)
 			}
-			sql := fmt.Sprintf("ALTER TABLE %s.%s%s ADD COLUMN IF NOT EXISTS %s %s", ident(o.database()), ident(t.Name), o.onCluster(), c.definition(), place)
+			sql := fmt.Sprintf("ALTER TABLE %s.%s%s ADD COLUMN IF NOT EXISTS %s %s", ident(o.database()), ident(t.Name), o.onCluster(),
+				c.definition(), place)
 			if err := run("add column "+t.Name+"."+c.Name, sql); err != nil {
 				return err
 			}
@@ -102,12 +104,12 @@ func addColumns(ctx context.Context, conn driver.Conn, o Options, run func(what,
 }
 
 // replaceViews leaves views alone whose comment says that they have this program's text.
-func replaceViews(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
+func (s *Schema) replaceViews(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
 	have, err := pairs(ctx, conn, "SELECT name, comment FROM system.tables WHERE database = $1", o.database())
 	if err != nil {
 		return err
 	}
-	for _, v := range Views(o) {
+	for _, v := range s.Views(o) {
 		if have[[2]string{v.Name, v.mark()}] {
 			continue
 		}
@@ -119,8 +121,8 @@ func replaceViews(ctx context.Context, conn driver.Conn, o Options, run func(wha
 }
 
 // record notes the schema, once for each change.
-func record(ctx context.Context, conn driver.Conn, o Options) error {
-	want := SchemaFingerprint(o)
+func (s *Schema) record(ctx context.Context, conn driver.Conn, o Options) error {
+	want := s.Fingerprint(o)
 	db := ident(o.database())
 	var last string
 	if err := conn.QueryRow(ctx, "SELECT argMax(fingerprint, applied_at) FROM "+db+".schema_history").Scan(&last); err != nil {
@@ -131,7 +133,7 @@ func record(ctx context.Context, conn driver.Conn, o Options) error {
 	}
 	// Two processes that get here together tell the same story: the token makes it one row.
 	sql := fmt.Sprintf("INSERT INTO %s.schema_history (fingerprint) SETTINGS insert_deduplication_token = %s, async_insert = 0 VALUES (%s)",
-		db, quote(last+">"+want), quote(want))
+		db, Quote(last+">"+want), Quote(want))
 	if err := conn.Exec(ctx, sql); err != nil {
 		return fmt.Errorf("schema: write schema_history: %w", err)
 	}

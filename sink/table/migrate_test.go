@@ -12,14 +12,16 @@ import (
 
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // shape is all that Ensure is responsible for, as text.
 func (s *store) shape() string {
 	s.Helper()
 	// The mark in a view's comment depends on the database's name.
-	text := s.query("SELECT name, engine, replaceRegexpAll(create_table_query, 'warpline [0-9a-f]{16}', 'mark') FROM system.tables WHERE database = '{db}' ORDER BY name")
-	return strings.ReplaceAll(text, s.opts.Database, "db")
+	text := s.Query("SELECT name, engine, replaceRegexpAll(create_table_query, 'warpline [0-9a-f]{16}', 'mark') FROM system.tables " +
+		"WHERE database = '{db}' ORDER BY name")
+	return strings.ReplaceAll(text, s.Opts.Database, "db")
 }
 
 func firstDifference(got, want string) string {
@@ -34,23 +36,23 @@ func firstDifference(got, want string) string {
 
 func TestEnsureMakesEverythingOnce(t *testing.T) {
 	s := newStore(t, true)
-	for _, tb := range table.All() {
-		s.want("SELECT count() FROM {db}."+tb.Name, "0")
+	for _, tb := range tabletest.Schema().Tables() {
+		s.Want("SELECT count() FROM {db}."+tb.Name, "0")
 	}
-	for _, v := range table.Views(s.opts) {
-		s.query("SELECT * FROM {db}." + v.From() + " LIMIT 1")
+	for _, v := range tabletest.Schema().Views(s.Opts) {
+		s.Query("SELECT * FROM {db}." + v.From() + " LIMIT 1")
 	}
 	before := s.shape()
-	made := s.query("SELECT uuid FROM system.tables WHERE database = '{db}' ORDER BY name")
+	made := s.Query("SELECT uuid FROM system.tables WHERE database = '{db}' ORDER BY name")
 	for range 2 {
-		if err := table.Ensure(t.Context(), s.conn, s.opts); err != nil {
+		if err := tabletest.Schema().Ensure(t.Context(), s.Conn, s.Opts); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s.shape() != before || s.query("SELECT uuid FROM system.tables WHERE database = '{db}' ORDER BY name") != made {
+	if s.shape() != before || s.Query("SELECT uuid FROM system.tables WHERE database = '{db}' ORDER BY name") != made {
 		t.Error("a second Ensure changed something")
 	}
-	s.want("SELECT count(), any(fingerprint) FROM {db}.schema_history", "1\t"+table.SchemaFingerprint(s.opts))
+	s.Want("SELECT count(), any(fingerprint) FROM {db}.schema_history", "1\t"+tabletest.Schema().Fingerprint(s.Opts))
 }
 
 func TestEnsureConcurrently(t *testing.T) {
@@ -58,20 +60,20 @@ func TestEnsureConcurrently(t *testing.T) {
 	const callers = 4
 	var wg sync.WaitGroup
 	for range callers {
-		conn := s.connect()
+		conn := s.Connect()
 		wg.Go(func() {
-			if err := table.Ensure(t.Context(), conn, s.opts); err != nil {
+			if err := tabletest.Schema().Ensure(t.Context(), conn, s.Opts); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	want := len(table.All()) + len(table.Views(s.opts)) + 1
+	want := len(tabletest.Schema().Tables()) + len(tabletest.Schema().Views(s.Opts)) + 1
 	if got := strings.Count(s.shape(), "\n") + 1; got != want {
 		t.Errorf("%d tables and views, want %d", got, want)
 	}
-	s.want("SELECT count() FROM {db}.stall_reasons", "52")
-	s.want("SELECT count() FROM {db}.schema_history", "1")
+	s.Want("SELECT count() FROM {db}.stall_reasons", "52")
+	s.Want("SELECT count() FROM {db}.schema_history", "1")
 }
 
 // Wherever an Ensure was cut short, the next one finishes the work.
@@ -82,7 +84,7 @@ func TestEnsureAfterInterruption(t *testing.T) {
 	cut := 0
 	for limit := 5 * time.Millisecond; ; limit += 20 * time.Millisecond {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		err := table.Ensure(ctx, s.conn, s.opts)
+		err := tabletest.Schema().Ensure(ctx, s.Conn, s.Opts)
 		cancel()
 		if err == nil {
 			break
@@ -100,24 +102,26 @@ func TestEnsureAfterInterruption(t *testing.T) {
 // A table of an older program lacks a column and has rows; a view has an older text.
 func TestEnsureUpgrades(t *testing.T) {
 	s := newStore(t, false)
-	s.exec("CREATE DATABASE {db}")
+	s.Exec("CREATE DATABASE {db}")
 	var old []string
-	for line := range strings.Lines(table.Kernels.DDL(s.opts)) {
+	for line := range strings.Lines(table.Kernels.DDL(s.Opts)) {
 		if !strings.Contains(line, "`stream_id`") {
 			old = append(old, line)
 		}
 	}
-	s.exec(strings.Join(old, ""))
-	s.exec("INSERT INTO {db}.kernels_data (tenant, session_id, duration_ns, received_at, retention_days) VALUES ('acme', 'old', 5, now64(9), 30)")
-	s.exec("CREATE VIEW {db}.kernels AS SELECT 'old' AS tenant")
-	if err := table.Ensure(t.Context(), s.conn, s.opts); err != nil {
+	s.Exec(strings.Join(old, ""))
+	s.Exec("INSERT INTO {db}.kernels_data (tenant, session_id, duration_ns, received_at, retention_days) VALUES ('acme', 'old', 5, " +
+		"now64(9), 30)")
+	s.Exec("CREATE VIEW {db}.kernels AS SELECT 'old' AS tenant")
+	if err := tabletest.Schema().Ensure(t.Context(), s.Conn, s.Opts); err != nil {
 		t.Fatal(err)
 	}
-	s.want("SELECT groupArray(name) = "+namesOf(table.Kernels.Table)+" FROM (SELECT name FROM system.columns WHERE database = '{db}' AND table = 'kernels_data' ORDER BY position)", "1")
+	s.Want("SELECT groupArray(name) = "+namesOf(table.Kernels.Table)+" FROM (SELECT name FROM system.columns WHERE database = '{db}' "+
+		"AND table = 'kernels_data' ORDER BY position)", "1")
 	b := table.NewBatch(table.Kernels.Table)
 	fillKernels(b, 0, 10)
-	s.insert(b)
-	s.want("SELECT session_id = 'old', count(), sum(stream_id) FROM {db}.kernels GROUP BY 1 ORDER BY 1", "0\t10\t70\n1\t1\t0")
+	s.Insert(b)
+	s.Want("SELECT session_id = 'old', count(), sum(stream_id) FROM {db}.kernels GROUP BY 1 ORDER BY 1", "0\t10\t70\n1\t1\t0")
 }
 
 func namesOf(t *table.Table) string {
@@ -131,22 +135,23 @@ func namesOf(t *table.Table) string {
 // The clustered form cannot run on the embedded engine, but its statements can be parsed there.
 func TestReplicatedDDLParses(t *testing.T) {
 	s := newStore(t, true)
-	o := table.Options{Database: s.opts.Database, Replicated: true, Cluster: "warpline"}
-	for _, tb := range table.All() {
+	o := table.Options{Database: s.Opts.Database, Replicated: true, Cluster: "warpline"}
+	for _, tb := range tabletest.Schema().Tables() {
 		ddl := tb.DDL(o)
 		if !strings.Contains(ddl, " ON CLUSTER `warpline` ") || !strings.Contains(ddl, "ENGINE = Replicated") {
 			t.Fatalf("%s is neither on the cluster nor replicated:\n%s", tb.Name, ddl)
 		}
-		if _, err := s.post("EXPLAIN AST "+ddl, nil); err != nil {
+		if _, err := s.Post("EXPLAIN AST "+ddl, nil); err != nil {
 			t.Errorf("%s: %v", tb.Name, err)
 		}
 	}
-	for _, v := range table.Views(o) {
-		if _, err := s.post("EXPLAIN AST "+v.DDL(o), nil); err != nil {
+	for _, v := range tabletest.Schema().Views(o) {
+		if _, err := s.Post("EXPLAIN AST "+v.DDL(o), nil); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 	}
-	if got := table.Devices.DDL(o); !strings.Contains(got, "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', chunk)") {
+	if got := table.Devices.DDL(o); !strings.Contains(got,
+		"ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', chunk)") {
 		t.Errorf("devices: %s", got)
 	}
 }
@@ -154,18 +159,21 @@ func TestReplicatedDDLParses(t *testing.T) {
 // What readers may ask must not need a right that only the writer has.
 func TestReadersSeeEveryView(t *testing.T) {
 	s := newStore(t, true)
-	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.e.TCPAddr()}, Auth: clickhouse.Auth{Username: engine.Reader, Password: s.e.ReaderPassword()}})
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.Engine.TCPAddr()},
+		Auth: clickhouse.Auth{Username: engine.Reader, Password: s.Engine.ReaderPassword()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	for _, v := range table.Views(s.opts) {
+	for _, v := range tabletest.Schema().Views(s.Opts) {
 		var n uint64
-		if err := reader.QueryRow(t.Context(), "SELECT count() FROM (SELECT * FROM "+s.opts.Database+"."+v.From()+")").Scan(&n); err != nil {
+		if err := reader.QueryRow(t.Context(), "SELECT count() FROM (SELECT * FROM "+s.Opts.Database+"."+v.From()+")").Scan(
+			&n); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 	}
-	if err := table.Ensure(t.Context(), reader, table.Options{Database: "not_allowed"}); err == nil || !strings.Contains(err.Error(), "needs the right") {
+	if err := tabletest.Schema().Ensure(t.Context(), reader, table.Options{Database: "not_allowed"}); err == nil ||
+		!strings.Contains(err.Error(), "needs the right") {
 		t.Errorf("Ensure by a reader says %v", err)
 	}
 }

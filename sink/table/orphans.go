@@ -16,13 +16,15 @@ type Content struct{ Hi, Lo uint64 }
 const MaxContents = 1 << 14
 
 func (t *Table) orphans(o Options, tenant string) string {
-	return fmt.Sprintf("tenant = %s AND (content_hi != 0 OR content_lo != 0) AND (content_hi, content_lo) NOT IN (%s)", quote(tenant), t.LinkedSQL(o, tenant, nil))
+	return fmt.Sprintf("tenant = %s AND (content_hi != 0 OR content_lo != 0) AND (content_hi, content_lo) NOT IN (%s)", Quote(tenant),
+		t.LinkedSQL(o, tenant, nil))
 }
 
 // LinkedSQL returns a query for the contents of a table of contents that sessions of the tenant have links to, of only those in among, if
 // it is not nil.
 func (t *Table) LinkedSQL(o Options, tenant string, among []Content) string {
-	return fmt.Sprintf("SELECT content_hi, content_lo FROM %s.%s WHERE tenant = %s%s", ident(o.database()), ident(t.LinkedBy), quote(tenant), inContents(among))
+	return fmt.Sprintf("SELECT content_hi, content_lo FROM %s.%s WHERE tenant = %s%s", ident(o.database()), ident(t.LinkedBy),
+		Quote(tenant), inContents(among))
 }
 
 // OrphanRowsSQL returns a query for how many rows of orphans a table of contents has (UInt64).
@@ -32,7 +34,8 @@ func (t *Table) OrphanRowsSQL(o Options, tenant string) string {
 
 // OrphansSQL returns a query for the contents that are orphans (two UInt64), MaxContents at most.
 func (t *Table) OrphansSQL(o Options, tenant string) string {
-	return fmt.Sprintf("SELECT DISTINCT content_hi, content_lo FROM %s.%s WHERE %s ORDER BY content_hi, content_lo LIMIT %d", ident(o.database()), ident(t.Name), t.orphans(o, tenant), MaxContents)
+	return fmt.Sprintf("SELECT DISTINCT content_hi, content_lo FROM %s.%s WHERE %s ORDER BY content_hi, content_lo LIMIT %d",
+		ident(o.database()), ident(t.Name), t.orphans(o, tenant), MaxContents)
 }
 
 // DeleteOrphansSQL returns the statement that makes ClickHouse write t's parts anew without orphans, without only those in among, if it is

@@ -26,29 +26,30 @@ type pCSamplesTable struct {
 
 // PCSamples adds up program counter samples by place, stall reason and minute.
 var PCSamples = func() pCSamplesTable {
-	t := aggregate("pc_samples_data", "tenant, session_id, cubin, build_id, function_id, function, pc_offset, metric_id, stall_reason, scope_id, scope, device_id", true)
+	t := DefineRollup("pc_samples_data", "tenant, session_id, cubin, build_id, function_id, function, pc_offset, metric_id, "+
+		"stall_reason, scope_id, scope, device_id", true)
 	return pCSamplesTable{
 		Table:       t,
-		Head:        t.head(),
-		BucketHead:  t.bucketHead(codec("GCD, ZSTD(1)")),
-		Cubin:       t.dict("cubin"),
-		BuildID:     t.dict("build_id"),
-		Function:    t.dict("function", note("without its @file, '' while it is not known")),
-		FunctionID:  t.u32("function_id", codec(rising), note("id in function_dict")),
-		PCOffset:    t.u64("pc_offset", codec(rising)),
-		StallReason: t.dict("stall_reason", note("full wire name")),
-		MetricID:    t.u32("metric_id", note("id in metric_dict while the name is not known, else 0")),
-		PeriodNS:    t.u64("period_ns", most),
-		Scope:       t.dict("scope"),
-		ScopeID:     t.u32("scope_id"),
-		DeviceID:    t.i32("device_id", note("-1 unknown")),
-		File:        t.dict("file", most),
-		FileID:      t.u32("file_id", most, codec(rising)),
-		Line:        t.u32("line", most, codec(regular)),
-		Samples:     t.u64("samples", sum),
-		GPUNS:       t.u64("gpu_ns", sum),
-		Hits:        t.u64("hits", sum, codec("ZSTD(3)"), note("wire rows added")),
-		FactTail:    t.factTail(),
+		Head:        t.Head(),
+		BucketHead:  t.BucketHead(Codec("GCD, ZSTD(1)")),
+		Cubin:       t.Dict("cubin"),
+		BuildID:     t.Dict("build_id"),
+		Function:    t.Dict("function", Note("without its @file, '' while it is not known")),
+		FunctionID:  t.U32("function_id", Codec(Rising), Note("id in function_dict")),
+		PCOffset:    t.U64("pc_offset", Codec(Rising)),
+		StallReason: t.Dict("stall_reason", Note("full wire name")),
+		MetricID:    t.U32("metric_id", Note("id in metric_dict while the name is not known, else 0")),
+		PeriodNS:    t.U64("period_ns", Most),
+		Scope:       t.Dict("scope"),
+		ScopeID:     t.U32("scope_id"),
+		DeviceID:    t.I32("device_id", Note("-1 unknown")),
+		File:        t.Dict("file", Most),
+		FileID:      t.U32("file_id", Most, Codec(Rising)),
+		Line:        t.U32("line", Most, Codec(regular)),
+		Samples:     t.U64("samples", Sum),
+		GPUNS:       t.U64("gpu_ns", Sum),
+		Hits:        t.U64("hits", Sum, Codec("ZSTD(3)"), Note("wire rows added")),
+		FactTail:    t.FactTail(),
 	}
 }()
 
@@ -74,25 +75,26 @@ type profileMetricsTable struct {
 
 // ProfileMetrics adds up instruction metrics by place and minute.
 var ProfileMetrics = func() profileMetricsTable {
-	t := aggregate("profile_metrics_data", "tenant, session_id, function_id, function, pc_offset, metric_id, metric_name, scope_id, scope, device_id", true)
+	t := DefineRollup("profile_metrics_data", "tenant, session_id, function_id, function, pc_offset, metric_id, metric_name, "+
+		"scope_id, scope, device_id", true)
 	return profileMetricsTable{
 		Table:       t,
-		Head:        t.head(),
-		BucketHead:  t.bucketHead(),
-		Function:    t.dict("function"),
-		FunctionID:  t.u32("function_id", codec(rising), note("id in function_dict")),
-		PCOffset:    t.u64("pc_offset", codec(rising)),
-		MetricName:  t.dict("metric_name"),
-		MetricID:    t.u32("metric_id", note("id in metric_dict while the name is not known, else 0")),
-		Scope:       t.dict("scope"),
-		ScopeID:     t.u32("scope_id"),
-		DeviceID:    t.i32("device_id", note("-1 unknown")),
-		File:        t.dict("file", most),
-		FileID:      t.u32("file_id", most, codec(rising)),
-		Line:        t.u32("line", most, codec(regular)),
-		MetricValue: t.u64("metric_value", sum),
-		Hits:        t.u64("hits", sum, codec("ZSTD(3)"), note("wire rows added")),
-		FactTail:    t.factTail(),
+		Head:        t.Head(),
+		BucketHead:  t.BucketHead(),
+		Function:    t.Dict("function"),
+		FunctionID:  t.U32("function_id", Codec(Rising), Note("id in function_dict")),
+		PCOffset:    t.U64("pc_offset", Codec(Rising)),
+		MetricName:  t.Dict("metric_name"),
+		MetricID:    t.U32("metric_id", Note("id in metric_dict while the name is not known, else 0")),
+		Scope:       t.Dict("scope"),
+		ScopeID:     t.U32("scope_id"),
+		DeviceID:    t.I32("device_id", Note("-1 unknown")),
+		File:        t.Dict("file", Most),
+		FileID:      t.U32("file_id", Most, Codec(Rising)),
+		Line:        t.U32("line", Most, Codec(regular)),
+		MetricValue: t.U64("metric_value", Sum),
+		Hits:        t.U64("hits", Sum, Codec("ZSTD(3)"), Note("wire rows added")),
+		FactTail:    t.FactTail(),
 	}
 }()
 
@@ -111,17 +113,17 @@ type sourceMapTable struct {
 
 // SourceMap says which line an instruction came from.
 var SourceMap = func() sourceMapTable {
-	t := aggregate("source_map_data", "tenant, session_id, function_id, function, pc_offset, file_id, file, line", false)
+	t := DefineRollup("source_map_data", "tenant, session_id, function_id, function, pc_offset, file_id, file, line", false)
 	return sourceMapTable{
 		Table:      t,
-		Head:       t.head(),
-		Function:   t.dict("function"),
-		FunctionID: t.u32("function_id", codec(rising), note("id in function_dict")),
-		PCOffset:   t.u64("pc_offset", codec(rising)),
-		File:       t.dict("file"),
-		FileID:     t.u32("file_id", note("id in source_file_dict")),
-		Line:       t.u32("line"),
-		Hits:       t.u64("hits", sum, codec("ZSTD(3)")),
-		FactTail:   t.factTail(),
+		Head:       t.Head(),
+		Function:   t.Dict("function"),
+		FunctionID: t.U32("function_id", Codec(Rising), Note("id in function_dict")),
+		PCOffset:   t.U64("pc_offset", Codec(Rising)),
+		File:       t.Dict("file"),
+		FileID:     t.U32("file_id", Note("id in source_file_dict")),
+		Line:       t.U32("line"),
+		Hits:       t.U64("hits", Sum, Codec("ZSTD(3)")),
+		FactTail:   t.FactTail(),
 	}
 }()

@@ -40,7 +40,7 @@ func TestQuantileSQLEqualsGo(t *testing.T) {
 		add(h, low, high)
 	}
 	qs := []float64{0, 0.001, 0.25, 0.5, 0.9, 0.99, 1}
-	seed(s, ks, len(hs), func(b *table.Batch, i int) {
+	s.Seed(ks, len(hs), func(b *table.Batch, i int) {
 		session(ks.Head, b)
 		ks.KernelID.Append(b, uint32(i))
 		ks.Calls.Append(b, hs[i].Count())
@@ -59,7 +59,7 @@ func TestQuantileSQLEqualsGo(t *testing.T) {
 	for _, q := range qs {
 		exprs = append(exprs, hist.QuantileSQL("duration_hist", "calls", "min_ns", "max_ns", q))
 	}
-	got := strings.Split(s.query("SELECT "+strings.Join(exprs, ", ")+" FROM {db}.kernel_stats_data ORDER BY kernel_id"), "\n")
+	got := strings.Split(s.Query("SELECT "+strings.Join(exprs, ", ")+" FROM {db}.kernel_stats_data ORDER BY kernel_id"), "\n")
 	if len(got) != len(want) {
 		t.Fatalf("%d rows, want %d", len(got), len(want))
 	}

@@ -20,23 +20,23 @@ type scopesTable struct {
 
 // Scopes holds one row for each scope that was entered.
 var Scopes = func() scopesTable {
-	t := define("scopes_data", Raw, "tenant, session_id, started_at")
+	t := Define("scopes_data", Raw, "tenant, session_id, started_at")
 	return scopesTable{
 		Table:      t,
-		Head:       t.head(),
-		InstanceID: t.u64("instance_id", codec(rising)),
-		Name:       t.dict("name"),
-		NameID:     t.u32("name_id", note("id in scope_name_dict")),
-		Path:       t.dict("path", note("names from the outermost scope on")),
-		Depth:      t.u32("depth"),
-		StartedAt:  t.time("started_at", codec(spread)),
-		DurationNS: t.u64("duration_ns", codec("ZSTD(3)"), note("ended_at less started_at")),
-		Matched:    t.u8("matched", note("1 when both ends were seen")),
-		Repeat:     t.u32("repeat"),
-		Warmup:     t.u32("warmup"),
-		Continued:  t.u8("continued", note("1 when it began in an earlier segment of the run")),
-		Cut:        t.u8("cut", note("1 when it goes on in the next segment")),
-		RawTail:    t.rawTail(),
+		Head:       t.Head(),
+		InstanceID: t.U64("instance_id", Codec(Rising)),
+		Name:       t.Dict("name"),
+		NameID:     t.U32("name_id", Note("id in scope_name_dict")),
+		Path:       t.Dict("path", Note("names from the outermost scope on")),
+		Depth:      t.U32("depth"),
+		StartedAt:  t.Time("started_at", Codec(Spread)),
+		DurationNS: t.U64("duration_ns", Codec("ZSTD(3)"), Note("ended_at less started_at")),
+		Matched:    t.U8("matched", Note("1 when both ends were seen")),
+		Repeat:     t.U32("repeat"),
+		Warmup:     t.U32("warmup"),
+		Continued:  t.U8("continued", Note("1 when it began in an earlier segment of the run")),
+		Cut:        t.U8("cut", Note("1 when it goes on in the next segment")),
+		RawTail:    t.RawTail(),
 	}
 }()
 
@@ -59,21 +59,21 @@ type scopeStatsTable struct {
 
 // ScopeStats adds up scopes by name and minute. MinNS of a row without calls is NoMin.
 var ScopeStats = func() scopeStatsTable {
-	t := aggregate("scope_stats_data", "tenant, session_id, name_id", true)
+	t := DefineRollup("scope_stats_data", "tenant, session_id, name_id", true)
 	return scopeStatsTable{
 		Table:          t,
-		Head:           t.head(),
-		BucketHead:     t.bucketHead(),
-		NameID:         t.u32("name_id", codec(rising)),
-		Scope:          t.dict("scope", most),
-		Calls:          t.u64("calls", sum),
-		TotalNS:        t.u64("total_ns", sum),
-		MinNS:          t.u64("min_ns", least, note("the largest UInt64 where calls is 0")),
-		MaxNS:          t.u64("max_ns", most),
-		DurationHist:   t.hist("duration_hist", sumMap),
-		UnmatchedBegin: t.u64("unmatched_begin", sum),
-		UnmatchedEnd:   t.u64("unmatched_end", sum),
-		ChildNS:        t.u64("child_ns", sum, note("time of direct children, part of total_ns")),
-		FactTail:       t.factTail(),
+		Head:           t.Head(),
+		BucketHead:     t.BucketHead(),
+		NameID:         t.U32("name_id", Codec(Rising)),
+		Scope:          t.Dict("scope", Most),
+		Calls:          t.U64("calls", Sum),
+		TotalNS:        t.U64("total_ns", Sum),
+		MinNS:          t.U64("min_ns", Least, Note("the largest UInt64 where calls is 0")),
+		MaxNS:          t.U64("max_ns", Most),
+		DurationHist:   t.Hist("duration_hist", SumMap),
+		UnmatchedBegin: t.U64("unmatched_begin", Sum),
+		UnmatchedEnd:   t.U64("unmatched_end", Sum),
+		ChildNS:        t.U64("child_ns", Sum, Note("time of direct children, part of total_ns")),
+		FactTail:       t.FactTail(),
 	}
 }()

@@ -15,12 +15,14 @@ func BenchmarkKernelsAtRest(b *testing.B) {
 	for range rows / perBatch {
 		batch.Reset()
 		benchKernels(batch, src, perBatch)
-		s.insert(batch)
+		s.Insert(batch)
 	}
-	s.exec("OPTIMIZE TABLE {db}.kernels_data FINAL")
-	b.Log(s.query("SELECT column, round(sum(column_bytes_on_disk) / 1048576, 3) AS b FROM system.parts_columns WHERE active AND database = '{db}' AND table = 'kernels_data' GROUP BY column ORDER BY b DESC FORMAT PrettyCompactMonoBlock"))
+	s.Exec("OPTIMIZE TABLE {db}.kernels_data FINAL")
+	b.Log(s.Query("SELECT column, round(sum(column_bytes_on_disk) / 1048576, 3) AS b FROM system.parts_columns WHERE active AND " +
+		"database = '{db}' AND table = 'kernels_data' GROUP BY column ORDER BY b DESC FORMAT PrettyCompactMonoBlock"))
 	var bytes float64
-	if err := s.conn.QueryRow(b.Context(), "SELECT sum(bytes_on_disk) / sum(rows) FROM system.parts WHERE active AND table = 'kernels_data' AND database = $1", s.opts.Database).Scan(&bytes); err != nil {
+	if err := s.Conn.QueryRow(b.Context(), "SELECT sum(bytes_on_disk) / sum(rows) FROM system.parts WHERE active AND table = "+
+		"'kernels_data' AND database = $1", s.Opts.Database).Scan(&bytes); err != nil {
 		b.Fatal(err)
 	}
 	for range b.N {

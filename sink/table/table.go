@@ -51,22 +51,6 @@ type Table struct {
 	print   string
 }
 
-// all holds every table in the order of the definitions.
-var all []*Table
-
-// All returns every table, in the order in which they are created. The slice must not be changed.
-func All() []*Table { return all }
-
-// ByName returns the table of that name in ClickHouse, nil when there is none.
-func ByName(name string) *Table {
-	for _, t := range all {
-		if t.Name == name {
-			return t
-		}
-	}
-	return nil
-}
-
 // Schema returns the Arrow schema of the table's batches.
 func (t *Table) Schema() *arrow.Schema { t.once.Do(t.derive); return t.schema }
 

@@ -16,31 +16,37 @@ import (
 //go:embed views/*.sql
 var viewFiles embed.FS
 
-// views are the contract's views in the order in which they are created: those that read others come after them.
-var views = []string{
-	"sessions", "session_ends", "segments", "runs", "capture_capabilities", "deep_windows", "devices", "kernels", "kernel_details", "touched_minutes",
-	"kernel_stats", "scopes", "scope_stats", "scope_paths", "run_scopes", "source_map", "pc_samples", "pc_lines",
-	"profile_metrics", "memcpys", "host_metrics", "device_metrics", "host_metrics_1m", "device_metrics_1m", "usage", "rejects", "stall_reasons",
-	"memsets", "syncs", "sync_stats", "allocations", "memcpy_stats", "markers", "graphs", "graph_nodes", "perf_metrics", "pm_samples", "pm_stats", "pm_configs",
-	"sass_configs", "execution_signatures", "deep_window_rules", "counter_quality", "system_events", "device_snapshots", "job_starts", "extra_fields",
-	"source_files", "disassembly", "ptx", "instructions", "source_profile", "function_metrics", "line_metrics",
-	"insight_occupancy", "insight_spill", "insight_registers", "insight_stall", "insight_divergence", "insight_temperature",
-	"insight_sync_time", "insight_sync_loop", "insights",
-	"memory_events", "memory_stats",
-	"memory_used", "memory_samples", "memory_alerts", "memory_gap_parts", "memory_gaps", "memory_leaks", "memory_collectives", "memory_runs", "memory_cross_rank", "memory_missing_ranks",
-	"memory_clock_skew", "memory_anomalies", "memory_ranks", "memory_ooms",
-	"memory_marked", "memory_session_rollups", "memory_rank_rollups", "memory_window_rollups",
-	"memory_phases", "memory_event_phases", "memory_gap_phases", "memory_issue_hits", "memory_issues", "memory_told", "memory_sessions", "memory_summaries", "memory_markers", "memory_correlate",
-}
-
 // View is one view over the tables.
 type View struct {
-	Name string
-	Body string // the SELECT
+	Name   string
+	Source string // the source whose view it is, "" of a view that all share
+	Row    string // a sentence that says what a row is: the first of the comment that its file begins with
+	About  string // the rest of that comment
+	Body   string // the SELECT
+
+	arguments string
 }
 
-// Views returns every view, in the order in which they are created, for the database that o names.
-func Views(o Options) []View {
+// Views returns every view, in the order in which they are created, for the database that o names: those that read others come after them.
+func (s *Schema) Views(o Options) []View {
+	t := template.Must(s.templates.Clone()).Funcs(s.funcs(o))
+	out := make([]View, len(s.views))
+	for i, v := range s.views {
+		var text strings.Builder
+		if err := t.ExecuteTemplate(&text, v.Name, nil); err != nil {
+			panic("BUG: view " + v.Name + ": " + err.Error())
+		}
+		v.Body = strings.TrimSpace(text.String())
+		if base := s.Table(v.Name + "_data"); base != nil {
+			v.Body = plainTypes(base, v.Body)
+		}
+		out[i] = v
+	}
+	return out
+}
+
+// sharedFuncs are the functions of all views.
+func (s *Schema) sharedFuncs(o Options) template.FuncMap {
 	funcs := template.FuncMap{
 		"db":         func() string { return ident(o.database()) },
 		"quantile":   hist.QuantileSQL,
@@ -66,37 +72,11 @@ func Views(o Options) []View {
 		"bucketof":   hist.IndexSQL,
 		"endweight":  endWeightSQL,
 		"ending":     endSQL,
-		"collective": collectiveSQL,
-		"normal":     normalSQL,
-		"jsontext":   jsonTextSQL,
-		"words":      jsonWordsSQL,
-		"string":     jsonStringSQL,
-		"issueid":    fingerprintSQL,
-		"warns":      warnsSQL,
-		"summed":     summedSQL,
-		"status":     memoryStatusSQL,
-		"attributed": attributedSQL,
-		"origin":     originSQL,
-		"trimmed":    trimmedSQL,
-		"rolled":     rolledSQL,
-		"peaks":      peaksSQL,
+		"rules":      s.insightRules,
 		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))
-	t := template.Must(template.New("").Funcs(funcs).ParseFS(viewFiles, "views/*.sql"))
-	out := make([]View, len(views))
-	for i, name := range views {
-		var s strings.Builder
-		if err := t.ExecuteTemplate(&s, name+".sql", nil); err != nil {
-			panic("BUG: view " + name + ": " + err.Error())
-		}
-		body := strings.TrimSpace(s.String())
-		if base := ByName(name + "_data"); base != nil {
-			body = plainTypes(base, body)
-		}
-		out[i] = View{Name: name, Body: body}
-	}
-	return out
+	return funcs
 }
 
 var extreme = regexp.MustCompile(`\b(?:min|max)\([a-z]\.(\w+)\)`)
@@ -113,25 +93,20 @@ func plainTypes(base *Table, body string) string {
 		if c.Kind == Dict {
 			typ = "String"
 		}
-		return "CAST(" + call + ", " + quote(typ) + ")"
+		return "CAST(" + call + ", " + Quote(typ) + ")"
 	})
 }
-
-// correlateExample has arguments for a first try of memory_correlate.
-const correlateExample = "(tenant = 'default', session_id = '', job_id = '', rank = -1, scope = 'session', at_ns = 1795175929972803352, window_ns = 60000000000)"
 
 // From is what stands behind FROM to ask the view, in the session's database: its name, and for one that takes parameters arguments for
 // a first try.
 func (v View) From() string {
-	if v.Name == "memory_correlate" {
-		return ident(v.Name) + correlateExample
-	}
-	return ident(v.Name)
+	return ident(v.Name) + v.arguments
 }
 
 // DDL returns the statement that creates the view or puts it in the place of an older one.
 func (v View) DDL(o Options) string {
-	return fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s%s AS\n%s\nCOMMENT %s", ident(o.database()), ident(v.Name), o.onCluster(), v.Body, quote(v.mark()))
+	return fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s%s AS\n%s\nCOMMENT %s", ident(o.database()), ident(v.Name), o.onCluster(), v.Body,
+		Quote(v.mark()))
 }
 
 // mark tells versions of a view apart. It stands in the view's comment, so that an unchanged view is left alone.
@@ -140,7 +115,8 @@ func (v View) mark() string { return fmt.Sprintf("warpline %016x", xxh3.HashStri
 // lateSQL is the right side of a join that finds names which came after the rows that need them. Only those are read: of
 // all names they are few.
 func lateSQL(o Options, dict string) string {
-	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()), quote(dict))
+	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()),
+		Quote(dict))
 }
 
 // scopePathSQL is the path of the scope that a kernel ran in, ” when it ran in none.
@@ -163,7 +139,8 @@ func fileOfSQL(value string) string {
 func reasonsSQL() string {
 	var rows []string
 	for _, r := range StallReasons() {
-		rows = append(rows, fmt.Sprintf("(%s, %s, %s, %s, %s, %s)", quote(r.Name), quote(r.Kind), quote(r.Group), quote(r.Meaning), quote(r.Remedy), quote(r.Doc)))
+		rows = append(rows, fmt.Sprintf("(%s, %s, %s, %s, %s, %s)", Quote(r.Name), Quote(r.Kind), Quote(r.Group), Quote(r.Meaning),
+			Quote(r.Remedy), Quote(r.Doc)))
 	}
 	return "[\n    " + strings.Join(rows, ",\n    ") + "]"
 }

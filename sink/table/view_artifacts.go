@@ -2,6 +2,8 @@ package table
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"text/template"
 )
 
@@ -15,7 +17,6 @@ func artifactFuncs(o Options) template.FuncMap {
 		"top":          topSQL,
 		"shares":       sharesSQL,
 		"ratio":        ratioSQL,
-		"rules":        insightRules,
 		"percent":      percentSQL,
 		"kernelname":   kernelNameSQL,
 		"functionname": functionNameSQL,
@@ -24,8 +25,8 @@ func artifactFuncs(o Options) template.FuncMap {
 }
 
 // linksSQL is a table of links from sessions to contents (columns names those that the caller needs), with what a session did not send but
-// another one of the same process did: lent is 1 there. A client sends what its program is made of once in a process's life, with one of the
-// segments of its run or of the runs that it rolled into, and all of them give their ids the same meaning. IN keeps the links of other
+// another one of the same process did: lent is 1 there. A client sends what its program is made of once in a process's life, with one of
+// the segments of its run or of the runs that it rolled into, and all of them give their ids the same meaning. IN keeps the links of other
 // sessions from being read.
 func linksSQL(o Options, links, columns string) string {
 	return fmt.Sprintf(`(
@@ -33,12 +34,14 @@ func linksSQL(o Options, links, columns string) string {
     UNION ALL
     SELECT g.tenant, g.session_id, %[3]s, 1 AS lent
     FROM %[4]s AS g
-    INNER JOIN (SELECT DISTINCT p.tenant AS tenant, p.process AS process, %[3]s FROM %[1]s.%[2]s AS d INNER JOIN %[4]s AS p ON d.tenant = p.tenant AND d.session_id = p.session_id
+    INNER JOIN (SELECT DISTINCT p.tenant AS tenant, p.process AS process, %[3]s FROM %[1]s.%[2]s AS d
+        INNER JOIN %[4]s AS p ON d.tenant = p.tenant AND d.session_id = p.session_id
         WHERE (d.tenant, d.session_id) IN (SELECT tenant, session_id FROM %[1]s.segments_data)) AS l
         ON g.tenant = l.tenant AND g.process = l.process
 )`, ident(o.database()), links, columns, fmt.Sprintf(`(
         SELECT tenant, session_id, if(chain = '', concat('run ', run), concat('chain ', chain)) AS process
-        FROM (SELECT tenant, session_id, max(toString(run_id)) AS run, max(toString(roll_chain_id)) AS chain FROM %s.segments_data GROUP BY tenant, session_id)
+        FROM (SELECT tenant, session_id, max(toString(run_id)) AS run, max(toString(roll_chain_id)) AS chain FROM %s.segments_data
+            GROUP BY tenant, session_id)
         WHERE run != '' OR chain != ''
     )`, ident(o.database())))
 }
@@ -47,9 +50,11 @@ func linksSQL(o Options, links, columns string) string {
 // path where it is known.
 func sourcesSQL(o Options) string {
 	return fmt.Sprintf(`(
-    SELECT f.tenant AS tenant, f.session_id AS session_id, f.source_file_id AS source_file_id, n.value AS path, f.content.1 AS content_hi, f.content.2 AS content_lo, f.lent AS lent
+    SELECT f.tenant AS tenant, f.session_id AS session_id, f.source_file_id AS source_file_id, n.value AS path,
+        f.content.1 AS content_hi, f.content.2 AS content_lo, f.lent AS lent
     FROM (
-        SELECT tenant, session_id, source_file_id, min(d.lent) AS lent, argMax((content_hi, content_lo), (-d.lent, chunk, content_hi, content_lo)) AS content
+        SELECT tenant, session_id, source_file_id, min(d.lent) AS lent,
+            argMax((content_hi, content_lo), (-d.lent, chunk, content_hi, content_lo)) AS content
         FROM %[2]s AS d GROUP BY tenant, session_id, source_file_id
     ) AS f
     ANY LEFT JOIN (SELECT tenant, session_id, id, value FROM %[1]s.dictionaries WHERE dict = 'source_file_dict') AS n
@@ -60,7 +65,8 @@ func sourcesSQL(o Options) string {
 // symbolsSQL is the mangled names of functions, by their ids in function_dict. Its columns are named unlike any other's, as are codeSQL's,
 // so that the query that they are joined to keeps the names of its own.
 func symbolsSQL(o Options) string {
-	return fmt.Sprintf("(SELECT tenant AS symbol_tenant, session_id AS symbol_session, id AS symbol_id, value AS symbol_name FROM %s.dictionaries WHERE dict = 'func_symbol_dict')", ident(o.database()))
+	return fmt.Sprintf("(SELECT tenant AS symbol_tenant, session_id AS symbol_session, id AS symbol_id, value AS symbol_name FROM "+
+		"%s.dictionaries WHERE dict = 'func_symbol_dict')", ident(o.database()))
 }
 
 // codeSQL is the instructions that a session has for a function's name, mangled or not: there are sessions whose func_symbol_dict has
@@ -88,8 +94,10 @@ func functionsSQL(o Options, kind string) string {
         u.content_hi AS content_hi, u.content_lo AS content_lo, if(n.function = '', u.demangled, n.function) AS function, u.lent AS lent
     FROM (
         SELECT
-            d.tenant AS tenant, d.session_id AS session_id, d.cubin_crc AS cubin_crc, d.function_name AS function_name, d.arch AS arch, max(d.demangled) AS demangled, min(d.lent) AS lent,
-            argMin(d.content_hi, (d.lent, d.content_hi, d.content_lo)) AS content_hi, argMin(d.content_lo, (d.lent, d.content_hi, d.content_lo)) AS content_lo
+            d.tenant AS tenant, d.session_id AS session_id, d.cubin_crc AS cubin_crc, d.function_name AS function_name, d.arch AS arch,
+            max(d.demangled) AS demangled, min(d.lent) AS lent,
+            argMin(d.content_hi, (d.lent, d.content_hi, d.content_lo)) AS content_hi,
+            argMin(d.content_lo, (d.lent, d.content_hi, d.content_lo)) AS content_lo
         FROM %[5]s AS d WHERE d.kind = %[2]s GROUP BY tenant, session_id, cubin_crc, function_name, arch
     ) AS u
     ANY LEFT JOIN (
@@ -99,7 +107,7 @@ func functionsSQL(o Options, kind string) string {
             ON y.symbol_tenant = f.tenant AND y.symbol_session = f.session_id AND y.symbol_id = f.id
     ) AS n
         ON u.tenant = n.tenant AND u.session_id = n.session_id AND substring(u.function_name, 1, 255) = n.symbol
-)`, ident(o.database()), quote(kind), functionSQL("f.value"), symbolsSQL(o),
+)`, ident(o.database()), Quote(kind), functionSQL("f.value"), symbolsSQL(o),
 		linksSQL(o, "session_functions_data", "kind, cubin_crc, function_name, arch, demangled, content_hi, content_lo"))
 }
 
@@ -116,4 +124,36 @@ func sharesSQL(of string) string {
 // ratioSQL is a / b, and NULL where either is 0: a counter that was not collected reads 0, and says nothing.
 func ratioSQL(a, b string) string {
 	return fmt.Sprintf("if((%[1]s) = 0 OR (%[2]s) = 0, NULL, (%[1]s) / (%[2]s))", a, b)
+}
+
+// insightRules are the views of single rules, which the view insights puts together: every view whose name begins with insight_.
+func (s *Schema) insightRules() (rules []string) {
+	for i := range s.views {
+		if strings.HasPrefix(s.views[i].Name, "insight_") {
+			rules = append(rules, s.views[i].Name)
+		}
+	}
+	slices.Sort(rules)
+	return rules
+}
+
+// percentSQL is a ratio as people read it.
+func percentSQL(of string) string {
+	return fmt.Sprintf("concat(toString(round(100 * %s, 1)), ' %%')", of)
+}
+
+// kernelNameSQL names the kernel of a row that has kernel and id, which is 0 when the name is known.
+func kernelNameSQL(row string) string {
+	return fmt.Sprintf("if(%[1]s.kernel = '', concat('kernel ', toString(%[1]s.id)), toString(%[1]s.kernel))", row)
+}
+
+// functionNameSQL is the same for functions.
+func functionNameSQL(row string) string {
+	return fmt.Sprintf("if(%[1]s.function = '', concat('function ', toString(%[1]s.id)), toString(%[1]s.function))", row)
+}
+
+// callSiteSQL names where a synchronisation was called from: its stack, and where there is none what it was.
+func callSiteSQL(row string) string {
+	return fmt.Sprintf("multiIf(%[1]s.stack_trace != '', %[1]s.stack_trace, %[1]s.id != 0, concat(%[1]s.type, ' at call stack ', "+
+		"toString(%[1]s.id)), concat(%[1]s.type, ' without a call stack'))", row)
 }

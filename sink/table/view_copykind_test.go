@@ -14,20 +14,19 @@ func TestAMDCopyKindsOfALateVendor(t *testing.T) {
 		{"amd", "AMD", "HtoD DtoD HtoH kind_8"}, {"nvidia", "NVIDIA", "HtoD HtoA AtoH DtoD"}, {"unknown", "", "HtoD   "},
 	} {
 		for _, vendor := range []string{"", c.vendor} { // a session's first row does not know it
-			seed(s, se, 1, func(b *table.Batch, _ int) {
-				se.Tenant.AppendString(b, "acme")
-				se.SessionID.AppendString(b, c.id)
-				se.Vendor.AppendString(b, vendor)
+			s.Seed(se, 1, func(b *table.Batch, _ int) {
+				se.Append(b, &table.SessionRow{HeadRow: acme(c.id), Vendor: vendor, ReceivedDay: today()})
 			})
 		}
-		seed(s, m, 4, func(b *table.Batch, i int) {
+		s.Seed(m, 4, func(b *table.Batch, i int) {
 			m.Tenant.AppendString(b, "acme")
 			m.SessionID.AppendString(b, c.id)
 			m.CopyKind.AppendString(b, []string{"HtoD", "", "", ""}[i])
 			m.CopyKindID.Append(b, []uint32{1, 3, 4, 8}[i])
 			m.Bytes.Append(b, uint64(i))
 		})
-		s.want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM (SELECT copy_kind FROM {db}.memcpys WHERE session_id = '"+c.id+"' ORDER BY bytes)", c.want)
+		s.Want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM ("+
+			"SELECT copy_kind FROM {db}.memcpys WHERE session_id = '"+c.id+"' ORDER BY bytes)", c.want)
 	}
 }
 
@@ -37,17 +36,17 @@ func TestCopyKindsThatCameAsWords(t *testing.T) {
 	se, m := table.Sessions, table.MemcpyStats
 	words := []string{"HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "sideways"}
 	for _, vendor := range []string{"AMD", "NVIDIA", ""} {
-		seed(s, se, 1, func(b *table.Batch, _ int) {
-			se.Tenant.AppendString(b, "acme")
-			se.SessionID.AppendString(b, "s"+vendor)
-			se.Vendor.AppendString(b, vendor)
+		s.Seed(se, 1, func(b *table.Batch, _ int) {
+			se.Append(b, &table.SessionRow{HeadRow: acme("s" + vendor), Vendor: vendor, ReceivedDay: today()})
 		})
-		seed(s, m, len(words), func(b *table.Batch, i int) {
+		s.Seed(m, len(words), func(b *table.Batch, i int) {
 			m.Tenant.AppendString(b, "acme")
 			m.SessionID.AppendString(b, "s"+vendor)
 			m.CopyKindID.Append(b, table.CopyKindCode(words[i]))
 			m.Calls.Append(b, uint64(i))
 		})
-		s.want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM (SELECT copy_kind FROM {db}.memcpy_stats WHERE session_id = 's"+vendor+"' ORDER BY calls)", "HtoD DtoH DtoD HtoH PtoP other")
+		s.Want("SELECT arrayStringConcat(groupArray(copy_kind), ' ') FROM ("+
+			"SELECT copy_kind FROM {db}.memcpy_stats WHERE session_id = 's"+vendor+"' ORDER BY calls)",
+			"HtoD DtoH DtoD HtoH PtoP other")
 	}
 }

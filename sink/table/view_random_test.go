@@ -30,30 +30,37 @@ func TestStatsSayWhatKernelsSay(t *testing.T) {
 			if r.IntN(8) == 0 {
 				d = uint64(r.IntN(60_001)) * ms
 			}
-			s.kernels = append(s.kernels, kernelAt{session: []string{"w", "v"}[r.IntN(2)], at: at(moment()), duration: d, kernel: uint32(1 + r.IntN(2)), scope: []string{"", "train"}[r.IntN(2)]})
+			s.kernels = append(s.kernels, kernelAt{session: []string{"w", "v"}[r.IntN(2)], at: at(moment()), duration: d,
+				kernel: uint32(1 + r.IntN(2)), scope: []string{"", "train"}[r.IntN(2)]})
 		}
 		if seed > 0 {
 			for range 1 + r.IntN(6) {
 				from := moment()
-				s.exec(fmt.Sprintf("INSERT INTO {db}.deep_windows_data (tenant, session_id, started_at, ended_at) VALUES ('acme', 'w', '2026-11-20 %s', '2026-11-20 %s')", at(from), at(from+r.IntN(2)*r.IntN(100_000))))
+				s.Exec(fmt.Sprintf("INSERT INTO {db}.deep_windows_data (tenant, session_id, started_at, ended_at) VALUES ('acme', "+
+					"'w', '2026-11-20 %s', '2026-11-20 %s')", at(from), at(from+r.IntN(2)*r.IntN(100_000))))
 			}
 		}
 		if seed == 2 {
-			s.exec("INSERT INTO {db}.synthetic_sessions_data (tenant, session_id) VALUES ('acme', 'v'), ('other', 'w')")
+			s.Exec("INSERT INTO {db}.synthetic_sessions_data (tenant, session_id) VALUES ('acme', 'v'), ('other', 'w')")
 		}
-		s.exec("INSERT INTO {db}.scope_stats_data (tenant, session_id, bucket, bucket_s, name_id, scope, calls) VALUES ('acme', 'w', '2026-11-20 10:00:00', 60, 1, 'train', 1), ('acme', 'v', '2026-11-20 10:00:00', 60, 1, 'train', 1)")
+		s.Exec("INSERT INTO {db}.scope_stats_data (tenant, session_id, bucket, bucket_s, name_id, scope, calls) VALUES ('acme', 'w', " +
+			"'2026-11-20 10:00:00', 60, 1, 'train', 1), ('acme', 'v', '2026-11-20 10:00:00', 60, 1, 'train', 1)")
 		s.facts()
 		s.raw()
 		s.rollup(60)
 		key := "session_id, kernel, if(kernel = '', kernel_id, 0) AS id, scope"
-		kernels := "SELECT " + key + ", CAST(toStartOfMinute(started_at), 'DateTime64(9, \\'UTC\\')') AS bucket, countIf(NOT synthetic AND NOT disturbed) AS calls, sumIf(duration_ns, NOT synthetic AND NOT disturbed) AS ns, " +
+		kernels := "SELECT " + key + ", CAST(toStartOfMinute(started_at), 'DateTime64(9, \\'UTC\\')') AS bucket, countIf(NOT " +
+			"synthetic AND NOT disturbed) AS calls, sumIf(duration_ns, NOT synthetic AND NOT disturbed) AS ns, " +
 			"countIf(NOT synthetic AND disturbed) AS hit, countIf(synthetic) AS made_up FROM {db}.kernels GROUP BY ALL"
-		stats := "SELECT " + key + ", bucket, calls, total_ns, disturbed_calls, synthetic_calls FROM {db}.kernel_stats WHERE calls + disturbed_calls + synthetic_calls > 0"
-		s.want("SELECT count() FROM ("+kernels+" EXCEPT "+stats+")", "0")
-		s.want("SELECT count() FROM ("+stats+" EXCEPT "+kernels+")", "0")
-		s.want("SELECT sum(calls + disturbed_calls + synthetic_calls) FROM {db}.kernel_stats", fmt.Sprint(len(s.kernels)))
-		s.want("SELECT (SELECT count() FROM {db}.kernels WHERE disturbed) > 0", []string{"0", "1", "1"}[seed])
-		s.want("SELECT (SELECT sum(kernels) FROM {db}.scope_stats) = (SELECT count() FROM {db}.kernels WHERE scope = 'train'), (SELECT sum(kernel_ns) FROM {db}.scope_stats) = "+
-			"(SELECT sum(duration_ns) FROM {db}.kernels WHERE scope = 'train' AND NOT disturbed AND NOT synthetic)", strings.Join([]string{"1", "1"}, "\t"))
+		stats := "SELECT " + key + ", bucket, calls, total_ns, disturbed_calls, synthetic_calls FROM {db}.kernel_stats WHERE calls + " +
+			"disturbed_calls + synthetic_calls > 0"
+		s.Want("SELECT count() FROM ("+kernels+" EXCEPT "+stats+")", "0")
+		s.Want("SELECT count() FROM ("+stats+" EXCEPT "+kernels+")", "0")
+		s.Want("SELECT sum(calls + disturbed_calls + synthetic_calls) FROM {db}.kernel_stats", fmt.Sprint(len(s.kernels)))
+		s.Want("SELECT (SELECT count() FROM {db}.kernels WHERE disturbed) > 0", []string{"0", "1", "1"}[seed])
+		s.Want("SELECT (SELECT sum(kernels) FROM {db}.scope_stats) = (SELECT count() FROM {db}.kernels WHERE scope = 'train'), "+
+			"(SELECT sum(kernel_ns) FROM {db}.scope_stats) = "+
+			"(SELECT sum(duration_ns) FROM {db}.kernels WHERE scope = 'train' AND NOT disturbed AND NOT synthetic)",
+			strings.Join([]string{"1", "1"}, "\t"))
 	}
 }

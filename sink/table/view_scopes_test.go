@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // bucket adds a row of scope_stats_data of session s.
 func (s *store) scopeStats(bucket time.Time, id uint32, name string, calls, total, child uint64) {
 	s.Helper()
 	t := table.ScopeStats
-	seed(s, t, 1, func(b *table.Batch, _ int) {
+	s.Seed(t, 1, func(b *table.Batch, _ int) {
 		session(t.Head, b)
 		t.Bucket.Append(b, bucket.UnixNano())
 		t.BucketS.Append(b, 60)
@@ -36,7 +37,7 @@ func (s *store) scopeStats(bucket time.Time, id uint32, name string, calls, tota
 func (s *store) kernelStats(id string, bucket time.Time, kernel uint32, scope string, calls, total uint64) {
 	s.Helper()
 	t := table.KernelStats
-	seed(s, t, 1, func(b *table.Batch, _ int) {
+	s.Seed(t, 1, func(b *table.Batch, _ int) {
 		t.Tenant.AppendString(b, "acme")
 		t.SessionID.AppendString(b, id)
 		t.Bucket.Append(b, bucket.UnixNano())
@@ -53,7 +54,7 @@ func (s *store) kernelStats(id string, bucket time.Time, kernel uint32, scope st
 // of their session only.
 func TestScopeStatsHaveSelfTimeAndKernels(t *testing.T) {
 	s := newStore(t, true)
-	m0 := received.Truncate(time.Minute)
+	m0 := tabletest.Received.Truncate(time.Minute)
 	m1 := m0.Add(time.Minute)
 	s.scopeStats(m0, 1, "train", 2, 1000, 0)
 	s.scopeStats(m0, 1, "train", 0, 0, 700) // children are counted later
@@ -71,7 +72,9 @@ func TestScopeStatsHaveSelfTimeAndKernels(t *testing.T) {
 	s.kernelStats("other", m0, 1, "train", 100, 1000)
 	check := func() {
 		s.Helper()
-		s.want("SELECT intDiv(toUnixTimestamp(bucket) - "+fmt.Sprint(m0.Unix())+", 60) AS m, scope, calls, total_ns, min_ns, max_ns, self_ns, child_ns, kernels, kernel_ns, bucket_s, name_id FROM {db}.scope_stats WHERE tenant = 'acme' ORDER BY m, scope", strings.Join([]string{
+		s.Want("SELECT intDiv(toUnixTimestamp(bucket) - "+fmt.Sprint(
+			m0.Unix())+", 60) AS m, scope, calls, total_ns, min_ns, max_ns, self_ns, child_ns, kernels, kernel_ns, bucket_s, name_id "+
+			"FROM {db}.scope_stats WHERE tenant = 'acme' ORDER BY m, scope", strings.Join([]string{
 			"0\tfwd\t2\t700\t350\t350\t700\t0\t7\t54\t60\t2",
 			"0\tlate\t1\t50\t50\t50\t30\t20\t0\t0\t60\t3",
 			"0\ttrain\t2\t1000\t500\t500\t300\t700\t14\t124\t60\t1",
@@ -81,8 +84,8 @@ func TestScopeStatsHaveSelfTimeAndKernels(t *testing.T) {
 		}, "\n"))
 	}
 	check()
-	s.exec("OPTIMIZE TABLE {db}.scope_stats_data FINAL")
-	s.exec("OPTIMIZE TABLE {db}.kernel_stats_data FINAL")
+	s.Exec("OPTIMIZE TABLE {db}.scope_stats_data FINAL")
+	s.Exec("OPTIMIZE TABLE {db}.kernel_stats_data FINAL")
 	check()
 }
 
@@ -91,16 +94,20 @@ func TestScopeViewsReadOneSession(t *testing.T) {
 	s := newStore(t, true)
 	const sessions, rows = 20, 200_000
 	for name, columns := range map[string][2]string{
-		"scope_stats_data":  {"name_id, scope, bucket, received_day", "number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
-		"kernel_stats_data": {"kernel_id, scope, bucket, received_day", "number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
-		"dictionaries":      {"id, received_day", "number, today()"},
-		"scopes_data":       {"instance_id, started_at, received_at", "number, now64(9), now64(9)"},
-		"sessions_data":     {"run_id, received_day, rows_partition", "'r', today(), number % 65536"},
+		"scope_stats_data": {"name_id, scope, bucket, received_day",
+			"number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
+		"kernel_stats_data": {"kernel_id, scope, bucket, received_day",
+			"number, toString(number % 50), toDateTime64(60 * number, 9, 'UTC'), today()"},
+		"dictionaries":  {"id, received_day", "number, today()"},
+		"scopes_data":   {"instance_id, started_at, received_at", "number, now64(9), now64(9)"},
+		"sessions_data": {"run_id, received_day, rows_partition", "'r', today(), number % 65536"},
 	} {
-		s.exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), %s, 30 FROM numbers(%d)", name, columns[0], sessions, columns[1], rows))
+		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), %s, "+
+			"30 FROM numbers(%d)", name, columns[0], sessions, columns[1], rows))
 	}
 	for view, tables := range map[string]int{"scope_stats": 3, "scopes": 2, "scope_paths": 2} {
-		read := strings.Fields(s.query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view + " WHERE tenant = 'acme' AND session_id = '7')) GROUP BY table ORDER BY table"))
+		read := strings.Fields(s.Query("SELECT table, sum(rows) FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}." + view +
+			" WHERE tenant = 'acme' AND session_id = '7')) GROUP BY table ORDER BY table"))
 		if len(read) != 2*tables {
 			t.Fatalf("%s reads %v, want %d tables", view, read, tables)
 		}
@@ -117,10 +124,8 @@ func TestRunScopes(t *testing.T) {
 	s := newStore(t, true)
 	se, sc := table.Sessions, table.Scopes
 	ids := []string{"a", "b", "c", "alone"}
-	seed(s, se, 4, func(b *table.Batch, i int) {
-		se.Tenant.AppendString(b, "acme")
-		se.SessionID.AppendString(b, ids[i])
-		se.RunID.AppendString(b, []string{"run", "run", "run", ""}[i])
+	s.Seed(se, 4, func(b *table.Batch, i int) {
+		se.Append(b, &table.SessionRow{HeadRow: acme(ids[i]), RunID: []string{"run", "run", "run", ""}[i], ReceivedDay: today()})
 	})
 	type row struct {
 		session            int
@@ -129,7 +134,7 @@ func TestRunScopes(t *testing.T) {
 		start, duration    int64
 		matched, cont, cut uint8
 	}
-	base := received.UnixNano()
+	base := tabletest.Received.UnixNano()
 	rows := []row{
 		{0, 1, "train", 0, 100, 1, 0, 1}, {1, 1, "train", 101, 99, 1, 1, 1}, {2, 1, "train", 201, 9, 1, 1, 0}, // three parts
 		{0, 2, "lost", 5, 50, 1, 0, 1}, {1, 2, "lost", 101, 50, 1, 1, 1}, // its end is missing
@@ -137,7 +142,7 @@ func TestRunScopes(t *testing.T) {
 		{0, 4, "twice", 10, 5, 1, 0, 0}, {0, 4, "twice", 20, 6, 1, 0, 0}, // ids that collide: two scopes
 		{3, 1, "train", 0, 7, 1, 0, 0}, // a session of no run
 	}
-	seed(s, sc, len(rows), func(b *table.Batch, i int) {
+	s.Seed(sc, len(rows), func(b *table.Batch, i int) {
 		r := rows[i]
 		sc.Tenant.AppendString(b, "acme")
 		sc.SessionID.AppendString(b, ids[r.session])
@@ -150,21 +155,23 @@ func TestRunScopes(t *testing.T) {
 		sc.Continued.Append(b, r.cont)
 		sc.Cut.Append(b, r.cut)
 	})
-	s.want(fmt.Sprintf("SELECT run_id, instance_id, name, toUnixTimestamp64Nano(started_at) - %d AS t, toUnixTimestamp64Nano(ended_at) - %d, duration_ns, matched, parts, first_session_id, last_session_id FROM {db}.run_scopes WHERE tenant = 'acme' AND run_id = 'run' ORDER BY instance_id, t", base, base), strings.Join([]string{
+	s.Want(fmt.Sprintf("SELECT run_id, instance_id, name, toUnixTimestamp64Nano(started_at) - %d AS t, "+
+		"toUnixTimestamp64Nano(ended_at) - %d, duration_ns, matched, parts, first_session_id, last_session_id FROM {db}.run_scopes "+
+		"WHERE tenant = 'acme' AND run_id = 'run' ORDER BY instance_id, t", base, base), strings.Join([]string{
 		"run\t1\ttrain\t0\t210\t208\t1\t3\ta\tc",
 		"run\t2\tlost\t5\t151\t100\t0\t2\ta\tb",
 		"run\t3\tcrashed\t150\t150\t0\t0\t1\tb\tb",
 		"run\t4\ttwice\t10\t15\t5\t1\t1\ta\ta",
 		"run\t4\ttwice\t20\t26\t6\t1\t1\ta\ta",
 	}, "\n"))
-	s.want("SELECT DISTINCT run_id FROM {db}.run_scopes", "run")
+	s.Want("SELECT DISTINCT run_id FROM {db}.run_scopes", "run")
 }
 
 func TestScopePaths(t *testing.T) {
 	s := newStore(t, true)
 	sc := table.Scopes
 	paths := []string{"train", "train|fwd", "train|fwd", "train|fwd|conv", "lost|x", "lone"}
-	seed(s, sc, len(paths), func(b *table.Batch, i int) {
+	s.Seed(sc, len(paths), func(b *table.Batch, i int) {
 		session(sc.Head, b)
 		sc.Name.AppendString(b, paths[i][strings.LastIndexByte(paths[i], '|')+1:])
 		sc.Path.AppendString(b, paths[i])
@@ -172,7 +179,8 @@ func TestScopePaths(t *testing.T) {
 		sc.DurationNS.Append(b, []uint64{100, 30, 20, 12, 8, 0}[i])
 		sc.Matched.Append(b, []uint8{1, 1, 1, 1, 1, 0}[i])
 	})
-	s.want("SELECT path, depth, calls, total_ns, self_ns, unmatched FROM {db}.scope_paths WHERE tenant = 'acme' AND session_id = 's' ORDER BY path", strings.Join([]string{
+	s.Want("SELECT path, depth, calls, total_ns, self_ns, unmatched FROM {db}.scope_paths WHERE tenant = 'acme' AND session_id = 's' "+
+		"ORDER BY path", strings.Join([]string{
 		"lone\t0\t0\t0\t0\t1",
 		"lost|x\t1\t1\t8\t8\t0",
 		"train\t0\t1\t100\t50\t0",

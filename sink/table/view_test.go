@@ -2,7 +2,6 @@ package table_test
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,24 +9,14 @@ import (
 
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
-
-// seed fills one batch with rows and inserts it; row sets what matters, fillRest the rest.
-func seed[T any](s *store, v T, rows int, row func(b *table.Batch, i int)) {
-	s.Helper()
-	b := table.NewBatch(tableOf(v))
-	for i := range rows {
-		row(b, i)
-	}
-	fillRest(b, v, rows, received, 30)
-	s.insert(b)
-}
 
 // name declares a dictionary entry of tenant acme, session s.
 func (s *store) name(dict string, id uint32, value string, late uint8) {
 	s.Helper()
 	d := table.Dictionaries
-	seed(s, d, 1, func(b *table.Batch, _ int) {
+	s.Seed(d, 1, func(b *table.Batch, _ int) {
 		d.Tenant.AppendString(b, "acme")
 		d.SessionID.AppendString(b, "s")
 		d.Dict.AppendString(b, dict)
@@ -37,36 +26,34 @@ func (s *store) name(dict string, id uint32, value string, late uint8) {
 	})
 }
 
+// acme is how a row of a session of tenant acme begins, and today when it was received.
+func acme(session string) table.HeadRow { return table.HeadRow{Tenant: "acme", SessionID: session} }
+func today() int32                      { return table.DayOf(tabletest.Received.UnixNano()) }
+
 func session(h table.Head, b *table.Batch) {
 	h.Tenant.AppendString(b, "acme")
 	h.SessionID.AppendString(b, "s")
-}
-
-func TestViewsAreAllListed(t *testing.T) {
-	files, err := os.ReadDir("views")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(table.Views(table.Options{})); n != len(files) {
-		t.Errorf("%d files in views/, %d views", len(files), n)
-	}
 }
 
 // The columns that the contract promises, in its order, begin every view; types that only merges need do not show.
 func TestViewsKeepTheContract(t *testing.T) {
 	s := newStore(t, true)
 	for name, columns := range map[string]string{
-		"sessions":        "tenant session_id source app host pid started_at ended_at state run_id segment_index kernels samples",
-		"devices":         "tenant session_id device_id uuid name vendor architecture sm_count",
-		"dictionaries":    "tenant session_id dict id value",
-		"kernels":         "tenant session_id started_at duration_ns kernel kernel_id stream_id corr_id device_id scope grid block registers synthetic disturbed",
-		"kernel_stats":    "tenant session_id bucket kernel scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns",
-		"scopes":          "tenant session_id instance_id name path depth started_at ended_at duration_ns matched",
-		"scope_paths":     "tenant session_id path depth calls total_ns self_ns unmatched",
-		"run_scopes":      "tenant run_id instance_id name path depth started_at ended_at duration_ns matched parts",
-		"scope_stats":     "tenant session_id bucket scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns unmatched_begin unmatched_end self_ns kernels kernel_ns",
-		"pc_samples":      "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind period_ns samples gpu_ns",
-		"pc_lines":        "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind period_ns samples gpu_ns file line inline_chain symbol_status",
+		"sessions":     "tenant session_id source app host pid started_at ended_at state run_id segment_index kernels samples",
+		"devices":      "tenant session_id device_id uuid name vendor architecture sm_count",
+		"dictionaries": "tenant session_id dict id value",
+		"kernels": "tenant session_id started_at duration_ns kernel kernel_id stream_id corr_id device_id scope grid block " +
+			"registers synthetic disturbed",
+		"kernel_stats": "tenant session_id bucket kernel scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns",
+		"scopes":       "tenant session_id instance_id name path depth started_at ended_at duration_ns matched",
+		"scope_paths":  "tenant session_id path depth calls total_ns self_ns unmatched",
+		"run_scopes":   "tenant run_id instance_id name path depth started_at ended_at duration_ns matched parts",
+		"scope_stats": "tenant session_id bucket scope calls total_ns min_ns max_ns p50_ns p90_ns p99_ns unmatched_begin " +
+			"unmatched_end self_ns kernels kernel_ns",
+		"pc_samples": "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind " +
+			"period_ns samples gpu_ns",
+		"pc_lines": "tenant session_id bucket bucket_s cubin build_id function pc_offset sass stall_reason reason_kind " +
+			"period_ns samples gpu_ns file line inline_chain symbol_status",
 		"profile_metrics": "tenant session_id function pc_offset metric_name metric_value scope file line",
 		"stall_reasons":   "name kind group meaning remedy doc",
 		"source_files":    "tenant session_id source_file_id path line text",
@@ -92,26 +79,30 @@ func TestViewsKeepTheContract(t *testing.T) {
 		"extra_fields":    "tenant session_id at type batch_id field rows values reason",
 		"ledger":          "lane first last table rows token attempt inserted_at",
 	} {
-		got := strings.Fields(s.query("SELECT name FROM system.columns WHERE database = '{db}' AND table = '" + name + "' ORDER BY position"))
+		got := strings.Fields(s.Query("SELECT name FROM system.columns WHERE database = '{db}' AND table = '" + name +
+			"' ORDER BY position"))
 		if want := strings.Fields(columns); len(got) < len(want) || strings.Join(got[:len(want)], " ") != columns {
 			t.Errorf("%s has %v, want %s first", name, got, columns)
 		}
 	}
-	s.want("SELECT table, name, type FROM system.columns WHERE database = '{db}' AND startsWith(type, 'Simple') AND table IN (SELECT name FROM system.tables WHERE database = '{db}' AND engine = 'View')", "")
-	s.want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND NOT endsWith(table, '_data') AND (endsWith(name, '_at') OR name IN ('at', 'bucket')) AND table != 'schema_history'", `DateTime64(9, \'UTC\')`)
-	s.want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND endsWith(name, '_ns') AND NOT endsWith(name, 'timestamp_ns') AND name != 'offset_ns' AND NOT endsWith(table, '_data')", "UInt64")
+	s.Want("SELECT table, name, type FROM system.columns WHERE database = '{db}' AND startsWith(type, 'Simple') AND table IN (SELECT "+
+		"name FROM system.tables WHERE database = '{db}' AND engine = 'View')", "")
+	s.Want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND NOT endsWith(table, '_data') AND (endsWith(name, "+
+		"'_at') OR name IN ('at', 'bucket')) AND table != 'schema_history'", `DateTime64(9, \'UTC\')`)
+	s.Want("SELECT DISTINCT type FROM system.columns WHERE database = '{db}' AND endsWith(name, '_ns') AND NOT endsWith(name, "+
+		"'timestamp_ns') AND name != 'offset_ns' AND NOT endsWith(table, '_data')", "UInt64")
 }
 
 func TestKernelsView(t *testing.T) {
 	s := newStore(t, true)
 	k, l, c, d := table.Kernels, table.Launches, table.LaunchConfigs, table.KernelDetails
-	seed(s, k, 4, func(b *table.Batch, i int) {
+	s.Seed(k, 4, func(b *table.Batch, i int) {
 		session(k.Head, b)
 		k.CorrID.Append(b, uint32(i))
 		k.LaunchID.Append(b, uint32(70+i))
 		k.DeviceID.Append(b, -1)
 	})
-	seed(s, l, 5, func(b *table.Batch, i int) { // the last is another session's
+	s.Seed(l, 5, func(b *table.Batch, i int) { // the last is another session's
 		l.Tenant.AppendString(b, "acme")
 		l.SessionID.AppendString(b, []string{"s", "s", "s", "s", "other"}[i])
 		l.LaunchID.Append(b, []uint32{70, 71, 72, 73, 71}[i])
@@ -120,7 +111,7 @@ func TestKernelsView(t *testing.T) {
 		l.Registers.Append(b, uint32(32+i))
 		l.DynSharedBytes.Append(b, uint32(i))
 	})
-	seed(s, c, 2, func(b *table.Batch, i int) {
+	s.Seed(c, 2, func(b *table.Batch, i int) {
 		session(c.Head, b)
 		c.ConfigID.Append(b, uint32(i+1))
 		c.Grid.AppendString(b, fmt.Sprintf("(%d,1,1)", i+1))
@@ -128,7 +119,7 @@ func TestKernelsView(t *testing.T) {
 		c.UserScope.Append(b, []string{"train|step", "global"}[i])
 	})
 	// Details come late for row 1, and those of another session must not be taken for row 3.
-	seed(s, d, 2, func(b *table.Batch, i int) {
+	s.Seed(d, 2, func(b *table.Batch, i int) {
 		d.Tenant.AppendString(b, "acme")
 		d.SessionID.AppendString(b, []string{"s", "other"}[i])
 		d.CorrID.Append(b, []uint32{1, 3}[i])
@@ -136,26 +127,30 @@ func TestKernelsView(t *testing.T) {
 	})
 	s.name("kernel_dict", 1, "early", 0)
 	s.name("scope_name_dict", 3, "no kernel", 1)
-	const q = "SELECT corr_id, kernel, kernel_id, config_id, grid, scope, device_id, registers, dyn_shared_bytes FROM {db}.kernels WHERE tenant = 'acme' ORDER BY corr_id"
-	s.want(q+" LIMIT 1, 1", "1\t\t2\t1\t(1,1,1)\ttrain|step\t-1\t33\t1")
+	const q = "SELECT corr_id, kernel, kernel_id, config_id, grid, scope, device_id, registers, dyn_shared_bytes FROM {db}.kernels " +
+		"WHERE tenant = 'acme' ORDER BY corr_id"
+	s.Want(q+" LIMIT 1, 1", "1\t\t2\t1\t(1,1,1)\ttrain|step\t-1\t33\t1")
 	s.name("kernel_dict", 2, "late", 1)
-	s.want(q, strings.Join([]string{
+	s.Want(q, strings.Join([]string{
 		"0\tearly\t1\t1\t(1,1,1)\ttrain|step\t-1\t32\t0",
 		"1\tlate\t2\t1\t(1,1,1)\ttrain|step\t-1\t33\t1",
 		"2\t\t3\t2\t(2,1,1)\t\t-1\t34\t2",
 		"3\tearly\t1\t0\t\t\t-1\t35\t3",
 	}, "\n"))
-	s.want("SELECT session_id, corr_id, grid, scope FROM {db}.kernel_details ORDER BY corr_id", "s\t1\t(1,1,1)\ttrain|step\nother\t3\t\t")
+	s.Want("SELECT session_id, corr_id, grid, scope FROM {db}.kernel_details ORDER BY corr_id", "s\t1\t(1,1,1)\ttrain|step\nother\t3\t\t")
 }
 
 // A question about one session reads that session alone, on the right sides of the joins too.
 func TestKernelsViewReadsOneSession(t *testing.T) {
 	s := newStore(t, true)
 	const sessions, rows = 20, 200_000 // more than a granule a session
-	for name, columns := range map[string]string{"kernels_data": "corr_id, received_at", "launches": "launch_id, received_day", "launch_configs": "config_id, received_day", "kernel_details_data": "corr_id, received_at", "dictionaries": "id, received_day"} {
-		s.exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), number, now(), 30 FROM numbers(%d)", name, columns, sessions, rows))
+	for name, columns := range map[string]string{"kernels_data": "corr_id, received_at", "launches": "launch_id, received_day",
+		"launch_configs": "config_id, received_day", "kernel_details_data": "corr_id, received_at", "dictionaries": "id, received_day"} {
+		s.Exec(fmt.Sprintf("INSERT INTO {db}.%s (tenant, session_id, %s, retention_days) SELECT 'acme', toString(number %% %d), "+
+			"number, now(), 30 FROM numbers(%d)", name, columns, sessions, rows))
 	}
-	read := strings.Fields(s.query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}.kernels WHERE tenant = 'acme' AND session_id = '7')) ORDER BY table"))
+	read := strings.Fields(s.Query("SELECT table, rows FROM viewExplain('EXPLAIN ESTIMATE', '', (SELECT * FROM {db}.kernels WHERE " +
+		"tenant = 'acme' AND session_id = '7')) ORDER BY table"))
 	if len(read) != 10 {
 		t.Fatalf("the view reads %v, want five tables", read)
 	}
@@ -170,12 +165,12 @@ func TestKernelsViewReadsOneSession(t *testing.T) {
 func TestStatsViewsMergeLateNames(t *testing.T) {
 	s := newStore(t, true)
 	ks, ss := table.KernelStats, table.ScopeStats
-	bucket := received.Truncate(time.Minute).UnixNano()
+	bucket := tabletest.Received.Truncate(time.Minute).UnixNano()
 	names := []string{"", "gemm", "", ""}
 	ids := []uint32{1, 1, 2, 3}
 	var whole hist.Dense
 	for i := range names { // one insert each, so that nothing is merged yet
-		seed(s, ks, 1, func(b *table.Batch, _ int) {
+		s.Seed(ks, 1, func(b *table.Batch, _ int) {
 			session(ks.Head, b)
 			ks.Bucket.Append(b, bucket)
 			ks.BucketS.Append(b, 60)
@@ -195,7 +190,7 @@ func TestStatsViewsMergeLateNames(t *testing.T) {
 			ks.MaxNS.Append(b, uint64(i+1)*50_000)
 			ks.DurationHist.Append(b, &h)
 		})
-		seed(s, ss, 1, func(b *table.Batch, _ int) {
+		s.Seed(ss, 1, func(b *table.Batch, _ int) {
 			session(ss.Head, b)
 			ss.Bucket.Append(b, bucket)
 			ss.Scope.AppendString(b, names[i])
@@ -211,22 +206,24 @@ func TestStatsViewsMergeLateNames(t *testing.T) {
 	s.name("scope_name_dict", 1, "gemm", 1)
 	check := func() {
 		s.Helper()
-		s.want("SELECT kernel, kernel_id, calls, total_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, bucket_s FROM {db}.kernel_stats WHERE kernel != ''",
-			fmt.Sprintf("gemm\t1\t100\t3825000\t1000\t100000\t%d\t%d\t%d\t60", whole.Quantile(0.5, 1000, 100000), whole.Quantile(0.9, 1000, 100000), whole.Quantile(0.99, 1000, 100000)))
-		s.want("SELECT kernel, kernel_id, calls FROM {db}.kernel_stats WHERE kernel = '' ORDER BY kernel_id", "\t2\t50\n\t3\t50")
-		s.want("SELECT scope, name_id, calls, min_ns, max_ns, p50_ns, unmatched_begin FROM {db}.scope_stats ORDER BY name_id",
+		s.Want("SELECT kernel, kernel_id, calls, total_ns, min_ns, max_ns, p50_ns, p90_ns, p99_ns, bucket_s FROM {db}.kernel_stats "+
+			"WHERE kernel != ''",
+			fmt.Sprintf("gemm\t1\t100\t3825000\t1000\t100000\t%d\t%d\t%d\t60", whole.Quantile(0.5, 1000, 100000),
+				whole.Quantile(0.9, 1000, 100000), whole.Quantile(0.99, 1000, 100000)))
+		s.Want("SELECT kernel, kernel_id, calls FROM {db}.kernel_stats WHERE kernel = '' ORDER BY kernel_id", "\t2\t50\n\t3\t50")
+		s.Want("SELECT scope, name_id, calls, min_ns, max_ns, p50_ns, unmatched_begin FROM {db}.scope_stats ORDER BY name_id",
 			"gemm\t1\t1\t70\t70\t70\t2\n\t2\t0\t0\t0\t0\t1\n\t3\t1\t70\t70\t70\t1")
 	}
 	check()
-	s.exec("OPTIMIZE TABLE {db}.kernel_stats_data FINAL")
-	s.exec("OPTIMIZE TABLE {db}.scope_stats_data FINAL")
+	s.Exec("OPTIMIZE TABLE {db}.kernel_stats_data FINAL")
+	s.Exec("OPTIMIZE TABLE {db}.scope_stats_data FINAL")
 	check()
 }
 
 func TestScopesView(t *testing.T) {
 	s := newStore(t, true)
 	sc := table.Scopes
-	seed(s, sc, 3, func(b *table.Batch, i int) {
+	s.Seed(sc, 3, func(b *table.Batch, i int) {
 		session(sc.Head, b)
 		sc.InstanceID.Append(b, uint64(i))
 		sc.Name.AppendString(b, []string{"step", "", ""}[i])
@@ -234,5 +231,6 @@ func TestScopesView(t *testing.T) {
 		sc.Path.AppendString(b, []string{"train|step", "", "train|"}[i])
 	})
 	s.name("scope_name_dict", 2, "late", 1)
-	s.want("SELECT instance_id, name, path FROM {db}.scopes ORDER BY instance_id", "0\tstep\ttrain|step\n1\tlate\tlate\n2\tlate\ttrain|late")
+	s.Want("SELECT instance_id, name, path FROM {db}.scopes ORDER BY instance_id",
+		"0\tstep\ttrain|step\n1\tlate\tlate\n2\tlate\ttrain|late")
 }

@@ -38,7 +38,7 @@ const coarseDatabase, wideDatabase = "warpline_bench_aged", "warpline_bench_wide
 
 // measureRest merges everything and adds it up. With age, it also weighs every column, copies rollups as if they had been received
 // before the time at which they coarsen, and lets TTL work on the copies.
-func measureRest(ctx context.Context, sql SQL, age bool) (*Rest, error) {
+func measureRest(ctx context.Context, sql SQL, schema *table.Schema, age bool) (*Rest, error) {
 	r := &Rest{Coarse: -1}
 	if err := optimize(ctx, sql, sql.database()); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func measureRest(ctx context.Context, sql SQL, age bool) (*Rest, error) {
 	if err := columns(ctx, sql, sql.database(), r.Tables); err != nil {
 		return nil, err
 	}
-	if err := copyAged(ctx, sql, r.Tables); err != nil {
+	if err := copyAged(ctx, sql, schema, r.Tables); err != nil {
 		return nil, fmt.Errorf("age the rollups: %w", err)
 	}
 	if err := optimize(ctx, sql, coarseDatabase); err != nil {
@@ -84,12 +84,12 @@ func measureRest(ctx context.Context, sql SQL, age bool) (*Rest, error) {
 }
 
 // copyAged copies everything but raw tables into another database, received so long ago that minutes become hours.
-func copyAged(ctx context.Context, sql SQL, tables []TableSize) error {
+func copyAged(ctx context.Context, sql SQL, schema *table.Schema, tables []TableSize) error {
 	if err := sql.do(ctx, "CREATE DATABASE IF NOT EXISTS "+coarseDatabase); err != nil {
 		return err
 	}
 	for _, size := range tables {
-		t := table.ByName(size.Name)
+		t := schema.Table(size.Name)
 		if t != nil && t.Retention == table.Raw {
 			continue
 		}

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/warpline/warpline/sink/table"
 )
 
 // Options say what Run measures beside throughput.
@@ -20,8 +22,9 @@ type Options struct {
 	NoLatency bool
 	// LatencyFor is how long the latency run lasts (0: 20 s).
 	LatencyFor time.Duration
-	// Rest measures bytes at rest; it merges every table, so it is for services of the bench's own.
-	Rest bool
+	// Rest measures bytes at rest; it merges every table, so it is for services of the bench's own. It needs Schema.
+	Rest   bool
+	Schema *table.Schema
 	// Dir is for windows: some 15 to 40 bytes a kernel. The caller removes it.
 	Dir string
 	// Durability is what the service was started with, for the result: "os" or "fsync"; "" is not told.
@@ -99,7 +102,7 @@ func Run(ctx context.Context, svc *Service, o Options) (*Result, error) {
 	removeWindows(d)
 	if o.Rest && svc.Write != nil {
 		o.Progress("merge everything", 0, 0)
-		if r.Rest, err = measureRest(ctx, *svc.Write, d.Config.Workload == Hour); err != nil {
+		if r.Rest, err = measureRest(ctx, *svc.Write, o.Schema, d.Config.Workload == Hour); err != nil {
 			return nil, err
 		}
 	}

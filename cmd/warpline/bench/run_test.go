@@ -11,6 +11,7 @@ import (
 
 	"github.com/warpline/warpline/cmd/warpline/bench"
 	"github.com/warpline/warpline/sink/engine/enginetest"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // TestRun sends small workloads through a real `warpline up`, built for it, and believes its counts only if SQL repeats them.
@@ -24,7 +25,7 @@ func TestRun(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	for _, o := range []bench.Options{
-		{Config: bench.Config{Workload: bench.Hour, Seed: 1}, Rest: true},
+		{Config: bench.Config{Workload: bench.Hour, Seed: 1}, Rest: true, Schema: tabletest.Schema()},
 		{Config: bench.Config{Workload: bench.Mixed, Kernels: 30_000, Sessions: 3, Seed: 2}, Rate: 20_000, LatencyFor: 2 * time.Second},
 	} {
 		t.Run(string(o.Config.Workload), func(t *testing.T) {

@@ -1,3 +1,4 @@
+-- A row is a minute of a GPU's samples; after 30 days an hour.
 SELECT
     tenant,
     session_id,

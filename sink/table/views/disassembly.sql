@@ -1,3 +1,4 @@
+-- A row is an instruction of a function's code.
 SELECT
     l.tenant AS tenant,
     l.session_id AS session_id,

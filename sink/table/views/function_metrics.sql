@@ -1,3 +1,4 @@
+-- A row is a function: its samples, stalls, counters, and what follows from them.
 {{define "derived"}}    samples,
     stalls,
     {{shares "stalls"}} AS stall_shares,
@@ -10,8 +11,10 @@
     mapFromArrays(
         arrayFilter(x -> mapContains(metrics, concat(x, '_ideal')) AND metrics[x] > 0, mapKeys(metrics)) AS whole,
         arrayMap(x -> metrics[concat(x, '_ideal')] / metrics[x], whole)) AS ideal_shares,
-    if(has(whole, 'smsp__sass_sectors_mem_global'), ['smsp__sass_sectors_mem_global'], arrayFilter(x -> startsWith(x, 'smsp__sass_sectors_mem_global_'), whole)) AS global_sectors,
-    if(empty(global_sectors), NULL, arraySum(x -> metrics[concat(x, '_ideal')], global_sectors) / arraySum(x -> metrics[x], global_sectors)) AS coalescing,
+    if(has(whole, 'smsp__sass_sectors_mem_global'), ['smsp__sass_sectors_mem_global'],
+        arrayFilter(x -> startsWith(x, 'smsp__sass_sectors_mem_global_'), whole)) AS global_sectors,
+    if(empty(global_sectors), NULL, arraySum(x -> metrics[concat(x, '_ideal')], global_sectors)
+        / arraySum(x -> metrics[x], global_sectors)) AS coalescing,
     metrics,
     stalls_not_issued{{end -}}
 SELECT
@@ -19,7 +22,8 @@ SELECT
     {{template "derived"}},
     function_id
 FROM (
-    SELECT tenant, session_id, function, function_id, sum(g.samples) AS samples, sumMap(g.stalls) AS stalls, sumMap(g.stalls_not_issued) AS stalls_not_issued, sumMap(g.metrics) AS metrics
+    SELECT tenant, session_id, function, function_id, sum(g.samples) AS samples, sumMap(g.stalls) AS stalls,
+        sumMap(g.stalls_not_issued) AS stalls_not_issued, sumMap(g.metrics) AS metrics
     FROM ({{template "instructions_base"}}) AS g
     GROUP BY tenant, session_id, function, function_id
 )

@@ -1,7 +1,9 @@
+-- A row is a kernel of which few warps fit on the GPU at a time.
 {{/* What kernels were launched with, for the rules about kernels: launches and configurations live as long as rollups do. */}}
 {{define "launched"}}(
     SELECT
-        l.tenant AS tenant, l.session_id AS session_id, n.value AS kernel, l.kernel_id AS kernel_id, l.registers AS registers, c.grid AS grid, c.block AS block,
+        l.tenant AS tenant, l.session_id AS session_id, n.value AS kernel, l.kernel_id AS kernel_id, l.registers AS registers,
+        c.grid AS grid, c.block AS block,
         c.occupancy AS occupancy, c.reg_occupancy AS reg_occupancy, c.limiting_resource AS limiting_resource,
         c.local_mem_per_thread_bytes AS local_mem_per_thread_bytes, c.local_mem_total_bytes AS local_mem_total_bytes
     FROM {{db}}.launches AS l
@@ -13,7 +15,8 @@
 {{/* How much of its session's kernel time each kernel took. kernel_stats knows which durations are none. */}}
 {{define "kernel_time"}}(
     SELECT k.tenant AS tenant, k.session_id AS session_id, k.kernel AS kernel, k.ns AS ns, t.ns AS session_ns
-    FROM (SELECT tenant, session_id, kernel, sum(total_ns) AS ns FROM {{db}}.kernel_stats WHERE kernel != '' GROUP BY tenant, session_id, kernel) AS k
+    FROM (SELECT tenant, session_id, kernel, sum(total_ns) AS ns FROM {{db}}.kernel_stats WHERE kernel != ''
+        GROUP BY tenant, session_id, kernel) AS k
     ANY LEFT JOIN (SELECT tenant, session_id, sum(total_ns) AS ns FROM {{db}}.kernel_stats GROUP BY tenant, session_id) AS t
         ON k.tenant = t.tenant AND k.session_id = t.session_id
 ){{end}}
@@ -25,7 +28,8 @@ SELECT
     'high' AS severity,
     'occupancy' AS category,
     {{kernelname "r"}} AS subject,
-    concat('At most ', {{percent "value"}}, ' of the warps that fit are resident', if(r.limit = '', '', concat(', limited by ', r.limit)), '. ', multiIf(
+    concat('At most ', {{percent "value"}}, ' of the warps that fit are resident',
+        if(r.limit = '', '', concat(', limited by ', r.limit)), '. ', multiIf(
         r.limit = 'registers', 'Use fewer registers a thread: __launch_bounds__, smaller tiles, less unrolling.',
         r.limit = 'shared_mem', 'Use less shared memory a block, or smaller blocks.',
         r.limit = 'blocks', 'Use larger blocks.',
@@ -34,11 +38,14 @@ SELECT
     r.least AS value,
     0.5 AS threshold,
     {{template "share"}} AS share,
-    map('registers', toFloat64(r.registers), 'launches_below', toFloat64(r.below), 'launches', toFloat64(r.launches), 'kernel_ns', toFloat64(t.ns)) AS numbers
+    map('registers', toFloat64(r.registers), 'launches_below', toFloat64(r.below), 'launches', toFloat64(r.launches), 'kernel_ns',
+        toFloat64(t.ns)) AS numbers
 FROM (
     SELECT
-        tenant, session_id, kernel, if(kernel = '', kernel_id, 0) AS id, toFloat64(min(occupancy)) AS least, toString(argMin(limiting_resource, occupancy)) AS limit,
-        argMin(l.registers, occupancy) AS registers, uniqExactIf((grid, block, l.registers), occupancy < 0.5) AS below, uniqExact(grid, block, l.registers) AS launches
+        tenant, session_id, kernel, if(kernel = '', kernel_id, 0) AS id, toFloat64(min(occupancy)) AS least,
+        toString(argMin(limiting_resource, occupancy)) AS limit,
+        argMin(l.registers, occupancy) AS registers, uniqExactIf((grid, block, l.registers), occupancy < 0.5) AS below,
+        uniqExact(grid, block, l.registers) AS launches
     FROM {{template "launched"}} AS l
     WHERE occupancy > 0
     GROUP BY tenant, session_id, kernel, id

@@ -1,3 +1,4 @@
+-- A row is a kernel that keeps values in local memory for want of registers.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
@@ -5,7 +6,8 @@ SELECT
     'medium' AS severity,
     'memory' AS category,
     {{kernelname "r"}} AS subject,
-    concat('Spills ', toString(r.most), ' bytes a thread to local memory. Use fewer registers a thread, or allow more: smaller tiles, less unrolling, a higher -maxrregcount.') AS message,
+    concat('Spills ', toString(r.most), ' bytes a thread to local memory. Use fewer registers a thread, or allow more: smaller{{" " -}}
+        tiles, less unrolling, a higher -maxrregcount.') AS message,
     'local_mem_per_thread_bytes' AS metric,
     toFloat64(r.most) AS value,
     0. AS threshold,

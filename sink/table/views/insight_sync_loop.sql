@@ -1,3 +1,4 @@
+-- A row is a place in a program where the host seems to wait in each turn of a loop.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
@@ -5,7 +6,9 @@ SELECT
     'medium' AS severity,
     'synchronisation' AS category,
     {{callsite "r"}} AS subject,
-    concat('Called ', toString(r.loops + 1), ' times with three kernels or more before each next call: it looks like a loop that waits every time round. Wait once behind the loop, or let the GPU run a step ahead.') AS message,
+    concat('Called ', toString(r.loops + 1),
+        ' times with three kernels or more before each next call: it looks like a loop that waits every time round. Wait once{{" " -}}
+        behind the loop, or let the GPU run a step ahead.') AS message,
     'syncs_in_loop' AS metric,
     toFloat64(r.loops + 1) AS value,
     3. AS threshold,
@@ -18,12 +21,14 @@ FROM (
         arrayCount(x -> x >= 3, gaps) AS loops, if(empty(gaps), 0, arrayAvg(gaps)) AS between
     FROM (
         SELECT
-            s.tenant AS tenant, s.session_id AS session_id, toString(s.stack_trace) AS stack_trace, if(stack_trace = '', s.function_id, 0) AS id,
+            s.tenant AS tenant, s.session_id AS session_id, toString(s.stack_trace) AS stack_trace,
+            if(stack_trace = '', s.function_id, 0) AS id,
             toString(s.sync_type) AS type, s.started_at AS at, s.duration_ns AS ns, k.n AS kernels
         FROM {{db}}.syncs AS s
         ASOF LEFT JOIN (
             SELECT tenant, session_id, at, n
-            FROM (SELECT tenant, session_id, arraySort(groupArray(started_at)) AS starts FROM {{db}}.kernels_data GROUP BY tenant, session_id)
+            FROM (SELECT tenant, session_id, arraySort(groupArray(started_at)) AS starts FROM {{db}}.kernels_data
+                GROUP BY tenant, session_id)
             ARRAY JOIN starts AS at, arrayEnumerate(starts) AS n
         ) AS k
             ON s.tenant = k.tenant AND s.session_id = k.session_id AND s.started_at >= k.at

@@ -1,3 +1,4 @@
+-- A row is a place in a program where the host waits for a large part of the session.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
@@ -5,15 +6,19 @@ SELECT
     if(value > 0.5, 'high', 'medium') AS severity,
     'synchronisation' AS category,
     {{callsite "r"}} AS subject,
-    concat('The host waits here for ', {{percent "value"}}, ' of the session, in ', toString(r.calls), if(r.calls = 1, ' call', ' calls'), '. Wait later or for less: events instead of the whole device, results copied asynchronously, fewer reads of them on the host.') AS message,
+    concat('The host waits here for ', {{percent "value"}}, ' of the session, in ', toString(r.calls),
+        if(r.calls = 1, ' call', ' calls'), '. Wait later or for less: events instead of the whole device, results copied{{" " -}}
+        asynchronously, fewer reads of them on the host.') AS message,
     'sync_share_of_wall' AS metric,
     r.ns / w.wall_ns AS value,
     if(value > 0.5, 0.5, 0.1) AS threshold,
     CAST(NULL, 'Nullable(Float64)') AS share,
-    map('calls', toFloat64(r.calls), 'total_ns', toFloat64(r.ns), 'max_ns', toFloat64(r.longest), 'wall_ns', toFloat64(w.wall_ns)) AS numbers
+    map('calls', toFloat64(r.calls), 'total_ns', toFloat64(r.ns), 'max_ns', toFloat64(r.longest), 'wall_ns', toFloat64(w.wall_ns))
+        AS numbers
 FROM (
     SELECT
-        tenant, session_id, toString(s.stack_trace) AS stack_trace, if(stack_trace = '', s.function_id, 0) AS id, toString(any(s.sync_type)) AS type,
+        tenant, session_id, toString(s.stack_trace) AS stack_trace, if(stack_trace = '', s.function_id, 0) AS id,
+        toString(any(s.sync_type)) AS type,
         sum(s.calls) AS calls, sum(s.total_ns) AS ns, max(s.max_ns) AS longest
     FROM {{db}}.sync_stats AS s
     GROUP BY tenant, session_id, stack_trace, id

@@ -1,3 +1,4 @@
+-- A row is an instruction of a function: its code, samples, stalls and counters.
 {{/* with_sass_open and with_sass_close stand around a query with tenant, session_id, function, function_id and pc_offset, and give its rows
 (as p) the instruction they mean (as i) and sass_ambiguous. A function with a symbol
 has that symbol's code or none: another function of the same demangled name would be another's code.
@@ -11,7 +12,8 @@ FROM ({{end}}
 ANY LEFT JOIN {{symbols}} AS y
     ON q.tenant = y.symbol_tenant AND q.session_id = y.symbol_session AND q.function_id = y.symbol_id
 ANY LEFT JOIN {{code}} AS k
-    ON q.tenant = k.code_tenant AND q.session_id = k.code_session AND substring(if(y.symbol_name = '', toString(q.function), y.symbol_name), 1, 255) = k.code_name
+    ON q.tenant = k.code_tenant AND q.session_id = k.code_session
+        AND substring(if(y.symbol_name = '', toString(q.function), y.symbol_name), 1, 255) = k.code_name
 ) AS p
     ON i.tenant = p.tenant AND i.content_hi = p.content_hi AND i.content_lo = p.content_lo AND i.pc = p.pc_offset{{end}}
 {{define "instructions_base"}}
@@ -24,17 +26,21 @@ SELECT
     sumMapIf(map(name, value), part = 'metric') AS metrics
 FROM (
     SELECT
-        tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file, toUInt32(line) AS line, toUInt8(3) AS rank,
-        multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part, toString(stall_reason) AS name, samples AS value
+        tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
+        toUInt32(line) AS line, toUInt8(3) AS rank,
+        multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
+        toString(stall_reason) AS name, samples AS value
     FROM ({{template "pc_samples_base"}})
     UNION ALL
     SELECT
-        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file, toUInt32(line) AS line, toUInt8(2) AS rank,
+        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
+        toUInt32(line) AS line, toUInt8(2) AS rank,
         'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name, metric_value AS value
     FROM ({{template "profile_metrics_base"}})
     UNION ALL
     SELECT
-        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file, toUInt32(line) AS line, toUInt8(1) AS rank,
+        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
+        toUInt32(line) AS line, toUInt8(1) AS rank,
         '' AS part, '' AS name, toUInt64(0) AS value
     FROM {{db}}.source_map
 )

@@ -1,3 +1,4 @@
+-- A row is a launch of a kernel.
 SELECT
     k.tenant AS tenant,
     k.session_id AS session_id,

@@ -1,3 +1,4 @@
+-- A row is a line of source: its samples, stalls, counters, and what follows from them.
 SELECT
     tenant, session_id, file, line,
     {{template "derived"}},
@@ -5,7 +6,8 @@ SELECT
 FROM (
     SELECT
         tenant, session_id, g.place.1 AS file, g.place.2 AS line, groupUniqArray(100)(g.function) AS functions,
-        sum(g.samples) AS samples, sumMap(g.stalls) AS stalls, sumMap(g.stalls_not_issued) AS stalls_not_issued, sumMap(g.metrics) AS metrics
+        sum(g.samples) AS samples, sumMap(g.stalls) AS stalls, sumMap(g.stalls_not_issued) AS stalls_not_issued,
+        sumMap(g.metrics) AS metrics
     FROM ({{template "instructions_base"}}) AS g
     WHERE line > 0
     GROUP BY tenant, session_id, file, line

@@ -1,3 +1,4 @@
+-- A row is a minute (after 30 days an hour) of memory copies of one kind.
 SELECT
     a.tenant AS tenant,
     a.session_id AS session_id,

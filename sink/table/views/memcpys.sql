@@ -1,3 +1,4 @@
+-- A row is a memory copy.
 SELECT
     m.tenant AS tenant,
     m.session_id AS session_id,

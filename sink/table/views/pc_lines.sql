@@ -1,3 +1,4 @@
+-- A row is a row of pc_samples, with the line of source_map where it has none itself.
 SELECT
     p.tenant AS tenant,
     p.session_id AS session_id,
@@ -24,4 +25,5 @@ SELECT
     p.sass_ambiguous AS sass_ambiguous
 FROM {{db}}.pc_samples AS p
 ANY LEFT JOIN {{db}}.source_map AS s
-    ON p.tenant = s.tenant AND p.session_id = s.session_id AND p.function_id = s.function_id AND p.function = s.function AND p.pc_offset = s.pc_offset
+    ON p.tenant = s.tenant AND p.session_id = s.session_id AND p.function_id = s.function_id AND p.function = s.function
+        AND p.pc_offset = s.pc_offset

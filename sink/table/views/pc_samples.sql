@@ -1,3 +1,4 @@
+-- A row is a minute (after 30 days an hour) of samples of an instruction for one reason.
 {{define "pc_samples_base"}}
 SELECT
     r.tenant AS tenant,

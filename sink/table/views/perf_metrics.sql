@@ -1,3 +1,4 @@
+-- A row is a measurement of a scope, or of a replayed kernel, by hardware counters.
 SELECT
     tenant, session_id, started_at, ended_at, kind, name, kernel_name, device_id, scope,
     nullIf(p.launch_ordinal, -1) AS launch_ordinal,

@@ -1,3 +1,4 @@
+-- A row is one value of a hardware counter that was sampled at a fixed interval.
 SELECT
     p.tenant AS tenant,
     p.session_id AS session_id,

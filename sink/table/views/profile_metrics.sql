@@ -1,3 +1,4 @@
+-- A row is a minute (after 30 days an hour) of a counter of an instruction.
 {{define "profile_metrics_base"}}
 SELECT
     r.tenant AS tenant,

@@ -1,3 +1,4 @@
+-- A row is the PTX of a function, as it was sent.
 SELECT
     l.tenant AS tenant,
     l.session_id AS session_id,

@@ -1,3 +1,4 @@
+-- A row is a path of nested scopes in a session.
 SELECT
     tenant, session_id, p.1 AS path, max(depth - p.5) AS depth, sum(p.2) AS calls, sum(p.3) AS total_ns,
     toUInt64(if(sum(p.3) > sum(p.4), sum(p.3) - sum(p.4), 0)) AS self_ns,

@@ -1,3 +1,4 @@
+-- A row is a minute (after 30 days an hour) of a scope's name: calls, durations, and the kernels in it.
 SELECT
     tenant, session_id, bucket, scope, calls, total_ns,
     if(calls = 0, toUInt64(0), least_ns) AS min_ns,
@@ -47,7 +48,8 @@ FROM (
             ON r.tenant = n.tenant AND r.session_id = n.session_id AND r.name_id = n.id AND r.scope = ''
         UNION ALL
         SELECT
-            k.tenant, k.session_id, k.bucket, k.name, 0, 0, 0, 18446744073709551615, 0, 0, 0, 0, k.kernels, k.kernel_ns, k.bucket_s, 0, CAST(map(), 'Map(Int16, UInt64)')
+            k.tenant, k.session_id, k.bucket, k.name, 0, 0, 0, 18446744073709551615, 0, 0, 0, 0, k.kernels, k.kernel_ns, k.bucket_s, 0,
+            CAST(map(), 'Map(Int16, UInt64)')
         FROM (
             SELECT
                 tenant, session_id, bucket, arrayJoin(arrayDistinct(splitByChar('|', toString(scope)))) AS name,

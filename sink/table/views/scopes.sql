@@ -1,3 +1,4 @@
+-- A row is a scope that was entered.
 SELECT
     s.tenant AS tenant,
     s.session_id AS session_id,

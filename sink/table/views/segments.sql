@@ -1,3 +1,4 @@
+-- A row is a segment of a run, which is a session.
 SELECT
     s.tenant AS tenant,
     s.session_id AS session_id,

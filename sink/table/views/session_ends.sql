@@ -1,3 +1,4 @@
+-- A row is one report of how a session ended; a session may have several.
 SELECT
     tenant, session_id, at,
     {{ending "telling" (endweight "rank")}} AS end_reason,

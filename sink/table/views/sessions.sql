@@ -1,3 +1,4 @@
+-- A row is a session.
 SELECT
     s.tenant AS tenant,
     s.session_id AS session_id,
@@ -44,7 +45,8 @@ FROM (
         sum(s.kernels) AS kernels,
         sum(s.samples) AS samples,
         max(s.ip) AS ip,
-        if(min(s.first_event_at) < toDateTime64('2262-01-01 00:00:00', 9, 'UTC'), min(s.first_event_at), toDateTime64(0, 9, 'UTC')) AS first_event_at,
+        if(min(s.first_event_at) < toDateTime64('2262-01-01 00:00:00', 9, 'UTC'), min(s.first_event_at), toDateTime64(0, 9, 'UTC'))
+            AS first_event_at,
         max(s.last_event_at) AS last_event_at,
         max(s.last_received_at) AS last_received_at,
         max(s.session_kind) AS session_kind,
@@ -61,7 +63,8 @@ FROM (
 ) AS s
 ANY LEFT JOIN (
     -- When session-complete came says nothing of when the session ended.
-    SELECT tenant, session_id, max(({{endweight "rank"}}, if(rank = 1, toDateTime64(0, 9, 'UTC'), at), synthetic, exit_code, signal, window_stopped)) AS end
+    SELECT tenant, session_id, max(({{endweight "rank"}}, if(rank = 1, toDateTime64(0, 9, 'UTC'), at), synthetic, exit_code, signal,
+        window_stopped)) AS end
     FROM {{db}}.session_ends_data
     GROUP BY tenant, session_id
 ) AS e ON s.tenant = e.tenant AND s.session_id = e.session_id

@@ -1,3 +1,4 @@
+-- A row is a line of a source file, as it was sent.
 SELECT
     s.tenant AS tenant,
     s.session_id AS session_id,

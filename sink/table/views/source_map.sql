@@ -1,3 +1,4 @@
+-- A row is an instruction and the source line that it comes from.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

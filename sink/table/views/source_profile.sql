@@ -1,3 +1,4 @@
+-- A row is an instruction and all about it: source, code, samples, stalls and counters.
 SELECT
     q.tenant AS tenant,
     q.session_id AS session_id,
@@ -18,7 +19,8 @@ SELECT
 FROM {{db}}.source_lines_data AS c
 ANY RIGHT JOIN (
     SELECT
-        p.tenant AS tenant, p.session_id AS session_id, p.cubin AS cubin, p.function AS function, p.function_id AS function_id, p.pc_offset AS pc_offset,
+        p.tenant AS tenant, p.session_id AS session_id, p.cubin AS cubin, p.function AS function, p.function_id AS function_id,
+        p.pc_offset AS pc_offset,
         p.file AS file, p.line AS line, p.sass AS sass, p.samples AS samples, p.stalls AS stalls, p.stalls_not_issued AS stalls_not_issued,
         p.metrics AS metrics, p.sass_ambiguous AS sass_ambiguous, s.content_hi AS content_hi, s.content_lo AS content_lo
     FROM {{db}}.instructions AS p

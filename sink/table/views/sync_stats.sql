@@ -1,3 +1,4 @@
+-- A row is a minute (after 30 days an hour) of waits of one type at one call stack.
 SELECT
     a.tenant AS tenant,
     a.session_id AS session_id,

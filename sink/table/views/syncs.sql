@@ -1,3 +1,4 @@
+-- A row is a time that the host waited for a device.
 SELECT
     s.tenant AS tenant,
     s.session_id AS session_id,

@@ -1,3 +1,4 @@
+-- A row is a minute of a kernel in a scope that a deep window touches, counted from raw rows where they are all there.
 SELECT
     tenant, session_id, bucket,
     g.1 AS kernel_id, g.2 AS kernel, g.3 AS scope,
@@ -58,7 +59,8 @@ FROM (
             if(hit, rolled, 0) AS left_out
         FROM (
             SELECT
-                r.tenant AS tenant, r.session_id AS session_id, bucket, kernel_id, toString(scope) AS scope, CAST(kernel, 'String') AS named, CAST(calls, 'UInt64') AS counted,
+                r.tenant AS tenant, r.session_id AS session_id, bucket, kernel_id, toString(scope) AS scope,
+                CAST(kernel, 'String') AS named, CAST(calls, 'UInt64') AS counted,
                 CAST(total_ns, 'UInt64') AS sum_ns, CAST(min_ns, 'UInt64') AS least_ns, CAST(max_ns, 'UInt64') AS most_ns,
                 CAST(duration_hist, 'Map(Int16, UInt64)') AS durations,
                 h.touched = 1 AS hit

@@ -1,3 +1,4 @@
+-- A row is a day of a tenant and a source: what was sent, stored and refused.
 SELECT
     u.tenant AS tenant,
     u.day AS day,

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"sync"
+
+	"github.com/warpline/warpline/sink/table"
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
+)
+
+// source is one source of data, as each stage knows it.
+type source struct {
+	tables table.Source
+}
+
+// sources is the one list of sources: each stage is given them from here. To add a source, add its line.
+var sources = []source{
+	{tables: gpuflighttable.Source},
+	{tables: telemetrytable.Source},
+}
+
+// schema is the tables and views of all sources, made once.
+var schema = sync.OnceValue(func() *table.Schema {
+	var of []table.Source
+	for _, s := range sources {
+		of = append(of, s.tables)
+	}
+	made, err := table.NewSchema(of...)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return made
+})

@@ -1,0 +1,56 @@
+package telemetry
+
+import (
+	"fmt"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+// normalSQL is a text as issues are told apart by: lower case, addresses and numbers replaced, white space collapsed; ” where nothing is
+// left. A number has no letter or digit beside it, of whatever script, which the engine's word boundaries know of ASCII alone: so what
+// else is a letter or digit stands between capitals, which lower case has not, for as long as numbers are looked for.
+func normalSQL(text string) string {
+	each := func(s string, pairs ...string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			s = fmt.Sprintf("replaceRegexpAll(%s, %s, %s)", s, table.Quote(pairs[i]), table.Quote(pairs[i+1]))
+		}
+		return s
+	}
+	lower := each("lowerUTF8("+trimmedSQL(text)+")", `0x[0-9a-f]+`, "<hex>")
+	plain := each(lower, `\b\d+(?:\.\d+)?(?:%\B|\b)`, "<num>")
+	other := each(lower, `([^\x00-\x7f])`, `Q\1Q`, `Q([^\p{L}\p{N}])Q`, `\1`, `Q(\p{Nd})Q`, `W\1W`,
+		`\b(?:\d|W\p{Nd}W)+(?:\.(?:\d|W\p{Nd}W)+)?(?:%\B|\b)`, "<num>", `[QW]`, "")
+	return each(fmt.Sprintf("if(isASCII(%s), %s, %s)", text, plain, other), blanks, " ")
+}
+
+// jsonTextSQL is a text as a JSON string in ASCII.
+func jsonTextSQL(text string) string {
+	const char = `multiIf(c IN ('"', '\\'), concat('\\', c), c = '\b', '\\b', match(c, '[ -~]'), c, ` +
+		`replaceRegexpAll(lower(hex(convertCharset(c, 'UTF-8', 'UTF-16BE'))), '(.{4})', '\\\\u\\1'))`
+	return fmt.Sprintf(`if(match(%[1]s, '[^ !#-\\[\\]-~]'), concat('"', arrayStringConcat(arrayMap(c -> %[2]s, extractAll(%[1]s, `+
+		`'(?s).'))), '"'), concat('"', %[1]s, '"'))`, text, char)
+}
+
+// jsonStringSQL is the text that an object of JSON has under key, ” where it has none, or something else: JSONExtractString takes anything.
+func jsonStringSQL(object, key string) string {
+	return fmt.Sprintf("if(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), '')", object, key)
+}
+
+// jsonWordsSQL is the text of the value that metadata has under key: of a text the text, of anything else its JSON, ” where there is none.
+func jsonWordsSQL(metadata, key string) string {
+	return fmt.Sprintf("multiIf(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), JSONType(%[1]s, '%[2]s') = "+
+		"'Null', '', JSONExtractRaw(%[1]s, '%[2]s'))", metadata, key)
+}
+
+// fingerprintSQL is the id of an issue of this kind, whose dimensions are the members of a JSON object in the order of their names.
+func fingerprintSQL(kind, dimensions string) string {
+	return fmt.Sprintf(`concat('issue:', lower(hex(substring(SHA256(concat('{"dimensions":', %[2]s, ',"kind":"', %[1]s, `+
+		`'","schema_version":1}')), 1, 12))))`, kind, dimensions)
+}
+
+// warnsSQL says whether an event of memory telemetry warns, by its type or by the severity in its metadata.
+func warnsSQL(eventType, metadata string) string {
+	return fmt.Sprintf(`(%[1]s IN ('warning', 'critical', 'error') OR if(position(%[2]s, '"severity"') = 0, false, %[3]s IN `+
+		`('warning', 'critical', 'error')))`,
+		eventType, metadata, normalSQL(jsonStringSQL(metadata, "severity")))
+}

@@ -1,0 +1,53 @@
+-- A row is a TelemetryEvent. A TelemetryEvent as schema version 4 has it, whatever was sent. Of an event that came in several exports the
+-- copy that says most.
+SELECT
+    tenant, session_id, at, toUInt8(4) AS schema_version, timestamp_ns, event_type, collector, sampling_interval_ms, pid, host,
+    if(bitTest(present, 5), toString(job_id), NULL) AS job_id,
+    rank, local_rank, world_size, device_id,
+    if(bitTest(present, 9), NULL, allocator_allocated_bytes) AS allocator_allocated_bytes,
+    if(bitTest(present, 10), NULL, allocator_reserved_bytes) AS allocator_reserved_bytes,
+    if(bitTest(present, 0), allocator_active_bytes, NULL) AS allocator_active_bytes,
+    if(bitTest(present, 1), allocator_inactive_bytes, NULL) AS allocator_inactive_bytes,
+    if(bitTest(present, 11), NULL, allocator_change_bytes) AS allocator_change_bytes,
+    if(bitTest(present, 12), NULL, device_used_bytes) AS device_used_bytes,
+    if(bitTest(present, 2), device_free_bytes, NULL) AS device_free_bytes,
+    if(bitTest(present, 3), device_total_bytes, NULL) AS device_total_bytes,
+    if(bitTest(present, 4), context, NULL) AS context,
+    metadata, legacy, backend, framework, origin, upload_index,
+    if(sent_version = 0, if(legacy = 1, 1, 2), sent_version) AS sent_schema_version,
+    if(bitTest(present, 13) AND record_session_id != '', toString(record_session_id), NULL) AS record_session_id,
+    bitTest(present, 14) AS capabilities_inferred,
+    if(bitTest(capabilities, 11), toString(capability_backend), NULL) AS capability_backend,
+    if(bitTest(capabilities, 11), toString(capability_collector), NULL) AS telemetry_collector,
+    if(bitTest(capabilities, 11), toString(sampling_source), NULL) AS sampling_source,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 0), NULL) AS supports_allocator_allocated,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 1), NULL) AS supports_allocator_reserved,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 2), NULL) AS supports_allocator_active,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 3), NULL) AS supports_allocator_inactive,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 4), NULL) AS supports_device_used,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 5), NULL) AS supports_device_free,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 6), NULL) AS supports_device_total,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 7), NULL) AS supports_native_allocator_history,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 8), NULL) AS supports_fragmentation_analysis,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 9), NULL) AS supports_allocator_attribution,
+    if(bitTest(capabilities, 11), bitTest(capabilities, 10), NULL) AS supports_bounded_profiling,
+    if(bitTest(health_present, 0), toString(health_status), NULL) AS collector_health_status,
+    if(bitTest(health_present, 1), telemetry_partial, NULL) AS telemetry_partial,
+    if(bitTest(health_present, 2), JSONExtract(toString(partial_fields), 'Array(String)'), []) AS collector_partial_fields,
+    if(bitTest(health_present, 3), toString(last_error), NULL) AS collector_last_error,
+    if(bitTest(health_present, 4), consecutive_failures, NULL) AS collector_consecutive_failures,
+    if(bitTest(health_present, 5), next_retry_s, NULL) AS collector_next_retry_epoch_s,
+    received_at, retention_days,
+    -- What its tools derive of an event. A capability that is said to be missing counts, one that nobody knows of does not.
+    if(allocator_allocated_bytes IS NULL OR allocator_reserved_bytes IS NULL, NULL,
+        greatest(0, allocator_reserved_bytes - allocator_allocated_bytes)) AS allocator_gap_bytes,
+    if(device_total_bytes > 0, if(allocator_allocated_bytes IS NULL OR supports_allocator_allocated = 0,
+        ifNull(device_used_bytes, allocator_allocated_bytes), allocator_allocated_bytes) / device_total_bytes, NULL) AS utilization_ratio,
+    if(allocator_reserved_bytes > 0 AND ifNull(supports_fragmentation_analysis, 1) = 1 AND ifNull(supports_allocator_inactive, 1) = 1,
+        allocator_inactive_bytes / allocator_reserved_bytes, NULL) AS fragmentation_ratio,
+    if(allocator_reserved_bytes > 0, allocator_gap_bytes / allocator_reserved_bytes, NULL) AS allocator_cache_ratio,
+    CAST(multiSearchAny(lower(collector), ['fallback', 'degraded', 'unavailable', 'partial', 'legacy.unknown']), 'UInt8')
+        AS is_degraded_collector
+FROM {{db}}.memory_events_data
+WHERE (tenant, session_id, timestamp_ns, event_hash, richness) NOT IN (SELECT tenant, session_id, timestamp_ns, event_hash, richness
+    FROM {{db}}.memory_replaced_data)

@@ -1,3 +1,0 @@
-SELECT
-    tenant, session_id, at, scope, signature, launch_count, distinct_kernels
-FROM {{db}}.execution_signatures_data

@@ -1,2 +1,0 @@
-SELECT tenant, session_id, at, device_id, interval_us, max_samples, preset, JSONExtract(c.metrics, 'Array(String)') AS metrics
-FROM {{db}}.pm_configs_data AS c

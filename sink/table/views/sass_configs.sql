@@ -1,5 +1,0 @@
-SELECT
-    tenant, session_id, at, device_id,
-    JSONExtract(c.configured_metrics, 'Array(String)') AS configured_metrics,
-    JSONExtract(c.skipped_metrics, 'Array(String)') AS skipped_metrics
-FROM {{db}}.sass_configs_data AS c
