@@ -377,7 +377,7 @@ func TestMemoryAlertsOfTrackFiles(t *testing.T) {
 		('acme', 'other', fromUnixTimestamp64Nano(toInt64(1795000000500000000)), 1795000000500000000, 'warning', 'h', 1, -1, now(), 30)`)
 	s.Want("SELECT session_id, source, severity, kind, count(), max(value), max(threshold), any(job_id), any(host) "+
 		"FROM {db}.memory_alerts GROUP BY ALL ORDER BY ALL", strings.Join([]string{
-		"other\ttracker\twarning\ttracker\t1\t0\t0\t\th", "track\ttrack_file\twarning\tthreshold\t4\t529006592\t314572800\tj\th", 
+		"other\ttracker\twarning\ttracker\t1\t0\t0\t\th", "track\ttrack_file\twarning\tthreshold\t4\t529006592\t314572800\tj\th",
 		"track\ttracker\twarning\ttracker\t2\t0\t0\t\th",
 	}, "\n"))
 	s.Want("SELECT rank, device_id, allocated_bytes, context, timestamp_ns FROM {db}.memory_alerts "+
