@@ -94,6 +94,42 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 	return nil, fmt.Errorf("upload record %s: lost %d writes in a row to other gateways", at.key, recordTries)
 }
 
+// claim looks an upload up and records it as pending when it is new, or when INGEST has lost what was accepted. name gives the identity of its parts.
+func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*claim) string) (*claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	c, err := g.uploads.claim(ctx, at, want)
+	if err != nil || c.window.state != windowDone {
+		return c, err
+	}
+	stored, err := g.history.has(ctx, g.js, at.key, name(c), &c.window)
+	if err == nil && !stored {
+		c.again(want)
+	}
+	return c, err
+}
+
+// settle records a claimed upload as done. first is false when another request had done so before.
+func (g *Gateway) settle(ctx context.Context, c *claim, t *Tally, last uint64) (first bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	if first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last); !first {
+		c.window.accepted, c.window.rejected = t.Accepted, t.Rejected
+	}
+	return first, err
+}
+
+// outcome is what an upload that is about to be published is called in the metrics.
+func (c *claim) outcome() string {
+	switch {
+	case c.lost:
+		return "lost_and_resent"
+	case c.resumed:
+		return "resumed"
+	}
+	return "new"
+}
+
 // sameBody reports whether an upload has the bytes that its id stands for. Of a sealed one only the beginning of the hash is known.
 func sameBody(old, w *window) bool {
 	if old.sealed {
@@ -267,7 +303,7 @@ func AcceptConflict(ctx context.Context, s *broker.Streams, tenantName, session,
 		return fmt.Errorf("list upload records: %w", err)
 	}
 	defer keys.Stop()
-	id, found := digestOf(windowID), false
+	id, found := DigestOf(windowID), false
 	conflict, channels := conflictPrefix(tenantName, session, windowID), sessionPrefix(tenantName, session)+"w."
 	for key := range keys.Keys() {
 		var ok bool
@@ -289,7 +325,7 @@ func AcceptConflict(ctx context.Context, s *broker.Streams, tenantName, session,
 }
 
 // openConflict opens the entry that a note of a conflict names.
-func openConflict(ctx context.Context, kv jetstream.KeyValue, key string, id digest) (bool, error) {
+func openConflict(ctx context.Context, kv jetstream.KeyValue, key string, id Digest) (bool, error) {
 	e, err := kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return false, nil
@@ -309,7 +345,7 @@ func openConflict(ctx context.Context, kv jetstream.KeyValue, key string, id dig
 }
 
 // openWindow opens a window in the record of a key. Where it is not there, missing takes its place, unless that is nil.
-func openWindow(ctx context.Context, kv jetstream.KeyValue, key string, id digest, missing *window) (bool, error) {
+func openWindow(ctx context.Context, kv jetstream.KeyValue, key string, id Digest, missing *window) (bool, error) {
 	for try := 0; ; try++ {
 		rec, rev, err := loadRecord(ctx, kv, key)
 		if err != nil {

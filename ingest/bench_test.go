@@ -65,7 +65,7 @@ func BenchmarkGateway(b *testing.B) {
 	for _, parallel := range []int{1, 4} {
 		b.Run(fmt.Sprintf("posts=%d", parallel), func(b *testing.B) {
 			s := brokertest.Start(b, broker.Layout{IngestMaxBytes: 4 << 30})
-			g, err := ingest.New(s, ingest.Config{SpoolDir: b.TempDir(), DevKey: "bench-key-1234", Defaults: tenant.Limits{EventsPerSecond: 1e12, BytesPerSecond: 1e12}})
+			g, err := ingest.New(s, ingest.Config{SpoolDir: b.TempDir(), DevKey: "bench-key-1234", Sources: sources(), Defaults: tenant.Limits{EventsPerSecond: 1e12, BytesPerSecond: 1e12}})
 			if err != nil {
 				b.Fatal(err)
 			}

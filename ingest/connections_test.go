@@ -20,7 +20,7 @@ import (
 func TestTooManyConnectionsEndTheFloodsOwn(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{})
 	reg := prometheus.NewRegistry()
-	g, err := ingest.New(s, ingest.Config{Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: devKey, Registerer: reg, MaxConnections: 40})
+	g, err := ingest.New(s, ingest.Config{Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: devKey, Registerer: reg, MaxConnections: 40, Sources: sources()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
 // Package ingest is the door of Warpline: it authenticates uploads, limits them, cuts them into parts on line boundaries, publishes the parts
 // to JetStream, and answers success only when all of them are stored.
 //
-// Start with New and Gateway.Run; Keys makes and revokes keys. The path of one upload is in stream.go: spool (spool.go) → recognise
-// (accept.go, windows.go) → cut (source.go, cut.go) → publish (publish.go) → answer.
+// Start with New and Gateway.Run; Keys makes and revokes keys. The path of one upload is in upload.go: spool (spool.go) → survey → recognise
+// (accept.go, windows.go) → publish (publish.go) → answer. What kinds of data there are is said by Config.Sources, see Source: a source
+// brings its routes, and reads, cuts and answers its uploads.
 package ingest
 
 import (
@@ -43,6 +44,8 @@ type Config struct {
 	SpoolMaxBytes int64
 	// Defaults are the limits where a key has none of its own; zero fields are tenant.DefaultLimits.
 	Defaults tenant.Limits
+	// Sources are the kinds of data that it takes. The list is not changed.
+	Sources []Source
 	// DevKey, if set, is a key of tenant "dev" with the default limits. For loopback only; the caller checks that.
 	DevKey string
 	// Version is told by the version route.
@@ -112,7 +115,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Gateway is the HTTP server for GPU Flight's agent and client. Make it with New; end it with the context of Run, or with Close where
+// Gateway is the HTTP server that every source is sent to. Make it with New; end it with the context of Run, or with Close where
 // Run is not used. It is safe for concurrent use.
 type Gateway struct {
 	cfg      Config
@@ -121,6 +124,7 @@ type Gateway struct {
 	listener net.Listener
 	conns    *connections // beneath the listener
 	handler  http.Handler
+	routing  *routing
 	keys     *keyring
 	metrics  *metrics
 	disk     *diskGuard
@@ -146,11 +150,9 @@ type Gateway struct {
 
 // worker is what cutting one upload needs.
 type worker struct {
-	source source
-	cutter cutter
-	buf    []byte // stream.PartBytes, nil until first used
-	out    []byte
-	line   lineReader
+	body Body
+	buf  []byte // stream.PartBytes, nil until first used
+	out  []byte
 }
 
 // New opens the gateway on s: it listens at once, so that Addr is known, and serves in Run. It fails on a bad address, certificate or
@@ -159,6 +161,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
 	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
 		return nil, errors.New("TLS needs both a certificate and a key file")
+	}
+	if err := check(cfg.Sources); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(cfg.SpoolDir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool folder: %w: make it writable or name another", err)
@@ -174,7 +179,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
+	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources), budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}}
 	g.guests.met = g.metrics.meet
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
@@ -196,7 +201,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
 		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, g.guests.of("dev"))
 	}
-	g.handler = g.routes()
+	g.routing = g.routes()
+	g.handler = http.HandlerFunc(g.serve)
 	if cfg.Listen != "" {
 		if g.listener, g.conns, err = listen(cfg); err != nil {
 			return nil, err

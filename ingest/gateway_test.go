@@ -486,7 +486,7 @@ func TestBudgets(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := brokertest.Start(t, broker.Layout{})
-			cfg := ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey}
+			cfg := ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey, Sources: sources()}
 			c.change(&cfg)
 			g, err := ingest.New(s, cfg)
 			if err != nil {

@@ -22,6 +22,8 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
+	ingestgpuflight "github.com/warpline/warpline/ingest/gpuflight"
+	ingesttelemetry "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -38,6 +40,11 @@ func waitReady(t testing.TB, g *ingest.Gateway) {
 			t.Fatalf("not ready: %s", w.Body)
 		}
 	}
+}
+
+// sources are those of the program.
+func sources() []ingest.Source {
+	return []ingest.Source{ingestgpuflight.Source(), ingesttelemetry.Source()}
 }
 
 const devKey = "dev-key-for-tests"
@@ -60,7 +67,7 @@ func start(t testing.TB, layout broker.Layout, change func(*ingest.Config)) *rig
 func startOn(t testing.TB, s *broker.Streams, change func(*ingest.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, streams: s, metrics: prometheus.NewRegistry()}
-	cfg := ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey, Registerer: r.metrics, PublishTimeout: 3 * time.Second}
+	cfg := ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey, Registerer: r.metrics, PublishTimeout: 3 * time.Second, Sources: sources()}
 	if change != nil {
 		change(&cfg)
 	}

@@ -14,6 +14,7 @@ type metrics struct {
 	handler http.Handler
 	storing storing // what became of the last uploads
 	met     atomic.Int64
+	known   labels
 
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
@@ -34,7 +35,7 @@ type metrics struct {
 	uploadBytes, uploadMax, horizon  prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
@@ -88,6 +89,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	reg.MustRegister(m.seconds, m.ackSeconds)
+	m.known = labelsOf(sources)
 	m.begin()
 	return m
 }

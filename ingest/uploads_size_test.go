@@ -44,7 +44,7 @@ func TestBytesOfAnUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newUploads(s, js, slog.New(slog.DiscardHandler), newMetrics(nil), &quiet{})
+	u := newUploads(s, js, slog.New(slog.DiscardHandler), newMetrics(nil, nil), &quiet{})
 	u.sealAt.most = *sizeSeal
 	var wg sync.WaitGroup
 	wg.Go(func() { u.run(ctx) })
@@ -53,11 +53,11 @@ func TestBytesOfAnUpload(t *testing.T) {
 	const senders = 8
 	failed := make(chan error, senders)
 	at := func(i int) (place, window) {
-		session, body := fmt.Sprint("session-", i), digestOf(fmt.Sprint("body", i))
+		session, body := fmt.Sprint("session-", i), DigestOf(fmt.Sprint("body", i))
 		if i%2 == 0 {
 			return place{tenant: "acme", key: uploadKey("acme", session, body)}, window{id: body, body: body}
 		}
-		return place{tenant: "acme", key: windowKey("acme", session, "device", "w")}, window{id: digestOf("w"), body: body, sequence: 1}
+		return place{tenant: "acme", key: windowKey("acme", session, "device", "w")}, window{id: DigestOf("w"), body: body, sequence: 1}
 	}
 	for sender := range senders {
 		go func() {

@@ -228,9 +228,9 @@ func TestRecordsOfTheBuildBefore(t *testing.T) {
 	done := func(id, body [16]byte, accepted byte) []byte {
 		return append(append(append([]byte{}, id[:]...), body[:]...), 2|1<<7, 1, 0, accepted, 0, 0)
 	}
-	put("dev."+stream.SessionToken("s")+".w."+ingest.Hex(ingest.DigestOf("device")), done(ingest.DigestOf("w1"), ingest.DigestOf(string(body)), 5))
+	put("dev."+stream.SessionToken("s")+".w."+ingest.DigestOf("device").String(), done(ingest.DigestOf("w1"), ingest.DigestOf(string(body)), 5))
 	sum := ingest.DigestOf(string(plain))
-	put("dev."+stream.SessionToken("p")+".u."+ingest.Hex(sum), done(sum, sum, 3))
+	put("dev."+stream.SessionToken("p")+".u."+sum.String(), done(sum, sum, 3))
 	r := startOn(t, s, nil)
 	if a := r.post("s", body, window("w1", "device", 1, body)...); a.status != http.StatusOK || a.Accepted != 5 {
 		t.Errorf("%d %s", a.status, a.raw)

@@ -42,7 +42,7 @@ type verdict struct {
 }
 
 // serveVerdict tells what became of the uploads that a receipt stands for.
-func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
+func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *Refusal {
 	m, no := g.enter(r, x)
 	if no != nil {
 		return no
@@ -52,11 +52,11 @@ func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *ht
 	key, _ := m.current()
 	a, err := g.openReceipts(ctx, &key, text)
 	if errors.Is(err, errReceipt) || err == nil && !strings.Contains(text, ".") {
-		return &refusal{status: http.StatusNotFound, code: "unknown_upload",
-			detail: "this key has no such upload: ask with the receipt that the answer to the upload has in its header " + headerUpload + ", and with the key that sent it"}
+		return &Refusal{Status: http.StatusNotFound, Code: "unknown_upload",
+			Detail: "this key has no such upload: ask with the receipt that the answer to the upload has in its header " + headerUpload + ", and with the key that sent it"}
 	}
 	if err != nil {
-		return unavailable("not_stored", "the gateway cannot read receipts just now", err)
+		return Unavailable("not_stored", "the gateway cannot read receipts just now", err)
 	}
 	m.chargeQuestion(time.Now(), len(a.spans))
 	w.Header().Set("Cache-Control", "no-store")
