@@ -41,8 +41,8 @@ type place struct {
 	tenant, key, channel string
 }
 
-// claim records w as pending unless it is known. Known and done is returned as it is (claim.window.state is windowDone), known and pending is
-// resumed with the limits it was first cut with, the same id with other bytes is errConflict.
+// claim records w as pending unless it is known. Known and done is returned as it is (claim.window.state is windowDone), known and pending
+// is resumed with the limits it was first cut with, the same id with other bytes is errConflict.
 func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error) {
 	w.state = windowPending
 	c := &claim{tenant: at.tenant, key: at.key}
@@ -94,7 +94,8 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 	return nil, fmt.Errorf("upload record %s: lost %d writes in a row to other gateways", at.key, recordTries)
 }
 
-// claim looks an upload up and records it as pending when it is new, or when INGEST has lost what was accepted. name gives the identity of its parts.
+// claim looks an upload up and records it as pending when it is new, or when INGEST has lost what was accepted. name gives the identity of
+// its parts.
 func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*claim) string) (*claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
 	defer cancel()
@@ -145,7 +146,8 @@ func (u *uploads) known(ctx context.Context, at place, w window) (*window, error
 		return nil, fmt.Errorf("upload record: %w", err)
 	}
 	if e != nil {
-		old := &window{id: w.id, state: windowDone, whole: e.whole, generation: e.generation, accepted: e.accepted, rejected: e.rejected, last: e.last, at: e.at, sealed: true, limits: w.limits}
+		old := &window{id: w.id, state: windowDone, whole: e.whole, generation: e.generation, accepted: e.accepted, rejected: e.rejected,
+			last: e.last, at: e.at, sealed: true, limits: w.limits}
 		copy(old.body[:], e.body[:])
 		return u.undeleted(ctx, at, old)
 	}
@@ -159,8 +161,8 @@ func (u *uploads) known(ctx context.Context, at place, w window) (*window, error
 	return rec.find(w.id), nil
 }
 
-// undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys; of those that are sealed
-// with others it leaves word up to where in INGEST it took everything.
+// undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys; of those that are
+// sealed with others it leaves word up to where in INGEST it took everything.
 func (u *uploads) undeleted(ctx context.Context, at place, w *window) (*window, error) {
 	tenant, rest, _ := strings.Cut(at.key, ".")
 	token, _, _ := strings.Cut(rest, ".")
@@ -319,7 +321,8 @@ func AcceptConflict(ctx context.Context, s *broker.Streams, tenantName, session,
 		found = found || ok
 	}
 	if !found {
-		return fmt.Errorf("no upload of window %q of session %q was refused for tenant %q: check the three names in the gateway's warning", windowID, session, tenantName)
+		return fmt.Errorf("no upload of window %q of session %q was refused for tenant %q: check the three names in the gateway's warning",
+			windowID, session, tenantName)
 	}
 	return nil
 }

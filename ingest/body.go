@@ -27,7 +27,8 @@ const minRatioBytes = 192 << 20
 func (l CutLimits) budget(size int64) (int64, string, string) {
 	allowed := max(minRatioBytes, int64(min(float64(size)*l.MaxRatio, 1<<62)))
 	if allowed < l.MaxRaw {
-		return allowed, reject.RatioExceeded, fmt.Sprintf("the body expands more than limit-ratio = %g fold: what follows was not decompressed", l.MaxRatio)
+		return allowed, reject.RatioExceeded,
+			fmt.Sprintf("the body expands more than limit-ratio = %g fold: what follows was not decompressed", l.MaxRatio)
 	}
 	return l.MaxRaw, reject.BodyTooLarge, l.overRaw()
 }
@@ -167,7 +168,8 @@ func (s *Body) torn(err error) error {
 	case s.cutOff != "" && errors.Is(err, io.ErrUnexpectedEOF):
 		return &TornError{Reason: reject.BodyTooLarge, Detail: s.cutOff}
 	case errors.Is(err, inflate.ErrChecksum):
-		return &TornError{Reason: reject.TornGzip, Detail: "the gzip checksum is wrong: some of the decompressed bytes are not what was compressed"}
+		return &TornError{Reason: reject.TornGzip,
+			Detail: "the gzip checksum is wrong: some of the decompressed bytes are not what was compressed"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &TornError{Reason: reject.TornGzip, Detail: "the gzip data ends in the middle"}
 	}

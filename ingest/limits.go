@@ -38,7 +38,8 @@ type bucket struct {
 func (m *meter) buckets() [4]bucket {
 	return [4]bucket{
 		{m.events, "limit-events-per-second", m.limits.EventsPerSecond}, {m.bytes, "limit-bytes-per-second", m.limits.BytesPerSecond},
-		{m.raw, "limit-raw-bytes-per-second", m.limits.RawBytesPerSecond}, {m.requests, "limit-requests-per-second", m.limits.RequestsPerSecond},
+		{m.raw, "limit-raw-bytes-per-second", m.limits.RawBytesPerSecond},
+		{m.requests, "limit-requests-per-second", m.limits.RequestsPerSecond},
 	}
 }
 
@@ -136,7 +137,8 @@ func (m *meter) owes(now time.Time, b bucket) *Refusal {
 		Status: http.StatusTooManyRequests, Code: "rate_limited",
 		// A little jitter, so that senders that were refused together do not come back together.
 		RetryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
-		Detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After seconds, or ask the operator for a higher limit",
+		Detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After "+
+			"seconds, or ask the operator for a higher limit",
 			m.key.ID, b.name, number(b.rate), m.limits.BurstSeconds, shared),
 	}
 }

@@ -61,5 +61,6 @@ func soon() time.Duration { return 5*time.Second + time.Duration(rand.IntN(4))*t
 
 // Unavailable is the answer while Warpline itself cannot take data; the client keeps it and comes again.
 func Unavailable(code, detail string, cause error) *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Code: code, Detail: detail + "; nothing is lost: send the same again", RetryAfter: soon(), Cause: cause}
+	return &Refusal{Status: http.StatusServiceUnavailable, Code: code, Detail: detail + "; nothing is lost: send the same again",
+		RetryAfter: soon(), Cause: cause}
 }

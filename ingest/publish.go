@@ -128,11 +128,13 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 	}
 	// No retries by the client library: it would keep the message, whose buffer is ours again as soon as it is written.
 	future, err := p.js.PublishMsgAsync(&nats.Msg{Subject: p.subject, Data: p.scratch},
-		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part)), jetstream.WithRetryAttempts(0), jetstream.WithStallWait(p.timeout))
+		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part)), jetstream.WithRetryAttempts(0),
+		jetstream.WithStallWait(p.timeout))
 	if err != nil {
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
-	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, bytes: len(p.scratch), events: e.Events, sent: time.Now()}
+	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, bytes: len(p.scratch), events: e.Events,
+		sent: time.Now()}
 	p.n++
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
@@ -179,9 +181,9 @@ func (p *Publisher) abandon() {
 	}
 }
 
-// Object streams what does not fit a message into the object store, as plain bytes of at most so many, and returns the object's name. A name
-// that is there already is left alone, and body is not read: it is the same part of the same bytes, and a worker may be reading it. An error of
-// body's is among those that the error wraps; nothing is stored then.
+// Object streams what does not fit a message into the object store, as plain bytes of at most so many, and returns the object's name. A
+// name that is there already is left alone, and body is not read: it is the same part of the same bytes, and a worker may be reading it.
+// An error of body's is among those that the error wraps; nothing is stored then.
 func (p *Publisher) Object(ctx context.Context, part int, body io.Reader, most int64) (name string, err error) {
 	if err := p.of(p.Envelope.Session); err != nil {
 		return "", err
@@ -214,9 +216,11 @@ func atWindows(err error) error { return fmt.Errorf("%w: %w", errWindows, err) }
 func failure(err error) (reason, words string) {
 	switch {
 	case errors.Is(err, errPartsFull):
-		return "parts_full", "this tenant's lines over 1 MiB fill its share of their store (" + stream.PartsObjects + "): the workers are slower than the sender, or the operator has to raise --bucket-max"
+		return "parts_full", "this tenant's lines over 1 MiB fill its share of their store (" + stream.PartsObjects +
+			"): the workers are slower than the sender, or the operator has to raise --bucket-max"
 	case broker.IsFull(err) && errors.Is(err, errParts):
-		return "parts_full", "the store of lines over 1 MiB (" + stream.PartsObjects + ") is full: the workers are slower than the senders, or the operator has to raise --bucket-max"
+		return "parts_full", "the store of lines over 1 MiB (" + stream.PartsObjects +
+			") is full: the workers are slower than the senders, or the operator has to raise --bucket-max"
 	case broker.IsFull(err):
 		return "full", "the ingest stream is full: the pipeline behind it is slower than the senders, or the sink cannot reach ClickHouse"
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):

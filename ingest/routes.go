@@ -102,8 +102,8 @@ func page(serve http.HandlerFunc) handlerFunc {
 	}
 }
 
-// find returns the route that a path means, nil for none. A proxy may take the prefix away or leave it, and some clients leave the path of an
-// address out: each way leads here.
+// find returns the route that a path means, nil for none. A proxy may take the prefix away or leave it, and some clients leave the path of
+// an address out: each way leads here.
 func (r *routing) find(path string) *entry {
 	if e := r.match(path); e != nil {
 		return e
@@ -189,7 +189,8 @@ func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Durati
 
 // known are the fields of x that hold something, as log attributes.
 func (x *exchange) known() (args []any) {
-	for _, f := range []struct{ key, value string }{{"tenant", x.tenant}, {"session", x.session}, {"window", x.window}, {"outcome", x.outcome}} {
+	for _, f := range []struct{ key, value string }{{"tenant", x.tenant}, {"session", x.session}, {"window", x.window},
+		{"outcome", x.outcome}} {
 		if f.value != "" {
 			args = append(args, f.key, f.value)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// A counter that comes into being with its first failure looks to Prometheus as if nothing had happened: rate and increase see a change, not
-// a beginning. So series are there at 0 for all values of their labels that are known. Tenants are not known beforehand: "" stands for
+// A counter that comes into being with its first failure looks to Prometheus as if nothing had happened: rate and increase see a change,
+// not a beginning. So series are there at 0 for all values of their labels that are known. Tenants are not known beforehand: "" stands for
 // one that is yet to come, and each of the first tenantSeries that has a key gets series of its own at once.
 const tenantSeries = 64
 
@@ -40,7 +40,8 @@ var (
 	storeFailures = []string{"parts_full", "full", "no_responders", "disconnected", "timeout", "other"}
 	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusMethodNotAllowed,
 		http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusTooManyRequests,
+		http.StatusServiceUnavailable}
 )
 
 // labelsOf adds what the sources know.

@@ -46,8 +46,8 @@ type Route struct {
 	Page http.HandlerFunc
 }
 
-// Intake is one upload as its source reads it. The gateway calls the methods in the order in which they stand here, each at most once. An error
-// that is a *Refusal is the answer. ErrNothing ends the upload as accepted. Any other error is a fault of Warpline's own.
+// Intake is one upload as its source reads it. The gateway calls the methods in the order in which they stand here, each at most once. An
+// error that is a *Refusal is the answer. ErrNothing ends the upload as accepted. Any other error is a fault of Warpline's own.
 type Intake interface {
 	// Received looks at the body as a whole once it is here, before anything of it is read.
 	Received(u *Upload) error

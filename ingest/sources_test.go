@@ -95,8 +95,8 @@ func TestAThirdSource(t *testing.T) {
 	r.balanced()
 }
 
-// A session id that begins as those that a source makes is that source's alone. What GPU Flight sends under one is refused as agents take it:
-// with 200, so that they go on, and acknowledged only when every byte is kept.
+// A session id that begins as those that a source makes is that source's alone. What GPU Flight sends under one is refused as agents take
+// it: with 200, so that they go on, and acknowledged only when every byte is kept.
 func TestReservedSessions(t *testing.T) {
 	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.Sources = append(c.Sources, wordsSource()) })
 	for _, id := range []string{"mem:h:7:-:0", "mem:unknown", "mem:", "words:h"} {
@@ -113,7 +113,8 @@ func TestReservedSessions(t *testing.T) {
 			}},
 			"file without a header": {string(plain) + "\n\n", func() answer { return r.post("", append(bytes.Clone(plain), "\n\n"...)) }},
 			"line of legacy mode": {line, func() answer {
-				return r.do(http.MethodPost, "/api/v1/events/kernel_detail", strings.NewReader(wrap(line)), "X-Topic", "gpu-trace", "X-Key", "device")
+				return r.do(http.MethodPost, "/api/v1/events/kernel_detail", strings.NewReader(wrap(line)), "X-Topic", "gpu-trace", "X-Key",
+					"device")
 			}},
 		} {
 			before := len(r.published())
@@ -127,7 +128,8 @@ func TestReservedSessions(t *testing.T) {
 				t.Fatalf("%s, %s: %d parts", id, name, len(got))
 			}
 			m := got[0]
-			if m.Session != stream.NoSession || m.Kind != stream.KindReject || m.Reject.Reason != "session_reserved" || string(m.body) != c.kept {
+			if m.Session != stream.NoSession || m.Kind != stream.KindReject || m.Reject.Reason != "session_reserved" ||
+				string(m.body) != c.kept {
 				t.Errorf("%s, %s: kept in session %q as %s, %+v: %q", id, name, m.Session, m.Kind, m.Reject, m.body)
 			}
 		}
@@ -150,7 +152,8 @@ func TestReservedSessions(t *testing.T) {
 		t.Errorf("an id that only resembles one: %d %s", a.status, a.raw)
 	}
 	for _, m := range r.published() {
-		if own := m.Source == "telemetry"; own != strings.HasPrefix(m.Session, "mem:") || m.Recurs != (own || m.Session == stream.NoSession) {
+		if own := m.Source == "telemetry"; own != strings.HasPrefix(m.Session, "mem:") ||
+			m.Recurs != (own || m.Session == stream.NoSession) {
 			t.Errorf("%s of %s in session %q, recurs %t", m.Kind, m.Source, m.Session, m.Recurs)
 		}
 	}

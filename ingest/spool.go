@@ -52,9 +52,11 @@ func (s *spool) grow(n int64) *Refusal {
 
 func (s *spool) full() *Refusal {
 	if s.budget.held(s.tenant) > s.budget.max/4 {
-		return Unavailable("spool_full", fmt.Sprintf("this tenant's uploads would spool more than half of what spool-max = %d bytes leaves it: send fewer at a time", s.budget.max), nil)
+		return Unavailable("spool_full", fmt.Sprintf("this tenant's uploads would spool more than half of what spool-max = %d bytes "+
+			"leaves it: send fewer at a time", s.budget.max), nil)
 	}
-	return Unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can raise it, or start another gateway", s.budget.max), nil)
+	return Unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can "+
+		"raise it, or start another gateway", s.budget.max), nil)
 }
 
 // pace is how slowly a body may come.
@@ -189,10 +191,12 @@ func bodyError(ctx context.Context, err error, pace pace, late bool) error {
 		return Unavailable("too_slow", "the upload took too long as a whole: send less at a time, or over a faster line", err)
 	case errors.Is(err, os.ErrDeadlineExceeded) && late:
 		return &Refusal{Status: http.StatusRequestTimeout, Code: "too_slow", Cause: err,
-			Detail: fmt.Sprintf("fewer than %d bytes a second came, over %s and more; nothing was stored: send less at a time, or over a faster line", pace.least, pace.grace)}
+			Detail: fmt.Sprintf("fewer than %d bytes a second came, over %s and more; nothing was stored: send less at a time, or over "+
+				"a faster line", pace.least, pace.grace)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Refusal{Status: http.StatusRequestTimeout, Code: "too_slow", Cause: err,
 			Detail: fmt.Sprintf("no byte came for %s; nothing was stored: send the same again", pace.still)}
 	}
-	return &Refusal{Status: http.StatusBadRequest, Code: "broken_body", Detail: "the body ended early; nothing was stored: send the same again", Cause: err}
+	return &Refusal{Status: http.StatusBadRequest, Code: "broken_body",
+		Detail: "the body ended early; nothing was stored: send the same again", Cause: err}
 }

@@ -238,8 +238,8 @@ func (u *Upload) ByContent(content Digest, name string) Identity {
 	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, content)}, want: window{id: content, body: content}, name: name}
 }
 
-// BySource is the identity of an upload of several sessions: the source says what it is known by, in a kind of its own, and what content that
-// stands for. name is that of its parts. Each has a record of its own, so that a tenant's many processes never wait for each other.
+// BySource is the identity of an upload of several sessions: the source says what it is known by, in a kind of its own, and what content
+// that stands for. name is that of its parts. Each has a record of its own, so that a tenant's many processes never wait for each other.
 func (u *Upload) BySource(kind string, id, content Digest, name string) Identity {
 	// Nothing else has a second token of one letter.
 	return Identity{at: place{key: u.Tenant + ".t." + kind + "." + id.String()}, want: window{id: id, body: content}, name: name}

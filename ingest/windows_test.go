@@ -15,7 +15,8 @@ func sampleRecord(n int) *record {
 	for i := range n {
 		r.windows = append(r.windows, window{
 			id: DigestOf(fmt.Sprint(i)), body: DigestOf(fmt.Sprint("b", i)), state: windowState(1 + rng.IntN(3)), whole: rng.IntN(2) == 0,
-			sequence: rng.Uint64(), generation: rng.Uint64N(3), accepted: rng.Uint64(), rejected: rng.Uint64N(100), last: rng.Uint64(), at: rng.Int64(),
+			sequence: rng.Uint64(), generation: rng.Uint64N(3), accepted: rng.Uint64(), rejected: rng.Uint64N(100), last: rng.Uint64(),
+			at:     rng.Int64(),
 			limits: CutLimits{MaxBody: int64(i % 2), MaxRaw: 1 << 40, MaxLine: 7, MaxRatio: 0.5},
 		})
 	}
@@ -44,7 +45,8 @@ func TestRecordOfVersion1(t *testing.T) {
 	w.last, w.at = 0, 0
 	old := binary.AppendUvarint([]byte{1}, 1<<40)
 	old = binary.AppendUvarint(old, 1)
-	for _, n := range []uint64{uint64(w.limits.MaxBody), uint64(w.limits.MaxRaw), uint64(w.limits.MaxLine), math.Float64bits(w.limits.MaxRatio)} {
+	for _, n := range []uint64{uint64(w.limits.MaxBody), uint64(w.limits.MaxRaw), uint64(w.limits.MaxLine),
+		math.Float64bits(w.limits.MaxRatio)} {
 		old = binary.AppendUvarint(old, n)
 	}
 	old = append(append(binary.AppendUvarint(old, 1), w.id[:]...), w.body[:]...)

@@ -32,7 +32,8 @@ type cutPiece struct {
 }
 
 func (p cutPiece) String() string {
-	return fmt.Sprintf("kind=%d size=%d bytes=%d events=%d line=%d reason=%q last=%v", p.kind, p.size, len(p.bytes), p.events, p.line, p.reason, p.last)
+	return fmt.Sprintf("kind=%d size=%d bytes=%d events=%d line=%d reason=%q last=%v", p.kind, p.size, len(p.bytes), p.events, p.line,
+		p.reason, p.last)
 }
 
 // cutAll runs a cutter over src and reads giants in odd chunks.
@@ -297,8 +298,10 @@ func TestSource(t *testing.T) {
 		{"raw limit, identity", text, false, ingest.CutLimits{MaxRaw: 9}, "", "p5 r4/body_too_large"},
 		{"body cut off", text, false, ingest.CutLimits{}, "too long", "p10 r4/body_too_large"},
 		{"gzip cut off", whole[:len(whole)-4], true, ingest.CutLimits{}, "too long", "p10 r4/body_too_large"},
-		{"ratio within the first 192 MiB", gz(t, bytes.Repeat([]byte("x\n"), 1<<20)), true, ingest.CutLimits{MaxRatio: 10}, "", "p1048576 p1048576"},
-		{"ratio", gz(t, bytes.Repeat([]byte("x\n"), 97<<20)), true, ingest.CutLimits{MaxRatio: 10}, "", strings.Repeat("p1048576 ", 192) + "r0/ratio_exceeded"},
+		{"ratio within the first 192 MiB", gz(t, bytes.Repeat([]byte("x\n"), 1<<20)), true, ingest.CutLimits{MaxRatio: 10}, "",
+			"p1048576 p1048576"},
+		{"ratio", gz(t, bytes.Repeat([]byte("x\n"), 97<<20)), true, ingest.CutLimits{MaxRatio: 10}, "", strings.Repeat("p1048576 ", 192) +
+			"r0/ratio_exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.limits

@@ -23,12 +23,13 @@ import (
 // wrapperBytes is what a wrapper may add to its line beside the escapes.
 const wrapperBytes = 64 << 10
 
-// lineBody is the most that the body of a line may have as received: escaping doubles a line at most, but for control characters, of which a
-// line has none.
+// lineBody is the most that the body of a line may have as received: escaping doubles a line at most, but for control characters, of which
+// a line has none.
 func lineBody(l tenant.Limits) int64 { return min(l.MaxBodyBytes, 2*l.MaxLineBytes+wrapperBytes) }
 
-// line is an upload of one line. It is known by its content: sent again it is the same part, which a worker folds once, and so are the copies
-// that the client writes to every channel. Its Content-Encoding is not held against it: a body that is neither gzip nor a line is a reject.
+// line is an upload of one line. It is known by its content: sent again it is the same part, which a worker folds once, and so are the
+// copies that the client writes to every channel. Its Content-Encoding is not held against it: a body that is neither gzip nor a line is a
+// reject.
 type line struct {
 	upload
 	found  openedLine

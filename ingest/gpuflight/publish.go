@@ -67,7 +67,8 @@ func (p *upload) publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 		}
 		e.Events, e.Bytes, e.Last = got.events, uint64(got.size), c.last()
 		if got.kind == pieceReject {
-			e.Kind, e.Reject = stream.KindReject, &stream.Reject{Reason: got.reason, Detail: got.detail, Ref: "line " + strconv.FormatInt(got.line, 10)}
+			e.Kind = stream.KindReject
+			e.Reject = &stream.Reject{Reason: got.reason, Detail: got.detail, Ref: "line " + strconv.FormatInt(got.line, 10)}
 		}
 		if err := to.Send(ctx, &e, body); err != nil {
 			return err

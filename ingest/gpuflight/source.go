@@ -1,5 +1,5 @@
-// Package gpuflight is the door of GPU Flight: windows of NDJSON as its agent and its client send them, single lines of its legacy mode, and
-// the end of a session.
+// Package gpuflight is the door of GPU Flight: windows of NDJSON as its agent and its client send them, single lines of its legacy mode,
+// and the end of a session.
 //
 // Start with Source. Uploads are cut on line boundaries into parts (cut.go) and their rows are counted (count.go); a line of legacy mode is
 // found in its wrapper first (wrapper.go). What the agent does with each answer decides what is answered: it repeats anything but success

@@ -74,7 +74,8 @@ func (d *document) survey() (ingest.Digest, *ingest.Refusal) {
 		return ingest.Digest{}, ingest.Unavailable("spool_failed", "the gateway cannot read its spool folder", err)
 	}
 	if torn.Reason == reject.TornGzip {
-		return ingest.Digest{}, &ingest.Refusal{Status: http.StatusBadRequest, Code: torn.Reason, Detail: torn.Detail + "; nothing was stored"}
+		return ingest.Digest{}, &ingest.Refusal{Status: http.StatusBadRequest, Code: torn.Reason,
+			Detail: torn.Detail + "; nothing was stored"}
 	}
 	return ingest.Digest{}, tooLarge(torn.Reason, torn.Detail)
 }

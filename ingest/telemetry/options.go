@@ -43,7 +43,9 @@ func readOptions(r *http.Request) (*options, *ingest.Refusal) {
 		switch name {
 		case "format", "peer", "permissive_legacy", "events_key", "default_collector", "default_sampling_interval_ms", "default_session_id":
 		default:
-			return nil, bad(strconv.Quote(ingest.Printable(name, 40)), "is no option: there are format, peer, permissive_legacy, events_key, default_collector, default_sampling_interval_ms and default_session_id")
+			return nil, bad(strconv.Quote(ingest.Printable(name, 40)),
+				"is no option: there are format, peer, permissive_legacy, events_key, default_collector, default_sampling_interval_ms "+
+					"and default_session_id")
 		}
 	}
 	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
@@ -94,7 +96,8 @@ func readOptions(r *http.Request) (*options, *ingest.Refusal) {
 		o.DefaultSamplingIntervalMS = ms
 	}
 	o.key = r.Header.Get("Idempotency-Key")
-	for name, v := range map[string]string{"events_key": q.Get("events_key"), "default_collector": o.DefaultCollector, "default_session_id": o.DefaultSessionID, "Idempotency-Key": o.key} {
+	for name, v := range map[string]string{"events_key": q.Get("events_key"), "default_collector": o.DefaultCollector,
+		"default_session_id": o.DefaultSessionID, "Idempotency-Key": o.key} {
 		if ingest.Printable(v, maxOptionBytes) != v {
 			return nil, bad(name, fmt.Sprintf("must be UTF-8 without control characters, at most %d bytes", maxOptionBytes))
 		}
@@ -117,7 +120,8 @@ func (o *options) identity(content ingest.Digest) ingest.Digest {
 	if o.names.found && o.Peer == telemetry.Peer043 {
 		rules = 2 // gateways that did not know sessions have refused it, and that they did is no reason to refuse it again
 	}
-	fmt.Fprintf(&b, "telemetry %d\n%s\n%s\n%t\n%q\n%d\n", rules, content, o.format, o.RefuseLegacy, o.DefaultCollector, o.DefaultSamplingIntervalMS)
+	fmt.Fprintf(&b, "telemetry %d\n%s\n%s\n%t\n%q\n%d\n", rules, content, o.format, o.RefuseLegacy, o.DefaultCollector,
+		o.DefaultSamplingIntervalMS)
 	if o.EventsKey != nil {
 		fmt.Fprintf(&b, "%q\n", *o.EventsKey)
 	}

@@ -43,7 +43,8 @@ func appendSession(dst []byte, e *telemetry.Event, upload ingest.Digest) []byte 
 	if ok && len(dst)-start <= stream.MaxSessionBytes {
 		return dst
 	}
-	whole := strconv.Itoa(len(e.Host)) + ":" + string(e.Host) + ":" + strconv.FormatInt(e.PID, 10) + ":" + strconv.FormatBool(e.Has&telemetry.HasJobID != 0) + string(e.JobID) + ":" + strconv.FormatInt(e.Rank, 10)
+	whole := strconv.Itoa(len(e.Host)) + ":" + string(e.Host) + ":" + strconv.FormatInt(e.PID, 10) + ":" +
+		strconv.FormatBool(e.Has&telemetry.HasJobID != 0) + string(e.JobID) + ":" + strconv.FormatInt(e.Rank, 10)
 	return append(append(dst[:start], telemetry.SessionPrefix+hashedSession...), ingest.DigestOf(whole).String()...)
 }
 
@@ -56,7 +57,8 @@ func appendNamedSession(dst []byte, start int, id []byte) []byte {
 	begin := len(dst)
 	ok := len(id) <= 4*stream.MaxSessionBytes
 	dst = appendIDText(dst, id[:min(len(id), 4*stream.MaxSessionBytes)], &ok)
-	if own := dst[begin:]; ok && len(dst)-start <= stream.MaxSessionBytes && string(dst[start:]) != refusedSession && !bytes.HasPrefix(own, []byte(hashedSession)) {
+	if own := dst[begin:]; ok && len(dst)-start <= stream.MaxSessionBytes && string(dst[start:]) != refusedSession &&
+		!bytes.HasPrefix(own, []byte(hashedSession)) {
 		return dst
 	}
 	sum := sha256.Sum256(append([]byte("session_id:"), id...))

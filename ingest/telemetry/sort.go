@@ -118,7 +118,9 @@ func (t *sorter) add(ctx context.Context, r *telemetry.Record) error {
 	if l == nil || l.session != string(t.id) {
 		if l = t.lanes[string(t.id)]; l == nil {
 			if len(t.lanes) == maxUploadSessions {
-				return t.refuse(ctx, r, reject.TooManySessions, "", "the upload holds records of more than "+strconv.Itoa(maxUploadSessions)+" processes: send the others in an upload of their own")
+				return t.refuse(ctx, r, reject.TooManySessions, "",
+					"the upload holds records of more than "+strconv.Itoa(maxUploadSessions)+" processes: send the others in an upload "+
+						"of their own")
 			}
 			l = &lane{session: string(t.id)}
 			t.lanes[l.session] = l
@@ -217,7 +219,8 @@ func (t *sorter) refuse(ctx context.Context, r *telemetry.Record, reason, field,
 		t.reasons = append(t.reasons, g)
 	}
 	if g.seen++; g.seen <= maxLoneRefusals || len(text)+1 > stream.RejectBytes || int64(len(text)) < r.Size {
-		return t.sendRefused(ctx, text[:min(len(text), stream.RejectBytes)], 1, r.Size, &stream.Reject{Reason: reason, Detail: message, Ref: "record " + strconv.Itoa(r.Index)})
+		return t.sendRefused(ctx, text[:min(len(text), stream.RejectBytes)], 1, r.Size,
+			&stream.Reject{Reason: reason, Detail: message, Ref: "record " + strconv.Itoa(r.Index)})
 	}
 	if len(g.body)+len(text)+1 > stream.RejectBytes {
 		if err := t.flushGroup(ctx, g); err != nil {

@@ -117,7 +117,8 @@ func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 func (p *upload) Conflict(*ingest.Upload) *ingest.Refusal {
 	return &ingest.Refusal{
 		Status: http.StatusUnprocessableEntity, Code: "idempotency_conflict",
-		Detail: "this Idempotency-Key was used for another body or other options within the last days; nothing was stored: use a new key for new content",
+		Detail: "this Idempotency-Key was used for another body or other options within the last days; nothing was stored: use a new " +
+			"key for new content",
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package reject has the reasons of refusals that belong to no format: what the gateway and the workers refuse whatever was sent. A format's
-// own reasons stand in its package under proto.
+// Package reject has the reasons of refusals that belong to no format: what the gateway and the workers refuse whatever was sent. A
+// format's own reasons stand in its package under proto.
 package reject
 
 // Reasons that an upload, a line or a part is refused. They are stored in the rejects table and label counters, so they are snake_case,
@@ -21,7 +21,8 @@ const (
 // Reasons lists all constants.
 func Reasons() []string {
 	return []string{
-		SessionMissing, SessionReserved, TooManySessions, LineTooLong, TornGzip, BodyTooLarge, RatioExceeded, DictionaryFull, SessionDeleted,
+		SessionMissing, SessionReserved, TooManySessions, LineTooLong, TornGzip, BodyTooLarge, RatioExceeded, DictionaryFull,
+		SessionDeleted,
 		Poison, ScopeOverflow,
 	}
 }
