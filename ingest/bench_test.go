@@ -155,7 +155,6 @@ func watchHeap(peak *atomic.Uint64) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// BenchmarkStages measures what one window is mostly made of, each alone; gunzip is the general library, for comparison with inflate.
 // BenchmarkBlankLines posts 190 MiB of blank lines in 194 kB of gzip, from the request to the answer. Before blank lines were passed over
 // in runs this was some 10 M lines/s.
 func BenchmarkBlankLines(b *testing.B) {
@@ -174,6 +173,7 @@ func BenchmarkBlankLines(b *testing.B) {
 	b.ReportMetric(lines*float64(n)/b.Elapsed().Seconds(), "lines/s")
 }
 
+// BenchmarkStages measures what one window is mostly made of, each alone; gunzip is the general library, for comparison with inflate.
 func BenchmarkStages(b *testing.B) {
 	raw, _ := columnarWindow(1, "s", 8<<20)
 	body := compress(b, raw)

@@ -86,9 +86,6 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 	return p
 }
 
-// Again reports whether the upload was stored before: Send publishes nothing.
-func (p *Publisher) Again() bool { return p.dry }
-
 // of goes to the subject of a session.
 func (p *Publisher) of(session string) error {
 	if p.token != "" && p.session == session {
