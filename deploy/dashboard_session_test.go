@@ -18,8 +18,8 @@ import (
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/cmd/warpline/replay"
 	"github.com/warpline/warpline/ingest"
-	ingestgpuflight "github.com/warpline/warpline/ingest/gpuflight"
-	ingesttelemetry "github.com/warpline/warpline/ingest/telemetry"
+	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
@@ -40,7 +40,7 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	const key = "dev-key-for-tests"
 	gateway, err := ingest.New(streams, ingest.Config{
 		Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: key,
-		Sources: []ingest.Source{ingestgpuflight.Source(), ingesttelemetry.Source()},
+		Sources: []ingest.Source{gpuflightdoor.Source(), telemetrydoor.Source()},
 	})
 	if err != nil {
 		t.Fatal(err)

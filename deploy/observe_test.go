@@ -16,8 +16,8 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
-	ingestgpuflight "github.com/warpline/warpline/ingest/gpuflight"
-	ingesttelemetry "github.com/warpline/warpline/ingest/telemetry"
+	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/sink"
 )
 
@@ -49,7 +49,7 @@ func series(t *testing.T) map[string][]string {
 	streams := brokertest.Start(t, broker.Layout{})
 	g, err := ingest.New(streams, ingest.Config{
 		Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), Registerer: reg,
-		Sources: []ingest.Source{ingestgpuflight.Source(), ingesttelemetry.Source()},
+		Sources: []ingest.Source{gpuflightdoor.Source(), telemetrydoor.Source()},
 	})
 	if err != nil {
 		t.Fatal(err)

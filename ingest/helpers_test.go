@@ -22,8 +22,8 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
-	ingestgpuflight "github.com/warpline/warpline/ingest/gpuflight"
-	ingesttelemetry "github.com/warpline/warpline/ingest/telemetry"
+	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -44,7 +44,7 @@ func waitReady(t testing.TB, g *ingest.Gateway) {
 
 // sources are those of the program.
 func sources() []ingest.Source {
-	return []ingest.Source{ingestgpuflight.Source(), ingesttelemetry.Source()}
+	return []ingest.Source{gpuflightdoor.Source(), telemetrydoor.Source()}
 }
 
 const devKey = "dev-key-for-tests"

@@ -38,6 +38,10 @@ type sorter struct {
 	upload  ingest.Digest             // of what the upload says, for records that name no session
 	summary *telemetry.SessionSummary // of the upload's one session, nil without
 
+	alerts  func() *telemetry.Alerts // nil without
+	owner   *alertOwner              // of the alerts, nil without
+	alerted uint64                   // alerts published
+
 	lanes map[string]*lane // by session
 	order []*lane          // as they came
 	last  *lane
@@ -102,6 +106,9 @@ func (t *sorter) all(ctx context.Context, in telemetry.Reader) error {
 			return err
 		}
 	}
+	if err := t.sendAlerts(ctx); err != nil {
+		return err
+	}
 	for _, g := range t.reasons {
 		if err := t.flushGroup(ctx, g); err != nil {
 			return err
@@ -144,6 +151,9 @@ func (t *sorter) add(ctx context.Context, r *telemetry.Record) error {
 		}
 	}
 	t.put(l, t.frame)
+	if t.owner != nil {
+		t.owner.saw(r.Event)
+	}
 	l.events++
 	l.raw += r.Size
 	t.Accepted++

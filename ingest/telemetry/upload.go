@@ -133,13 +133,16 @@ func (p *upload) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 	t := newSorter(to, u.Buffer())
 	t.upload = p.content
 	t.summarize(p.doc.layout.Summary)
+	if p.options.format == formatTF && p.doc.layout.AlertsEnd > 0 {
+		t.withAlerts(p.doc.alerts)
+	}
 	err = t.all(ctx, reader)
 	var unreadable *telemetry.DocumentError
 	if errors.As(err, &unreadable) { // the survey has passed it
 		err = fmt.Errorf("the spooled body changed: %w", err)
 	}
 	to.Tally.Whole = true
-	to.Tally.Events = to.Tally.Accepted + to.Tally.Rejected + t.summaries()
+	to.Tally.Events = to.Tally.Accepted + to.Tally.Rejected + t.summaries() + t.alerted
 	p.receipt = t.receipt
 	return err
 }
