@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -94,9 +94,7 @@ func (f *folder) erase(d stream.Deletion) {
 			}
 		}
 		for k := range gone {
-			if !stream.Recurs(k.id) { // those begin again: the tenant's mark is enough
-				f.remember(keyOf(k.tenant, k.id), mark)
-			}
+			f.remember(keyOf(k.tenant, k.id), mark)
 		}
 	}
 	f.drop(gone)
@@ -133,11 +131,11 @@ func (f *folder) drop(gone map[sessionKey]struct{}) {
 	f.names = slices.DeleteFunc(f.names, func(b nameBlock) bool { return is(b.session) })
 }
 
-// deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that recurs: the sink
+// deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that may come back: the sink
 // deletes rows up to and with this chunk, and what is folded next may be new.
 func (f *folder) deletesDue() bool {
 	n := len(f.deletes)
-	return n >= maxChunkDeletes || n > 0 && (f.deletes[n-1].Session == "" || stream.Recurs(f.deletes[n-1].Session))
+	return n >= maxChunkDeletes || n > 0 && f.deletes[n-1].Bounded()
 }
 
 // drops reports whether the part belongs to what was deleted, and counts it if so. Its bytes are kept nowhere.
@@ -152,7 +150,7 @@ func (f *folder) drops(p *part) bool {
 	}
 	key := keyOf(p.env.Tenant, p.env.Session)
 	d, ok := f.deletions[key]
-	if !ok || received >= d.until || stream.Recurs(p.env.Session) && received > d.at {
+	if !ok || received >= d.until || received > d.at && p.env.ComesBack() {
 		return false
 	}
 	if until := received + int64(keepDeletion); until > d.until+nanosPerDay { // once a day is often enough for the state
@@ -168,7 +166,7 @@ func (f *folder) drops(p *part) bool {
 func (f *folder) countDropped(p *part, books bool) {
 	n := p.env.Events
 	f.metrics.parts.WithLabelValues("deleted").Inc()
-	f.metrics.rejects.WithLabelValues(p.env.Tenant, gpuflight.ReasonSessionDeleted).Add(float64(n))
+	f.metrics.rejects.WithLabelValues(p.env.Tenant, reject.SessionDeleted).Add(float64(n))
 	if !books {
 		f.metrics.events.WithLabelValues(p.env.Tenant, "rejected").Add(float64(n))
 		return
@@ -182,7 +180,7 @@ func (f *folder) countDropped(p *part, books bool) {
 	p.usage.events += n
 	p.usage.bytes += p.env.Bytes
 	p.usage.rejected += n
-	f.writeReject(nobody, p, &rejectRow{reason: gpuflight.ReasonSessionDeleted, detail: "a part of a session that was deleted; its bytes were not kept", events: n, bytes: p.env.Bytes, ref: "deleted"})
+	f.writeReject(nobody, p, &rejectRow{reason: reject.SessionDeleted, detail: "a part of a session that was deleted; its bytes were not kept", events: n, bytes: p.env.Bytes, ref: "deleted"})
 }
 
 // forgetDeletions drops marks whose time is over. Whether a mark still holds follows from a part's own stamp (see drops), so owners that

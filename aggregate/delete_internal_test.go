@@ -3,6 +3,7 @@ package aggregate
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func newFolding() *folding {
 func (g *folding) part(tenant, session string, received time.Time) *part {
 	g.seq++
 	return &part{seq: g.seq, now: received.UnixNano(), env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
+		Recurs: strings.HasPrefix(session, "mem:"), // as the gateway says of telemetry
 		Events: 1, ReceivedAt: received.UnixNano(), RetentionDays: 7, RollupDays: 395}}
 }
 
@@ -204,6 +206,37 @@ func TestDeleteUploadsWithoutASession(t *testing.T) {
 	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: stream.NoSession, At: noon.UnixNano()})
 	if !g.f.deletesDue() || g.take("a", stream.NoSession, noon) || !g.take("a", stream.NoSession, noon.Add(1)) {
 		t.Error("what came later is dropped, or what came before is kept")
+	}
+}
+
+// Which session comes back with its sender is said by the envelope of each part, or by its source where the build before wrote it. The
+// session's id says nothing: any client may send one with that beginning.
+func TestDeletionOfWhatComesBack(t *testing.T) {
+	const id = "mem:h:1:-:0"
+	for name, c := range map[string]struct {
+		change func(*stream.Envelope)
+		kept   bool
+	}{
+		"it recurs":            {func(e *stream.Envelope) { e.Source, e.Recurs = "test", true }, true},
+		"telemetry of before":  {func(e *stream.Envelope) { e.Source, e.Recurs = "telemetry", false }, true},
+		"GPU Flight of before": {func(e *stream.Envelope) { e.Recurs = false }, false},
+	} {
+		for _, d := range []stream.Deletion{{ID: "1", Tenant: "a", Session: id}, {ID: "1", Tenant: "a"}} {
+			g := newFolding()
+			g.take("a", id, noon)
+			d.At = noon.Add(time.Minute).UnixNano()
+			g.f.erase(d)
+			if !g.f.deletesDue() {
+				t.Errorf("%s: the chunk goes on behind the tombstone", name)
+			}
+			for after, kept := range map[time.Duration]bool{0: false, time.Minute: false, time.Minute + 1: c.kept} {
+				p := g.part("a", id, noon.Add(after))
+				c.change(&p.env)
+				if g.f.drops(p) == kept {
+					t.Errorf("%s: %v after noon: dropped %t", name, after, kept)
+				}
+			}
+		}
 	}
 }
 

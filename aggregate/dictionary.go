@@ -7,6 +7,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -42,7 +43,7 @@ func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
 	if over > 0 || skipped > 0 {
 		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are no \"id\": \"text\"", skipped)
 		if over > 0 {
-			reason, detail = gpuflight.ReasonDictionaryFull, fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, maxNames, maxNameTotal>>20)
+			reason, detail = reject.DictionaryFull, fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, maxNames, maxNameTotal>>20)
 		}
 		f.reject(s, p, rejectRow{reason: reason, detail: detail, typ: l.Type, events: 1, payload: l.Raw})
 		return

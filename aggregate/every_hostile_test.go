@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 )
 
 // known are the reasons that a refused line of a known type may have.
 var knownReasons = []string{
 	gpuflight.ReasonBadJSON, gpuflight.ReasonMissingField, gpuflight.ReasonBadValue, gpuflight.ReasonOutOfRange, gpuflight.ReasonNegativeDuration, gpuflight.ReasonBadTime,
-	gpuflight.ReasonMissingColumn, gpuflight.ReasonRaggedRow, gpuflight.ReasonLineTooLong, gpuflight.ReasonArtifactTooLarge,
+	gpuflight.ReasonMissingColumn, gpuflight.ReasonRaggedRow, reject.LineTooLong, gpuflight.ReasonArtifactTooLarge,
 }
 
 // spoiled are values that a field may hold in place of its own.

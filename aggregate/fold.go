@@ -8,6 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -221,7 +222,7 @@ func (f *folder) line(s *session, p *part, line []byte) {
 	if string(l.SessionID) != s.key.id || len(l.SessionID) == 0 {
 		r := rejectRow{reason: gpuflight.ReasonSessionMismatch, detail: "the line's session_id is not its window's", typ: l.Type, events: n, payload: line}
 		if len(l.SessionID) == 0 {
-			r.reason, r.detail = gpuflight.ReasonSessionMissing, "the line has no session_id"
+			r.reason, r.detail = reject.SessionMissing, "the line has no session_id"
 		}
 		if s.lines.add(lineHash(l.Type, p, line)) {
 			f.reject(s, p, r)

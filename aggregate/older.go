@@ -7,6 +7,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 )
 
 // Lines of clients that wrote one event a line, with its names as text. They are turned into rows of today's batches and folded as those,
@@ -96,7 +97,7 @@ func (f *folder) olderLine(s *session, p *part, l *gpuflight.Line) {
 
 // noName rejects a line whose names are more than the session may have.
 func (f *folder) noName(s *session, p *part, l *gpuflight.Line) {
-	f.reject(s, p, rejectRow{reason: gpuflight.ReasonDictionaryFull, detail: "the line's names are beyond the 200000 that a session may have", typ: l.Type, events: 1, payload: l.Raw})
+	f.reject(s, p, rejectRow{reason: reject.DictionaryFull, detail: "the line's names are beyond the 200000 that a session may have", typ: l.Type, events: 1, payload: l.Raw})
 }
 
 // asBatch returns a line like l that carries an empty batch of another type, to be filled and folded in its place.

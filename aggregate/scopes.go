@@ -3,6 +3,7 @@ package aggregate
 import (
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/hist"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -65,7 +66,7 @@ func (f *folder) scopeHalf(s *session, p *part, line *gpuflight.Line, h scopeHal
 		return
 	}
 	if !o.halves.room(&h) {
-		f.rejectRow(s, p, line, gpuflight.ReasonScopeOverflow, scopeOverflow, nil)
+		f.rejectRow(s, p, line, reject.ScopeOverflow, scopeOverflow, nil)
 		return
 	}
 	o.wait(h)

@@ -1,7 +1,10 @@
 package aggregate
 
 import (
+	"slices"
+
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -51,7 +54,7 @@ func (c *counters) meet(tenant string) {
 	for _, outcome := range []string{"stored", "rejected", "duplicate"} {
 		c.events.WithLabelValues(tenant, outcome)
 	}
-	for _, reason := range gpuflight.Reasons() {
+	for _, reason := range slices.Concat(reject.Reasons(), gpuflight.Reasons()) {
 		c.rejects.WithLabelValues(tenant, reason)
 	}
 	for _, code := range telemetry.Codes() {

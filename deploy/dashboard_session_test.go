@@ -18,6 +18,8 @@ import (
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/cmd/warpline/replay"
 	"github.com/warpline/warpline/ingest"
+	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
@@ -37,7 +39,10 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	e := enginetest.Shared(t)
 	streams := brokertest.Start(t, broker.Layout{})
 	const key = "dev-key-for-tests"
-	gateway, err := ingest.New(streams, ingest.Config{Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: key})
+	gateway, err := ingest.New(streams, ingest.Config{
+		Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: key,
+		Sources: []ingest.Source{gpuflightdoor.Source(), telemetrydoor.Source()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
+	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table/tabletest"
 )
@@ -46,7 +48,10 @@ func series(t *testing.T) map[string][]string {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	streams := brokertest.Start(t, broker.Layout{})
-	g, err := ingest.New(streams, ingest.Config{Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), Registerer: reg})
+	g, err := ingest.New(streams, ingest.Config{
+		Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), Registerer: reg,
+		Sources: []ingest.Source{gpuflightdoor.Source(), telemetrydoor.Source()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

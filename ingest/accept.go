@@ -41,8 +41,8 @@ type place struct {
 	tenant, key, channel string
 }
 
-// claim records w as pending unless it is known. Known and done is returned as it is (claim.window.state is windowDone), known and pending is
-// resumed with the limits it was first cut with, the same id with other bytes is errConflict.
+// claim records w as pending unless it is known. Known and done is returned as it is (claim.window.state is windowDone), known and pending
+// is resumed with the limits it was first cut with, the same id with other bytes is errConflict.
 func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error) {
 	w.state = windowPending
 	c := &claim{tenant: at.tenant, key: at.key}
@@ -94,6 +94,43 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 	return nil, fmt.Errorf("upload record %s: lost %d writes in a row to other gateways", at.key, recordTries)
 }
 
+// claim looks an upload up and records it as pending when it is new, or when INGEST has lost what was accepted. name gives the identity of
+// its parts.
+func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*claim) string) (*claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	c, err := g.uploads.claim(ctx, at, want)
+	if err != nil || c.window.state != windowDone {
+		return c, err
+	}
+	stored, err := g.history.has(ctx, g.js, at.key, name(c), &c.window)
+	if err == nil && !stored {
+		c.again(want)
+	}
+	return c, err
+}
+
+// settle records a claimed upload as done. first is false when another request had done so before.
+func (g *Gateway) settle(ctx context.Context, c *claim, t *Tally, last uint64) (first bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
+	defer cancel()
+	if first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last); !first {
+		c.window.accepted, c.window.rejected = t.Accepted, t.Rejected
+	}
+	return first, err
+}
+
+// outcome is what an upload that is about to be published is called in the metrics.
+func (c *claim) outcome() string {
+	switch {
+	case c.lost:
+		return "lost_and_resent"
+	case c.resumed:
+		return "resumed"
+	}
+	return "new"
+}
+
 // sameBody reports whether an upload has the bytes that its id stands for. Of a sealed one only the beginning of the hash is known.
 func sameBody(old, w *window) bool {
 	if old.sealed {
@@ -109,7 +146,8 @@ func (u *uploads) known(ctx context.Context, at place, w window) (*window, error
 		return nil, fmt.Errorf("upload record: %w", err)
 	}
 	if e != nil {
-		old := &window{id: w.id, state: windowDone, whole: e.whole, generation: e.generation, accepted: e.accepted, rejected: e.rejected, last: e.last, at: e.at, sealed: true, limits: w.limits}
+		old := &window{id: w.id, state: windowDone, whole: e.whole, generation: e.generation, accepted: e.accepted, rejected: e.rejected,
+			last: e.last, at: e.at, sealed: true, limits: w.limits}
 		copy(old.body[:], e.body[:])
 		return u.undeleted(ctx, at, old)
 	}
@@ -123,8 +161,8 @@ func (u *uploads) known(ctx context.Context, at place, w window) (*window, error
 	return rec.find(w.id), nil
 }
 
-// undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys; of those that are sealed
-// with others it leaves word up to where in INGEST it took everything.
+// undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys; of those that are
+// sealed with others it leaves word up to where in INGEST it took everything.
 func (u *uploads) undeleted(ctx context.Context, at place, w *window) (*window, error) {
 	tenant, rest, _ := strings.Cut(at.key, ".")
 	token, _, _ := strings.Cut(rest, ".")
@@ -267,7 +305,7 @@ func AcceptConflict(ctx context.Context, s *broker.Streams, tenantName, session,
 		return fmt.Errorf("list upload records: %w", err)
 	}
 	defer keys.Stop()
-	id, found := digestOf(windowID), false
+	id, found := DigestOf(windowID), false
 	conflict, channels := conflictPrefix(tenantName, session, windowID), sessionPrefix(tenantName, session)+"w."
 	for key := range keys.Keys() {
 		var ok bool
@@ -283,13 +321,14 @@ func AcceptConflict(ctx context.Context, s *broker.Streams, tenantName, session,
 		found = found || ok
 	}
 	if !found {
-		return fmt.Errorf("no upload of window %q of session %q was refused for tenant %q: check the three names in the gateway's warning", windowID, session, tenantName)
+		return fmt.Errorf("no upload of window %q of session %q was refused for tenant %q: check the three names in the gateway's warning",
+			windowID, session, tenantName)
 	}
 	return nil
 }
 
 // openConflict opens the entry that a note of a conflict names.
-func openConflict(ctx context.Context, kv jetstream.KeyValue, key string, id digest) (bool, error) {
+func openConflict(ctx context.Context, kv jetstream.KeyValue, key string, id Digest) (bool, error) {
 	e, err := kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return false, nil
@@ -309,7 +348,7 @@ func openConflict(ctx context.Context, kv jetstream.KeyValue, key string, id dig
 }
 
 // openWindow opens a window in the record of a key. Where it is not there, missing takes its place, unless that is nil.
-func openWindow(ctx context.Context, kv jetstream.KeyValue, key string, id digest, missing *window) (bool, error) {
+func openWindow(ctx context.Context, kv jetstream.KeyValue, key string, id Digest, missing *window) (bool, error) {
 	for try := 0; ; try++ {
 		rec, rev, err := loadRecord(ctx, kv, key)
 		if err != nil {

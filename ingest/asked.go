@@ -23,13 +23,13 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// Who uploads may ask what became of it. The upload brings a name of the client's choice in the header Warpline-Upload, the answer a receipt
-// in the same header: the name, and sealed behind it where in INGEST the parts are. The receipt, sent with the next upload, comes back as one
-// of both; several, divided by commas, become one. So a client that sends a million uploads asks a single question at the end, and nothing
-// of it is stored at the door. GET /api/v1/uploads/{receipt} is answered by the partitions' owners, see verdict.go.
+// Who uploads may ask what became of it. The upload brings a name of the client's choice in the header Warpline-Upload, the answer a
+// receipt in the same header: the name, and sealed behind it where in INGEST the parts are. The receipt, sent with the next upload, comes
+// back as one of both; several, divided by commas, become one. So a client that sends a million uploads asks a single question at the end,
+// and nothing of it is stored at the door. GET /api/v1/uploads/{receipt} is answered by the partitions' owners, see verdict.go.
 
-// headerUpload carries a name or receipts with an upload, and a receipt with the answer. headerUploadAge is how many seconds ago a client first
-// sent an upload whose answer it did not get: what was stored since is no repeat, but that first try.
+// headerUpload carries a name or receipts with an upload, and a receipt with the answer. headerUploadAge is how many seconds ago a client
+// first sent an upload whose answer it did not get: what was stored since is no repeat, but that first try.
 const (
 	headerUpload    = "Warpline-Upload"
 	headerUploadAge = "Warpline-Upload-Age"

@@ -54,7 +54,8 @@ func TestReceipts(t *testing.T) {
 	if err != nil || both.spans[3] != (span{3, 5, 20}) || both.spans[0] != (span{1, 6, 6}) || len(both.spans) != 4 {
 		t.Errorf("%+v, %v", both, err)
 	}
-	for what, k := range map[string]*tenant.Key{"another key": {ID: "abcdefgi", Tenant: "acme"}, "another tenant": {ID: "abcdefgh", Tenant: "acmf"}} {
+	for what, k := range map[string]*tenant.Key{"another key": {ID: "abcdefgi", Tenant: "acme"},
+		"another tenant": {ID: "abcdefgh", Tenant: "acmf"}} {
 		if got, err := g.openReceipts(ctx, k, first); err == nil {
 			t.Errorf("%s opens it: %+v", what, got)
 		}

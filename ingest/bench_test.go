@@ -29,7 +29,8 @@ func columnarWindow(seed uint64, session string, size int) (raw []byte, rows int
 	zipf := rand.NewZipf(rng, 1.1, 1, 499)
 	var b bytes.Buffer
 	for batch := 1; b.Len() < size; batch++ {
-		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":%q,"batch_id":%d,"base_time_ns":%d,`, session, batch, 1795175929972803352+int64(batch)*5e6)
+		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":%q,"batch_id":%d,"base_time_ns":%d,`, session, batch,
+			1795175929972803352+int64(batch)*5e6)
 		b.WriteString(`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`)
 		dt := 0
 		for i := range 512 {
@@ -37,7 +38,8 @@ func columnarWindow(seed uint64, session string, size int) (raw []byte, rows int
 				b.WriteByte(',')
 			}
 			kernel := int(zipf.Uint64())
-			fmt.Fprintf(&b, "[%d,%d,%d,%d,%d,%d,%d,0]", dt, 1+kernel, 7+rng.IntN(4), 2000+kernel*100+rng.IntN(4000), rows+i, 1024*(kernel%3), 16*(1+kernel%8))
+			fmt.Fprintf(&b, "[%d,%d,%d,%d,%d,%d,%d,0]", dt, 1+kernel, 7+rng.IntN(4), 2000+kernel*100+rng.IntN(4000), rows+i,
+				1024*(kernel%3), 16*(1+kernel%8))
 			dt += int(rng.ExpFloat64() * 10000)
 		}
 		b.WriteString("]]}\n")
@@ -65,7 +67,8 @@ func BenchmarkGateway(b *testing.B) {
 	for _, parallel := range []int{1, 4} {
 		b.Run(fmt.Sprintf("posts=%d", parallel), func(b *testing.B) {
 			s := brokertest.Start(b, broker.Layout{IngestMaxBytes: 4 << 30})
-			g, err := ingest.New(s, ingest.Config{SpoolDir: b.TempDir(), DevKey: "bench-key-1234", Defaults: tenant.Limits{EventsPerSecond: 1e12, BytesPerSecond: 1e12}})
+			g, err := ingest.New(s, ingest.Config{SpoolDir: b.TempDir(), DevKey: "bench-key-1234", Sources: sources(),
+				Defaults: tenant.Limits{EventsPerSecond: 1e12, BytesPerSecond: 1e12}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -152,9 +155,8 @@ func watchHeap(peak *atomic.Uint64) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// BenchmarkStages measures what one window is mostly made of, each alone; gunzip is the general library, for comparison with inflate.
-// BenchmarkBlankLines posts 190 MiB of blank lines in 194 kB of gzip, from the request to the answer. Before blank lines were passed over in
-// runs this was some 10 M lines/s.
+// BenchmarkBlankLines posts 190 MiB of blank lines in 194 kB of gzip, from the request to the answer. Before blank lines were passed over
+// in runs this was some 10 M lines/s.
 func BenchmarkBlankLines(b *testing.B) {
 	const lines = 190 << 20
 	r := start(b, broker.Layout{}, func(c *ingest.Config) {
@@ -171,6 +173,7 @@ func BenchmarkBlankLines(b *testing.B) {
 	b.ReportMetric(lines*float64(n)/b.Elapsed().Seconds(), "lines/s")
 }
 
+// BenchmarkStages measures what one window is mostly made of, each alone; gunzip is the general library, for comparison with inflate.
 func BenchmarkStages(b *testing.B) {
 	raw, _ := columnarWindow(1, "s", 8<<20)
 	body := compress(b, raw)

@@ -12,8 +12,8 @@ import (
 // that looking one up reads one page. Beside its pages a block has an index: a Bloom filter that gateways hold in memory, which says of
 // nearly every new upload that it is in no block. A block is written once and never again.
 
-// uploadID is what a settled upload is known by: the first 96 bits of the SHA-256 of its key in the bucket. With 30 million uploads of a tenant
-// the odds that a new one is taken for an old one are 1 in 10^21 an upload; a window's body is compared too.
+// uploadID is what a settled upload is known by: the first 96 bits of the SHA-256 of its key in the bucket. With 30 million uploads of a
+// tenant the odds that a new one is taken for an old one are 1 in 10^21 an upload; a window's body is compared too.
 type uploadID [12]byte
 
 func uploadIDOf(key string) uploadID {

@@ -18,8 +18,8 @@ import (
 // kept waiting at the door: one connection too many makes room by ending those that have been idle longest, of whoever has most of them.
 // A connection is idle while no request whose header is complete is being answered on it. Only when none is idle the new one is closed.
 //
-// A stream of HTTP/2 needs no descriptor, but memory as a connection does. So there may be as many streams, beside the first of each connection,
-// as there may be connections; one more is broken off.
+// A stream of HTTP/2 needs no descriptor, but memory as a connection does. So there may be as many streams, beside the first of each
+// connection, as there may be connections; one more is broken off.
 type connections struct {
 	net.Listener
 	max    int
@@ -57,14 +57,16 @@ func maxConnections() int { return min(max(descriptors()/2-64, 32), 16384) }
 
 func boundConnections(l net.Listener, max int, reg prometheus.Registerer) *connections {
 	c := &connections{Listener: l, max: max, open: map[*connection]struct{}{},
-		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections", Help: "Open connections of clients."}),
+		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections",
+			Help: "Open connections of clients."}),
 		closed: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_closed_total",
 			Help: "Connections that were ended because there were too many: idle ones, of whoever had most."}),
 		broken: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "streams_broken_off_total",
 			Help: "HTTP/2 streams that were broken off because as many were open as there may be connections."}),
 	}
 	if reg != nil {
-		reg.MustRegister(c.now, c.closed, c.broken, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_max",
+		reg.MustRegister(c.now, c.closed, c.broken, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "warpline", Subsystem: "gateway", Name: "connections_max",
 			Help: "Most connections of clients at once, from the limit of descriptors."}, func() float64 { return float64(max) }))
 	}
 	return c

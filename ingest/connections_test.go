@@ -15,12 +15,13 @@ import (
 	"github.com/warpline/warpline/ingest"
 )
 
-// One address floods a gateway with connections that say nothing, or never end their header. Another one's idle connection, older than all of
-// them, stays; so does the one whose request is being answered; newcomers are let in.
+// One address floods a gateway with connections that say nothing, or never end their header. Another one's idle connection, older than all
+// of them, stays; so does the one whose request is being answered; newcomers are let in.
 func TestTooManyConnectionsEndTheFloodsOwn(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{})
 	reg := prometheus.NewRegistry()
-	g, err := ingest.New(s, ingest.Config{Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: devKey, Registerer: reg, MaxConnections: 40})
+	g, err := ingest.New(s, ingest.Config{Listen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: devKey, Registerer: reg, MaxConnections: 40,
+		Sources: sources()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,8 @@ func TestTooManyConnectionsEndTheFloodsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := `{"type":"job_start","session_id":"s","app":"a","ts_ns":1795175929972476039}`
-	uploading.Write([]byte("POST /api/v1/events/job_start HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + devKey + "\r\nContent-Length: 75\r\n\r\n" + body[:10]))
+	uploading.Write([]byte("POST /api/v1/events/job_start HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + devKey +
+		"\r\nContent-Length: 75\r\n\r\n" + body[:10]))
 	time.Sleep(200 * time.Millisecond) // its header is read
 	for i := range 300 {
 		c := dial("127.0.0.1")
@@ -92,6 +94,7 @@ func TestTooManyConnectionsEndTheFloodsOwn(t *testing.T) {
 		t.Errorf("%v connections are open, at most 40 may be", n)
 	}
 	if have["warpline_gateway_connections_closed_total"] < 200 || have["warpline_gateway_connections_max"] != 40 {
-		t.Errorf("%v were ended, the bound is %v", have["warpline_gateway_connections_closed_total"], have["warpline_gateway_connections_max"])
+		t.Errorf("%v were ended, the bound is %v", have["warpline_gateway_connections_closed_total"],
+			have["warpline_gateway_connections_max"])
 	}
 }

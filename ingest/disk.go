@@ -19,7 +19,8 @@ type diskGuard struct {
 	low     string
 }
 
-// check returns "" or, in words, why nothing can be stored: JetStream cannot, or a volume is short of space. It asks the system at most once a second.
+// check returns "" or, in words, why nothing can be stored: JetStream cannot, or a volume is short of space. It asks the system at most
+// once a second.
 func (d *diskGuard) check() string {
 	if d.refuse != nil {
 		if why := d.refuse(); why != "" {

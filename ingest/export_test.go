@@ -17,11 +17,5 @@ func (g *Gateway) AdoptUploads(ctx context.Context, later time.Duration) error {
 	return g.uploads.adopt(ctx, time.Now().Add(later))
 }
 
-// DigestOf and Hex make the keys that older builds wrote.
-func DigestOf(text string) [16]byte { return digestOf(text) }
-
-// Hex is a digest in a key.
-func Hex(d [16]byte) string { return digest(d).String() }
-
 // LookBack looks whether INGEST still has the newest uploads, as a gateway does when it starts.
 func (g *Gateway) LookBack(ctx context.Context) error { return g.uploads.lookBack(ctx) }

@@ -15,7 +15,8 @@ import (
 )
 
 // A full record of uploads refuses nobody. What goes is the oldest block of the tenant that takes most, until a tenth is free; how far back
-// uploads are still recognised is a metric. What is forgotten is taken again when it is sent again; then the worker drops what it has folded.
+// uploads are still recognised is a metric. What is forgotten is taken again when it is sent again; then the worker drops what it has
+// folded.
 
 const (
 	fullAbove = 0.92 // of max_bytes: forget
@@ -86,9 +87,11 @@ func (u *uploads) forget(ctx context.Context, s jetstream.Stream, tenant string,
 	until := t.until
 	u.mu.Unlock()
 	u.metrics.forgotten.WithLabelValues(tenant).Add(float64(b.count))
-	u.kv.Put(ctx, tenant+".h.forgotten", []byte(strconv.FormatInt(until, 10))) // for other gateways and the next start; there may be no room
+	// for other gateways and the next start; there may be no room
+	u.kv.Put(ctx, tenant+".h.forgotten", []byte(strconv.FormatInt(until, 10)))
 	if ok, held := u.quiet.say("forgot "+tenant, time.Now()); ok {
-		u.log.Warn("the record of accepted uploads is full: the oldest uploads of the tenant that has most are forgotten; if they are sent again they are taken as new, and only what a worker still remembers is dropped: raise --bucket-max",
+		u.log.Warn("the record of accepted uploads is full: the oldest uploads of the tenant that has most are forgotten; if they are "+
+			"sent again they are taken as new, and only what a worker still remembers is dropped: raise --bucket-max",
 			"tenant", tenant, "uploads", b.count, "until", time.Unix(b.until, 0).UTC(), "blocks_before", held)
 	}
 	return nil
@@ -114,7 +117,8 @@ func (u *uploads) forgetMessages(ctx context.Context, s jetstream.Stream, have, 
 		}
 		u.metrics.forgotten.WithLabelValues("").Add(float64(before - min(before, info.State.Msgs)))
 		if ok, _ := u.quiet.say("forget_messages", time.Now()); ok {
-			u.log.Warn("the record of accepted uploads was full of single entries: the oldest are forgotten", "entries", before-min(before, info.State.Msgs))
+			u.log.Warn("the record of accepted uploads was full of single entries: the oldest are forgotten",
+				"entries", before-min(before, info.State.Msgs))
 		}
 	}
 }
@@ -166,8 +170,8 @@ func (u *uploads) adoptAll(ctx context.Context) {
 // adoptAfter is when a claim has no gateway any more that would seal it.
 func (s sealing) adoptAfter() time.Duration { return s.latest + time.Hour }
 
-// adopt makes one round: single claims that are old enough become blocks. The records of channels stay as they are until they expire; claims
-// look at them as long as there are any.
+// adopt makes one round: single claims that are old enough become blocks. The records of channels stay as they are until they expire;
+// claims look at them as long as there are any.
 func (u *uploads) adopt(ctx context.Context, now time.Time) error {
 	list, err := u.kv.ListKeysFiltered(ctx, "*.*.w.*")
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package ingest is the door of Warpline: it authenticates uploads, limits them, cuts them into parts on line boundaries, publishes the parts
-// to JetStream, and answers success only when all of them are stored.
+// Package ingest is the door of Warpline: it authenticates uploads, limits them, cuts them into parts on line boundaries, publishes the
+// parts to JetStream, and answers success only when all of them are stored.
 //
-// Start with New and Gateway.Run; Keys makes and revokes keys. The path of one upload is in stream.go: spool (spool.go) → recognise
-// (accept.go, windows.go) → cut (source.go, cut.go) → publish (publish.go) → answer.
+// Start with New and Gateway.Run; Keys makes and revokes keys. The path of one upload is in upload.go: spool (spool.go) → survey →
+// recognise (accept.go, windows.go) → publish (publish.go) → answer. What kinds of data there are is said by Config.Sources, see Source: a
+// source brings its routes, and reads, cuts and answers its uploads.
 package ingest
 
 import (
@@ -43,6 +44,8 @@ type Config struct {
 	SpoolMaxBytes int64
 	// Defaults are the limits where a key has none of its own; zero fields are tenant.DefaultLimits.
 	Defaults tenant.Limits
+	// Sources are the kinds of data that it takes. The list is not changed.
+	Sources []Source
 	// DevKey, if set, is a key of tenant "dev" with the default limits. For loopback only; the caller checks that.
 	DevKey string
 	// Version is told by the version route.
@@ -68,8 +71,8 @@ type Config struct {
 	MinFreeDiskBytes int64
 	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
 	StoreDir string
-	// Refuse says why nothing can be stored just now, "" when all is well: uploads are answered 503 at once. Ready says in the same way what
-	// else keeps the gateway from being ready. Both are asked often and must not block; nil is never.
+	// Refuse says why nothing can be stored just now, "" when all is well: uploads are answered 503 at once. Ready says in the same way
+	// what else keeps the gateway from being ready. Both are asked often and must not block; nil is never.
 	Refuse, Ready func() string
 	Logger        *slog.Logger
 	// Registerer takes the metrics; /metrics shows what it gathers. nil makes a registry of its own.
@@ -82,7 +85,8 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&c.HandleTimeout, 5 * time.Minute}, {&c.ReadTimeout, 30 * time.Second}, {&c.SlowGrace, 10 * time.Second}, {&c.PublishTimeout, 15 * time.Second}, {&c.DrainTimeout, 30 * time.Second}} {
+	}{{&c.HandleTimeout, 5 * time.Minute}, {&c.ReadTimeout, 30 * time.Second}, {&c.SlowGrace, 10 * time.Second},
+		{&c.PublishTimeout, 15 * time.Second}, {&c.DrainTimeout, 30 * time.Second}} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
@@ -112,7 +116,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Gateway is the HTTP server for GPU Flight's agent and client. Make it with New; end it with the context of Run, or with Close where
+// Gateway is the HTTP server that every source is sent to. Make it with New; end it with the context of Run, or with Close where
 // Run is not used. It is safe for concurrent use.
 type Gateway struct {
 	cfg      Config
@@ -121,6 +125,7 @@ type Gateway struct {
 	listener net.Listener
 	conns    *connections // beneath the listener
 	handler  http.Handler
+	routing  *routing
 	keys     *keyring
 	metrics  *metrics
 	disk     *diskGuard
@@ -146,11 +151,9 @@ type Gateway struct {
 
 // worker is what cutting one upload needs.
 type worker struct {
-	source source
-	cutter cutter
-	buf    []byte // stream.PartBytes, nil until first used
-	out    []byte
-	line   lineReader
+	body Body
+	buf  []byte // stream.PartBytes, nil until first used
+	out  []byte
 }
 
 // New opens the gateway on s: it listens at once, so that Addr is known, and serves in Run. It fails on a bad address, certificate or
@@ -159,6 +162,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
 	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
 		return nil, errors.New("TLS needs both a certificate and a key file")
+	}
+	if err := check(cfg.Sources); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(cfg.SpoolDir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool folder: %w: make it writable or name another", err)
@@ -174,8 +180,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer), budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
-		quiet: &quiet{interval: 10 * time.Second}}
+	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
+		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
+		quiet:  &quiet{interval: 10 * time.Second}}
 	g.guests.met = g.metrics.meet
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
@@ -190,13 +197,15 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g.seats = newPool(int64(cfg.MaxRequests), int64(seatsOf(cfg.MaxRequests)))
 	g.replicas.Store(1)
-	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger, defaults: cfg.Defaults, guests: &g.guests,
+	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
+		defaults: cfg.Defaults, guests: &g.guests,
 		meters: map[string]*meter{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
 		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, g.guests.of("dev"))
 	}
-	g.handler = g.routes()
+	g.routing = g.routes()
+	g.handler = http.HandlerFunc(g.serve)
 	if cfg.Listen != "" {
 		if g.listener, g.conns, err = listen(cfg); err != nil {
 			return nil, err
@@ -225,7 +234,8 @@ func listen(cfg Config) (net.Listener, *connections, error) {
 		l.Close()
 		return nil, nil, fmt.Errorf("gateway certificate: %w", err)
 	}
-	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: nextProtos}), conns, nil
+	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: nextProtos}),
+		conns, nil
 }
 
 // Addr returns the address it listens on, "" when it does not.
@@ -250,8 +260,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer silent()
 	g.wg.Go(func() { broker.Announce(announce, g.streams.Leases, "gateway", g.streams.LeaseTTL) })
 	srv := &http.Server{
-		Handler: g.conns.busy(g.handler), ConnContext: g.conns.context, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		WriteTimeout: g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
+		Handler: g.conns.busy(g.handler), ConnContext: g.conns.context, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		WriteTimeout:   g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	speakBoth(srv)
 	failed := make(chan error, 1)
@@ -271,7 +282,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	silent()
 	if err != nil {
 		srv.Close()
-		return fmt.Errorf("gateway: requests were still running after %s and were cut off: %w (their senders will send again)", g.cfg.DrainTimeout, err)
+		return fmt.Errorf("gateway: requests were still running after %s and were cut off: %w (their senders will send again)",
+			g.cfg.DrainTimeout, err)
 	}
 	return nil
 }

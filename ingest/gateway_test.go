@@ -300,7 +300,8 @@ func TestLimitsAreShared(t *testing.T) {
 	eventually(t, soon, "both are counted", func() bool { return r.metric("replicas") == 2 })
 	r.post("s", ndjson("s", 6000))
 	a := r.post("s", ndjson("t", 1))
-	if after, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status != 429 || after < 8 || !strings.Contains(a.Detail, "= 1000 ") || !strings.Contains(a.Detail, "2 gateways") {
+	if after, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status != 429 || after < 8 || !strings.Contains(a.Detail, "= 1000 ") ||
+		!strings.Contains(a.Detail, "2 gateways") {
 		t.Errorf("%d, Retry-After %d: %s", a.status, after, a.raw)
 	}
 	cancel()
@@ -313,7 +314,8 @@ func TestFullStream(t *testing.T) {
 	raw, _ := columnarWindow(1, "s", 12<<20)
 	body := compress(t, raw)
 	a := r.post("s", body, window("w", "device", 1, body)...)
-	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.Detail, "full") || r.metric("publish_failures_total", "reason", "full") != 1 {
+	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.Detail, "full") ||
+		r.metric("publish_failures_total", "reason", "full") != 1 {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
 	// A reader downstream made room, in two steps; parts that were stored before stay folded once.
@@ -486,7 +488,7 @@ func TestBudgets(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := brokertest.Start(t, broker.Layout{})
-			cfg := ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey}
+			cfg := ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey, Sources: sources()}
 			c.change(&cfg)
 			g, err := ingest.New(s, cfg)
 			if err != nil {
@@ -494,9 +496,11 @@ func TestBudgets(t *testing.T) {
 			}
 			defer g.Close()
 			r := &rig{t: t, streams: s, gateway: g, server: newServer(t, g)}
-			for name, body := range map[string]io.Reader{"known length": bytes.NewReader(text), "chunked": io.MultiReader(bytes.NewReader(text))} {
+			for name, body := range map[string]io.Reader{"known length": bytes.NewReader(text),
+				"chunked": io.MultiReader(bytes.NewReader(text))} {
 				a := r.do("POST", "/api/v1/events/stream", body, "X-GpuFlight-Session-Id", "s")
-				if a.status != 503 || a.Code != c.code || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.raw), c.says) || strings.Contains(string(a.raw), "_bytes =") {
+				if a.status != 503 || a.Code != c.code || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.raw), c.says) ||
+					strings.Contains(string(a.raw), "_bytes =") {
 					t.Errorf("%s: %d %s", name, a.status, a.raw)
 				}
 			}
@@ -578,7 +582,8 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(crand.Reader, tmpl, tmpl, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,8 @@ func TestJunkBehindGzipIsKeptOrNotAcknowledged(t *testing.T) {
 func TestJunkBehindAGzipLine(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
 	packed := compress(t, []byte(wrap(`{"type":"kernel_detail","session_id":"s","corr_id":1}`)))
-	for i, junk := range []string{"", "x", "some words", "\x1f\x8b", strings.Repeat("x", stream.RejectBytes), strings.Repeat("x", stream.RejectBytes+1), string(packed[:len(packed)/2])} {
+	for i, junk := range []string{"", "x", "some words", "\x1f\x8b", strings.Repeat("x", stream.RejectBytes),
+		strings.Repeat("x", stream.RejectBytes+1), string(packed[:len(packed)/2])} {
 		before := len(r.published())
 		a := r.do(http.MethodPost, "/api/v1/events/kernel_detail", strings.NewReader(string(packed)+junk), "Content-Encoding", "gzip")
 		if a.status != http.StatusOK {

@@ -45,7 +45,8 @@ func TestTrickleShutsNobodyOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				fmt.Fprintf(c, "POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\n%s: %s\r\nX-GpuFlight-Session-Id: t\r\nContent-Length: %d\r\n\r\n", keys[i%2][0], keys[i%2][1], 256<<20)
+				fmt.Fprintf(c, "POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\n%s: %s\r\nX-GpuFlight-Session-Id: "+
+					"t\r\nContent-Length: %d\r\n\r\n", keys[i%2][0], keys[i%2][1], 256<<20)
 				wg.Go(func() {
 					for range 30 {
 						if _, err := c.Write([]byte("x")); err != nil {
@@ -104,7 +105,8 @@ func TestSlowAgentsPass(t *testing.T) {
 		}
 		w.Close()
 	}()
-	if a := r.do(http.MethodPost, "/api/v1/events/stream", body, "X-GpuFlight-Session-Id", "s"); a.status != http.StatusOK || a.Accepted != 100 {
+	if a := r.do(http.MethodPost, "/api/v1/events/stream", body, "X-GpuFlight-Session-Id", "s"); a.status != http.StatusOK ||
+		a.Accepted != 100 {
 		t.Errorf("%d %s", a.status, a.raw)
 	}
 }
@@ -128,7 +130,8 @@ func TestBlankLinesAreCharged(t *testing.T) {
 	long := compress(t, []byte(`{"type":"x","session_id":"s","a":"`+strings.Repeat(" ", 20<<20)+`"}`+"\n"))
 	key = r.keyOf("raw", tenant.Limits{RawBytesPerSecond: 1 << 20})
 	r.post("s", long, append(key, "Content-Encoding", "gzip")...)
-	if a := r.post("s", ndjson("s", 1), key...); a.status != http.StatusTooManyRequests || !strings.Contains(a.raw, "limit-raw-bytes-per-second") {
+	if a := r.post("s", ndjson("s", 1), key...); a.status != http.StatusTooManyRequests ||
+		!strings.Contains(a.raw, "limit-raw-bytes-per-second") {
 		t.Errorf("after 20 MiB: %d %s", a.status, a.raw)
 	}
 }
@@ -142,7 +145,8 @@ func TestRequestsAreLimited(t *testing.T) {
 		switch a := r.do(http.MethodPost, "/api/v1/events/stream", nil, append(key, "X-GpuFlight-Session-Id", "s")...); {
 		case a.status == http.StatusOK:
 			taken++
-		case a.status == http.StatusTooManyRequests && a.header.Get("Retry-After") != "" && strings.Contains(a.raw, "limit-requests-per-second = 5"):
+		case a.status == http.StatusTooManyRequests && a.header.Get("Retry-After") != "" &&
+			strings.Contains(a.raw, "limit-requests-per-second = 5"):
 			refused++
 		default:
 			t.Fatalf("%d %s", a.status, a.raw)
@@ -192,9 +196,11 @@ func (s *syncBuffer) String() string {
 func TestGiantLinesOfOneTenantLeaveRoom(t *testing.T) {
 	r := start(t, broker.Layout{}, nil) // a store of 64 MiB
 	giant := func(n int) []byte {
-		return compress(t, fmt.Appendf(nil, `{"type":"cubin_disassembly","session_id":"s","n":%d,"x":"%s"}`+"\n", n, strings.Repeat("a", 12<<20)))
+		return compress(t, fmt.Appendf(nil, `{"type":"cubin_disassembly","session_id":"s","n":%d,"x":"%s"}`+"\n", n,
+			strings.Repeat("a", 12<<20)))
 	}
-	greedy, other := append(r.keyOf("greedy", tenant.Limits{}), "Content-Encoding", "gzip"), append(r.keyOf("other", tenant.Limits{}), "Content-Encoding", "gzip")
+	greedy, other := append(r.keyOf("greedy", tenant.Limits{}), "Content-Encoding", "gzip"),
+		append(r.keyOf("other", tenant.Limits{}), "Content-Encoding", "gzip")
 	stored, refused := 0, 0
 	for i := range 8 {
 		switch a := r.post("s", giant(i), greedy...); {
@@ -232,6 +238,7 @@ func TestGiantLinesOfOneTenantLeaveRoom(t *testing.T) {
 		}
 	}
 	if r.metric("reject_bytes_dropped_total", "tenant", "greedy") == 0 || r.metric("reject_bytes_dropped_total", "tenant", "other") != 0 {
-		t.Errorf("dropped %.0f and %.0f", r.metric("reject_bytes_dropped_total", "tenant", "greedy"), r.metric("reject_bytes_dropped_total", "tenant", "other"))
+		t.Errorf("dropped %.0f and %.0f", r.metric("reject_bytes_dropped_total", "tenant", "greedy"),
+			r.metric("reject_bytes_dropped_total", "tenant", "other"))
 	}
 }

@@ -103,7 +103,8 @@ func TestHTTP2(t *testing.T) {
 					t.Errorf("%d bytes are kept of %d", len(got), len(ndjson(session, size)))
 				}
 			}
-			for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ready", "/metrics": "warpline_gateway_requests_total", "/nothing": "not_found"} {
+			for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ready", "/metrics": "warpline_gateway_requests_total",
+				"/nothing": "not_found"} {
 				res, err := client.Get(base + path)
 				if err != nil {
 					t.Fatal(err)
@@ -114,7 +115,8 @@ func TestHTTP2(t *testing.T) {
 					t.Errorf("%s: %s %d %.100s", path, res.Proto, res.StatusCode, text)
 				}
 			}
-			if res, text, err := postTo(client, base+"/api/v1/events/stream", "s", strings.NewReader("{}\n"), "Authorization", "Bearer wrong"); err != nil || res.StatusCode != 401 {
+			if res, text, err := postTo(client, base+"/api/v1/events/stream", "s", strings.NewReader("{}\n"), "Authorization",
+				"Bearer wrong"); err != nil || res.StatusCode != 401 {
 				t.Errorf("a wrong key: %v %s", err, text)
 			}
 			r.balanced()
@@ -152,11 +154,13 @@ func TestHTTP2StreamsAreRequests(t *testing.T) {
 	})
 	url := "http://" + r.gateway.Addr() + "/api/v1/events/stream"
 	evil, good := r.keyOf("evil", tenant.Limits{}), r.keyOf("good", tenant.Limits{})
-	if res, text, err := postTo(speaking(t, "HTTP/2.0", nil, nil), url, "g", bytes.NewReader(ndjson("g", 1)), good...); err != nil || res.StatusCode != 200 {
+	if res, text, err := postTo(speaking(t, "HTTP/2.0", nil, nil), url, "g", bytes.NewReader(ndjson("g", 1)), good...); err != nil ||
+		res.StatusCode != 200 {
 		t.Fatalf("%v %s", err, text)
 	}
 	client := speaking(t, "HTTP/2.0", nil, nil)
-	if res, err := client.Get("http://" + r.gateway.Addr() + "/healthz"); err != nil { // from now on the client knows how many streams there may be
+	// from now on the client knows how many streams there may be
+	if res, err := client.Get("http://" + r.gateway.Addr() + "/healthz"); err != nil {
 		t.Fatal(err)
 	} else {
 		res.Body.Close()
@@ -182,7 +186,8 @@ func TestHTTP2StreamsAreRequests(t *testing.T) {
 	other := speaking(t, "HTTP/2.0", nil, nil)
 	for i := range 10 {
 		began := time.Now()
-		if res, text, err := postTo(other, url, "g", bytes.NewReader(ndjson("g", 2+i)), good...); err != nil || res.StatusCode != 200 || time.Since(began) > 5*time.Second {
+		if res, text, err := postTo(other, url, "g", bytes.NewReader(ndjson("g", 2+i)), good...); err != nil || res.StatusCode != 200 ||
+			time.Since(began) > 5*time.Second {
 			t.Errorf("upload %d of the other tenant: %v after %v: %s", i, err, time.Since(began), text)
 		}
 	}
@@ -214,10 +219,12 @@ func TestHTTP2StreamsAreRequests(t *testing.T) {
 func TestAnswersThatNobodyReadsHoldNothing(t *testing.T) {
 	r := listening(t, func(c *ingest.Config) { c.MaxRequests = 8 }) // two seats a tenant
 	base := "http://" + r.gateway.Addr()
-	refused := bytes.Repeat([]byte(`{"schema_version":2,"a field whose name is long and which is not known to anybody at all":1}`+"\n"), 100)
+	refused := bytes.Repeat([]byte(`{"schema_version":2,"a field whose name is long and which is not known to anybody at all":1}`+"\n"),
+		100)
 	blind := speaking(t, "HTTP/2.0", nil, func(tr *http.Transport) { tr.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1} })
 	for i := range 6 {
-		req, err := http.NewRequest(http.MethodPost, base+"/api/v1/telemetry?format=ndjson", bytes.NewReader(append(refused, fmt.Sprintf("{\"n\":%d}\n", i)...)))
+		req, err := http.NewRequest(http.MethodPost, base+"/api/v1/telemetry?format=ndjson",
+			bytes.NewReader(append(refused, fmt.Sprintf("{\"n\":%d}\n", i)...)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +239,8 @@ func TestAnswersThatNobodyReadsHoldNothing(t *testing.T) {
 	client := speaking(t, "HTTP/2.0", nil, nil)
 	for i := range 6 {
 		session := fmt.Sprintf("s%d", i)
-		if res, text, err := postTo(client, base+"/api/v1/events/stream", session, bytes.NewReader(ndjson(session, 10))); err != nil || res.StatusCode != 200 {
+		if res, text, err := postTo(client, base+"/api/v1/events/stream", session, bytes.NewReader(ndjson(session, 10))); err != nil ||
+			res.StatusCode != 200 {
 			t.Errorf("upload %d: %v %s", i, err, text)
 		}
 	}
@@ -347,7 +355,8 @@ func TestHTTP2StreamsAreBounded(t *testing.T) {
 	}
 	for i := range 3 {
 		session := fmt.Sprint("g", i)
-		if res, text, err := postTo(speaking(t, "HTTP/2.0", nil, nil), url, session, bytes.NewReader(ndjson(session, 5))); err != nil || res.StatusCode != 200 {
+		if res, text, err := postTo(speaking(t, "HTTP/2.0", nil, nil), url, session, bytes.NewReader(ndjson(session, 5))); err != nil ||
+			res.StatusCode != 200 {
 			t.Errorf("another's upload: %v %s", err, text)
 		}
 	}

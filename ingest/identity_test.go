@@ -22,7 +22,8 @@ func TestIdentitiesNeverMeet(t *testing.T) {
 		return b.Bytes()
 	}
 	for _, c := range []struct{ id, channel string }{
-		{"w1", "device"}, {"w1", "scope"}, {"complete", "device"}, {"sha256-00000000000000000000000000000000", "device"}, {"w1~1", "device"}, {"0/w1", "device"},
+		{"w1", "device"}, {"w1", "scope"}, {"complete", "device"}, {"sha256-00000000000000000000000000000000", "device"},
+		{"w1~1", "device"}, {"0/w1", "device"},
 	} {
 		b := body(c.id + c.channel)
 		if a := r.post("s", b, window(c.id, c.channel, 1, b)...); a.status != http.StatusOK || !a.Whole {

@@ -184,7 +184,7 @@ func (k *keyring) find(hash string) *meter {
 
 // authenticate finds the key of a request. Every failure has the same answer; a key that there is and may not be used is told from one that
 // there is not by the time it takes, and only by who has it.
-func (k *keyring) authenticate(r *http.Request) (*meter, *refusal) {
+func (k *keyring) authenticate(r *http.Request) (*meter, *Refusal) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	hash := tenant.Hash(strings.TrimSpace(token))
 	m, why := k.find(hash), "no such key"
@@ -192,7 +192,7 @@ func (k *keyring) authenticate(r *http.Request) (*meter, *refusal) {
 	if m == nil && bearer && token != "" && k.loaded.Load() {
 		var late bool
 		if m, late = k.await(r.Context(), hash); late {
-			return nil, unavailable("starting", "the key is not loaded yet", nil)
+			return nil, Unavailable("starting", "the key is not loaded yet", nil)
 		}
 	}
 	if m != nil && bearer {
@@ -203,12 +203,12 @@ func (k *keyring) authenticate(r *http.Request) (*meter, *refusal) {
 		}
 	}
 	if !k.loaded.Load() {
-		return nil, unavailable("starting", "the keys are not loaded yet", nil)
+		return nil, Unavailable("starting", "the keys are not loaded yet", nil)
 	}
-	return nil, &refusal{
-		status: http.StatusUnauthorized, code: "unauthorized", header: [2]string{"WWW-Authenticate", `Bearer realm="warpline"`},
-		detail: "send Authorization: Bearer <key> with a key that `warpline key create` made and that is neither revoked nor expired",
-		cause:  refusedKey(why),
+	return nil, &Refusal{
+		Status: http.StatusUnauthorized, Code: "unauthorized", Header: [2]string{"WWW-Authenticate", `Bearer realm="warpline"`},
+		Detail: "send Authorization: Bearer <key> with a key that `warpline key create` made and that is neither revoked nor expired",
+		Cause:  refusedKey(why),
 	}
 }
 

@@ -44,7 +44,8 @@ func (k *keyring) restore(ctx context.Context) {
 		}
 	}
 	if failed != nil {
-		k.log.Error("the bucket of keys was made anew, and not every key could be put back", "keys", len(known), "put_back", back, "err", failed)
+		k.log.Error("the bucket of keys was made anew, and not every key could be put back", "keys", len(known), "put_back", back,
+			"err", failed)
 		return
 	}
 	k.log.Warn("the bucket of keys was made anew: the keys that this gateway knows are in it again", "keys", len(known), "put_back", back)

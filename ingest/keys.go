@@ -24,7 +24,8 @@ func NewKeys(kv jetstream.KeyValue) *Keys { return &Keys{kv: kv} }
 
 // Create makes a key for a tenant and returns its secret, which is stored nowhere. Zero limits are the service's defaults; ttl 0
 // means that the key does not expire. Gateways take it at once.
-func (k *Keys) Create(ctx context.Context, tenantName, note string, limits tenant.Limits, ttl time.Duration) (secret string, key tenant.Key, err error) {
+func (k *Keys) Create(ctx context.Context, tenantName, note string, limits tenant.Limits, ttl time.Duration) (
+	secret string, key tenant.Key, err error) {
 	secret = tenant.NewSecret()
 	key, err = k.Put(ctx, secret, tenantName, note, limits, ttl)
 	return secret, key, err

@@ -44,14 +44,19 @@ func TestLegacyMode(t *testing.T) {
 		session, stored       string // stored under the session, or the reason of the reject
 	}{
 		{"as the agent sends it", "kernel_event", wrap(line), nil, 1, 0, "s", line},
-		{"a type nobody knows", "never_heard_of", wrap(`{"type":"never_heard_of","session_id":"s"}`), nil, 1, 0, "s", `{"type":"never_heard_of","session_id":"s"}`},
+		{"a type nobody knows", "never_heard_of", wrap(`{"type":"never_heard_of","session_id":"s"}`), nil, 1, 0, "s",
+			`{"type":"never_heard_of","session_id":"s"}`},
 		{"another type in the path", "memset_event", wrap(line), nil, 1, 0, "s", line},
 		{"a line end in data", "x", wrap(line + "\n"), nil, 1, 0, "s", line + "\n"},
-		{"escaped in other ways", "x", `{"data":"{\u0022session_id\":\"s\",\"type\":\"\ud83d\ude00\ud83d\/\b\f\r\t\"}"}`, nil, 1, 0, "s", "{\"session_id\":\"s\",\"type\":\"😀\uFFFD/\b\f\r\t\"}"},
-		{"data as an object", "x", "{\"type\":\"x\",\"data\":{\"type\":\"x\",\n\"session_id\":\"s\",\"a\":[{\"}\":\"\\\"\"}]}}", nil, 1, 0, "s", `{"type":"x", "session_id":"s","a":[{"}":"\""}]}`},
+		{"escaped in other ways", "x", `{"data":"{\u0022session_id\":\"s\",\"type\":\"\ud83d\ude00\ud83d\/\b\f\r\t\"}"}`, nil, 1, 0, "s",
+			"{\"session_id\":\"s\",\"type\":\"😀\uFFFD/\b\f\r\t\"}"},
+		{"data as an object", "x", "{\"type\":\"x\",\"data\":{\"type\":\"x\",\n\"session_id\":\"s\",\"a\":[{\"}\":\"\\\"\"}]}}", nil, 1, 0,
+			"s", `{"type":"x", "session_id":"s","a":[{"}":"\""}]}`},
 		{"no wrapper", "kernel_event", line, nil, 1, 0, "s", line},
-		{"no wrapper, over several lines", "x", "{\n \"type\": \"x\",\r\n \"session_id\": \"s\"\n}\n", nil, 1, 0, "s", `{  "type": "x",   "session_id": "s" }`},
-		{"a batch", "x", wrap(`{"type":"memcpy_event_batch","session_id":"s","rows":[[1],[2],[3]]}`), nil, 3, 0, "s", `{"type":"memcpy_event_batch","session_id":"s","rows":[[1],[2],[3]]}`},
+		{"no wrapper, over several lines", "x", "{\n \"type\": \"x\",\r\n \"session_id\": \"s\"\n}\n", nil, 1, 0, "s",
+			`{  "type": "x",   "session_id": "s" }`},
+		{"a batch", "x", wrap(`{"type":"memcpy_event_batch","session_id":"s","rows":[[1],[2],[3]]}`), nil, 3, 0, "s",
+			`{"type":"memcpy_event_batch","session_id":"s","rows":[[1],[2],[3]]}`},
 		{"gzip, said", "x", zipped.String(), []string{"Content-Encoding", "gzip"}, 1, 0, "s", line},
 		{"gzip, not said", "x", zipped.String(), nil, 1, 0, "s", line},
 		{"an encoding nobody knows", "x", wrap(line), []string{"Content-Encoding", "br"}, 1, 0, "s", line},
@@ -66,8 +71,10 @@ func TestLegacyMode(t *testing.T) {
 		{"a comma too many", "x", `{"data":"",}`, nil, 0, 1, "unknown", "bad_json"},
 		{"no line at all", "x", `{"agentSendingTime":1}`, nil, 0, 1, "unknown", "missing_field"},
 		{"no session", "x", wrap(`{"type":"shutdown"}`), nil, 0, 1, "unknown", "session_missing"},
-		{"a session with a control character", "x", wrap(`{"type":"shutdown","session_id":"a\u0001b"}`), nil, 0, 1, "unknown", "session_missing"},
-		{"a long session", "x", wrap(`{"type":"shutdown","session_id":"` + strings.Repeat("s", 300) + `"}`), nil, 0, 1, "unknown", "session_missing"},
+		{"a session with a control character", "x", wrap(`{"type":"shutdown","session_id":"a\u0001b"}`), nil, 0, 1, "unknown",
+			"session_missing"},
+		{"a long session", "x", wrap(`{"type":"shutdown","session_id":"` + strings.Repeat("s", 300) + `"}`), nil, 0, 1, "unknown",
+			"session_missing"},
 		{"data is a number", "x", `{"type":"x","data":7}`, nil, 0, 1, "unknown", "session_missing"},
 		{"a line over limit-line", "x", wrap(long), nil, 0, 1, "s", "line_too_long"},
 		{"a body over any line", "x", wrap(strings.Repeat("x", 1<<20)), nil, 0, 1, "unknown", "body_too_large"},
@@ -94,14 +101,16 @@ func TestLegacyMode(t *testing.T) {
 				t.Fatalf("published %d: %+v", len(all), all)
 			}
 			m := all[0]
-			if sum := sha256.Sum256([]byte(c.stored)); c.accepted > 0 && m.Identity != "line-"+hex.EncodeToString(sum[:16]) { // wire format: resends rest on it
+			// wire format: resends rest on it
+			if sum := sha256.Sum256([]byte(c.stored)); c.accepted > 0 && m.Identity != "line-"+hex.EncodeToString(sum[:16]) {
 				t.Errorf("identity %s", m.Identity)
 			}
 			if c.rejected > 0 {
 				if m.Kind != stream.KindReject || m.Reject.Reason != c.stored || m.Reject.Detail == "" || len(m.body) == 0 {
 					t.Fatalf("published %+v %+v with %d bytes", m.Envelope, m.Reject, len(m.body))
 				}
-			} else if m.Kind != stream.KindGPUFlight || string(m.body) != c.stored || m.Channel != "channel0" || strings.HasPrefix(c.body, `{"agent`) && m.Host != "h1" {
+			} else if m.Kind != stream.KindGPUFlight || string(m.body) != c.stored || m.Channel != "channel0" ||
+				strings.HasPrefix(c.body, `{"agent`) && m.Host != "h1" {
 				t.Fatalf("published %q as %+v", m.body, m.Envelope)
 			}
 			r.balanced()
@@ -180,7 +189,8 @@ func TestLegacyRefusals(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{"POST", "/p/api/v1/events/", 404}, {"POST", "/p/api/v1/events/a/b", 404}, {"POST", "/api/v1/events/", 404}, {"POST", "/q/api/v1/events/kernel_event", 404},
+		{"POST", "/p/api/v1/events/", 404}, {"POST", "/p/api/v1/events/a/b", 404}, {"POST", "/api/v1/events/", 404},
+		{"POST", "/q/api/v1/events/kernel_event", 404},
 		{"GET", "/api/v1/events/kernel_event", 405},
 		{"GET", "/p/api/v1/events/kernel_event", 405}, {"POST", "/p/api/v1/events/session-complete", 400},
 	} {

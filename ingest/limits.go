@@ -38,7 +38,8 @@ type bucket struct {
 func (m *meter) buckets() [4]bucket {
 	return [4]bucket{
 		{m.events, "limit-events-per-second", m.limits.EventsPerSecond}, {m.bytes, "limit-bytes-per-second", m.limits.BytesPerSecond},
-		{m.raw, "limit-raw-bytes-per-second", m.limits.RawBytesPerSecond}, {m.requests, "limit-requests-per-second", m.limits.RequestsPerSecond},
+		{m.raw, "limit-raw-bytes-per-second", m.limits.RawBytesPerSecond},
+		{m.requests, "limit-requests-per-second", m.limits.RequestsPerSecond},
 	}
 }
 
@@ -98,7 +99,7 @@ func burstOf(perSecond, seconds float64) int {
 }
 
 // admit lets a request in unless a bucket is in debt, and charges the bytes that are known to come (0 or less: none yet).
-func (m *meter) admit(now time.Time, bytes int64) *refusal {
+func (m *meter) admit(now time.Time, bytes int64) *Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.buckets() {
@@ -111,7 +112,7 @@ func (m *meter) admit(now time.Time, bytes int64) *refusal {
 }
 
 // admitRequest lets a request in unless there were too many, before anything else is done for it.
-func (m *meter) admitRequest(now time.Time) *refusal {
+func (m *meter) admitRequest(now time.Time) *Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if no := m.owes(now, m.buckets()[3]); no != nil {
@@ -122,7 +123,7 @@ func (m *meter) admitRequest(now time.Time) *refusal {
 }
 
 // owes refuses when a bucket is in debt.
-func (m *meter) owes(now time.Time, b bucket) *refusal {
+func (m *meter) owes(now time.Time, b bucket) *Refusal {
 	debt := -b.limiter.TokensAt(now)
 	if debt <= 0 {
 		return nil
@@ -132,11 +133,12 @@ func (m *meter) owes(now time.Time, b bucket) *refusal {
 	if m.replicas > 1 {
 		shared = fmt.Sprintf(", shared by %d gateways", m.replicas)
 	}
-	return &refusal{
-		status: http.StatusTooManyRequests, code: "rate_limited",
+	return &Refusal{
+		Status: http.StatusTooManyRequests, Code: "rate_limited",
 		// A little jitter, so that senders that were refused together do not come back together.
-		retryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
-		detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After seconds, or ask the operator for a higher limit",
+		RetryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
+		Detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After "+
+			"seconds, or ask the operator for a higher limit",
 			m.key.ID, b.name, number(b.rate), m.limits.BurstSeconds, shared),
 	}
 }

@@ -20,8 +20,8 @@ import (
 // maxLookBack is how many of the newest uploads are looked for in INGEST after it was away.
 const maxLookBack = 4096
 
-// lookBackAll looks whether INGEST has lost what was accepted last: at the start, and whenever NATS was away. Who else watches its end looks once a
-// second; the record knows each upload.
+// lookBackAll looks whether INGEST has lost what was accepted last: at the start, and whenever NATS was away. Who else watches its end
+// looks once a second; the record knows each upload.
 func (u *uploads) lookBackAll(ctx context.Context) {
 	again := u.conn.StatusChanged(nats.CONNECTED)
 	defer u.conn.RemoveStatusListener(again)
@@ -109,7 +109,8 @@ func (u *uploads) lookBack(ctx context.Context) error {
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(tenants)), ", ")
 	u.streams.LostEnd(ctx, stream.IngestStream, first, last,
-		fmt.Sprintf("%d accepted uploads are not where they were stored, the last of %s UTC, of tenants %.100s; what was not folded by then has to be sent again",
+		fmt.Sprintf("%d accepted uploads are not where they were stored, the last of %s UTC, of tenants %.100s; what was not folded by "+
+			"then has to be sent again",
 			n, time.Unix(at, 0).UTC().Format(time.DateTime), names))
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// LostUploads are uploads of a tenant that were accepted and that INGEST has lost. What a worker had folded by then is in the tables all the same.
+// LostUploads are uploads of a tenant that were accepted and that INGEST has lost. What a worker had folded by then is in the tables all
+// the same.
 type LostUploads struct {
 	Tenant       string
 	Uploads      uint64
@@ -26,14 +27,15 @@ type LostUploads struct {
 
 // String says it in one line.
 func (l LostUploads) String() string {
-	return fmt.Sprintf("INGEST lost %d uploads of tenant %s with %d events, at %d to %d, accepted from %s to %s: what was folded by then is in the "+
+	return fmt.Sprintf("INGEST lost %d uploads of tenant %s with %d events, at %d to %d, accepted from %s to %s: what was folded by then "+
+		"is in the "+
 		"tables, the rest is gone; have the senders of that time send again: what is there is told apart",
 		l.Uploads, l.Tenant, l.Events, l.First, l.Last, l.Since.UTC().Format(time.DateTime), l.Until.UTC().Format(time.DateTime))
 }
 
-// AuditUploads compares the record of accepted uploads with INGEST: it returns those that INGEST does not have and never gave up, by tenant. found are
-// the findings of the roles, which say from where on INGEST was found to have lost its end. An upload that was sent again since is not
-// lost. It reads the record as far as it may name such uploads.
+// AuditUploads compares the record of accepted uploads with INGEST: it returns those that INGEST does not have and never gave up, by
+// tenant. found are the findings of the roles, which say from where on INGEST was found to have lost its end. An upload that was sent
+// again since is not lost. It reads the record as far as it may name such uploads.
 func AuditUploads(ctx context.Context, s *broker.Streams, found []broker.Finding) ([]LostUploads, error) {
 	var gaps []broker.Place
 	for _, f := range found {

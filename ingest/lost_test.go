@@ -14,8 +14,8 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// The audit names each upload that INGEST lost, with its tenant, whether it is sealed or not; not those that were sent again, nor those that took the
-// sequences of the lost ones.
+// The audit names each upload that INGEST lost, with its tenant, whether it is sealed or not; not those that were sent again, nor those
+// that took the sequences of the lost ones.
 func TestAuditNamesLostUploads(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sealed=%t", sealed), func(t *testing.T) {
@@ -43,7 +43,8 @@ func TestAuditNamesLostUploads(t *testing.T) {
 					t.Fatalf("lost: %v, want %v", have, want)
 				}
 				for _, l := range have {
-					if l.Uploads != want[l.Tenant] || l.Events == 0 || l.First > l.Last || l.Since.After(l.Until) || time.Since(l.Since) > time.Minute {
+					if l.Uploads != want[l.Tenant] || l.Events == 0 || l.First > l.Last || l.Since.After(l.Until) ||
+						time.Since(l.Since) > time.Minute {
 						t.Errorf("lost: %+v, want %d uploads", l, want[l.Tenant])
 					}
 				}
@@ -89,7 +90,8 @@ func TestAuditNamesLostUploads(t *testing.T) {
 						break
 					}
 				}
-				if p := found[0].Places[0]; found[0].Stream != stream.IngestStream || p.First != last-4 || p.Last != last || !strings.Contains(p.Detail, "5 accepted uploads") || !strings.Contains(p.Detail, "a, b") {
+				if p := found[0].Places[0]; found[0].Stream != stream.IngestStream || p.First != last-4 || p.Last != last ||
+					!strings.Contains(p.Detail, "5 accepted uploads") || !strings.Contains(p.Detail, "a, b") {
 					t.Errorf("found %+v", found[0])
 				}
 			}
@@ -114,13 +116,17 @@ func TestLookBackKnowsEveryKind(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.raw)
 		}
 	}
-	event := `{"schema_version":2,"timestamp_ns":1795175929972803352,"event_type":"sample","collector":"c","sampling_interval_ms":100,"pid":%d,"host":"h","device_id":0,"allocator_allocated_bytes":1,"allocator_reserved_bytes":2,"allocator_active_bytes":null,"allocator_inactive_bytes":null,"allocator_change_bytes":0,"device_used_bytes":2,"device_free_bytes":null,"device_total_bytes":null,"context":null,"metadata":{}}`
+	event := `{"schema_version":2,"timestamp_ns":1795175929972803352,"event_type":"sample","collector":"c","sampling_interval_ms":100,` +
+		`"pid":%d,"host":"h","device_id":0,"allocator_allocated_bytes":1,"allocator_reserved_bytes":2,` +
+		`"allocator_active_bytes":null,"allocator_inactive_bytes":null,` +
+		`"allocator_change_bytes":0,"device_used_bytes":2,"device_free_bytes":null,"device_total_bytes":null,"context":null,"metadata":{}}`
 	for i := range 5 {
 		body := compress(t, ndjson("s", 1+i))
 		accepted(r.post("s", body, window(fmt.Sprint("a/window/", i), "device", i, body)...))
 		accepted(r.post("s", ndjson("s", 10+i)))
 		accepted(r.do(http.MethodPost, "/api/v1/telemetry", strings.NewReader(fmt.Sprintf(event, i))))
-		accepted(r.do(http.MethodPost, "/api/v1/telemetry", strings.NewReader(fmt.Sprintf(event, 100+i)), "Idempotency-Key", fmt.Sprint("k/", i)))
+		accepted(r.do(http.MethodPost, "/api/v1/telemetry", strings.NewReader(fmt.Sprintf(event, 100+i)), "Idempotency-Key",
+			fmt.Sprint("k/", i)))
 		line := fmt.Sprintf(`{"type":"job_start","session_id":"big","app":"%s","ts_ns":%d}`, strings.Repeat("x", 1<<20), i)
 		accepted(r.do(http.MethodPost, "/api/v1/events/job_start", strings.NewReader(line)))
 	}

@@ -14,6 +14,7 @@ type metrics struct {
 	handler http.Handler
 	storing storing // what became of the last uploads
 	met     atomic.Int64
+	known   labels
 
 	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
 	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
@@ -34,7 +35,7 @@ type metrics struct {
 	uploadBytes, uploadMax, horizon  prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
@@ -53,41 +54,50 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return g
 	}
 	m := &metrics{
-		handler:         promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: scrapes}),
-		receivedEvents:  counter("events_received_total", "Events of uploads that were answered with success.", "tenant"),
-		receivedBytes:   counter("bytes_received_total", "Uncompressed bytes of uploads that were answered with success, without those that were stored before.", "tenant"),
+		handler:        promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: scrapes}),
+		receivedEvents: counter("events_received_total", "Events of uploads that were answered with success.", "tenant"),
+		receivedBytes: counter("bytes_received_total",
+			"Uncompressed bytes of uploads that were answered with success, without those that were stored before.", "tenant"),
 		publishedEvents: counter("events_published_total", "Events acknowledged by JetStream as parts.", "tenant"),
 		publishedBytes:  counter("bytes_published_total", "Uncompressed bytes acknowledged by JetStream as parts.", "tenant"),
 		rejectedEvents:  counter("events_rejected_total", "Events refused by the gateway and kept as rejects.", "tenant", "reason"),
 		rejectedBytes:   counter("bytes_rejected_total", "Bytes refused by the gateway.", "tenant", "reason"),
-		repeatedEvents:  counter("events_repeated_total", "Events of uploads that were answered with success because they were stored before.", "tenant"),
-		forgotten:       counter("uploads_forgotten_total", "Uploads that are not recognised any more, or were not recorded, because the record of accepted uploads was full.", "tenant"),
-		droppedRejects:  counter("reject_bytes_dropped_total", "Bytes of refused lines over 1 MiB that were dropped before they were a week old, to make room for others.", "tenant"),
-		bodyBytes:       counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
-		parts:           counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
-		windows:         counter("windows_total", "Uploads by outcome: new, repeat, resumed, conflict, lost_and_resent (stored before and gone from INGEST); line in legacy mode; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),
-		refused:         counter("refused_total", "Requests that were answered with a problem document.", "reason"),
-		failures:        counter("publish_failures_total", "Uploads that could not be stored, by cause.", "reason"),
-		requests:        counter("requests_total", "Requests.", "route", "code"),
-		inFlight:        gauge("in_flight_bytes", "Bytes published and not yet acknowledged."),
-		spooled:         gauge("spool_bytes", "Bytes reserved for request bodies being spooled."),
-		active:          gauge("active_requests", "Uploads being handled."),
-		replicas:        gauge("replicas", "Live gateways that share the limits."),
-		ingestBytes:     gauge("ingest_stream_bytes", "Bytes in the INGEST stream."),
-		ingestMax:       gauge("ingest_stream_max_bytes", "Bytes that the INGEST stream may hold."),
-		uploadBytes:     gauge("upload_record_bytes", "Bytes in the record of accepted uploads."),
-		uploadMax:       gauge("upload_record_max_bytes", "Bytes that the record of accepted uploads may hold."),
-		horizon:         gauge("upload_horizon_seconds", "How far back uploads that come again are recognised, of the tenant for which that is shortest."),
+		repeatedEvents: counter("events_repeated_total",
+			"Events of uploads that were answered with success because they were stored before.", "tenant"),
+		forgotten: counter("uploads_forgotten_total",
+			"Uploads that are not recognised any more, or were not recorded, because the record of accepted uploads was full.", "tenant"),
+		droppedRejects: counter("reject_bytes_dropped_total",
+			"Bytes of refused lines over 1 MiB that were dropped before they were a week old, to make room for others.", "tenant"),
+		bodyBytes: counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
+		parts:     counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
+		windows: counter("windows_total",
+			"Uploads by outcome: new, repeat, resumed, conflict, lost_and_resent (stored before and gone from INGEST); line in legacy "+
+				"mode; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),
+		refused:     counter("refused_total", "Requests that were answered with a problem document.", "reason"),
+		failures:    counter("publish_failures_total", "Uploads that could not be stored, by cause.", "reason"),
+		requests:    counter("requests_total", "Requests.", "route", "code"),
+		inFlight:    gauge("in_flight_bytes", "Bytes published and not yet acknowledged."),
+		spooled:     gauge("spool_bytes", "Bytes reserved for request bodies being spooled."),
+		active:      gauge("active_requests", "Uploads being handled."),
+		replicas:    gauge("replicas", "Live gateways that share the limits."),
+		ingestBytes: gauge("ingest_stream_bytes", "Bytes in the INGEST stream."),
+		ingestMax:   gauge("ingest_stream_max_bytes", "Bytes that the INGEST stream may hold."),
+		uploadBytes: gauge("upload_record_bytes", "Bytes in the record of accepted uploads."),
+		uploadMax:   gauge("upload_record_max_bytes", "Bytes that the record of accepted uploads may hold."),
+		horizon: gauge("upload_horizon_seconds",
+			"How far back uploads that come again are recognised, of the tenant for which that is shortest."),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "warpline", Subsystem: "gateway", Name: "request_seconds", Help: "Time to answer.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
 		}, []string{"route"}),
 		ackSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "warpline", Subsystem: "gateway", Name: "part_ack_seconds", Help: "Time from publishing a part to its acknowledgement.",
+			Namespace: "warpline", Subsystem: "gateway", Name: "part_ack_seconds",
+			Help:    "Time from publishing a part to its acknowledgement.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
 	}
 	reg.MustRegister(m.seconds, m.ackSeconds)
+	m.known = labelsOf(sources)
 	m.begin()
 	return m
 }

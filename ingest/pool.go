@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// pool is something that a gateway has a fixed amount of, seats or bytes to spool, shared by tenants. A tenant, with all its keys, may hold at
-// most its cap, and never more than what it would leave free: so one holds half at most, two a third each, and however many hold what
-// they can, there is as much left for the next. It is safe for concurrent use.
+// pool is something that a gateway has a fixed amount of, seats or bytes to spool, shared by tenants. A tenant, with all its keys, may
+// hold at most its cap, and never more than what it would leave free: so one holds half at most, two a third each, and however many hold
+// what they can, there is as much left for the next. It is safe for concurrent use.
 type pool struct {
 	max, cap int64
 

@@ -11,23 +11,24 @@ import (
 	"github.com/moogar0880/problems"
 )
 
-// refusal is an answer that takes nothing: an RFC 9457 problem document.
-type refusal struct {
-	status int
-	code   string // machine-readable, in the member "error"
-	detail string // says the limit as configured and what to do
-	// retryAfter is sent as Retry-After, rounded up, when it is above 0.
-	retryAfter time.Duration
+// Refusal is an answer that takes nothing: an RFC 9457 problem document.
+type Refusal struct {
+	Status int
+	Code   string // machine-readable, in the member "error"
+	Detail string // says the limit as configured and what to do
+	// RetryAfter is sent as Retry-After, rounded up, when it is above 0.
+	RetryAfter time.Duration
+	Header     [2]string
+	Cause      error    // for the log
 	routes     []string // what exists, for 404
-	header     [2]string
-	cause      error // for the log
 }
 
-func (r *refusal) Error() string {
-	if r.cause != nil {
-		return fmt.Sprintf("%d %s: %s: %v", r.status, r.code, r.detail, r.cause)
+// Error is for the log: the answer in one line, and its cause.
+func (r *Refusal) Error() string {
+	if r.Cause != nil {
+		return fmt.Sprintf("%d %s: %s: %v", r.Status, r.Code, r.Detail, r.Cause)
 	}
-	return fmt.Sprintf("%d %s: %s", r.status, r.code, r.detail)
+	return fmt.Sprintf("%d %s: %s", r.Status, r.Code, r.Detail)
 }
 
 // problem is the document: the standard members and ours.
@@ -39,26 +40,27 @@ type problem struct {
 }
 
 // write sends the document.
-func (r *refusal) write(w http.ResponseWriter) {
-	p := problem{Code: r.code, Routes: r.routes}
-	p.Type, p.Title, p.Status, p.Detail = "urn:warpline:problem:"+r.code, http.StatusText(r.status), r.status, r.detail
+func (r *Refusal) write(w http.ResponseWriter) {
+	p := problem{Code: r.Code, Routes: r.routes}
+	p.Type, p.Title, p.Status, p.Detail = "urn:warpline:problem:"+r.Code, http.StatusText(r.Status), r.Status, r.Detail
 	h := w.Header()
-	if r.retryAfter > 0 {
-		p.After = int(math.Ceil(r.retryAfter.Seconds()))
+	if r.RetryAfter > 0 {
+		p.After = int(math.Ceil(r.RetryAfter.Seconds()))
 		h.Set("Retry-After", strconv.Itoa(p.After))
 	}
-	if r.header[0] != "" {
-		h.Set(r.header[0], r.header[1])
+	if r.Header[0] != "" {
+		h.Set(r.Header[0], r.Header[1])
 	}
 	h.Set("Content-Type", problems.ProblemMediaType)
-	w.WriteHeader(r.status)
+	w.WriteHeader(r.Status)
 	encode(w, p)
 }
 
 // soon is a Retry-After for troubles whose end is not known: 5 to 8 s, so that senders do not come back all at once.
 func soon() time.Duration { return 5*time.Second + time.Duration(rand.IntN(4))*time.Second }
 
-// unavailable is the answer while Warpline itself cannot take data; the client keeps it and comes again.
-func unavailable(code, detail string, cause error) *refusal {
-	return &refusal{status: http.StatusServiceUnavailable, code: code, detail: detail + "; nothing is lost: send the same again", retryAfter: soon(), cause: cause}
+// Unavailable is the answer while Warpline itself cannot take data; the client keeps it and comes again.
+func Unavailable(code, detail string, cause error) *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, Code: code, Detail: detail + "; nothing is lost: send the same again",
+		RetryAfter: soon(), Cause: cause}
 }

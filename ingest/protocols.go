@@ -11,8 +11,8 @@ import (
 const (
 	// streamsPerConnection may be open at once. A client has four channels a session.
 	streamsPerConnection = 60
-	// streamBuffer is how much of a body that nobody reads yet, because it waits for a seat, is held. A connection has as much for each of its
-	// streams, so that one that waits does not stop the others; together less than the 4 MiB that net/http allows.
+	// streamBuffer is how much of a body that nobody reads yet, because it waits for a seat, is held. A connection has as much for each of
+	// its streams, so that one that waits does not stop the others; together less than the 4 MiB that net/http allows.
 	streamBuffer = 64 << 10
 	// answerTime is how long a client may take to read an answer.
 	answerTime = 30 * time.Second
@@ -30,7 +30,8 @@ func speakBoth(srv *http.Server) {
 	srv.Protocols.SetHTTP2(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
 	srv.HTTP2 = &http.HTTP2Config{
-		MaxConcurrentStreams: streamsPerConnection, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: streamsPerConnection * streamBuffer,
-		WriteByteTimeout: answerTime,
+		MaxConcurrentStreams: streamsPerConnection, MaxReceiveBufferPerStream: streamBuffer,
+		MaxReceiveBufferPerConnection: streamsPerConnection * streamBuffer,
+		WriteByteTimeout:              answerTime,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -20,23 +21,32 @@ import (
 // that an upload never holds more than this many MiB on its way.
 const partsInFlight = 4
 
-// publisher publishes the parts of one upload in order. It is not safe for concurrent use.
-type publisher struct {
-	js        jetstream.JetStream
-	objects   jetstream.ObjectStore
-	parts     *parts
-	asked     *asked // nil: nobody asks
-	metrics   *metrics
-	subject   string
-	partition int
-	token     string
-	envelope  stream.Envelope // what all parts have in common
-	scratch   []byte
-	waiting   [partsInFlight]pendingAck
-	head, n   int // of waiting
-	timeout   time.Duration
-	last      uint64 // the highest sequence in INGEST of what is acknowledged
-	known     uint64 // events of parts that JetStream had already, from within its duplicate window
+// Publisher publishes the parts of one upload in order. It is not safe for concurrent use.
+type Publisher struct {
+	// Envelope is what all parts have in common. A source sets its Kind.
+	Envelope stream.Envelope
+	// Tally is what the upload comes to; the source counts.
+	Tally Tally
+
+	gateway    *Gateway
+	source     *Source
+	js         jetstream.JetStream
+	objects    jetstream.ObjectStore
+	parts      *parts
+	asked      *asked // nil: nobody asks
+	metrics    *metrics
+	session    string // that subject, partition and token are of
+	subject    string
+	partition  int
+	token      string
+	dry        bool         // publishes nothing
+	partitions map[int]bool // that parts would be in, when it is dry
+	scratch    []byte
+	waiting    [partsInFlight]pendingAck
+	head, n    int // of waiting
+	timeout    time.Duration
+	last       uint64 // the highest sequence in INGEST of what is acknowledged
+	known      uint64 // events of parts that JetStream had already, from within its duplicate window
 }
 
 type pendingAck struct {
@@ -58,8 +68,52 @@ func msgID(tenant, session, identity string, part int) string {
 	return hex.EncodeToString(h.Sum(sum[:0])[:16])
 }
 
-// send publishes one part. The body may be reused when it returns; the acknowledgement is awaited later.
-func (p *publisher) send(ctx context.Context, e *stream.Envelope, body []byte) error {
+func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
+	p := &Publisher{
+		gateway: g, source: u.source, asked: u.asked, js: g.js, objects: g.streams.Parts, parts: g.parts, metrics: g.metrics,
+		timeout: g.cfg.PublishTimeout,
+		Envelope: stream.Envelope{
+			Tenant: u.Tenant, Session: u.Session, Source: u.source.Name, Identity: identity,
+			ReceivedAt: u.Received.UnixNano(), RetentionDays: u.limits.RetentionDays, RollupDays: u.limits.RollupDays,
+		},
+	}
+	if u.asked != nil {
+		p.Envelope.Asked = u.asked.id
+	}
+	if u.worker != nil {
+		p.scratch = u.worker.out
+	}
+	return p
+}
+
+// of goes to the subject of a session.
+func (p *Publisher) of(session string) error {
+	if p.token != "" && p.session == session {
+		return nil
+	}
+	if words := p.gateway.mayName(p.source, session); words != "" {
+		return fmt.Errorf("BUG: ingest: source %s publishes for session %q: %s", p.source.Name, session, words)
+	}
+	p.session, p.token = session, stream.SessionToken(session)
+	p.partition = stream.Partition(p.Envelope.Tenant, session, p.gateway.streams.Partitions)
+	p.subject = stream.IngestSubject(p.partition, p.Envelope.Tenant, p.token)
+	return nil
+}
+
+// Send publishes one part. The body may be reused when it returns; the acknowledgement is awaited later.
+func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) error {
+	if err := p.of(e.Session); err != nil {
+		return err
+	}
+	p.Tally.sent(e)
+	if p.dry {
+		if p.partitions == nil {
+			p.partitions = map[int]bool{}
+		}
+		p.partitions[p.partition] = true
+		return nil
+	}
+	e.Recurs = p.source.Recurs || e.Session == stream.NoSession
 	if p.n == len(p.waiting) {
 		if err := p.await(ctx); err != nil {
 			return err
@@ -71,18 +125,20 @@ func (p *publisher) send(ctx context.Context, e *stream.Envelope, body []byte) e
 	}
 	// No retries by the client library: it would keep the message, whose buffer is ours again as soon as it is written.
 	future, err := p.js.PublishMsgAsync(&nats.Msg{Subject: p.subject, Data: p.scratch},
-		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part)), jetstream.WithRetryAttempts(0), jetstream.WithStallWait(p.timeout))
+		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part)), jetstream.WithRetryAttempts(0),
+		jetstream.WithStallWait(p.timeout))
 	if err != nil {
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
-	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, bytes: len(p.scratch), events: e.Events, sent: time.Now()}
+	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, bytes: len(p.scratch), events: e.Events,
+		sent: time.Now()}
 	p.n++
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
 }
 
 // await waits for the oldest acknowledgement.
-func (p *publisher) await(ctx context.Context) error {
+func (p *Publisher) await(ctx context.Context) error {
 	a := p.waiting[p.head]
 	p.waiting[p.head] = pendingAck{}
 	p.head, p.n = (p.head+1)%len(p.waiting), p.n-1
@@ -104,7 +160,7 @@ func (p *publisher) await(ctx context.Context) error {
 }
 
 // flush waits for all acknowledgements.
-func (p *publisher) flush(ctx context.Context) error {
+func (p *Publisher) flush(ctx context.Context) error {
 	for p.n > 0 {
 		if err := p.await(ctx); err != nil {
 			return err
@@ -114,7 +170,7 @@ func (p *publisher) flush(ctx context.Context) error {
 }
 
 // abandon forgets what is on its way, after a failure.
-func (p *publisher) abandon() {
+func (p *Publisher) abandon() {
 	for ; p.n > 0; p.n-- {
 		p.metrics.inFlight.Sub(float64(p.waiting[p.head].bytes))
 		p.waiting[p.head] = pendingAck{}
@@ -122,24 +178,27 @@ func (p *publisher) abandon() {
 	}
 }
 
-// giant streams a line that does not fit a message into the object store, as plain bytes, and returns the object's name and what
-// became of the line. A name that is there already is left alone: it is the same part of the same bytes, and a worker may be reading it.
-func (p *publisher) giant(ctx context.Context, c *cutter, part int) (name string, got piece, err error) {
-	name = fmt.Sprintf("%s%s.%d", stream.ObjectPrefix(p.envelope.Tenant, p.token), digestOf(p.envelope.Identity), part)
-	if _, err := p.objects.GetInfo(ctx, name); errors.Is(err, jetstream.ErrObjectNotFound) {
-		if err := p.parts.makeRoom(ctx, p.envelope.Tenant, c.maxLine); err != nil {
-			return "", piece{}, fmt.Errorf("%w: %w", errParts, err)
-		}
-		_, err = p.objects.Put(ctx, jetstream.ObjectMeta{Name: name}, c)
-		var torn *tornError
-		if err != nil && !errors.Is(err, errGiantTooLong) && !errors.As(err, &torn) {
-			return "", piece{}, fmt.Errorf("%w: over %d bytes: %w", errParts, stream.PartBytes, err)
-		}
-	} else if err != nil {
-		return "", piece{}, fmt.Errorf("object store: %w", err)
+// Object streams what does not fit a message into the object store, as plain bytes of at most so many, and returns the object's name. A
+// name that is there already is left alone, and body is not read: it is the same part of the same bytes, and a worker may be reading it.
+// An error of body's is among those that the error wraps; nothing is stored then.
+func (p *Publisher) Object(ctx context.Context, part int, body io.Reader, most int64) (name string, err error) {
+	if err := p.of(p.Envelope.Session); err != nil {
+		return "", err
 	}
-	got, err = c.endGiant()
-	return name, got, err
+	name = fmt.Sprintf("%s%s.%d", stream.ObjectPrefix(p.Envelope.Tenant, p.token), DigestOf(p.Envelope.Identity), part)
+	if _, err := p.objects.GetInfo(ctx, name); err == nil || !errors.Is(err, jetstream.ErrObjectNotFound) {
+		if err != nil {
+			err = fmt.Errorf("object store: %w", err)
+		}
+		return name, err
+	}
+	if err := p.parts.makeRoom(ctx, p.Envelope.Tenant, most); err != nil {
+		return name, fmt.Errorf("%w: %w", errParts, err)
+	}
+	if _, err := p.objects.Put(ctx, jetstream.ObjectMeta{Name: name}, body); err != nil {
+		return name, fmt.Errorf("%w: over %d bytes: %w", errParts, stream.PartBytes, err)
+	}
+	return name, nil
 }
 
 // errWindows and errParts mark errors of the two stores beside the stream, each with a limit and a remedy of its own.
@@ -154,9 +213,11 @@ func atWindows(err error) error { return fmt.Errorf("%w: %w", errWindows, err) }
 func failure(err error) (reason, words string) {
 	switch {
 	case errors.Is(err, errPartsFull):
-		return "parts_full", "this tenant's lines over 1 MiB fill its share of their store (" + stream.PartsObjects + "): the workers are slower than the sender, or the operator has to raise --bucket-max"
+		return "parts_full", "this tenant's lines over 1 MiB fill its share of their store (" + stream.PartsObjects +
+			"): the workers are slower than the sender, or the operator has to raise --bucket-max"
 	case broker.IsFull(err) && errors.Is(err, errParts):
-		return "parts_full", "the store of lines over 1 MiB (" + stream.PartsObjects + ") is full: the workers are slower than the senders, or the operator has to raise --bucket-max"
+		return "parts_full", "the store of lines over 1 MiB (" + stream.PartsObjects +
+			") is full: the workers are slower than the senders, or the operator has to raise --bucket-max"
 	case broker.IsFull(err):
 		return "full", "the ingest stream is full: the pipeline behind it is slower than the senders, or the sink cannot reach ClickHouse"
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):

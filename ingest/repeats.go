@@ -10,7 +10,6 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
-	"github.com/warpline/warpline/proto/tenant"
 )
 
 // repeats counts the events of uploads that were answered as repeats, and tells the workers once a second, so that the table usage has them
@@ -93,12 +92,11 @@ func repeatMessage(k repeatKey, n uint64, partitions int) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// repeated counts an upload that was stored before: as received and as repeated, here and in usage.
-func (g *Gateway) repeated(tenantName, source string, x *exchange, limits tenant.Limits, c *claim) {
-	n := c.window.accepted + c.window.rejected
+// repeated counts an upload of n events that was stored before: as received and as repeated, here and in usage.
+func (g *Gateway) repeated(u *Upload, x *exchange, n uint64) {
 	x.outcome = "repeat"
-	g.metrics.windows.WithLabelValues(tenantName, "repeat").Inc()
-	g.metrics.receivedEvents.WithLabelValues(tenantName).Add(float64(n))
-	g.metrics.repeatedEvents.WithLabelValues(tenantName).Add(float64(n))
-	g.repeats.add(repeatKey{tenantName, source, time.Now().UnixNano() / int64(24*time.Hour), limits.RollupDays}, n)
+	g.metrics.windows.WithLabelValues(u.Tenant, "repeat").Inc()
+	g.metrics.receivedEvents.WithLabelValues(u.Tenant).Add(float64(n))
+	g.metrics.repeatedEvents.WithLabelValues(u.Tenant).Add(float64(n))
+	g.repeats.add(repeatKey{u.Tenant, u.source.Name, time.Now().UnixNano() / int64(24*time.Hour), u.limits.RollupDays}, n)
 }

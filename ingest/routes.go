@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -13,33 +14,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The routes, which answer as they stand and behind the configured prefix.
+// The routes that are no source's. All answer as they stand and behind the configured prefix.
 const (
-	routeStream   = "/api/v1/events/stream"
-	routeComplete = "/api/v1/events/session-complete"
-	routeVersion  = "/api/v1/info/version"
-	routeLine     = "/api/v1/events/{type}"
-
-	routeTelemetry       = "/api/v1/telemetry"
-	routeTelemetrySchema = "/api/v1/telemetry/schema"
-
+	routeVersion = "/api/v1/info/version"
 	routeMetrics = "/metrics"
 	routeHealth  = "/healthz"
 	routeReady   = "/readyz"
 )
-
-// exist lists the routes for who asks for another: as they are, and below the prefix.
-func (g *Gateway) exist() (list []string) {
-	prefixes := []string{""}
-	if g.cfg.PathPrefix != "" {
-		prefixes = append(prefixes, g.cfg.PathPrefix)
-	}
-	for _, prefix := range prefixes {
-		list = append(list, "POST "+prefix+routeStream, "POST "+prefix+routeComplete, "POST "+prefix+routeLine, "GET "+prefix+routeVersion, "GET "+prefix+routeUploads,
-			"POST "+prefix+routeTelemetry, "GET "+prefix+routeTelemetrySchema, "GET "+prefix+routeMetrics, "GET "+prefix+routeHealth, "GET "+prefix+routeReady)
-	}
-	return list
-}
 
 // exchange is one request while it is handled: what the log line and the metrics will say of it.
 type exchange struct {
@@ -56,91 +37,144 @@ type exchange struct {
 	answer any
 }
 
-type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal
+type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *Refusal
 
-// routes builds the handler. Paths are matched by hand: a handful of routes does not need a router, and unknown paths and wrong methods are
-// answered with problem documents.
-func (g *Gateway) routes() http.Handler {
-	type route struct {
-		method string
-		handle handlerFunc
-	}
-	routes := map[string]route{
-		routeStream:   {http.MethodPost, g.serveStream},
-		routeComplete: {http.MethodPost, g.serveComplete},
-		routeVersion:  {http.MethodGet, g.serveVersion},
+// entry is a route with its method and what answers there. It is a handler so that a ServeMux can match it, and is not called as one.
+type entry struct {
+	method, path string
+	handle       handlerFunc
+}
 
-		routeTelemetry:       {http.MethodPost, g.serveTelemetry},
-		routeTelemetrySchema: {http.MethodGet, g.serveTelemetrySchema},
+// ServeHTTP implements http.Handler.
+func (e *entry) ServeHTTP(http.ResponseWriter, *http.Request) {
+	panic("BUG: ingest: a route is served by Gateway.serve")
+}
+
+// routing is the one list of routes.
+type routing struct {
+	mux    *http.ServeMux
+	list   []string // for who asks for another: as they are, and below the prefix
+	prefix string
+}
+
+// routes makes the list: those of the sources and the gateway's own.
+func (g *Gateway) routes() *routing {
+	var all []*entry
+	for i := range g.cfg.Sources {
+		s := &g.cfg.Sources[i]
+		for j := range s.Routes {
+			switch r := &s.Routes[j]; {
+			case r.Upload != nil:
+				all = append(all, &entry{http.MethodPost, r.Path, g.take(s, r)})
+			case r.Notice != nil:
+				all = append(all, &entry{http.MethodPost, r.Path, g.notice(s, r)})
+			default:
+				all = append(all, &entry{http.MethodGet, r.Path, page(r.Page)})
+			}
+		}
 	}
-	line := route{http.MethodPost, g.serveLine}
-	verdict := route{http.MethodGet, g.serveVerdict}
-	for path, to := range map[string]handlerFunc{routeMetrics: g.serveMetrics, routeHealth: g.serveHealth, routeReady: g.serveReady} {
-		routes[path] = route{http.MethodGet, to}
+	all = append(all,
+		&entry{http.MethodGet, routeVersion, g.serveVersion}, &entry{http.MethodGet, routeUploads, g.serveVerdict},
+		&entry{http.MethodGet, routeMetrics, g.serveMetrics}, &entry{http.MethodGet, routeHealth, g.serveHealth},
+		&entry{http.MethodGet, routeReady, g.serveReady},
+	)
+	r := &routing{mux: http.NewServeMux(), prefix: g.cfg.PathPrefix}
+	prefixes := []string{""}
+	if r.prefix != "" {
+		prefixes = append(prefixes, r.prefix)
 	}
-	exist := g.exist()
-	// find returns the name of the route that a path means, or ok false.
-	find := func(path string) (name string, to route, ok bool) {
-		if !strings.HasPrefix(path, "/") {
-			return "", to, false
-		}
-		path = "/" + strings.TrimLeft(path, "/") // of an address that was written with a slash at its end
-		if to, ok = routes[path]; ok {
-			return path, to, true
-		}
-		if wanted, found := strings.CutPrefix(path, strings.TrimSuffix(routeUploads, "{receipt}")); found && wanted != "" && !strings.Contains(wanted, "/") {
-			return routeUploads, verdict, true
-		}
-		event, found := strings.CutPrefix(path, strings.TrimSuffix(routeLine, "{type}"))
-		return routeLine, line, found && event != "" && !strings.Contains(event, "/")
+	for _, e := range all {
+		r.mux.Handle(e.path, e)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		x := &exchange{}
-		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
-		// A proxy may take the prefix away or leave it, and some clients leave the path of an address out: each way leads here.
-		name, to, ok := find(r.URL.Path)
-		if path, prefixed := strings.CutPrefix(r.URL.Path, g.cfg.PathPrefix); !ok && prefixed {
-			name, to, ok = find(path)
+	for _, prefix := range prefixes {
+		for _, e := range all {
+			r.list = append(r.list, e.method+" "+prefix+e.path)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), g.cfg.HandleTimeout)
-		defer cancel()
-		var no *refusal
-		switch {
-		case !ok:
-			name = "unknown"
-			no = &refusal{status: http.StatusNotFound, code: "not_found", routes: exist,
-				detail: "there is no such route here; \"routes\" lists what exists"}
-		case r.Method != to.method && !(to.method == http.MethodGet && r.Method == http.MethodHead):
-			no = &refusal{status: http.StatusMethodNotAllowed, code: "method_not_allowed", header: [2]string{"Allow", to.method},
-				detail: fmt.Sprintf("%s takes %s", name, to.method)}
-		default:
-			x.route = name
-			no = to.handle(ctx, rec, r, x)
+	}
+	return r
+}
+
+// page is the handler of what needs no key.
+func page(serve http.HandlerFunc) handlerFunc {
+	return func(_ context.Context, w http.ResponseWriter, r *http.Request, _ *exchange) *Refusal {
+		serve(w, r)
+		return nil
+	}
+}
+
+// find returns the route that a path means, nil for none. A proxy may take the prefix away or leave it, and some clients leave the path of
+// an address out: each way leads here.
+func (r *routing) find(path string) *entry {
+	if e := r.match(path); e != nil {
+		return e
+	}
+	if rest, ok := strings.CutPrefix(path, r.prefix); ok {
+		return r.match(rest)
+	}
+	return nil
+}
+
+// match has the standard library match a path. Where it would redirect, to a path without dots or doubled slashes, there is no route.
+func (r *routing) match(path string) *entry {
+	if !strings.HasPrefix(path, "/") {
+		return nil
+	}
+	path = "/" + strings.TrimLeft(path, "/") // of an address that was written with a slash at its end
+	h, _ := r.mux.Handler(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
+	e, _ := h.(*entry)
+	return e
+}
+
+// serve answers a request: it finds the route, bounds the time, writes answers and refusals, and counts and logs what was done.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	x := &exchange{}
+	rec := &recorder{ResponseWriter: w, status: http.StatusOK}
+	to := g.routing.find(r.URL.Path)
+	name := "unknown"
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), g.cfg.HandleTimeout)
+	defer cancel()
+	var no *Refusal
+	if to != nil {
+		name = to.path
+	}
+	switch {
+	case to == nil:
+		no = &Refusal{
+			Status: http.StatusNotFound, Code: "not_found", routes: g.routing.list,
+			Detail: "there is no such route here; \"routes\" lists what exists",
 		}
-		if no != nil {
-			g.metrics.refused.WithLabelValues(no.code).Inc()
-			no.write(rec)
-		} else if x.answer != nil {
-			writeJSON(rec, x.answer)
+	case r.Method != to.method && !(to.method == http.MethodGet && r.Method == http.MethodHead):
+		no = &Refusal{
+			Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Header: [2]string{"Allow", to.method},
+			Detail: fmt.Sprintf("%s takes %s", name, to.method),
 		}
-		took := time.Since(began)
-		g.metrics.requests.WithLabelValues(name, strconv.Itoa(rec.status)).Inc()
-		g.metrics.seconds.WithLabelValues(name).Observe(took.Seconds())
-		g.log(r, x, rec.status, took, no)
-	})
+	default:
+		x.route = name
+		no = to.handle(ctx, rec, r, x)
+	}
+	if no != nil {
+		g.metrics.refused.WithLabelValues(no.Code).Inc()
+		no.write(rec)
+	} else if x.answer != nil {
+		writeJSON(rec, x.answer)
+	}
+	took := time.Since(began)
+	g.metrics.requests.WithLabelValues(name, strconv.Itoa(rec.status)).Inc()
+	g.metrics.seconds.WithLabelValues(name).Observe(took.Seconds())
+	g.log(r, x, rec.status, took, no)
 }
 
 // log writes one line a request for debugging; of refusals, one line a code every ten seconds as a warning.
-func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Duration, no *refusal) {
+func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Duration, no *Refusal) {
 	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "took", took, "remote", r.RemoteAddr}
 	args = append(args, x.known()...)
 	if no != nil {
-		args = append(args, "error", no.code, "why", no.detail)
-		if no.cause != nil {
-			args = append(args, "cause", no.cause)
+		args = append(args, "error", no.Code, "why", no.Detail)
+		if no.Cause != nil {
+			args = append(args, "cause", no.Cause)
 		}
-		if ok, held := g.quiet.say(no.code, time.Now()); ok {
+		if ok, held := g.quiet.say(no.Code, time.Now()); ok {
 			if held > 0 {
 				args = append(args, "refused_alike_since_last_line", held)
 			}
@@ -155,7 +189,8 @@ func (g *Gateway) log(r *http.Request, x *exchange, status int, took time.Durati
 
 // known are the fields of x that hold something, as log attributes.
 func (x *exchange) known() (args []any) {
-	for _, f := range []struct{ key, value string }{{"tenant", x.tenant}, {"session", x.session}, {"window", x.window}, {"outcome", x.outcome}} {
+	for _, f := range []struct{ key, value string }{{"tenant", x.tenant}, {"session", x.session}, {"window", x.window},
+		{"outcome", x.outcome}} {
 		if f.value != "" {
 			args = append(args, f.key, f.value)
 		}
@@ -199,7 +234,7 @@ func (r *recorder) begin() {
 // Unwrap lets http.ResponseController reach the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func (g *Gateway) serveVersion(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *refusal {
+func (g *Gateway) serveVersion(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *Refusal {
 	writeJSON(w, struct {
 		Supported []string `json:"supported"`
 		Server    string   `json:"server,omitempty"`
@@ -207,14 +242,14 @@ func (g *Gateway) serveVersion(_ context.Context, w http.ResponseWriter, _ *http
 	return nil
 }
 
-func (g *Gateway) serveMetrics(_ context.Context, w http.ResponseWriter, r *http.Request, _ *exchange) *refusal {
+func (g *Gateway) serveMetrics(_ context.Context, w http.ResponseWriter, r *http.Request, _ *exchange) *Refusal {
 	g.metrics.spooled.Set(float64(g.budget.inUse()))
 	g.metrics.handler.ServeHTTP(w, r)
 	return nil
 }
 
 // serveHealth says that the process answers, no more.
-func (g *Gateway) serveHealth(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *refusal {
+func (g *Gateway) serveHealth(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *Refusal {
 	fmt.Fprintln(w, "ok")
 	return nil
 }
@@ -224,7 +259,7 @@ const contactLimit = 10 * time.Second
 
 // serveReady says whether uploads can be taken, in one line. A stream that is nearly full does not make the gateway unready:
 // sending elsewhere would not help.
-func (g *Gateway) serveReady(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *refusal {
+func (g *Gateway) serveReady(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *Refusal {
 	if why := g.notReady(); why != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintln(w, "not ready: "+why)

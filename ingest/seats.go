@@ -13,7 +13,8 @@ const (
 	// seatWait is how long a request waits for a seat before it is sent away. Agents set no time-out and come again after 5 s, so waiting
 	// here is the shorter way for both.
 	seatWait = 10 * time.Second
-	// queuePerSeat bounds how many requests of one tenant wait for each of its seats: a connection and a goroutine each, and nothing read yet.
+	// queuePerSeat bounds how many requests of one tenant wait for each of its seats: a connection and a goroutine each, and nothing read
+	// yet.
 	queuePerSeat = 16
 	// cutsPerTenant is how many uploads of one tenant are cut at a time: a client has four channels.
 	cutsPerTenant = 4
@@ -53,7 +54,7 @@ func (g *guests) of(name string) *guest {
 }
 
 // enter authenticates a request and waits for a seat; leave must follow when it succeeds.
-func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
+func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *Refusal) {
 	m, no := g.keys.authenticate(r)
 	if no != nil {
 		return nil, no
@@ -73,20 +74,25 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *refusal) {
 }
 
 // sit takes a seat for the tenant.
-func (g *Gateway) sit(r *http.Request, m *meter, own int64) *refusal {
+func (g *Gateway) sit(r *http.Request, m *meter, own int64) *Refusal {
 	if own > g.seats.cap*(1+queuePerSeat) {
-		return unavailable("too_many_requests", fmt.Sprintf("more than %d uploads of this tenant wait for their turn: send fewer at a time", g.seats.cap*queuePerSeat), nil)
+		return Unavailable("too_many_requests", fmt.Sprintf("more than %d uploads of this tenant wait for their turn: send fewer at a time",
+			g.seats.cap*queuePerSeat), nil)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), seatWait)
 	defer cancel()
 	if err := g.seats.wait(ctx, m.guest.name); err != nil {
 		switch {
 		case r.Context().Err() != nil:
-			return unavailable("too_many_requests", "the client left while it waited for its turn", err)
+			return Unavailable("too_many_requests", "the client left while it waited for its turn", err)
 		case g.seats.held(m.guest.name) >= g.seats.cap:
-			return unavailable("too_many_requests", fmt.Sprintf("%d uploads of this tenant at once, which is what one tenant may have, and none ended in %v: send fewer at a time", g.seats.cap, seatWait), nil)
+			return Unavailable("too_many_requests",
+				fmt.Sprintf("%d uploads of this tenant at once, which is what one tenant may have, and none ended in %v: send fewer at "+
+					"a time", g.seats.cap, seatWait), nil)
 		}
-		return unavailable("too_many_requests", fmt.Sprintf("%d uploads at once, which is about what this gateway takes, and none ended in %v: the operator can start another gateway", g.seats.inUse(), seatWait), nil)
+		return Unavailable("too_many_requests",
+			fmt.Sprintf("%d uploads at once, which is about what this gateway takes, and none ended in %v: the operator can start "+
+				"another gateway", g.seats.inUse(), seatWait), nil)
 	}
 	return nil
 }

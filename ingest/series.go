@@ -7,71 +7,83 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
-	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// A counter that comes into being with its first failure looks to Prometheus as if nothing had happened: rate and increase see a change, not
-// a beginning. So series are there at 0 for all values of their labels that are known. Tenants are not known beforehand: "" stands for
+// A counter that comes into being with its first failure looks to Prometheus as if nothing had happened: rate and increase see a change,
+// not a beginning. So series are there at 0 for all values of their labels that are known. Tenants are not known beforehand: "" stands for
 // one that is yet to come, and each of the first tenantSeries that has a key gets series of its own at once.
 const tenantSeries = 64
 
-// refusalCodes are the codes of problem documents that are the gateway's own; those of telemetry's documents are proto/telemetry's.
-var refusalCodes = []string{
-	"not_found", "method_not_allowed", "unauthorized", "starting", "rate_limited", "too_many_requests", "unsupported_encoding",
-	"disk_low", "spool_full", "spool_failed",
-	"too_slow", "broken_body", "crc_mismatch", "window_identity_conflict", "idempotency_conflict", "session_missing",
-	"bad_option", "busy", "not_stored", "unknown_upload", "internal",
+// labels are the values that labels are known to have: the gateway's own and those of its sources.
+type labels struct {
+	refusals, reasons []string
+	kinds             []stream.Kind
+	uploads, pages    []string // routes
 }
 
-// doorReasons are why the gateway refuses events that it keeps as rejects.
+// refusalCodes are the codes of problem documents that are the gateway's own.
+var refusalCodes = []string{
+	"not_found", "method_not_allowed", "unauthorized", "starting", "rate_limited", "too_many_requests", "unsupported_encoding",
+	"disk_low", "spool_full", "spool_failed", "too_slow", "broken_body", "busy", "not_stored", "unknown_upload", "internal",
+	reject.SessionReserved,
+}
+
+// doorReasons are why the gateway refuses events that it keeps as rejects, of any source.
 var doorReasons = []string{
-	gpuflight.ReasonBadJSON, gpuflight.ReasonSessionMissing, gpuflight.ReasonLineTooLong, gpuflight.ReasonTornGzip,
-	gpuflight.ReasonBodyTooLarge, gpuflight.ReasonRatioExceeded, reasonTooManySessions,
+	reject.SessionMissing, reject.SessionReserved, reject.LineTooLong, reject.TornGzip, reject.BodyTooLarge, reject.RatioExceeded,
 }
 
 var (
 	outcomes      = []string{"new", "repeat", "resumed", "conflict", "lost_and_resent", "line", "incomplete_headers"}
 	storeFailures = []string{"parts_full", "full", "no_responders", "disconnected", "timeout", "other"}
-	partKinds     = []stream.Kind{stream.KindGPUFlight, stream.KindTelemetry, stream.KindReject, stream.KindComplete}
 	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusMethodNotAllowed,
 		http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusTooManyRequests,
+		http.StatusServiceUnavailable}
 )
 
-// rejectReasons are doorReasons and those of single records.
-func rejectReasons() []string {
-	all := slices.Clone(doorReasons)
-	for _, c := range telemetry.Codes() {
-		if !slices.Contains(all, string(c)) {
-			all = append(all, string(c))
+// labelsOf adds what the sources know.
+func labelsOf(sources []Source) labels {
+	l := labels{
+		refusals: slices.Clone(refusalCodes), reasons: slices.Clone(doorReasons), kinds: []stream.Kind{stream.KindReject},
+		pages: []string{routeVersion, routeUploads, routeMetrics, routeHealth, routeReady},
+	}
+	for i := range sources {
+		s := &sources[i]
+		l.refusals = append(l.refusals, s.Refusals...)
+		l.reasons = append(l.reasons, s.Reasons...)
+		l.kinds = append(l.kinds, s.Kinds...)
+		for _, r := range s.Routes {
+			if r.Page != nil {
+				l.pages = append(l.pages, r.Path)
+			} else {
+				l.uploads = append(l.uploads, r.Path)
+			}
 		}
 	}
-	return all
+	return l
 }
 
 // begin makes the series whose labels are known from the start.
 func (m *metrics) begin() {
-	for _, code := range refusalCodes {
+	for _, code := range m.known.refusals {
 		m.refused.WithLabelValues(code)
 	}
-	for _, c := range telemetry.Codes() {
-		m.refused.WithLabelValues(string(c))
-	}
-	for _, reason := range []string{gpuflight.ReasonTornGzip, gpuflight.ReasonBodyTooLarge, gpuflight.ReasonRatioExceeded} {
+	for _, reason := range []string{reject.TornGzip, reject.BodyTooLarge, reject.RatioExceeded} {
 		m.refused.WithLabelValues(reason)
 	}
 	for _, reason := range storeFailures {
 		m.failures.WithLabelValues(reason)
 	}
-	for _, route := range []string{routeStream, routeComplete, routeLine, routeTelemetry} {
+	for _, route := range m.known.uploads {
 		for _, status := range uploadStatus {
 			m.requests.WithLabelValues(route, strconv.Itoa(status))
 		}
 		m.seconds.WithLabelValues(route)
 	}
-	for _, route := range []string{routeVersion, routeUploads, routeTelemetrySchema, routeMetrics, routeHealth, routeReady} {
+	for _, route := range m.known.pages {
 		m.requests.WithLabelValues(route, "200")
 	}
 	m.requests.WithLabelValues(routeReady, "503")
@@ -88,11 +100,11 @@ func (m *metrics) meet(tenant string) {
 		m.repeatedEvents, m.droppedRejects, m.forgotten, m.bodyBytes} {
 		c.WithLabelValues(tenant)
 	}
-	for _, reason := range rejectReasons() {
+	for _, reason := range m.known.reasons {
 		m.rejectedEvents.WithLabelValues(tenant, reason)
 		m.rejectedBytes.WithLabelValues(tenant, reason)
 	}
-	for _, kind := range partKinds {
+	for _, kind := range m.known.kinds {
 		m.parts.WithLabelValues(tenant, string(kind))
 	}
 	for _, outcome := range outcomes {

@@ -31,14 +31,14 @@ type spool struct {
 	total   int64    // bytes received
 	unread  bool     // the body was even longer
 	crc     uint32   // of all bytes received
-	sum     digest   // likewise
+	sum     Digest   // likewise
 	budget  *pool
 	tenant  string
 	granted int64
 }
 
 // grow makes sure that the budget covers n bytes.
-func (s *spool) grow(n int64) *refusal {
+func (s *spool) grow(n int64) *Refusal {
 	more := n - s.granted
 	if more <= 0 {
 		return nil
@@ -50,11 +50,13 @@ func (s *spool) grow(n int64) *refusal {
 	return nil
 }
 
-func (s *spool) full() *refusal {
+func (s *spool) full() *Refusal {
 	if s.budget.held(s.tenant) > s.budget.max/4 {
-		return unavailable("spool_full", fmt.Sprintf("this tenant's uploads would spool more than half of what spool-max = %d bytes leaves it: send fewer at a time", s.budget.max), nil)
+		return Unavailable("spool_full", fmt.Sprintf("this tenant's uploads would spool more than half of what spool-max = %d bytes "+
+			"leaves it: send fewer at a time", s.budget.max), nil)
 	}
-	return unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can raise it, or start another gateway", s.budget.max), nil)
+	return Unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can "+
+		"raise it, or start another gateway", s.budget.max), nil)
 }
 
 // pace is how slowly a body may come.
@@ -121,13 +123,14 @@ func (s *spool) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		}
 	}
 	s.crc = crc.Sum32()
-	s.sum = half(sum)
+	s.sum = SumOf(sum)
 	return nil
 }
 
-func half(h hash.Hash) digest {
+// SumOf returns the digest of what was written to h, a SHA-256.
+func SumOf(h hash.Hash) Digest {
 	var full [sha256.Size]byte
-	return digest(h.Sum(full[:0])[:16])
+	return Digest(h.Sum(full[:0])[:16])
 }
 
 // keep stores the next bytes of the body; all says that these, still in buf, are the whole of it.
@@ -139,7 +142,7 @@ func (s *spool) keep(dir string, p []byte, all bool) error {
 	if s.file == nil {
 		f, err := os.CreateTemp(dir, "warpline-spool-*")
 		if err != nil {
-			return unavailable("spool_failed", "the gateway cannot write to its spool folder: its log says why", err)
+			return Unavailable("spool_failed", "the gateway cannot write to its spool folder: its log says why", err)
 		}
 		s.file = f
 		// Without a name nothing is left behind by a kill.
@@ -148,7 +151,7 @@ func (s *spool) keep(dir string, p []byte, all bool) error {
 	n, err := s.file.Write(p)
 	s.size += int64(n)
 	if err != nil {
-		return unavailable("spool_failed", "the gateway cannot write to its spool folder: its log says why", err)
+		return Unavailable("spool_failed", "the gateway cannot write to its spool folder: its log says why", err)
 	}
 	return nil
 }
@@ -185,13 +188,15 @@ func (s *spool) close() {
 func bodyError(ctx context.Context, err error, pace pace, late bool) error {
 	switch {
 	case ctx.Err() != nil:
-		return unavailable("too_slow", "the upload took too long as a whole: send less at a time, or over a faster line", err)
+		return Unavailable("too_slow", "the upload took too long as a whole: send less at a time, or over a faster line", err)
 	case errors.Is(err, os.ErrDeadlineExceeded) && late:
-		return &refusal{status: http.StatusRequestTimeout, code: "too_slow", cause: err,
-			detail: fmt.Sprintf("fewer than %d bytes a second came, over %s and more; nothing was stored: send less at a time, or over a faster line", pace.least, pace.grace)}
+		return &Refusal{Status: http.StatusRequestTimeout, Code: "too_slow", Cause: err,
+			Detail: fmt.Sprintf("fewer than %d bytes a second came, over %s and more; nothing was stored: send less at a time, or over "+
+				"a faster line", pace.least, pace.grace)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &refusal{status: http.StatusRequestTimeout, code: "too_slow", cause: err,
-			detail: fmt.Sprintf("no byte came for %s; nothing was stored: send the same again", pace.still)}
+		return &Refusal{Status: http.StatusRequestTimeout, Code: "too_slow", Cause: err,
+			Detail: fmt.Sprintf("no byte came for %s; nothing was stored: send the same again", pace.still)}
 	}
-	return &refusal{status: http.StatusBadRequest, code: "broken_body", detail: "the body ended early; nothing was stored: send the same again", cause: err}
+	return &Refusal{Status: http.StatusBadRequest, Code: "broken_body",
+		Detail: "the body ended early; nothing was stored: send the same again", Cause: err}
 }

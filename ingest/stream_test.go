@@ -35,7 +35,8 @@ func TestBodies(t *testing.T) {
 		hex[i] = '\n'
 	}
 	columnar, rows := columnarWindow(3, "s", 9<<17)
-	giant := append(append(ndjson("s", 3), []byte(`{"version":1,"type":"cubin","session_id":"s","data":"`+strings.Repeat("QUJD", 700_000)+`"}`+"\n")...), ndjson("s", 2)...)
+	giant := append(append(ndjson("s", 3), []byte(`{"version":1,"type":"cubin","session_id":"s","data":"`+strings.Repeat("QUJD",
+		700_000)+`"}`+"\n")...), ndjson("s", 2)...)
 	huge := append(append(ndjson("s", 3), bytes.Repeat([]byte("0123456789abcdef"), 6<<20/16)...), "\n{}\n"...)
 	gz := []string{"Content-Encoding", "gzip"}
 	for _, c := range []struct {
@@ -95,7 +96,8 @@ func TestBodies(t *testing.T) {
 			var accepted, rejected uint64
 			for i, m := range all {
 				if m.Part != i || m.Last != (i == len(all)-1) || m.Tenant != "dev" || m.ReceivedAt == 0 || m.RetentionDays == 0 ||
-					m.subject != stream.IngestSubject(stream.Partition("dev", session, r.streams.Partitions), "dev", stream.SessionToken(session)) {
+					m.subject != stream.IngestSubject(stream.Partition("dev", session, r.streams.Partitions), "dev",
+						stream.SessionToken(session)) {
 					t.Errorf("message %d on %s: %+v", i, m.subject, m.Envelope)
 				}
 				if m.Kind == stream.KindReject {
@@ -182,7 +184,8 @@ func TestSessions(t *testing.T) {
 			if len(all) != 1 || all[0].Session != c.want {
 				t.Fatalf("have %d messages: %+v", len(all), all)
 			}
-			if c.rejected > 0 && (all[0].Kind != stream.KindReject || all[0].Reject.Reason != "session_missing" || a.Errors[0].Reason != "session_missing") {
+			if c.rejected > 0 && (all[0].Kind != stream.KindReject || all[0].Reject.Reason != "session_missing" ||
+				a.Errors[0].Reason != "session_missing") {
 				t.Errorf("have %+v", all[0].Envelope)
 			}
 			r.balanced()

@@ -1,65 +1,65 @@
 package ingest
 
 import (
-	"cmp"
-
-	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// tally is what one upload came to.
-type tally struct {
-	receipt
-	kind          stream.Kind      // of the parts; "" is stream.KindGPUFlight
+// Tally is what one upload came to.
+type Tally struct {
+	Accepted, Rejected uint64 // events
+	// Whole says that every byte was kept: of what was refused too.
+	Whole bool
+	// Events is what the upload is charged for where that is more than Accepted: a line without an event costs as well.
+	Events uint64
+
 	bytes         int64            // published
-	lines         int64            // blank ones included
 	parts         [2]int           // published, rejects
 	refusedBytes  map[string]int64 // by reason
 	refusedEvents map[string]uint64
 }
 
-// cost is what the upload is charged for. An event is a row, and a line that holds none costs as well.
-func (t *tally) cost() cost {
+// Accept counts what is published: events, and bytes as they came.
+func (t *Tally) Accept(events uint64, bytes int64) {
+	t.Accepted += events
+	t.bytes += bytes
+}
+
+// Refuse counts what is refused for a reason.
+func (t *Tally) Refuse(reason string, events uint64, bytes int64) {
+	t.Rejected += events
+	if t.refusedBytes == nil {
+		t.refusedBytes, t.refusedEvents = map[string]int64{}, map[string]uint64{}
+	}
+	t.refusedBytes[reason] += bytes
+	t.refusedEvents[reason] += events
+}
+
+// sent counts a part.
+func (t *Tally) sent(e *stream.Envelope) {
+	if e.Kind == stream.KindReject {
+		t.parts[1]++
+		return
+	}
+	t.parts[0]++
+}
+
+// cost is what the upload is charged for.
+func (t *Tally) cost() cost {
 	raw := t.bytes
 	for _, n := range t.refusedBytes {
 		raw += n
 	}
-	return cost{events: max(t.Accepted, uint64(t.lines)), raw: raw}
-}
-
-func (t *tally) add(p piece) {
-	t.lines += p.lines
-	if p.kind != pieceReject {
-		t.Accepted += p.events
-		t.bytes += p.size
-		t.parts[0]++
-		return
-	}
-	t.Rejected += p.events
-	t.parts[1]++
-	t.Whole = t.Whole && p.whole
-	if t.refusedBytes == nil {
-		t.refusedBytes, t.refusedEvents = map[string]int64{}, map[string]uint64{}
-	}
-	t.refusedBytes[p.reason] += p.size
-	t.refusedEvents[p.reason] += p.events
-	if len(t.Errors) < maxListedErrors {
-		e := lineError{Line: p.line, Reason: p.reason}
-		if kind, _ := gpuflight.Peek(p.body); kind != gpuflight.TypeUnknown {
-			e.Type = kind.String()
-		}
-		t.Errors = append(t.Errors, e)
-	}
+	return cost{events: max(t.Accepted, t.Events), raw: raw}
 }
 
 // enterBooks counts a finished upload.
-func (g *Gateway) enterBooks(tenantName string, x *exchange, t *tally) {
+func (g *Gateway) enterBooks(tenantName string, x *exchange, t *Tally, kind stream.Kind) {
 	m := g.metrics
 	x.events, x.bytes, x.refused = t.Accepted, t.bytes, t.Rejected
 	m.windows.WithLabelValues(tenantName, x.outcome).Inc()
 	m.publishedEvents.WithLabelValues(tenantName).Add(float64(t.Accepted))
 	m.publishedBytes.WithLabelValues(tenantName).Add(float64(t.bytes))
-	m.parts.WithLabelValues(tenantName, string(cmp.Or(t.kind, stream.KindGPUFlight))).Add(float64(t.parts[0]))
+	m.parts.WithLabelValues(tenantName, string(kind)).Add(float64(t.parts[0]))
 	m.storing.ok()
 	m.parts.WithLabelValues(tenantName, string(stream.KindReject)).Add(float64(t.parts[1]))
 	events, bytes := t.Accepted, t.bytes

@@ -39,7 +39,8 @@ func TestTrackFileAlerts(t *testing.T) {
 		owner, list, alerts := alertsIn(t, m.body)
 		if m.Session != "mem:c80d5583-7098-41e5-ba9d-78da10109b61" || m.Events != 0 || m.Part != -2 || len(list) != 26 ||
 			owner != (telemetry.AlertOwner{Host: "node-b", JobID: "tf-2", DeviceID: -1}) ||
-			!strings.Contains(list[0], `"timestamp_ns":1795313053396470784,"memory_mb":585.79296875,"threshold_mb":300,`) || alerts[25].TimestampNS != 1795313059731206656 {
+			!strings.Contains(list[0], `"timestamp_ns":1795313053396470784,"memory_mb":585.79296875,"threshold_mb":300,`) ||
+			alerts[25].TimestampNS != 1795313059731206656 {
 			t.Errorf("%+v: %+v, %d alerts: %.300q", m.Envelope, owner, len(list), list)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 func TestTelemetrySummary(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
 	summary := func(status string, ended any) map[string]any {
-		return map[string]any{"session_id": "a:b", "status": status, "started_at_ns": 5, "ended_at_ns": ended, "host": "h", "pid": 7, "source": "stormlog.tracker"}
+		return map[string]any{"session_id": "a:b", "status": status, "started_at_ns": 5, "ended_at_ns": ended, "host": "h", "pid": 7,
+			"source": "stormlog.tracker"}
 	}
 	v3 := v2(0, func(m map[string]any) { m["schema_version"], m["session_id"], m["event_type"] = 3, "a:b", "stop" })
 	documents := [][]byte{
@@ -47,8 +48,10 @@ func TestTelemetrySummary(t *testing.T) {
 			summarized[m.Summarized]++
 		}
 	}
-	want := telemetry.SessionSummary{SessionID: "a:b", Status: "interrupted", StartedAtNS: 5, EndedAtNS: 9, Host: "h", PID: 7, Source: "stormlog.tracker"}
-	if len(said) != 3 || said[0] != want || said[1].Status != "running" || said[1].EndedAtNS != 0 || said[2].Status != "completed" || said[2].EndedAtNS != 12 {
+	want := telemetry.SessionSummary{SessionID: "a:b", Status: "interrupted", StartedAtNS: 5, EndedAtNS: 9, Host: "h", PID: 7,
+		Source: "stormlog.tracker"}
+	if len(said) != 3 || said[0] != want || said[1].Status != "running" || said[1].EndedAtNS != 0 || said[2].Status != "completed" ||
+		said[2].EndedAtNS != 12 {
 		t.Errorf("%+v", said)
 	}
 	if summarized[true] != 1 || summarized[false] != 1 {
@@ -57,7 +60,8 @@ func TestTelemetrySummary(t *testing.T) {
 	if got := r.send("peer=0.2.9", documents[1]); got.status == http.StatusOK {
 		t.Errorf("0.2.9 knows no such document: %s", got.raw)
 	}
-	if got := r.send("", jsonOf(t, map[string]any{"telemetry_events": []any{}, "session_summary": summary("dead", nil)})); got.status != http.StatusBadRequest || got.Code != "bad_summary" {
+	if got := r.send("", jsonOf(t, map[string]any{"telemetry_events": []any{},
+		"session_summary": summary("dead", nil)})); got.status != http.StatusBadRequest || got.Code != "bad_summary" {
 		t.Errorf("%d %s", got.status, got.raw)
 	}
 	r.balanced()

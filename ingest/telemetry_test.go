@@ -100,9 +100,11 @@ func export(t testing.TB, name string) []byte {
 // v2 is a record of schema version 2; change may alter it.
 func v2(i int, change func(map[string]any)) map[string]any {
 	m := map[string]any{
-		"schema_version": 2, "timestamp_ns": 1700000000000000000 + int64(i)*1e8, "event_type": "allocation", "collector": "stormlog.cuda_tracker",
-		"sampling_interval_ms": 100, "pid": 7, "host": "h", "device_id": 0, "allocator_allocated_bytes": 1000 + i, "allocator_reserved_bytes": 2000,
-		"allocator_active_bytes": nil, "allocator_inactive_bytes": nil, "allocator_change_bytes": 5, "device_used_bytes": 2000,
+		"schema_version": 2, "timestamp_ns": 1700000000000000000 + int64(i)*1e8, "event_type": "allocation",
+		"collector":            "stormlog.cuda_tracker",
+		"sampling_interval_ms": 100, "pid": 7, "host": "h", "device_id": 0, "allocator_allocated_bytes": 1000 + i,
+		"allocator_reserved_bytes": 2000,
+		"allocator_active_bytes":   nil, "allocator_inactive_bytes": nil, "allocator_change_bytes": 5, "device_used_bytes": 2000,
 		"device_free_bytes": nil, "device_total_bytes": nil, "context": nil, "metadata": map[string]any{},
 	}
 	if change != nil {
@@ -151,7 +153,8 @@ func TestTelemetryForms(t *testing.T) {
 		"gpu export":             {"", export(t, "gpu_tracker_rank1_events.json"), nil, 29},
 		"oom bundle":             {"format=oom", export(t, "oom_bundle/events.json"), nil, 28},
 		"tf track":               {"format=tf", export(t, "tf_track_output.json"), nil, 10},
-		"tf monitor":             {"format=tf", []byte(`{"peak_memory":2,"memory_usage":[1,2.5,3],"timestamps":[1700000000.5,1700000001,1700000002]}`), nil, 3},
+		"tf monitor": {"format=tf",
+			[]byte(`{"peak_memory":2,"memory_usage":[1,2.5,3],"timestamps":[1700000000.5,1700000001,1700000002]}`), nil, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, broker.Layout{}, nil)
@@ -188,15 +191,19 @@ func TestTelemetryOptions(t *testing.T) {
 		t.Errorf("defaults: %s", got.raw)
 	}
 	events, refused := r.stored()
-	if len(events) != 1 || string(events[0].Collector) != "my.tool" || events[0].SamplingIntervalMS != 250 || !events[0].Legacy || events[0].Allocated != 5 {
+	if len(events) != 1 || string(events[0].Collector) != "my.tool" || events[0].SamplingIntervalMS != 250 || !events[0].Legacy ||
+		events[0].Allocated != 5 {
 		t.Errorf("%+v", events)
 	}
-	if len(refused) != 1 || !bytes.Equal(refused[0].body, legacy) || refused[0].Reject.Reason != "legacy_refused" || refused[0].Reject.Detail != "Legacy record conversion is disabled" {
+	if len(refused) != 1 || !bytes.Equal(refused[0].body, legacy) || refused[0].Reject.Reason != "legacy_refused" ||
+		refused[0].Reject.Detail != "Legacy record conversion is disabled" {
 		t.Errorf("%+v", refused)
 	}
 	for query, code := range map[string]string{
-		"format=xml": "bad_option", "frmat=csv": "bad_option", "permissive_legacy=perhaps": "bad_option", "default_sampling_interval_ms=-1": "bad_option",
-		"default_collector=%00": "bad_option", "events_key=" + strings.Repeat("k", 300): "bad_option", "events_key=nope": "events_not_list",
+		"format=xml": "bad_option", "frmat=csv": "bad_option", "permissive_legacy=perhaps": "bad_option",
+		"default_sampling_interval_ms=-1": "bad_option",
+		"default_collector=%00":           "bad_option", "events_key=" + strings.Repeat("k", 300): "bad_option",
+		"events_key=nope": "events_not_list",
 	} {
 		if got := r.send(query, []byte(`{"a":1}`)); got.status != http.StatusBadRequest || got.Code != code {
 			t.Errorf("%.40s: %d %s", query, got.status, got.raw)
@@ -256,7 +263,8 @@ func TestTelemetryHostileRecords(t *testing.T) {
 	text := func(from, to string) string { return strings.Replace(string(good), from, to, 1) }
 	cases := []struct{ name, record, code, field string }{
 		{"10 MB string", text(`"host":"h"`, `"host":"`+strings.Repeat("x", 10<<20)+`"`), "record_too_large", ""},
-		{"depth 10000", text(`"metadata":{}`, `"metadata":{"a":`+strings.Repeat("[", 10000)+strings.Repeat("]", 10000)+`}`), "too_deep", ""},
+		{"depth 10000", text(`"metadata":{}`, `"metadata":{"a":`+strings.Repeat("[", 10000)+strings.Repeat("]", 10000)+`}`), "too_deep",
+			""},
 		{"duplicate keys", text(`"pid":7`, `"pid":7,"pid":"x"`), "not_integer", "pid"},
 		{"2^64", text(`"timestamp_ns":1700000000000000000`, `"timestamp_ns":18446744073709551616`), "integer_range", "timestamp_ns"},
 		{"NaN", text(`"pid":7`, `"pid":NaN`), "not_integer", "pid"},
@@ -266,7 +274,9 @@ func TestTelemetryHostileRecords(t *testing.T) {
 		{"rank 1 of 1", text(`"pid":7`, `"pid":7,"rank":1`), "rank_outside_world", "rank"},
 		{"5000 digits", text(`"pid":7`, `"pid":`+strings.Repeat("7", 5000)), "integer_too_long", ""},
 	}
-	for _, f := range []string{"schema_version", "timestamp_ns", "sampling_interval_ms", "pid", "device_id", "allocator_allocated_bytes", "allocator_reserved_bytes", "allocator_active_bytes", "allocator_inactive_bytes", "allocator_change_bytes", "device_used_bytes", "device_free_bytes", "device_total_bytes", "rank", "local_rank", "world_size"} {
+	for _, f := range []string{"schema_version", "timestamp_ns", "sampling_interval_ms", "pid", "device_id", "allocator_allocated_bytes",
+		"allocator_reserved_bytes", "allocator_active_bytes", "allocator_inactive_bytes", "allocator_change_bytes", "device_used_bytes",
+		"device_free_bytes", "device_total_bytes", "rank", "local_rank", "world_size"} {
 		for _, v := range []any{"2", 2.5, true, []any{}, map[string]any{}} {
 			record := jsonOf(t, v2(0, func(m map[string]any) { m[f] = v }))
 			cases = append(cases, struct{ name, record, code, field string }{fmt.Sprintf("%s=%v", f, v), string(record), "not_integer", f})
@@ -308,7 +318,8 @@ func TestTelemetryHostileRecords(t *testing.T) {
 	}
 	for i, m := range refused { // fewer than a hundred of each reason: each has its own part, in order
 		if i == 0 {
-			if m.Bytes != uint64(len(cases[0].record)) || len(m.body) != stream.RejectBytes || !strings.HasPrefix(cases[0].record, string(m.body)) {
+			if m.Bytes != uint64(len(cases[0].record)) || len(m.body) != stream.RejectBytes ||
+				!strings.HasPrefix(cases[0].record, string(m.body)) {
 				t.Errorf("the giant's part says %d bytes and has %d", m.Bytes, len(m.body))
 			}
 			continue
@@ -474,7 +485,8 @@ func TestTelemetrySessionIDs(t *testing.T) {
 		want      string
 	}{
 		{"h", nil, "mem:h:7:-:0"}, {"h", "-", "mem:h:7:%2D:0"}, {"h", "a:b", "mem:h:7:a%3Ab:0"}, {"h%3A", nil, "mem:h%253A:7:-:0"},
-		{"hö", nil, "mem:hö:7:-:0"}, {"a\nb", nil, "mem:sha256-"}, {strings.Repeat("h", 300), nil, "mem:sha256-"}, {strings.Repeat("h", 301), nil, "mem:sha256-"},
+		{"hö", nil, "mem:hö:7:-:0"}, {"a\nb", nil, "mem:sha256-"}, {strings.Repeat("h", 300), nil, "mem:sha256-"},
+		{strings.Repeat("h", 301), nil, "mem:sha256-"},
 		{"h", strings.Repeat("j", 2000), "mem:sha256-"},
 	}
 	var records []any

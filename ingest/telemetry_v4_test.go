@@ -14,7 +14,8 @@ func v4(i int, session any, change func(map[string]any)) map[string]any {
 	m := v2(i, nil)
 	m["schema_version"], m["session_id"] = 4, session
 	able := map[string]any{"backend": "cuda", "telemetry_collector": "stormlog.cuda_tracker", "sampling_source": "nvml"}
-	for _, name := range strings.Fields("allocator_allocated allocator_reserved allocator_active allocator_inactive device_used device_free device_total " +
+	for _, name := range strings.Fields("allocator_allocated allocator_reserved allocator_active allocator_inactive device_used " +
+		"device_free device_total " +
 		"native_allocator_history fragmentation_analysis allocator_attribution bounded_profiling") {
 		able["supports_"+name] = true
 	}
@@ -55,7 +56,8 @@ func TestTelemetryNamedSessions(t *testing.T) {
 	seen := map[string]bool{}
 	for i, m := range r.published() {
 		want := cases[i].want
-		if m.Session != want && !(strings.HasSuffix(want, "-") && strings.HasPrefix(m.Session, want)) || m.Session == "mem:sha256-00" || seen[m.Session] {
+		if m.Session != want && !(strings.HasSuffix(want, "-") && strings.HasPrefix(m.Session, want)) || m.Session == "mem:sha256-00" ||
+			seen[m.Session] {
 			t.Errorf("session %q, want %q", m.Session, want)
 		}
 		seen[m.Session] = true
@@ -65,14 +67,17 @@ func TestTelemetryNamedSessions(t *testing.T) {
 // The older peer refuses what it does not know; of what both take the rows are the same.
 func TestTelemetryPeers(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
-	records := []any{v2(0, nil), v4(1, "s", nil), v2(2, func(m map[string]any) { m["metadata"] = map[string]any{"memory_capabilities": nil} }),
-		v2(3, func(m map[string]any) { m["schema_version"] = 3; m["session_id"] = "s" }), map[string]any{"timestamp": 5, "memory_mb": 1, "metadata": map[string]any{"session_id": "x"}}}
+	records := []any{v2(0, nil), v4(1, "s", nil),
+		v2(2, func(m map[string]any) { m["metadata"] = map[string]any{"memory_capabilities": nil} }),
+		v2(3, func(m map[string]any) { m["schema_version"] = 3; m["session_id"] = "s" }),
+		map[string]any{"timestamp": 5, "memory_mb": 1, "metadata": map[string]any{"session_id": "x"}}}
 	older := r.send("peer=0.2.9", jsonOf(t, records))
 	if older.Accepted != 3 || older.Rejected != 2 || older.Refused[0].Message != "Unsupported schema_version: 4" {
 		t.Errorf("as 0.2.9: %s", older.raw)
 	}
 	newer := r.send("peer=0.4.3", jsonOf(t, records))
-	if newer.Accepted != 4 || newer.Rejected != 1 || newer.Duplicate || newer.Refused[0].Message != "metadata.memory_capabilities must be an object" {
+	if newer.Accepted != 4 || newer.Rejected != 1 || newer.Duplicate ||
+		newer.Refused[0].Message != "metadata.memory_capabilities must be an object" {
 		t.Errorf("as 0.4.3: %s", newer.raw)
 	}
 	if same := r.send("", jsonOf(t, records)); !same.Duplicate {
@@ -106,7 +111,8 @@ func TestTelemetryPeers(t *testing.T) {
 // The default is the session of records that name none, of every version.
 func TestTelemetryDefaultSession(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
-	got := r.send("default_session_id=d:1", jsonOf(t, []any{v2(0, nil), v4(1, nil, nil), v4(2, "own", nil), map[string]any{"timestamp": 5}}))
+	got := r.send("default_session_id=d:1", jsonOf(t, []any{v2(0, nil), v4(1, nil, nil), v4(2, "own", nil),
+		map[string]any{"timestamp": 5}}))
 	if got.Accepted != 4 || got.Sessions != 2 {
 		t.Fatalf("%s", got.raw)
 	}

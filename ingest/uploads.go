@@ -452,8 +452,8 @@ func (u *uploads) put(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// drop removes claims that are in a block by now. One that was written since, because a conflict was accepted, stays. What it fails to remove is
-// adopted later.
+// drop removes claims that are in a block by now. One that was written since, because a conflict was accepted, stays. What it fails to
+// remove is adopted later.
 func (u *uploads) drop(ctx context.Context, claims []settledClaim) {
 	s, err := u.js.Stream(ctx, "KV_"+stream.WindowsBucket)
 	if err != nil {

@@ -24,7 +24,8 @@ var (
 )
 
 // An upload takes at most 35 bytes of the bucket at rest, with all that the bucket counts: the default bucket of 1 GiB holds 50 a
-// second for 7 days. NATS's files take some three times that, since removed claims leave tombstones there. Half are windows, half are known by their bodies; each has a session of its own.
+// second for 7 days. NATS's files take some three times that, since removed claims leave tombstones there. Half are windows, half are
+// known by their bodies; each has a session of its own.
 func TestBytesOfAnUpload(t *testing.T) {
 	dir := t.TempDir()
 	srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
@@ -44,7 +45,7 @@ func TestBytesOfAnUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newUploads(s, js, slog.New(slog.DiscardHandler), newMetrics(nil), &quiet{})
+	u := newUploads(s, js, slog.New(slog.DiscardHandler), newMetrics(nil, nil), &quiet{})
 	u.sealAt.most = *sizeSeal
 	var wg sync.WaitGroup
 	wg.Go(func() { u.run(ctx) })
@@ -53,11 +54,11 @@ func TestBytesOfAnUpload(t *testing.T) {
 	const senders = 8
 	failed := make(chan error, senders)
 	at := func(i int) (place, window) {
-		session, body := fmt.Sprint("session-", i), digestOf(fmt.Sprint("body", i))
+		session, body := fmt.Sprint("session-", i), DigestOf(fmt.Sprint("body", i))
 		if i%2 == 0 {
 			return place{tenant: "acme", key: uploadKey("acme", session, body)}, window{id: body, body: body}
 		}
-		return place{tenant: "acme", key: windowKey("acme", session, "device", "w")}, window{id: digestOf("w"), body: body, sequence: 1}
+		return place{tenant: "acme", key: windowKey("acme", session, "device", "w")}, window{id: DigestOf("w"), body: body, sequence: 1}
 	}
 	for sender := range senders {
 		go func() {
@@ -114,7 +115,8 @@ func TestBytesOfAnUpload(t *testing.T) {
 	}
 	for i := 0; i < n; i += max(1, n/500) {
 		p, w := at(i)
-		if c, err := u.claim(ctx, p, w); err != nil || c.window.state != windowDone || c.window.accepted != 1000 || c.window.last != uint64(3*i) {
+		if c, err := u.claim(ctx, p, w); err != nil || c.window.state != windowDone || c.window.accepted != 1000 ||
+			c.window.last != uint64(3*i) {
 			t.Fatalf("upload %d: %+v, %v", i, c, err)
 		}
 	}
@@ -125,19 +127,21 @@ func TestBytesOfAnUpload(t *testing.T) {
 	}
 	u.mu.RUnlock()
 	t.Logf("%d uploads, %v each; stream %.1f B, disk %.1f B, filters in memory %.2f B an upload; %d messages",
-		n, took/time.Duration(n), float64(info.State.Bytes)/float64(n), float64(disk)/float64(n), float64(memory)/float64(n), info.State.Msgs)
+		n, took/time.Duration(n), float64(info.State.Bytes)/float64(n), float64(disk)/float64(n), float64(memory)/float64(n),
+		info.State.Msgs)
 }
 
 // diskOf is what the bucket's files take on disk.
 func diskOf(t *testing.T, dir string) (total int64) {
-	err := filepath.WalkDir(filepath.Join(dir, "jetstream", "$G", "streams", "KV_"+stream.WindowsBucket, "msgs"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			if info, err := d.Info(); err == nil {
-				total += info.Size()
+	err := filepath.WalkDir(filepath.Join(dir, "jetstream", "$G", "streams", "KV_"+stream.WindowsBucket, "msgs"),
+		func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				if info, err := d.Info(); err == nil {
+					total += info.Size()
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}

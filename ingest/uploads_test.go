@@ -25,8 +25,8 @@ func (r *rig) windowsState() jetstream.StreamState {
 	return s.CachedInfo().State
 }
 
-// What is sealed into a block is recognised as before: by the gateway that sealed it, by another one that runs, and by one that starts later.
-// So is the conflict, and an accepted conflict.
+// What is sealed into a block is recognised as before: by the gateway that sealed it, by another one that runs, and by one that starts
+// later. So is the conflict, and an accepted conflict.
 func TestSealedUploadsAreRecognised(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{})
 	r := startOn(t, s, nil)
@@ -134,7 +134,8 @@ func TestUploadsOfAKilledGatewayAreAdopted(t *testing.T) {
 	}
 }
 
-// A full record refuses nobody. The oldest of the tenant that has most goes; who has little is recognised as before, and how far back is told.
+// A full record refuses nobody. The oldest of the tenant that has most goes; who has little is recognised as before, and how far back is
+// told.
 func TestFullRecordForgetsTheOldestOfTheHeaviest(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{})
 	bucket, err := s.JS.Stream(t.Context(), "KV_"+stream.WindowsBucket)
@@ -176,7 +177,8 @@ func TestFullRecordForgetsTheOldestOfTheHeaviest(t *testing.T) {
 	}
 	forgotten := r.metric("uploads_forgotten_total", "tenant", "heavy")
 	if forgotten == 0 || forgotten == rounds*each || r.metric("uploads_forgotten_total", "tenant", "light") != 0 {
-		t.Errorf("%.0f of the heavy tenant's %d uploads are forgotten, %.0f of the light one's", forgotten, rounds*each, r.metric("uploads_forgotten_total", "tenant", "light"))
+		t.Errorf("%.0f of the heavy tenant's %d uploads are forgotten, %.0f of the light one's", forgotten, rounds*each,
+			r.metric("uploads_forgotten_total", "tenant", "light"))
 	}
 	if n := r.windowsState().Bytes; n > 96<<10 {
 		t.Errorf("the record has %d bytes", n)
@@ -192,7 +194,8 @@ func TestFullRecordForgetsTheOldestOfTheHeaviest(t *testing.T) {
 	if n := r.metric("windows_total", "tenant", "light", "outcome", "repeat"); n != 20 {
 		t.Errorf("%.0f of the light tenant's 20 uploads are recognised", n)
 	}
-	if a := r.post("h", line(rounds*each-1), heavy...); a.status != http.StatusOK || r.metric("windows_total", "tenant", "heavy", "outcome", "repeat") != 1 {
+	if a := r.post("h", line(rounds*each-1), heavy...); a.status != http.StatusOK ||
+		r.metric("windows_total", "tenant", "heavy", "outcome", "repeat") != 1 {
 		t.Errorf("the newest is not recognised: %d %s", a.status, a.raw)
 	}
 	if next := startOn(t, s, nil); next.metric("upload_horizon_seconds") > 1e9 {
@@ -228,9 +231,10 @@ func TestRecordsOfTheBuildBefore(t *testing.T) {
 	done := func(id, body [16]byte, accepted byte) []byte {
 		return append(append(append([]byte{}, id[:]...), body[:]...), 2|1<<7, 1, 0, accepted, 0, 0)
 	}
-	put("dev."+stream.SessionToken("s")+".w."+ingest.Hex(ingest.DigestOf("device")), done(ingest.DigestOf("w1"), ingest.DigestOf(string(body)), 5))
+	put("dev."+stream.SessionToken("s")+".w."+ingest.DigestOf("device").String(),
+		done(ingest.DigestOf("w1"), ingest.DigestOf(string(body)), 5))
 	sum := ingest.DigestOf(string(plain))
-	put("dev."+stream.SessionToken("p")+".u."+ingest.Hex(sum), done(sum, sum, 3))
+	put("dev."+stream.SessionToken("p")+".u."+sum.String(), done(sum, sum, 3))
 	r := startOn(t, s, nil)
 	if a := r.post("s", body, window("w1", "device", 1, body)...); a.status != http.StatusOK || a.Accepted != 5 {
 		t.Errorf("%d %s", a.status, a.raw)
@@ -263,7 +267,8 @@ func TestUploadsThatINGESTLost(t *testing.T) {
 			send := func(i int, want string) {
 				t.Helper()
 				before := r.metric("windows_total", "outcome", want)
-				if a := r.post("s", body(i), window(fmt.Sprint("w", i), "device", i, body(i))...); a.status != http.StatusOK || a.Accepted != uint64(1+i) {
+				if a := r.post("s", body(i), window(fmt.Sprint("w", i), "device", i, body(i))...); a.status != http.StatusOK ||
+					a.Accepted != uint64(1+i) {
 					t.Fatalf("window %d: %d %s", i, a.status, a.raw)
 				}
 				if r.metric("windows_total", "outcome", want) != before+1 {

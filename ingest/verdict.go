@@ -32,8 +32,8 @@ type verdict struct {
 	Rejected   uint64            `json:"rejected"`
 	Duplicates uint64            `json:"duplicates"`
 	Reasons    []stream.Rejected `json:"reasons"` // of rejected, the most first
-	// Repeated are events of uploads that had been taken before, which the door knows, and RepeatedRejected those of them that the door refused
-	// then; neither is in the counts above.
+	// Repeated are events of uploads that had been taken before, which the door knows, and RepeatedRejected those of them that the door
+	// refused then; neither is in the counts above.
 	Repeated         uint64 `json:"repeated"`
 	RepeatedRejected uint64 `json:"repeated_rejected"`
 	Parts            uint64 `json:"parts"`
@@ -42,7 +42,7 @@ type verdict struct {
 }
 
 // serveVerdict tells what became of the uploads that a receipt stands for.
-func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
+func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *Refusal {
 	m, no := g.enter(r, x)
 	if no != nil {
 		return no
@@ -52,11 +52,12 @@ func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *ht
 	key, _ := m.current()
 	a, err := g.openReceipts(ctx, &key, text)
 	if errors.Is(err, errReceipt) || err == nil && !strings.Contains(text, ".") {
-		return &refusal{status: http.StatusNotFound, code: "unknown_upload",
-			detail: "this key has no such upload: ask with the receipt that the answer to the upload has in its header " + headerUpload + ", and with the key that sent it"}
+		return &Refusal{Status: http.StatusNotFound, Code: "unknown_upload",
+			Detail: "this key has no such upload: ask with the receipt that the answer to the upload has in its header " + headerUpload +
+				", and with the key that sent it"}
 	}
 	if err != nil {
-		return unavailable("not_stored", "the gateway cannot read receipts just now", err)
+		return Unavailable("not_stored", "the gateway cannot read receipts just now", err)
 	}
 	m.chargeQuestion(time.Now(), len(a.spans))
 	w.Header().Set("Cache-Control", "no-store")
@@ -108,7 +109,8 @@ func (g *Gateway) verdict(ctx context.Context, a *asked) *verdict {
 	})
 	switch {
 	case silent > 0:
-		v.State, v.Detail = verdictPending, "no worker answers for some of the partitions: what was accepted waits there, and is folded when one is back"
+		v.State, v.Detail = verdictPending,
+			"no worker answers for some of the partitions: what was accepted waits there, and is folded when one is back"
 	case behind > 0:
 		v.State, v.Detail = verdictPending, "not all of it is folded yet"
 	case forgotten:

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"strconv"
 
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -14,15 +15,17 @@ import (
 // they have expired; today each upload has a record of its own until it is sealed into a block, see uploads.go.
 const keptWindows = 1024
 
-// digest is the first half of a SHA-256.
-type digest [16]byte
+// Digest is the first half of a SHA-256.
+type Digest [16]byte
 
-func digestOf(text string) digest {
+// DigestOf returns the digest of a text.
+func DigestOf(text string) Digest {
 	sum := sha256.Sum256([]byte(text))
-	return digest(sum[:16])
+	return Digest(sum[:16])
 }
 
-func (d digest) String() string { return hex.EncodeToString(d[:]) }
+// String returns it in hex.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // windowState says how far an upload has come.
 type windowState byte
@@ -35,15 +38,15 @@ const (
 
 // window is what is remembered of one upload.
 type window struct {
-	id       digest // of the window id, or of the body
-	body     digest // of the body
+	id       Digest // of the window id, or of the body
+	body     Digest // of the body
 	state    windowState
 	whole    bool   // every byte was kept: window_acknowledged
 	sequence uint64 // the client's, 0 for none; for people who look at the record
 	// generation counts the conflicts accepted under this id; it is part of the parts' identity.
 	generation         uint64
 	accepted, rejected uint64
-	limits             cutLimits
+	limits             CutLimits
 	// last is the sequence in INGEST of the upload's last part, 0 when it is not known: records of older builds have none.
 	last   uint64
 	at     int64 // when it was settled, seconds since the epoch, rounded up; 0 when it is not known
@@ -56,7 +59,7 @@ type record struct {
 }
 
 // find returns the window with this id, nil if it is not remembered.
-func (r *record) find(id digest) *window {
+func (r *record) find(id Digest) *window {
 	for i := len(r.windows) - 1; i >= 0; i-- {
 		if r.windows[i].id == id {
 			return &r.windows[i]
@@ -80,8 +83,8 @@ var errRecord = errors.New("not a window record of version 1 or 2 (was it writte
 
 // appendRecord encodes r: counts as uvarints, each distinct set of limits once.
 func appendRecord(dst []byte, r *record) []byte {
-	var sets []cutLimits
-	index := func(l cutLimits) uint64 {
+	var sets []CutLimits
+	index := func(l CutLimits) uint64 {
 		for i := len(sets) - 1; i >= 0; i-- {
 			if sets[i] == l {
 				return uint64(i)
@@ -96,10 +99,10 @@ func appendRecord(dst []byte, r *record) []byte {
 	dst = append(dst, recordVersion, 0) // the 0 is a field that version 1 has and nobody reads
 	dst = binary.AppendUvarint(dst, uint64(len(sets)))
 	for _, l := range sets {
-		dst = binary.AppendUvarint(dst, uint64(l.maxBody))
-		dst = binary.AppendUvarint(dst, uint64(l.maxRaw))
-		dst = binary.AppendUvarint(dst, uint64(l.maxLine))
-		dst = binary.AppendUvarint(dst, math.Float64bits(l.maxRatio))
+		dst = binary.AppendUvarint(dst, uint64(l.MaxBody))
+		dst = binary.AppendUvarint(dst, uint64(l.MaxRaw))
+		dst = binary.AppendUvarint(dst, uint64(l.MaxLine))
+		dst = binary.AppendUvarint(dst, math.Float64bits(l.MaxRatio))
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(r.windows)))
 	for i := range r.windows {
@@ -127,15 +130,15 @@ func parseRecord(src []byte) (*record, error) {
 	d := decoder{src: src[1:]}
 	d.uvarint() // see appendRecord
 	r := &record{}
-	sets := make([]cutLimits, 0, d.count(4))
+	sets := make([]CutLimits, 0, d.count(4))
 	for range cap(sets) {
-		set := cutLimits{maxBody: d.size(), maxRaw: d.size(), maxLine: d.size(), maxRatio: math.Float64frombits(d.uvarint())}
-		if math.IsNaN(set.maxRatio) {
+		set := CutLimits{MaxBody: d.size(), MaxRaw: d.size(), MaxLine: d.size(), MaxRatio: math.Float64frombits(d.uvarint())}
+		if math.IsNaN(set.MaxRatio) {
 			return nil, errRecord // equal to nothing, itself included: no set could be found again
 		}
 		sets = append(sets, set)
 	}
-	n := d.count(2*len(digest{}) + 6)
+	n := d.count(2*len(Digest{}) + 6)
 	r.windows = make([]window, 0, n+1)
 	for range n {
 		var w window
@@ -206,9 +209,64 @@ func (d *decoder) take(n int) []byte {
 	return out
 }
 
+// Identity is what an upload is recognised by when it comes again, and what its parts are called.
+type Identity struct {
+	// Again has a repeat read once more, so that the answer can say of each record what it said at first. Nothing is published.
+	Again bool
+
+	at              place
+	want            window
+	name            string // of the parts, as long as no conflict was accepted
+	channel, window string
+}
+
+// ByWindow is the identity of an upload that the client names within a channel of the upload's session. sequence is for people.
+func (u *Upload) ByWindow(channel, window string, sequence uint64) Identity {
+	return Identity{
+		at:      place{key: windowKey(u.Tenant, u.Session, channel, window), channel: channelKey(u.Tenant, u.Session, channel)},
+		want:    named(window, u.Sum(), sequence),
+		channel: channel, window: window,
+	}
+}
+
+func named(id string, body Digest, sequence uint64) window {
+	return window{id: DigestOf(id), body: body, sequence: sequence}
+}
+
+// ByContent is the identity of an upload of one session that is known by its content. name is that of its parts.
+func (u *Upload) ByContent(content Digest, name string) Identity {
+	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, content)}, want: window{id: content, body: content}, name: name}
+}
+
+// BySource is the identity of an upload of several sessions: the source says what it is known by, in a kind of its own, and what content
+// that stands for. name is that of its parts. Each has a record of its own, so that a tenant's many processes never wait for each other.
+func (u *Upload) BySource(kind string, id, content Digest, name string) Identity {
+	// Nothing else has a second token of one letter.
+	return Identity{at: place{key: u.Tenant + ".t." + kind + "." + id.String()}, want: window{id: id, body: content}, name: name}
+}
+
+// Unrecorded is the identity of an upload of one part, which JetStream and the worker recognise without the record of uploads.
+func Unrecorded(name string) Identity { return Identity{name: name} }
+
+// part names the parts. A window is <channel>/<conflicts accepted>/<window id>: a channel has no '/', so no client's id can be taken for
+// another channel's, for an upload known by its content, or for a session's end.
+func (id *Identity) part(c *claim) string {
+	generation := uint64(0)
+	if c != nil {
+		generation = c.window.generation
+	}
+	switch {
+	case id.window != "":
+		return id.channel + "/" + strconv.FormatUint(generation, 10) + "/" + id.window
+	case generation > 0:
+		return id.name + "~" + strconv.FormatUint(generation, 10)
+	}
+	return id.name
+}
+
 // channelKey is the KV key of a channel's record in older builds.
 func channelKey(tenant, session, channel string) string {
-	return sessionPrefix(tenant, session) + "w." + digestOf(channel).String()
+	return sessionPrefix(tenant, session) + "w." + DigestOf(channel).String()
 }
 
 // sessionPrefix begins every key of a session, so that a deletion finds them.
@@ -218,19 +276,19 @@ func sessionPrefix(tenant, session string) string {
 
 // windowKey is the KV key of a window: client text is hashed.
 func windowKey(tenant, session, channel, window string) string {
-	return sessionPrefix(tenant, session) + "v." + digestOf(channel+"/"+window).String() // a channel has no '/'
+	return sessionPrefix(tenant, session) + "v." + DigestOf(channel+"/"+window).String() // a channel has no '/'
 }
 
 // uploadKey is the KV key of an upload without window headers.
-func uploadKey(tenant, session string, body digest) string {
+func uploadKey(tenant, session string, body Digest) string {
 	return sessionPrefix(tenant, session) + "u." + body.String()
 }
 
 // conflictKey is the KV key that says where a window is recorded that was sent again with other bytes: an operator names no channel.
 func conflictKey(tenant, session, window, channel string) string {
-	return conflictPrefix(tenant, session, window) + digestOf(channel).String()[:8]
+	return conflictPrefix(tenant, session, window) + DigestOf(channel).String()[:8]
 }
 
 func conflictPrefix(tenant, session, window string) string {
-	return sessionPrefix(tenant, session) + "x." + digestOf(window).String() + "-"
+	return sessionPrefix(tenant, session) + "x." + DigestOf(window).String() + "-"
 }

@@ -14,9 +14,10 @@ func sampleRecord(n int) *record {
 	r := &record{}
 	for i := range n {
 		r.windows = append(r.windows, window{
-			id: digestOf(fmt.Sprint(i)), body: digestOf(fmt.Sprint("b", i)), state: windowState(1 + rng.IntN(3)), whole: rng.IntN(2) == 0,
-			sequence: rng.Uint64(), generation: rng.Uint64N(3), accepted: rng.Uint64(), rejected: rng.Uint64N(100), last: rng.Uint64(), at: rng.Int64(),
-			limits: cutLimits{maxBody: int64(i % 2), maxRaw: 1 << 40, maxLine: 7, maxRatio: 0.5},
+			id: DigestOf(fmt.Sprint(i)), body: DigestOf(fmt.Sprint("b", i)), state: windowState(1 + rng.IntN(3)), whole: rng.IntN(2) == 0,
+			sequence: rng.Uint64(), generation: rng.Uint64N(3), accepted: rng.Uint64(), rejected: rng.Uint64N(100), last: rng.Uint64(),
+			at:     rng.Int64(),
+			limits: CutLimits{MaxBody: int64(i % 2), MaxRaw: 1 << 40, MaxLine: 7, MaxRatio: 0.5},
 		})
 	}
 	return r
@@ -44,7 +45,8 @@ func TestRecordOfVersion1(t *testing.T) {
 	w.last, w.at = 0, 0
 	old := binary.AppendUvarint([]byte{1}, 1<<40)
 	old = binary.AppendUvarint(old, 1)
-	for _, n := range []uint64{uint64(w.limits.maxBody), uint64(w.limits.maxRaw), uint64(w.limits.maxLine), math.Float64bits(w.limits.maxRatio)} {
+	for _, n := range []uint64{uint64(w.limits.MaxBody), uint64(w.limits.MaxRaw), uint64(w.limits.MaxLine),
+		math.Float64bits(w.limits.MaxRatio)} {
 		old = binary.AppendUvarint(old, n)
 	}
 	old = append(append(binary.AppendUvarint(old, 1), w.id[:]...), w.body[:]...)
@@ -65,9 +67,9 @@ func TestRecordOfVersion1(t *testing.T) {
 func TestRecordForgetsTheOldest(t *testing.T) {
 	r := &record{}
 	for i := range keptWindows + 10 {
-		r.add(window{id: digestOf(fmt.Sprint(i)), sequence: uint64(i + 1), state: windowDone})
+		r.add(window{id: DigestOf(fmt.Sprint(i)), sequence: uint64(i + 1), state: windowDone})
 	}
-	if len(r.windows) != keptWindows || r.find(digestOf("9")) != nil || r.find(digestOf("10")) == nil {
+	if len(r.windows) != keptWindows || r.find(DigestOf("9")) != nil || r.find(DigestOf("10")) == nil {
 		t.Errorf("%d windows", len(r.windows))
 	}
 }
@@ -77,7 +79,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(appendRecord(nil, sampleRecord(0)))
 	f.Add(appendRecord(nil, sampleRecord(3)))
 	nan := sampleRecord(3)
-	nan.windows[1].limits.maxRatio = math.NaN()
+	nan.windows[1].limits.MaxRatio = math.NaN()
 	f.Add(appendRecord(nil, nan))
 	f.Add([]byte{1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, data []byte) {

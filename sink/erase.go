@@ -70,12 +70,12 @@ const maxErased = 1024
 // lookAgainAfter is when no insert can be running any more that was begun before a deletion.
 const lookAgainAfter = insertTimeout + time.Minute
 
-// targets translates the deletions of a chunk. Those of a tenant, or of a session that recurs, must not touch what later chunks bring.
+// targets translates the deletions of a chunk. Those of a tenant, or of a session that may come back, must not touch what later chunks bring.
 func (k *Sink) targets(partition int, chunk uint64, deletes []stream.Deletion) []table.Target {
 	out := make([]table.Target, len(deletes))
 	for i, d := range deletes {
 		out[i] = table.Target{Tenant: d.Tenant, Session: d.Session, Partition: partition, Partitions: k.s.Partitions, Chunk: chunk,
-			Bounded: d.Session == "" || stream.Recurs(d.Session)}
+			Bounded: d.Bounded()}
 	}
 	return out
 }

@@ -56,6 +56,7 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 	g, err := ingest.New(streams, ingest.Config{
 		Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: int64(c.SpoolMax),
 		Defaults: c.limits(), MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: version(), Logger: p.Log, Registerer: reg, Ready: w.blocked,
+		Sources: doors(),
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)

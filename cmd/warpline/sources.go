@@ -3,6 +3,9 @@ package main
 import (
 	"sync"
 
+	"github.com/warpline/warpline/ingest"
+	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/sink/table"
 	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
@@ -10,13 +13,22 @@ import (
 
 // source is one source of data, as each stage knows it.
 type source struct {
+	door   ingest.Source
 	tables table.Source
 }
 
 // sources is the one list of sources: each stage is given them from here. To add a source, add its line.
 var sources = []source{
-	{tables: gpuflighttable.Source},
-	{tables: telemetrytable.Source},
+	{gpuflightdoor.Source(), gpuflighttable.Source},
+	{telemetrydoor.Source(), telemetrytable.Source},
+}
+
+// doors are the sources as the gateway knows them.
+func doors() (list []ingest.Source) {
+	for _, s := range sources {
+		list = append(list, s.door)
+	}
+	return list
 }
 
 // schema is the tables and views of all sources, made once.

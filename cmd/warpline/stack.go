@@ -132,7 +132,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 	if s.Gateway, err = ingest.New(s.Streams, ingest.Config{
 		Listen: cfg.Listen, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, SpoolDir: s.dir.file("spool"),
 		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: version(), StoreDir: s.dir.path, MinFreeDiskBytes: minFreeDisk, Logger: cfg.Log.With("role", "gateway"), Registerer: reg,
-		Refuse: s.refuse, Ready: s.watcher.blocked,
+		Refuse: s.refuse, Ready: s.watcher.blocked, Sources: doors(),
 	}); err != nil {
 		return s, fmt.Errorf("gateway: %w", err)
 	}

@@ -2,6 +2,9 @@
 //
 // It differs from a general reader in what it is given: it reads from memory or a file in large steps, so it may look ahead, and it keeps
 // its history in the buffer that it decodes into. Its decoder takes several symbols from one load of input. Start with Reader.
+//
+// It is here for its price alone. With the reader of klauspost/compress the roles take some 12 % more of the processors for the same
+// kernels (warpline bench, columnar). BenchmarkStages of package ingest has the two side by side.
 package inflate
 
 import (

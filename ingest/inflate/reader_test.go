@@ -71,7 +71,8 @@ func samples() map[string][]byte {
 	}
 	return map[string][]byte{
 		"empty": nil, "one": {7}, "noise": noise, "digits": digits.Bytes(), "far": far.Bytes(), "skewed": skewed,
-		"run": bytes.Repeat([]byte{'x'}, 1_000_000), "pairs": bytes.Repeat([]byte("ab"), 500_000), "sevens": bytes.Repeat([]byte("abcdefg"), 100_000),
+		"run": bytes.Repeat([]byte{'x'}, 1_000_000), "pairs": bytes.Repeat([]byte("ab"), 500_000),
+		"sevens": bytes.Repeat([]byte("abcdefg"), 100_000),
 		"eights": bytes.Repeat([]byte("abcdefgh"), 100_000),
 	}
 }

@@ -235,7 +235,8 @@ func (z *Reader) codes() error {
 			i++
 		}
 	}
-	if !build(z.lit[:], litBits, lengths[:literals], litEntries[:]) || !build(z.dist[:], distBits, lengths[literals:total], distEntries[:]) {
+	if !build(z.lit[:], litBits, lengths[:literals], litEntries[:]) ||
+		!build(z.dist[:], distBits, lengths[literals:total], distEntries[:]) {
 		return ErrCorrupt
 	}
 	return nil

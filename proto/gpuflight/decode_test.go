@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 )
 
 func itoa(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
@@ -220,7 +221,7 @@ func TestDecodeText(t *testing.T) {
 
 func TestDecodeLimits(t *testing.T) {
 	dec := gpuflight.Decoder{MaxLine: 100}
-	if _, err := dec.Decode([]byte(`{"type":"shutdown","x":"` + strings.Repeat("x", 100) + `"}`)); err == nil || err.(*gpuflight.LineError).Reason != gpuflight.ReasonLineTooLong {
+	if _, err := dec.Decode([]byte(`{"type":"shutdown","x":"` + strings.Repeat("x", 100) + `"}`)); err == nil || err.(*gpuflight.LineError).Reason != reject.LineTooLong {
 		t.Fatal(err)
 	}
 	// A line of nothing but bad rows is not allowed to cost a record each.

@@ -1,6 +1,10 @@
 package gpuflight
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/warpline/warpline/proto/reject"
+)
 
 // DefaultMaxLine is the longest line a Decoder takes when its MaxLine is 0. A decoded batch takes at most some ten times the
 // memory of its line.
@@ -35,7 +39,7 @@ func (d *Decoder) Decode(line []byte) (*Line, error) {
 		limit = DefaultMaxLine
 	}
 	if len(line) > limit {
-		return &d.line, &LineError{Reason: ReasonLineTooLong}
+		return &d.line, &LineError{Reason: reject.LineTooLong}
 	}
 	if len(d.batch.vals) > keepCells {
 		d.batch.vals = nil

@@ -1,7 +1,7 @@
 package gpuflight
 
-// Reasons a line, a row or a body is refused. They are stored in the rejects table and label counters, so they are snake_case,
-// never change, and are all listed here.
+// Reasons a line or a row of GPU Flight is refused. They are stored in the rejects table and label counters, so they are snake_case,
+// never change, and are all listed here; those of every source are in proto/reject.
 const (
 	ReasonBadJSON          = "bad_json"          // not one JSON object: syntax, nan, a torn or trailing piece
 	ReasonUnknownType      = "unknown_type"      // no type this package knows
@@ -13,16 +13,7 @@ const (
 	ReasonOutOfRange       = "out_of_range"      // a number its column or field cannot hold
 	ReasonNegativeDuration = "negative_duration" // a duration below zero
 	ReasonBadTime          = "bad_time"          // base + offset is before 1970 or beyond what int64 nanoseconds hold
-	ReasonSessionMissing   = "session_missing"   // no session_id, or an empty one
 	ReasonSessionMismatch  = "session_mismatch"  // the line's session is not the window's
-	ReasonLineTooLong      = "line_too_long"     // longer than the limit for its kind
-	ReasonTornGzip         = "torn_gzip"         // the compressed body ends or breaks in the middle
-	ReasonBodyTooLarge     = "body_too_large"    // more bytes than the tenant may send in one body
-	ReasonRatioExceeded    = "ratio_exceeded"    // expands beyond the allowed ratio
-	ReasonDictionaryFull   = "dictionary_full"   // the session has as many names as it may
-	ReasonSessionDeleted   = "session_deleted"   // its session was deleted; nothing of it is kept
-	ReasonPoison           = "poison"            // folding its part failed again and again; nothing of the part is stored
-	ReasonScopeOverflow    = "scope_overflow"    // the session has as many open scopes as it may
 
 	ReasonArtifactTooLarge = "artifact_too_large" // code or source text beyond what a function, a file, a part or a session may have
 )
@@ -30,9 +21,8 @@ const (
 // Reasons lists all Reason constants.
 func Reasons() []string {
 	return []string{
-		ReasonBadJSON, ReasonUnknownType, ReasonNotYet, ReasonMissingField, ReasonMissingColumn, ReasonRaggedRow, ReasonBadValue, ReasonOutOfRange, ReasonNegativeDuration,
-		ReasonBadTime, ReasonSessionMissing, ReasonSessionMismatch, ReasonLineTooLong, ReasonTornGzip, ReasonBodyTooLarge, ReasonRatioExceeded, ReasonDictionaryFull,
-		ReasonSessionDeleted, ReasonPoison, ReasonScopeOverflow, ReasonArtifactTooLarge,
+		ReasonBadJSON, ReasonUnknownType, ReasonNotYet, ReasonMissingField, ReasonMissingColumn, ReasonRaggedRow, ReasonBadValue,
+		ReasonOutOfRange, ReasonNegativeDuration, ReasonBadTime, ReasonSessionMismatch, ReasonArtifactTooLarge,
 	}
 }
 

@@ -3,6 +3,8 @@ package gpuflight
 import (
 	"encoding/json"
 	"errors"
+
+	"github.com/warpline/warpline/proto/reject"
 )
 
 // maxSessionLine bounds job_start and shutdown lines. The client's job_start has some 1200 bytes a GPU; an
@@ -162,7 +164,7 @@ func DecodeShutdown(line *Line) (JobEnd, error) {
 // unmarshal reads what fits. encoding/json goes on behind a field of the wrong kind and repairs broken UTF-8.
 func unmarshal(raw []byte, into any) (partial bool, err error) {
 	if len(raw) > maxSessionLine {
-		return false, &LineError{Reason: ReasonLineTooLong}
+		return false, &LineError{Reason: reject.LineTooLong}
 	}
 	err = json.Unmarshal(raw, into)
 	var wrongKind *json.UnmarshalTypeError

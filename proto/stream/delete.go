@@ -3,7 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"regexp"
 	"unicode"
 	"unicode/utf8"
 )
@@ -14,15 +14,15 @@ const KindDelete Kind = "delete"
 // NoSession is the session under which uploads without a usable session id are kept, all of them rejects.
 const NoSession = "unknown"
 
-// MemoryPrefix begins the ids of sessions that the gateway makes for memory telemetry, from what identifies the process.
-const MemoryPrefix = "mem:"
-
-// Recurs reports whether a session's id says who sends rather than what is sent, so that it comes back with the sender: the uploads
-// without a session, and memory telemetry, whose processes have the same host, pid and rank again after a restart. Of such a session a
-// deletion takes what came before it, and what is received later is new.
-func Recurs(session string) bool {
-	return session == NoSession || strings.HasPrefix(session, MemoryPrefix)
+// ComesBack reports whether the id of the part's session says who sends rather than what is sent, so that it comes back with the sender. Of
+// such a session a deletion takes what came before it, and what is received later is new.
+func (e *Envelope) ComesBack() bool {
+	// Builds before the field Recurs named the sessions of telemetry after processes, and no others.
+	return e.Recurs || e.Session == NoSession || e.Source == recurringSource
 }
+
+// recurringSource is the source whose sessions all come back, in envelopes of builds that did not say so.
+const recurringSource = "telemetry"
 
 // PurgeToken stands in a tenant's tombstones where a part has its session's token, which is hex.
 const PurgeToken = "purge"
@@ -62,6 +62,15 @@ type Receipt struct {
 
 // ReceiptKey is the KV key of a receipt.
 func ReceiptKey(id string, partition int) string { return fmt.Sprintf("%s.%d", id, partition) }
+
+// Bounded reports whether the deletion ends with the chunk that carries it, since something of the same name may come behind it: all of a
+// tenant, uploads without a session, and ids as sources make them, which are a word, a colon and the rest. A client may choose such an id
+// as well. Then the bound changes nothing: what comes later of it is dropped before it is in any chunk.
+func (d *Deletion) Bounded() bool {
+	return d.Session == "" || d.Session == NoSession || madeID.MatchString(d.Session)
+}
+
+var madeID = regexp.MustCompile(`^[a-z]+:`)
 
 // Token is the subject token of what d deletes.
 func (d *Deletion) Token() string {

@@ -35,6 +35,8 @@ const (
 type Envelope struct {
 	Tenant  string `json:"tenant"`
 	Session string `json:"session"` // the client's own id
+	// Recurs says that the id of the session comes back with its sender, see ComesBack. Its source knows.
+	Recurs  bool   `json:"recurs,omitempty"`
 	Kind    Kind   `json:"kind"`
 	Source  string `json:"source"`            // sessions.source and usage.source: gpu-flight, parca, telemetry, …
 	Channel string `json:"channel,omitempty"` // device, scope, system, sass; "" when the client did not say
@@ -67,7 +69,7 @@ type Envelope struct {
 
 // Reject says why bytes were refused. The bytes (the first RejectBytes of them) are the body.
 type Reject struct {
-	Reason string `json:"reason"` // one of the reasons of proto/gpuflight
+	Reason string `json:"reason"` // a reason of proto/reject, or of its format
 	Detail string `json:"detail"` // for people
 	Ref    string `json:"ref,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/telemetry"
 )
 
 // SessionBegins is the condition that column holds a session id as asked names it, with the arguments of its placeholders: the whole id, its
@@ -14,7 +14,7 @@ import (
 func SessionBegins(column, asked string) (condition string, args []any) {
 	head, tail, shortened := strings.Cut(asked, "…")
 	one := fmt.Sprintf("startsWith(toString(%s), ?)", column)
-	condition, args = "("+one+" OR "+one+")", []any{head, stream.MemoryPrefix + head}
+	condition, args = "("+one+" OR "+one+")", []any{head, telemetry.SessionPrefix + head}
 	if shortened {
 		condition, args = condition+fmt.Sprintf(" AND endsWith(toString(%s), ?)", column), append(args, tail)
 	}

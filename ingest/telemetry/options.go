@@ -1,4 +1,4 @@
-package ingest
+package telemetry
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
@@ -24,25 +25,27 @@ const (
 // maxOptionBytes bounds the texts among the options.
 const maxOptionBytes = 256
 
-// telemetryOptions is how an upload is to be read.
-type telemetryOptions struct {
+// options is how an upload is to be read.
+type options struct {
 	telemetry.Options
 	format string
 	key    string  // Idempotency-Key, "" without
 	names  mention // of a session, anywhere in the document
 }
 
-// readTelemetryOptions reads the query and the headers. A parameter that it does not know is refused: a misspelled one would be ignored.
-func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
-	bad := func(name, detail string) *refusal {
-		return &refusal{status: http.StatusBadRequest, code: "bad_option", detail: name + " " + detail}
+// readOptions reads the query and the headers. A parameter that it does not know is refused: a misspelled one would be ignored.
+func readOptions(r *http.Request) (*options, *ingest.Refusal) {
+	bad := func(name, detail string) *ingest.Refusal {
+		return &ingest.Refusal{Status: http.StatusBadRequest, Code: "bad_option", Detail: name + " " + detail}
 	}
-	o, q := &telemetryOptions{format: formatJSON}, r.URL.Query()
+	o, q := &options{format: formatJSON}, r.URL.Query()
 	for name := range q {
 		switch name {
 		case "format", "peer", "permissive_legacy", "events_key", "default_collector", "default_sampling_interval_ms", "default_session_id":
 		default:
-			return nil, bad(strconv.Quote(printable(name, 40)), "is no option: there are format, peer, permissive_legacy, events_key, default_collector, default_sampling_interval_ms and default_session_id")
+			return nil, bad(strconv.Quote(ingest.Printable(name, 40)),
+				"is no option: there are format, peer, permissive_legacy, events_key, default_collector, default_sampling_interval_ms "+
+					"and default_session_id")
 		}
 	}
 	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
@@ -93,8 +96,9 @@ func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 		o.DefaultSamplingIntervalMS = ms
 	}
 	o.key = r.Header.Get("Idempotency-Key")
-	for name, v := range map[string]string{"events_key": q.Get("events_key"), "default_collector": o.DefaultCollector, "default_session_id": o.DefaultSessionID, "Idempotency-Key": o.key} {
-		if printable(v, maxOptionBytes) != v {
+	for name, v := range map[string]string{"events_key": q.Get("events_key"), "default_collector": o.DefaultCollector,
+		"default_session_id": o.DefaultSessionID, "Idempotency-Key": o.key} {
+		if ingest.Printable(v, maxOptionBytes) != v {
 			return nil, bad(name, fmt.Sprintf("must be UTF-8 without control characters, at most %d bytes", maxOptionBytes))
 		}
 	}
@@ -102,7 +106,7 @@ func readTelemetryOptions(r *http.Request) (*telemetryOptions, *refusal) {
 }
 
 // origin is what memory_events.origin says.
-func (o *telemetryOptions) origin() string {
+func (o *options) origin() string {
 	if o.format == formatNDJSON {
 		return formatJSON
 	}
@@ -110,13 +114,14 @@ func (o *telemetryOptions) origin() string {
 }
 
 // identity names an upload by the hash of what it says and by all that decides how it is read.
-func (o *telemetryOptions) identity(content digest) digest {
+func (o *options) identity(content ingest.Digest) ingest.Digest {
 	var b strings.Builder
 	rules := 1
 	if o.names.found && o.Peer == telemetry.Peer043 {
 		rules = 2 // gateways that did not know sessions have refused it, and that they did is no reason to refuse it again
 	}
-	fmt.Fprintf(&b, "telemetry %d\n%s\n%s\n%t\n%q\n%d\n", rules, content, o.format, o.RefuseLegacy, o.DefaultCollector, o.DefaultSamplingIntervalMS)
+	fmt.Fprintf(&b, "telemetry %d\n%s\n%s\n%t\n%q\n%d\n", rules, content, o.format, o.RefuseLegacy, o.DefaultCollector,
+		o.DefaultSamplingIntervalMS)
 	if o.EventsKey != nil {
 		fmt.Fprintf(&b, "%q\n", *o.EventsKey)
 	}
@@ -127,5 +132,5 @@ func (o *telemetryOptions) identity(content digest) digest {
 		fmt.Fprintf(&b, "session %q\n", o.DefaultSessionID)
 	}
 	sum := sha256.Sum256([]byte(b.String()))
-	return digest(sum[:16])
+	return ingest.Digest(sum[:16])
 }

@@ -1,4 +1,4 @@
-package ingest
+package telemetry
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const alertsPart = -2
 
 // withAlerts says that the document has alerts beside its events, which open gives once the events are read. They say neither session nor
 // device: theirs are those of the events, of which a tracker's file has one of each.
-func (t *telemetrySorter) withAlerts(open func() *telemetry.Alerts) {
+func (t *sorter) withAlerts(open func() *telemetry.Alerts) {
 	t.alerts, t.owner = open, &alertOwner{}
 }
 
@@ -29,15 +29,16 @@ type alertOwner struct {
 func (o *alertOwner) saw(e *telemetry.Event) {
 	if !o.seen {
 		o.seen = true
-		o.AlertOwner = telemetry.AlertOwner{Host: clipText(string(e.Host), maxMessageBytes), JobID: clipText(string(e.JobID), maxMessageBytes),
-			Rank: e.Rank, DeviceID: e.DeviceID}
+		o.AlertOwner = telemetry.AlertOwner{Host: clipText(string(e.Host), maxMessageBytes),
+			JobID: clipText(string(e.JobID), maxMessageBytes),
+			Rank:  e.Rank, DeviceID: e.DeviceID}
 	}
 	o.mixed = o.mixed || o.Rank != e.Rank || o.DeviceID != e.DeviceID
 }
 
 // sendAlerts publishes the alerts. Like a summary they are no events: they count in no sum, and cost as events do. What is no alert is
 // refused as a record is.
-func (t *telemetrySorter) sendAlerts(ctx context.Context) error {
+func (t *sorter) sendAlerts(ctx context.Context) error {
 	if t.alerts == nil {
 		return nil
 	}
@@ -52,7 +53,7 @@ func (t *telemetrySorter) sendAlerts(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode what alerts are of: %w", err)
 	}
-	e := t.p.envelope
+	e := t.p.Envelope
 	e.Kind, e.Part = stream.KindAlerts, alertsPart
 	records := int(t.Accepted + t.Rejected)
 	body := append(append(t.body[:0], head...), '\n')
@@ -63,8 +64,7 @@ func (t *telemetrySorter) sendAlerts(ctx context.Context) error {
 			return nil
 		}
 		e.Session = t.order[0].session
-		t.books.parts[0]++
-		err := t.send(ctx, &e, body)
+		err := t.p.Send(ctx, &e, body)
 		e.Part--
 		body = body[:start]
 		return err

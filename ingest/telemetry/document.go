@@ -1,4 +1,4 @@
-package ingest
+package telemetry
 
 import (
 	"bufio"
@@ -8,33 +8,28 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// telemetryDocument is a spooled upload as a document that can be read several times.
-type telemetryDocument struct {
-	source *source
-	spool  *spool
-	gzip   bool
-	limits cutLimits
-	o      *telemetryOptions
+// document is a spooled upload as a document that can be read several times.
+type document struct {
+	u      *ingest.Upload
+	o      *options
 	layout telemetry.Layout
 	track  *telemetry.Track // of a TensorFlow tracker's file without events
 }
 
 // begin goes to the start.
-func (d *telemetryDocument) begin() io.Reader {
-	d.source.reset(d.spool, d.spool.size, d.gzip, d.limits, "")
-	return d.source
-}
+func (d *document) begin() io.Reader { return d.u.Open() }
 
 // survey reads the document to its end: only then is known that the bytes are whole and that they are events at all. It returns the
 // hash of what the document says, without its compression.
-func (d *telemetryDocument) survey() (digest, *refusal) {
+func (d *document) survey() (ingest.Digest, *ingest.Refusal) {
 	sum := sha256.New()
-	asSent := !d.gzip && d.spool.total == d.spool.size // the spool has its hash already
+	asSent := !d.u.Gzip() && d.u.Total() == d.u.Size() // the spool has its hash already
 	heard := func() io.Reader {
 		sum.Reset()
 		d.o.names = mention{}
@@ -64,24 +59,25 @@ func (d *telemetryDocument) survey() (digest, *refusal) {
 	}
 	switch {
 	case err == nil && asSent:
-		return d.spool.sum, nil
+		return d.u.Sum(), nil
 	case err == nil:
-		return half(sum), nil
+		return ingest.SumOf(sum), nil
 	case errors.As(err, &unreadable):
 		detail := clipText(unreadable.Message, maxMessageBytes)
 		if d.o.format == formatJSON && recordALine(d.begin()) {
 			detail += "; it looks like a record a line: send it with ?format=ndjson, or with Content-Type: application/x-ndjson"
 		}
-		return digest{}, &refusal{status: http.StatusBadRequest, code: string(unreadable.Code), detail: detail}
+		return ingest.Digest{}, &ingest.Refusal{Status: http.StatusBadRequest, Code: string(unreadable.Code), Detail: detail}
 	}
-	var torn *tornError
+	var torn *ingest.TornError
 	if !errors.As(err, &torn) {
-		return digest{}, unavailable("spool_failed", "the gateway cannot read its spool folder", err)
+		return ingest.Digest{}, ingest.Unavailable("spool_failed", "the gateway cannot read its spool folder", err)
 	}
-	if torn.reason == gpuflight.ReasonTornGzip {
-		return digest{}, &refusal{status: http.StatusBadRequest, code: torn.reason, detail: torn.detail + "; nothing was stored"}
+	if torn.Reason == reject.TornGzip {
+		return ingest.Digest{}, &ingest.Refusal{Status: http.StatusBadRequest, Code: torn.Reason,
+			Detail: torn.Detail + "; nothing was stored"}
 	}
-	return digest{}, tooLarge(torn.reason, torn.detail)
+	return ingest.Digest{}, tooLarge(torn.Reason, torn.Detail)
 }
 
 // recordALine reports whether the first two lines that are not blank both begin a JSON object, which those of no JSON document do.
@@ -106,7 +102,7 @@ func recordALine(r io.Reader) bool {
 }
 
 // open gives the records of the surveyed document.
-func (d *telemetryDocument) open() (telemetry.Reader, error) {
+func (d *document) open() (telemetry.Reader, error) {
 	if d.track != nil {
 		return d.track, nil
 	}
@@ -117,13 +113,13 @@ func (d *telemetryDocument) open() (telemetry.Reader, error) {
 }
 
 // alerts gives the alerts beside the events of the surveyed document, once nobody reads those any more.
-func (d *telemetryDocument) alerts() *telemetry.Alerts {
+func (d *document) alerts() *telemetry.Alerts {
 	return d.layout.Alerts(&forward{r: d.begin()}, d.bounded())
 }
 
-func (d *telemetryDocument) bounded() telemetry.Options {
+func (d *document) bounded() telemetry.Options {
 	o := d.o.Options
-	o.MaxRecordBytes = int(min(d.limits.maxLine, stream.PartBytes-telemetry.FrameBytes))
+	o.MaxRecordBytes = int(min(d.u.Limits.MaxLine, stream.PartBytes-telemetry.FrameBytes))
 	return o
 }
 

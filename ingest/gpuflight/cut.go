@@ -1,4 +1,4 @@
-package ingest
+package gpuflight
 
 import (
 	"bytes"
@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -33,19 +35,6 @@ type piece struct {
 	reason, detail string
 	whole          bool
 }
-
-// tornError is how a source says that an upload ends in bytes which cannot be taken.
-type tornError struct {
-	reason, detail string
-	// intact says that everything before is known to be good, so that a last line without newline is a line.
-	intact bool
-	// raw is the first stream.RejectBytes of the refused bytes, as they were received, where they cannot be decoded; rawSize is
-	// how many there are.
-	raw     []byte
-	rawSize int64
-}
-
-func (e *tornError) Error() string { return e.reason + ": " + e.detail }
 
 // cutter cuts a stream of lines into pieces. What it gives depends on the bytes and on maxLine alone, never on how the reads fall:
 // each piece is the longest run of whole lines that fits stream.PartBytes. It keeps one buffer of that size and no more.
@@ -109,8 +98,8 @@ func (c *cutter) next() (piece, error) {
 		}
 		return c.part(data[:cut]), nil
 	}
-	var torn *tornError
-	if c.err == io.EOF || errors.As(c.err, &torn) && torn.intact {
+	var torn *ingest.TornError
+	if c.err == io.EOF || errors.As(c.err, &torn) && torn.Intact {
 		if c.maxLine < int64(len(c.buf)) && cut > 0 {
 			return c.part(data[:cut]), nil
 		}
@@ -128,8 +117,8 @@ func (c *cutter) cutShort(data []byte, full bool) (cut int, tooLong bool) {
 	for cut < len(data) {
 		i := bytes.IndexByte(data[cut:], '\n')
 		if i < 0 {
-			var torn *tornError
-			intact := !full && (c.err == io.EOF || errors.As(c.err, &torn) && torn.intact)
+			var torn *ingest.TornError
+			intact := !full && (c.err == io.EOF || errors.As(c.err, &torn) && torn.Intact)
 			switch {
 			case !intact:
 			case int64(len(data)-cut) <= c.maxLine:
@@ -198,7 +187,7 @@ func (c *cutter) part(body []byte) piece {
 func (c *cutter) rejectLine(line []byte) piece {
 	p := piece{
 		kind: pieceReject, body: line[:min(len(line), stream.RejectBytes)], size: int64(len(line)), line: c.line + 1,
-		reason: gpuflight.ReasonLineTooLong, detail: c.tooLong(int64(len(bytes.TrimSuffix(line, []byte{'\n'})))),
+		reason: reject.LineTooLong, detail: c.tooLong(int64(len(bytes.TrimSuffix(line, []byte{'\n'})))),
 		whole: len(line) <= stream.RejectBytes, events: max(1, uint64(gpuflight.CountEvents(line))),
 	}
 	c.line++
@@ -217,13 +206,13 @@ func (c *cutter) finish(rest []byte) (piece, error) {
 	if c.err == io.EOF {
 		return piece{}, io.EOF
 	}
-	var torn *tornError
+	var torn *ingest.TornError
 	if !errors.As(c.err, &torn) {
 		return piece{}, fmt.Errorf("read spooled body: %w", c.err)
 	}
-	p := piece{kind: pieceReject, line: c.line + 1, reason: torn.reason, detail: torn.detail, events: 1}
-	if torn.raw != nil {
-		p.body, p.size, p.whole = torn.raw, torn.rawSize, int64(len(torn.raw)) == torn.rawSize
+	p := piece{kind: pieceReject, line: c.line + 1, reason: torn.Reason, detail: torn.Detail, events: 1}
+	if torn.Raw != nil {
+		p.body, p.size, p.whole = torn.Raw, torn.RawSize, int64(len(torn.Raw)) == torn.RawSize
 		return p, nil
 	}
 	p.body, p.size = rest[:min(len(rest), stream.RejectBytes)], int64(len(rest))
@@ -243,8 +232,8 @@ func (c *cutter) Read(p []byte) (int, error) {
 	for c.start == c.end {
 		if c.err != nil {
 			g.ended = true
-			var torn *tornError
-			if c.err != io.EOF && !(errors.As(c.err, &torn) && torn.intact) {
+			var torn *ingest.TornError
+			if c.err != io.EOF && !(errors.As(c.err, &torn) && torn.Intact) {
 				g.err = c.err
 				return 0, c.err
 			}
@@ -315,7 +304,7 @@ func (c *cutter) endGiant() (piece, error) {
 		}
 		return q, err
 	case tooLong:
-		p.kind, p.reason, p.detail = pieceReject, gpuflight.ReasonLineTooLong, c.tooLong(g.text)
+		p.kind, p.reason, p.detail = pieceReject, reject.LineTooLong, c.tooLong(g.text)
 		p.body = c.buf[:stream.RejectBytes]
 	}
 	return p, nil

@@ -1,4 +1,4 @@
-package ingest
+package telemetry
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 const summaryPart = -1
 
 // summarize says what the upload's session summary is, nil for none.
-func (t *telemetrySorter) summarize(s *telemetry.SessionSummary) {
+func (t *sorter) summarize(s *telemetry.SessionSummary) {
 	t.summary = s
-	t.p.envelope.Summarized = s != nil
+	t.p.Envelope.Summarized = s != nil
 }
 
 // summaries is what summaries cost, in events: each one may make a worker keep a session.
-func (t *telemetrySorter) summaries() uint64 {
+func (t *sorter) summaries() uint64 {
 	if t.summary == nil {
 		return 0
 	}
@@ -25,12 +25,12 @@ func (t *telemetrySorter) summaries() uint64 {
 }
 
 // sendSummary publishes the summary, for the session that its records are of; there may be none.
-func (t *telemetrySorter) sendSummary(ctx context.Context) error {
+func (t *sorter) sendSummary(ctx context.Context) error {
 	if t.summary == nil {
 		return nil
 	}
-	t.id = appendTelemetrySession(t.id[:0], &telemetry.Event{SessionID: []byte(t.summary.SessionID), Has: telemetry.HasSession}, t.upload)
-	e := t.p.envelope
+	t.id = appendSession(t.id[:0], &telemetry.Event{SessionID: []byte(t.summary.SessionID), Has: telemetry.HasSession}, t.upload)
+	e := t.p.Envelope
 	e.Session, e.Kind, e.Part, e.Events, e.Bytes, e.Last = string(t.id), stream.KindSummary, summaryPart, 0, 0, true
 	if t.lanes[e.Session] == nil {
 		t.Sessions++
@@ -39,6 +39,5 @@ func (t *telemetrySorter) sendSummary(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.books.parts[0]++
-	return t.send(ctx, &e, body)
+	return t.p.Send(ctx, &e, body)
 }

@@ -1,4 +1,4 @@
-package ingest
+package gpuflight
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -31,7 +32,8 @@ type cutPiece struct {
 }
 
 func (p cutPiece) String() string {
-	return fmt.Sprintf("kind=%d size=%d bytes=%d events=%d line=%d reason=%q last=%v", p.kind, p.size, len(p.bytes), p.events, p.line, p.reason, p.last)
+	return fmt.Sprintf("kind=%d size=%d bytes=%d events=%d line=%d reason=%q last=%v", p.kind, p.size, len(p.bytes), p.events, p.line,
+		p.reason, p.last)
 }
 
 // cutAll runs a cutter over src and reads giants in odd chunks.
@@ -242,20 +244,20 @@ func FuzzSource(f *testing.F) {
 	f.Add(append(bytes.Clone(whole), "tail"...), uint16(2))
 	f.Add([]byte("{}"), uint16(0))
 	f.Fuzz(func(t *testing.T, body []byte, raw uint16) {
-		l := cutLimits{maxBody: 1 << 20, maxRaw: int64(raw), maxLine: 1 << 20, maxRatio: 10}
+		l := ingest.CutLimits{MaxBody: 1 << 20, MaxRaw: int64(raw), MaxLine: 1 << 20, MaxRatio: 10}
 		var first string
 		for range 2 {
-			var s source
-			s.reset(bytes.NewReader(body), int64(len(body)), true, l, "")
-			pieces := cutAll(t, &s, l.maxLine, 100)
+			var s ingest.Body
+			s.Reset(bytes.NewReader(body), int64(len(body)), true, l, "")
+			pieces := cutAll(t, &s, l.MaxLine, 100)
 			var kept int64
 			for _, p := range pieces {
 				if p.kind != pieceReject {
 					kept += p.size
 				}
 			}
-			if kept > l.maxRaw {
-				t.Fatalf("%d bytes out of %d allowed", kept, l.maxRaw)
+			if kept > l.MaxRaw {
+				t.Fatalf("%d bytes out of %d allowed", kept, l.MaxRaw)
 			}
 			if len(pieces) == 0 && len(body) == 0 {
 				t.Fatal("an empty gzip body is torn")
@@ -280,35 +282,37 @@ func TestSource(t *testing.T) {
 		name   string
 		body   []byte
 		gzip   bool
-		limits cutLimits
+		limits ingest.CutLimits
 		cutOff string
 		want   string
 	}{
-		{"identity", text, false, cutLimits{}, "", "p14"},
-		{"gzip", whole, true, cutLimits{}, "", "p14"},
-		{"two members", append(bytes.Clone(whole), gz(t, []byte("\nd\n"))...), true, cutLimits{}, "", "p17"},
-		{"garbage behind", append(bytes.Clone(whole), "garbage"...), true, cutLimits{}, "", "p14 r7/torn_gzip"},
-		{"not gzip", []byte("hello"), true, cutLimits{}, "", "r5/torn_gzip"},
-		{"bad checksum", badSum, true, cutLimits{}, "", "p10 r4/torn_gzip"},
-		{"torn trailer", whole[:len(whole)-4], true, cutLimits{}, "", "p10 r4/torn_gzip"},
-		{"raw limit", whole, true, cutLimits{maxRaw: 9}, "", "p5 r4/body_too_large"},
-		{"raw limit reached exactly", whole, true, cutLimits{maxRaw: 14}, "", "p14"},
-		{"raw limit, identity", text, false, cutLimits{maxRaw: 9}, "", "p5 r4/body_too_large"},
-		{"body cut off", text, false, cutLimits{}, "too long", "p10 r4/body_too_large"},
-		{"gzip cut off", whole[:len(whole)-4], true, cutLimits{}, "too long", "p10 r4/body_too_large"},
-		{"ratio within the first 192 MiB", gz(t, bytes.Repeat([]byte("x\n"), 1<<20)), true, cutLimits{maxRatio: 10}, "", "p1048576 p1048576"},
-		{"ratio", gz(t, bytes.Repeat([]byte("x\n"), 97<<20)), true, cutLimits{maxRatio: 10}, "", strings.Repeat("p1048576 ", 192) + "r0/ratio_exceeded"},
+		{"identity", text, false, ingest.CutLimits{}, "", "p14"},
+		{"gzip", whole, true, ingest.CutLimits{}, "", "p14"},
+		{"two members", append(bytes.Clone(whole), gz(t, []byte("\nd\n"))...), true, ingest.CutLimits{}, "", "p17"},
+		{"garbage behind", append(bytes.Clone(whole), "garbage"...), true, ingest.CutLimits{}, "", "p14 r7/torn_gzip"},
+		{"not gzip", []byte("hello"), true, ingest.CutLimits{}, "", "r5/torn_gzip"},
+		{"bad checksum", badSum, true, ingest.CutLimits{}, "", "p10 r4/torn_gzip"},
+		{"torn trailer", whole[:len(whole)-4], true, ingest.CutLimits{}, "", "p10 r4/torn_gzip"},
+		{"raw limit", whole, true, ingest.CutLimits{MaxRaw: 9}, "", "p5 r4/body_too_large"},
+		{"raw limit reached exactly", whole, true, ingest.CutLimits{MaxRaw: 14}, "", "p14"},
+		{"raw limit, identity", text, false, ingest.CutLimits{MaxRaw: 9}, "", "p5 r4/body_too_large"},
+		{"body cut off", text, false, ingest.CutLimits{}, "too long", "p10 r4/body_too_large"},
+		{"gzip cut off", whole[:len(whole)-4], true, ingest.CutLimits{}, "too long", "p10 r4/body_too_large"},
+		{"ratio within the first 192 MiB", gz(t, bytes.Repeat([]byte("x\n"), 1<<20)), true, ingest.CutLimits{MaxRatio: 10}, "",
+			"p1048576 p1048576"},
+		{"ratio", gz(t, bytes.Repeat([]byte("x\n"), 97<<20)), true, ingest.CutLimits{MaxRatio: 10}, "", strings.Repeat("p1048576 ", 192) +
+			"r0/ratio_exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.limits
-			if l.maxRaw == 0 {
-				l.maxRaw = 1 << 30
+			if l.MaxRaw == 0 {
+				l.MaxRaw = 1 << 30
 			}
-			if l.maxRatio == 0 {
-				l.maxRatio = 1000
+			if l.MaxRatio == 0 {
+				l.MaxRatio = 1000
 			}
-			var s source
-			s.reset(bytes.NewReader(c.body), int64(len(c.body)), c.gzip, l, c.cutOff)
+			var s ingest.Body
+			s.Reset(bytes.NewReader(c.body), int64(len(c.body)), c.gzip, l, c.cutOff)
 			var got []string
 			for _, p := range cutAll(t, &s, 32<<20, 1000) {
 				e := fmt.Sprintf("%c%d", "pgr"[p.kind], p.size)

@@ -1,4 +1,4 @@
-package ingest
+package telemetry
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 )
@@ -21,49 +23,40 @@ const (
 	maxLoneRefusals = 100
 )
 
-const (
-	// refusedTelemetry is the session under which refused records are kept: what does not pass the rules names no process.
-	refusedTelemetry = stream.MemoryPrefix + "unknown"
-	// reasonTooManySessions is the gateway's own, beside the codes of proto/telemetry.
-	reasonTooManySessions = "too_many_sessions"
-)
+// refusedSession is the session under which refused records are kept: what does not pass the rules names no process.
+const refusedSession = telemetry.SessionPrefix + "unknown"
 
 // sortBlocks are shared by the uploads that follow each other, and given up when nobody needs them.
 var sortBlocks = sync.Pool{New: func() any { return new([sortBlock]byte) }}
 
-// telemetrySorter sorts the records of an upload by session and publishes them, in parts of at most stream.PartBytes. Which records
+// sorter sorts the records of an upload by session and publishes them, in parts of at most stream.PartBytes. Which records
 // come into which part follows from their order alone, so a resend makes the same parts.
-type telemetrySorter struct {
-	telemetryReceipt
-	books tally
-	p     *publisher
-	g     *Gateway
-	dry   bool // only count
+type sorter struct {
+	receipt
+	p *ingest.Publisher
 
-	partitions map[int]bool // of the parts, when it only counts
-
-	upload  digest                    // of what the upload says, for records that name no session
+	upload  ingest.Digest             // of what the upload says, for records that name no session
 	summary *telemetry.SessionSummary // of the upload's one session, nil without
 
 	alerts  func() *telemetry.Alerts // nil without
 	owner   *alertOwner              // of the alerts, nil without
 	alerted uint64                   // alerts published
 
-	lanes map[string]*telemetryLane // by session
-	order []*telemetryLane          // as they came
-	last  *telemetryLane
+	lanes map[string]*lane // by session
+	order []*lane          // as they came
+	last  *lane
 	id    []byte // scratch: a session's id
 	frame []byte // scratch
 	body  []byte // scratch: a part
 	used  int    // blocks
 
-	refusedPart int // parts of refusedTelemetry so far
+	refusedPart int // parts of refusedSession so far
 	groups      map[string]*refusedGroup
 	reasons     []*refusedGroup // as they came
 }
 
-// telemetryLane is what waits of one session, in blocks.
-type telemetryLane struct {
+// lane is what waits of one session, in blocks.
+type lane struct {
 	session string
 	blocks  []*[sortBlock]byte
 	size    int // bytes in them
@@ -82,17 +75,15 @@ type refusedGroup struct {
 	raw            int64
 }
 
-// newTelemetrySorter publishes through p; buf is room for a part.
-func newTelemetrySorter(g *Gateway, p *publisher, buf []byte, dry bool) *telemetrySorter {
-	t := &telemetrySorter{g: g, p: p, body: buf, dry: dry, lanes: map[string]*telemetryLane{}, partitions: map[int]bool{}, groups: map[string]*refusedGroup{}}
+// newSorter publishes through p; buf is room for a part.
+func newSorter(p *ingest.Publisher, buf []byte) *sorter {
+	t := &sorter{p: p, body: buf, lanes: map[string]*lane{}, groups: map[string]*refusedGroup{}}
 	t.Errors = []recordError{}
-	t.books.kind = stream.KindTelemetry
-	t.books.refusedBytes, t.books.refusedEvents = map[string]int64{}, map[string]uint64{}
 	return t
 }
 
-// all publishes every record. All of it is acknowledged when it returns without error.
-func (t *telemetrySorter) all(ctx context.Context, in telemetry.Reader) error {
+// all publishes every record.
+func (t *sorter) all(ctx context.Context, in telemetry.Reader) error {
 	for {
 		r, err := in.Next()
 		if err == io.EOF {
@@ -124,22 +115,21 @@ func (t *telemetrySorter) all(ctx context.Context, in telemetry.Reader) error {
 		}
 	}
 	t.Sessions = len(t.order)
-	if err := t.sendSummary(ctx); err != nil {
-		return err
-	}
-	return t.p.flush(ctx)
+	return t.sendSummary(ctx)
 }
 
 // add puts an accepted record into its session's lane.
-func (t *telemetrySorter) add(ctx context.Context, r *telemetry.Record) error {
-	t.id = appendTelemetrySession(t.id[:0], r.Event, t.upload)
+func (t *sorter) add(ctx context.Context, r *telemetry.Record) error {
+	t.id = appendSession(t.id[:0], r.Event, t.upload)
 	l := t.last
 	if l == nil || l.session != string(t.id) {
 		if l = t.lanes[string(t.id)]; l == nil {
 			if len(t.lanes) == maxUploadSessions {
-				return t.refuse(ctx, r, reasonTooManySessions, "", "the upload holds records of more than "+strconv.Itoa(maxUploadSessions)+" processes: send the others in an upload of their own")
+				return t.refuse(ctx, r, reject.TooManySessions, "",
+					"the upload holds records of more than "+strconv.Itoa(maxUploadSessions)+" processes: send the others in an upload "+
+						"of their own")
 			}
-			l = &telemetryLane{session: string(t.id)}
+			l = &lane{session: string(t.id)}
 			t.lanes[l.session] = l
 			t.order = append(t.order, l)
 		}
@@ -167,16 +157,16 @@ func (t *telemetrySorter) add(ctx context.Context, r *telemetry.Record) error {
 	l.events++
 	l.raw += r.Size
 	t.Accepted++
-	t.books.bytes += r.Size
+	t.p.Tally.Accept(1, r.Size)
 	return nil
 }
 
 // room is how many more bytes the lane can take.
-func (t *telemetrySorter) room(l *telemetryLane) int {
+func (t *sorter) room(l *lane) int {
 	return len(l.blocks)*sortBlock - l.size + (sortBytes/sortBlock-t.used)*sortBlock
 }
 
-func (t *telemetrySorter) put(l *telemetryLane, b []byte) {
+func (t *sorter) put(l *lane, b []byte) {
 	for len(b) > 0 {
 		at := l.size % sortBlock
 		if at == 0 {
@@ -190,7 +180,7 @@ func (t *telemetrySorter) put(l *telemetryLane, b []byte) {
 }
 
 // fullest is the lane with the most bytes, the first of several.
-func (t *telemetrySorter) fullest() *telemetryLane {
+func (t *sorter) fullest() *lane {
 	best := t.order[0]
 	for _, l := range t.order {
 		if l.size > best.size {
@@ -201,7 +191,7 @@ func (t *telemetrySorter) fullest() *telemetryLane {
 }
 
 // flush publishes what waits of a session.
-func (t *telemetrySorter) flush(ctx context.Context, l *telemetryLane) error {
+func (t *sorter) flush(ctx context.Context, l *lane) error {
 	if l.size == 0 {
 		return nil
 	}
@@ -211,33 +201,20 @@ func (t *telemetrySorter) flush(ctx context.Context, l *telemetryLane) error {
 		sortBlocks.Put(block)
 	}
 	t.body = body
-	e := t.p.envelope
+	e := t.p.Envelope
 	e.Session, e.Kind, e.Part, e.Events, e.Bytes = l.session, stream.KindTelemetry, l.part, l.events, uint64(l.raw)
 	t.used -= len(l.blocks)
 	clear(l.blocks)
 	l.blocks, l.size, l.events, l.raw = l.blocks[:0], 0, 0, 0
 	l.part++
-	t.books.parts[0]++
-	return t.send(ctx, &e, body)
-}
-
-// send publishes a part on its session's subject.
-func (t *telemetrySorter) send(ctx context.Context, e *stream.Envelope, body []byte) error {
-	t.p.partition = stream.Partition(e.Tenant, e.Session, t.g.streams.Partitions)
-	if t.dry {
-		t.partitions[t.p.partition] = true
-		return nil
-	}
-	t.p.subject = stream.IngestSubject(t.p.partition, e.Tenant, stream.SessionToken(e.Session))
-	return t.p.send(ctx, e, body)
+	return t.p.Send(ctx, &e, body)
 }
 
 // refuse keeps a refused record: its bytes, why, and where in the upload it stood.
-func (t *telemetrySorter) refuse(ctx context.Context, r *telemetry.Record, reason, field, message string) error {
+func (t *sorter) refuse(ctx context.Context, r *telemetry.Record, reason, field, message string) error {
 	message = clipText(message, maxMessageBytes)
 	t.Rejected++
-	t.books.refusedBytes[reason] += r.Size
-	t.books.refusedEvents[reason]++
+	t.p.Tally.Refuse(reason, 1, r.Size)
 	if len(t.Errors) < maxListedRefusals {
 		t.Errors = append(t.Errors, recordError{r.Index, reason, clipText(field, maxMessageBytes), message})
 	}
@@ -252,7 +229,8 @@ func (t *telemetrySorter) refuse(ctx context.Context, r *telemetry.Record, reaso
 		t.reasons = append(t.reasons, g)
 	}
 	if g.seen++; g.seen <= maxLoneRefusals || len(text)+1 > stream.RejectBytes || int64(len(text)) < r.Size {
-		return t.sendRefused(ctx, text[:min(len(text), stream.RejectBytes)], 1, r.Size, &stream.Reject{Reason: reason, Detail: message, Ref: "record " + strconv.Itoa(r.Index)})
+		return t.sendRefused(ctx, text[:min(len(text), stream.RejectBytes)], 1, r.Size,
+			&stream.Reject{Reason: reason, Detail: message, Ref: "record " + strconv.Itoa(r.Index)})
 	}
 	if len(g.body)+len(text)+1 > stream.RejectBytes {
 		if err := t.flushGroup(ctx, g); err != nil {
@@ -268,7 +246,7 @@ func (t *telemetrySorter) refuse(ctx context.Context, r *telemetry.Record, reaso
 	return nil
 }
 
-func (t *telemetrySorter) flushGroup(ctx context.Context, g *refusedGroup) error {
+func (t *sorter) flushGroup(ctx context.Context, g *refusedGroup) error {
 	if g.events == 0 {
 		return nil
 	}
@@ -279,10 +257,9 @@ func (t *telemetrySorter) flushGroup(ctx context.Context, g *refusedGroup) error
 	return err
 }
 
-func (t *telemetrySorter) sendRefused(ctx context.Context, body []byte, events uint64, raw int64, why *stream.Reject) error {
-	e := t.p.envelope
-	e.Session, e.Kind, e.Part, e.Events, e.Bytes, e.Reject = refusedTelemetry, stream.KindReject, t.refusedPart, events, uint64(raw), why
+func (t *sorter) sendRefused(ctx context.Context, body []byte, events uint64, raw int64, why *stream.Reject) error {
+	e := t.p.Envelope
+	e.Session, e.Kind, e.Part, e.Events, e.Bytes, e.Reject = refusedSession, stream.KindReject, t.refusedPart, events, uint64(raw), why
 	t.refusedPart++
-	t.books.parts[1]++
-	return t.send(ctx, &e, body)
+	return t.p.Send(ctx, &e, body)
 }

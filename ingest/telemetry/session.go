@@ -1,4 +1,4 @@
-package ingest
+package telemetry
 
 import (
 	"bytes"
@@ -7,24 +7,25 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// appendTelemetrySession appends the id of the session that an event belongs to. A session that the record names is mem:<session_id>.
+// appendSession appends the id of the session that an event belongs to. A session that the record names is mem:<session_id>.
 // Records of before schema version 3 seldom name one: theirs is made from what identifies the process,
 // mem:<host>:<pid>:<job, or ->:<rank>. Later ones that name none, which no tracker writes, are the upload's. Colons and percent signs
 // within are percent-encoded. What is too long for an id, or cannot be shown, is hashed.
-func appendTelemetrySession(dst []byte, e *telemetry.Event, upload digest) []byte {
+func appendSession(dst []byte, e *telemetry.Event, upload ingest.Digest) []byte {
 	start := len(dst)
-	dst = append(dst, stream.MemoryPrefix...)
+	dst = append(dst, telemetry.SessionPrefix...)
 	if e.Has&telemetry.HasSession != 0 {
 		return appendNamedSession(dst, start, e.SessionID)
 	}
 	if e.Version > 2 {
 		return append(append(dst, hashedSession...), upload.String()...)
 	}
-	host := e.Host[:min(len(e.Host), 4*maxSessionBytes)]
+	host := e.Host[:min(len(e.Host), 4*stream.MaxSessionBytes)]
 	ok := len(host) == len(e.Host)
 	dst = appendIDText(dst, host, &ok)
 	dst = strconv.AppendInt(append(dst, ':'), e.PID, 10)
@@ -35,15 +36,16 @@ func appendTelemetrySession(dst []byte, e *telemetry.Event, upload digest) []byt
 	case string(job) == "-":
 		dst = append(dst, "%2D"...)
 	default:
-		ok = ok && len(job) <= 4*maxSessionBytes
-		dst = appendIDText(dst, job[:min(len(job), 4*maxSessionBytes)], &ok)
+		ok = ok && len(job) <= 4*stream.MaxSessionBytes
+		dst = appendIDText(dst, job[:min(len(job), 4*stream.MaxSessionBytes)], &ok)
 	}
 	dst = strconv.AppendInt(append(dst, ':'), e.Rank, 10)
-	if ok && len(dst)-start <= maxSessionBytes {
+	if ok && len(dst)-start <= stream.MaxSessionBytes {
 		return dst
 	}
-	whole := strconv.Itoa(len(e.Host)) + ":" + string(e.Host) + ":" + strconv.FormatInt(e.PID, 10) + ":" + strconv.FormatBool(e.Has&telemetry.HasJobID != 0) + string(e.JobID) + ":" + strconv.FormatInt(e.Rank, 10)
-	return append(append(dst[:start], stream.MemoryPrefix+hashedSession...), digestOf(whole).String()...)
+	whole := strconv.Itoa(len(e.Host)) + ":" + string(e.Host) + ":" + strconv.FormatInt(e.PID, 10) + ":" +
+		strconv.FormatBool(e.Has&telemetry.HasJobID != 0) + string(e.JobID) + ":" + strconv.FormatInt(e.Rank, 10)
+	return append(append(dst[:start], telemetry.SessionPrefix+hashedSession...), ingest.DigestOf(whole).String()...)
 }
 
 // hashedSession begins, behind the prefix, the ids of sessions that are known by a hash.
@@ -53,13 +55,14 @@ const hashedSession = "sha256-"
 // holds no colon is neither a process's id nor another session's.
 func appendNamedSession(dst []byte, start int, id []byte) []byte {
 	begin := len(dst)
-	ok := len(id) <= 4*maxSessionBytes
-	dst = appendIDText(dst, id[:min(len(id), 4*maxSessionBytes)], &ok)
-	if own := dst[begin:]; ok && len(dst)-start <= maxSessionBytes && string(dst[start:]) != refusedTelemetry && !bytes.HasPrefix(own, []byte(hashedSession)) {
+	ok := len(id) <= 4*stream.MaxSessionBytes
+	dst = appendIDText(dst, id[:min(len(id), 4*stream.MaxSessionBytes)], &ok)
+	if own := dst[begin:]; ok && len(dst)-start <= stream.MaxSessionBytes && string(dst[start:]) != refusedSession &&
+		!bytes.HasPrefix(own, []byte(hashedSession)) {
 		return dst
 	}
 	sum := sha256.Sum256(append([]byte("session_id:"), id...))
-	return append(append(dst[:start], stream.MemoryPrefix+hashedSession...), digest(sum[:16]).String()...)
+	return append(append(dst[:start], telemetry.SessionPrefix+hashedSession...), ingest.Digest(sum[:16]).String()...)
 }
 
 // appendIDText appends text as a part of an id; ok becomes false if it cannot be shown.

@@ -6,15 +6,17 @@ import (
 	"io"
 
 	"github.com/warpline/warpline/ingest/inflate"
-	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// cutLimits are the limits that decide how an upload is cut. They are frozen when it is first seen, so that a second try after a crash
+// CutLimits are the limits that decide how an upload is cut. They are frozen when it is first seen, so that a second try after a crash
 // cuts the same parts even when the limits have changed in between.
-type cutLimits struct {
-	maxBody, maxRaw, maxLine int64
-	maxRatio                 float64
+type CutLimits struct {
+	// MaxBody bounds the body as it came, MaxRaw decompressed, MaxLine one line of it.
+	MaxBody, MaxRaw, MaxLine int64
+	// MaxRatio bounds how often larger it may become.
+	MaxRatio float64
 }
 
 // minRatioBytes: a body may always expand to this much. It is above the largest window that the real client uploads (128 MiB raw), so
@@ -22,20 +24,21 @@ type cutLimits struct {
 const minRatioBytes = 192 << 20
 
 // budget returns how many bytes a gzip body of the given size may expand to, and the reason to give beyond it.
-func (l cutLimits) budget(size int64) (int64, string, string) {
-	allowed := max(minRatioBytes, int64(min(float64(size)*l.maxRatio, 1<<62)))
-	if allowed < l.maxRaw {
-		return allowed, gpuflight.ReasonRatioExceeded, fmt.Sprintf("the body expands more than limit-ratio = %g fold: what follows was not decompressed", l.maxRatio)
+func (l CutLimits) budget(size int64) (int64, string, string) {
+	allowed := max(minRatioBytes, int64(min(float64(size)*l.MaxRatio, 1<<62)))
+	if allowed < l.MaxRaw {
+		return allowed, reject.RatioExceeded,
+			fmt.Sprintf("the body expands more than limit-ratio = %g fold: what follows was not decompressed", l.MaxRatio)
 	}
-	return l.maxRaw, gpuflight.ReasonBodyTooLarge, l.overRaw()
+	return l.MaxRaw, reject.BodyTooLarge, l.overRaw()
 }
 
-func (l cutLimits) overRaw() string {
-	return fmt.Sprintf("the body holds more than limit-raw-body = %d bytes: what follows was not taken", l.maxRaw)
+func (l CutLimits) overRaw() string {
+	return fmt.Sprintf("the body holds more than limit-raw-body = %d bytes: what follows was not taken", l.MaxRaw)
 }
 
-// source reads the lines of a spooled body. It ends with io.EOF or a *tornError. Its reads never go over the budget.
-type source struct {
+// Body reads a spooled body, decompressed. It ends with io.EOF or a *TornError. Its reads never go over the budget.
+type Body struct {
 	body    io.ReaderAt
 	size    int64
 	cutOff  string // why bytes behind size are missing, "" when none are
@@ -49,8 +52,8 @@ type source struct {
 	err     error
 }
 
-// reset makes the source ready to read size bytes of body from the start. cutOff says why the body is longer than that; "" means it is not.
-func (s *source) reset(body io.ReaderAt, size int64, gz bool, l cutLimits, cutOff string) {
+// Reset makes s ready to read size bytes of body from the start. cutOff says why the body is longer than that; "" means it is not.
+func (s *Body) Reset(body io.ReaderAt, size int64, gz bool, l CutLimits, cutOff string) {
 	s.body, s.size, s.gz, s.cutOff, s.inside, s.err = body, size, gz, cutOff, false, nil
 	s.section = *io.NewSectionReader(body, 0, size)
 	if gz {
@@ -59,14 +62,29 @@ func (s *source) reset(body io.ReaderAt, size int64, gz bool, l cutLimits, cutOf
 		}
 		s.zr.Reset(&s.section)
 	}
-	s.left, s.over, s.overWhy = l.maxRaw, gpuflight.ReasonBodyTooLarge, l.overRaw()
+	s.left, s.over, s.overWhy = l.MaxRaw, reject.BodyTooLarge, l.overRaw()
 	if gz {
 		s.left, s.over, s.overWhy = l.budget(size)
 	}
 }
 
+// TornError is how a Body says that an upload ends in bytes which cannot be taken.
+type TornError struct {
+	// Reason is one of proto/reject.
+	Reason, Detail string
+	// Intact says that everything before is known to be good, so that a last line without newline is a line.
+	Intact bool
+	// Raw is the first stream.RejectBytes of the refused bytes, as they were received, where they cannot be decoded; RawSize is
+	// how many there are.
+	Raw     []byte
+	RawSize int64
+}
+
+// Error renders "reason: detail".
+func (e *TornError) Error() string { return e.Reason + ": " + e.Detail }
+
 // Read implements io.Reader.
-func (s *source) Read(p []byte) (int, error) {
+func (s *Body) Read(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -77,7 +95,7 @@ func (s *source) Read(p []byte) (int, error) {
 		var probe [1]byte
 		n, err := s.decode(probe[:])
 		if n > 0 {
-			err = &tornError{reason: s.over, detail: s.overWhy}
+			err = &TornError{Reason: s.over, Detail: s.overWhy}
 		}
 		s.err = err
 		return 0, err
@@ -88,11 +106,11 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *source) decode(p []byte) (int, error) {
+func (s *Body) decode(p []byte) (int, error) {
 	if !s.gz {
 		n, err := s.section.Read(p)
 		if err == io.EOF && s.cutOff != "" {
-			err = &tornError{reason: gpuflight.ReasonBodyTooLarge, detail: s.cutOff}
+			err = &TornError{Reason: reject.BodyTooLarge, Detail: s.cutOff}
 		}
 		return n, err
 	}
@@ -117,14 +135,14 @@ func (s *source) decode(p []byte) (int, error) {
 }
 
 // member starts the next gzip member. Bytes behind a whole member which begin no other are refused as they are.
-func (s *source) member() error {
+func (s *Body) member() error {
 	err := s.zr.NextMember()
 	switch {
 	case err == nil:
 		s.inside = true
 		return nil
 	case err == io.EOF && s.cutOff != "":
-		return &tornError{reason: gpuflight.ReasonBodyTooLarge, detail: s.cutOff, intact: true}
+		return &TornError{Reason: reject.BodyTooLarge, Detail: s.cutOff, Intact: true}
 	case err == io.EOF && s.size > 0:
 		return io.EOF
 	case err != io.EOF && !errors.Is(err, inflate.ErrHeader):
@@ -132,7 +150,7 @@ func (s *source) member() error {
 	}
 	at := s.zr.Offset()
 	if s.cutOff != "" {
-		return &tornError{reason: gpuflight.ReasonBodyTooLarge, detail: s.cutOff, intact: true}
+		return &TornError{Reason: reject.BodyTooLarge, Detail: s.cutOff, Intact: true}
 	}
 	raw := make([]byte, min(s.size-at, stream.RejectBytes))
 	if _, err := s.body.ReadAt(raw, at); err != nil && err != io.EOF {
@@ -142,20 +160,21 @@ func (s *source) member() error {
 	if at > 0 {
 		detail = fmt.Sprintf("%d bytes behind the end of the gzip data", s.size-at)
 	}
-	return &tornError{reason: gpuflight.ReasonTornGzip, detail: detail, intact: true, raw: raw, rawSize: s.size - at}
+	return &TornError{Reason: reject.TornGzip, Detail: detail, Intact: true, Raw: raw, RawSize: s.size - at}
 }
 
-func (s *source) torn(err error) error {
+func (s *Body) torn(err error) error {
 	switch {
 	case s.cutOff != "" && errors.Is(err, io.ErrUnexpectedEOF):
-		return &tornError{reason: gpuflight.ReasonBodyTooLarge, detail: s.cutOff}
+		return &TornError{Reason: reject.BodyTooLarge, Detail: s.cutOff}
 	case errors.Is(err, inflate.ErrChecksum):
-		return &tornError{reason: gpuflight.ReasonTornGzip, detail: "the gzip checksum is wrong: some of the decompressed bytes are not what was compressed"}
+		return &TornError{Reason: reject.TornGzip,
+			Detail: "the gzip checksum is wrong: some of the decompressed bytes are not what was compressed"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &tornError{reason: gpuflight.ReasonTornGzip, detail: "the gzip data ends in the middle"}
+		return &TornError{Reason: reject.TornGzip, Detail: "the gzip data ends in the middle"}
 	}
 	if !errors.Is(err, inflate.ErrCorrupt) {
 		return fmt.Errorf("read spooled body: %w", err)
 	}
-	return &tornError{reason: gpuflight.ReasonTornGzip, detail: "the gzip data is damaged"}
+	return &TornError{Reason: reject.TornGzip, Detail: "the gzip data is damaged"}
 }

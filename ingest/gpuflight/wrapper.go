@@ -1,4 +1,4 @@
-package ingest
+package gpuflight
 
 import (
 	"bytes"
@@ -27,7 +27,8 @@ func (e *wrapperError) Error() string { return e.reason + ": " + e.detail }
 
 var (
 	errNotJSON = &wrapperError{gpuflight.ReasonBadJSON, "the body is not one JSON object"}
-	errNoLine  = &wrapperError{gpuflight.ReasonMissingField, "the body has neither \"data\", a line as a string, nor \"type\", as lines themselves have"}
+	errNoLine  = &wrapperError{gpuflight.ReasonMissingField,
+		"the body has neither \"data\", a line as a string, nor \"type\", as lines themselves have"}
 )
 
 // findLine finds the line in a wrapper, where it may be an object as well as a string, or in a body that is a line itself. The error

@@ -1,0 +1,28 @@
+// Package reject has the reasons of refusals that belong to no format: what the gateway and the workers refuse whatever was sent. A
+// format's own reasons stand in its package under proto.
+package reject
+
+// Reasons that an upload, a line or a part is refused. They are stored in the rejects table and label counters, so they are snake_case,
+// never change, and are all listed here.
+const (
+	SessionMissing  = "session_missing"   // no session id, an empty one, or one that cannot be shown
+	SessionReserved = "session_reserved"  // a session id with the beginning that another source gives to the ids it makes
+	TooManySessions = "too_many_sessions" // the upload has records of more sessions than an upload may have
+	LineTooLong     = "line_too_long"     // longer than the limit for its kind
+	TornGzip        = "torn_gzip"         // the compressed body ends or breaks in the middle
+	BodyTooLarge    = "body_too_large"    // more bytes than the tenant may send in one body
+	RatioExceeded   = "ratio_exceeded"    // expands beyond the allowed ratio
+	DictionaryFull  = "dictionary_full"   // the session has as many names as it may
+	SessionDeleted  = "session_deleted"   // its session was deleted; nothing of it is kept
+	Poison          = "poison"            // folding its part failed again and again; nothing of the part is stored
+	ScopeOverflow   = "scope_overflow"    // the session has as many open scopes as it may
+)
+
+// Reasons lists all constants.
+func Reasons() []string {
+	return []string{
+		SessionMissing, SessionReserved, TooManySessions, LineTooLong, TornGzip, BodyTooLarge, RatioExceeded, DictionaryFull,
+		SessionDeleted,
+		Poison, ScopeOverflow,
+	}
+}
