@@ -27,7 +27,9 @@ type batchKey struct {
 	partition table.Partition
 }
 
-func newOutput() *output { return &output{batches: map[batchKey]*table.Batch{}, mended: map[string]bool{}} }
+func newOutput() *output {
+	return &output{batches: map[batchKey]*table.Batch{}, mended: map[string]bool{}}
+}
 
 // batch returns the batch for rows of t that go to partition p.
 func (o *output) batch(t *table.Table, p table.Partition) *table.Batch {
