@@ -3,10 +3,9 @@ package aggregate
 import (
 	"strings"
 
-	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
-
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
 // What a session's durations are worth is known near its end. By then they are counted, so it is kept as facts beside them, and the

@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
-
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
 // exportFrames are the events of one run as an export of them comes to the worker; poor leaves metadata out.

@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warpline/warpline/sink/table/tabletest"
-	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
-
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
@@ -26,6 +23,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
+	"github.com/warpline/warpline/sink/table/tabletest"
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
 // Everything at once: whatever the parts are, in whatever order they come, how often, and whoever owns the partition meanwhile, every

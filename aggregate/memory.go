@@ -7,11 +7,10 @@ import (
 	"math/bits"
 	"slices"
 
-	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
-
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
+	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
 // memoryKey is what memory events are added up by.

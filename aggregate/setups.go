@@ -3,9 +3,8 @@ package aggregate
 import (
 	"encoding/json"
 
-	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
-
 	"github.com/warpline/warpline/proto/gpuflight"
+	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
 // listText is a list as its table keeps it. Texts are valid UTF-8, so nothing is lost.
