@@ -6,7 +6,7 @@ import (
 )
 
 // memset folds a memset_event line.
-func (f *folder) memset(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) memset(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.Memset(l.Raw)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (f *folder) memset(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // marker folds an nvtx_marker_event line.
-func (f *folder) marker(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) marker(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.Marker(l.Raw)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (f *folder) marker(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // syncs folds one synchronization_event_batch.
-func (f *folder) syncs(s *session, p *part, line *gpuflight.Line) {
+func (f *flight) syncs(s *flightSession, p *part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.Syncs
 	b := f.out.batch(t.Table, p.raw)
@@ -108,7 +108,7 @@ func (f *folder) syncs(s *session, p *part, line *gpuflight.Line) {
 }
 
 // allocations folds one memory_alloc_event_batch.
-func (f *folder) allocations(s *session, p *part, line *gpuflight.Line) {
+func (f *flight) allocations(s *flightSession, p *part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.Allocations
 	b := f.out.batch(t.Table, p.raw)
@@ -152,7 +152,7 @@ func (f *folder) allocations(s *session, p *part, line *gpuflight.Line) {
 }
 
 // pmSamples folds one pm_sample_batch.
-func (f *folder) pmSamples(s *session, p *part, line *gpuflight.Line) {
+func (f *flight) pmSamples(s *flightSession, p *part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.PMSamples
 	b := f.out.batch(t.Table, p.raw)

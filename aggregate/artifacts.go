@@ -39,7 +39,7 @@ const (
 type partArtifacts struct{ instructions, text, demangling int }
 
 // artifact folds a line of one of the three types.
-func (f *folder) artifact(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) artifact(s *flightSession, p *part, l *gpuflight.Line) {
 	var err error
 	switch l.Type {
 	case gpuflight.SourceFileContent:
@@ -50,16 +50,16 @@ func (f *folder) artifact(s *session, p *part, l *gpuflight.Line) {
 		err = f.ptx(s, p, l)
 	}
 	if err == nil {
-		f.stored(s, p, 1)
+		p.stored(1)
 		f.leftovers(s, p, l)
 		return
 	}
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), typ: l.Type, events: 1, payload: l.Raw}
+	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), typ: typeName(l.Type), events: 1, payload: l.Raw}
 	var bad *gpuflight.LineError
 	if errors.As(err, &bad) {
 		r.reason, r.detail = bad.Reason, bad.Detail
 	}
-	f.reject(s, p, r)
+	f.reject(p, r)
 }
 
 // isArtifact reports whether lines of this type are artifacts, which are known by their content.
@@ -68,7 +68,7 @@ func isArtifact(t gpuflight.Type) bool {
 }
 
 // room takes rows from what a session may have, or says why it may not.
-func (s *session) room(rows int) error {
+func (s *flightSession) room(rows int) error {
 	if s.artifactRows+uint64(rows) > maxSessionRows {
 		return &gpuflight.LineError{Reason: gpuflight.ReasonArtifactTooLarge, Detail: "the session has as many instructions and source lines as it may"}
 	}
@@ -76,8 +76,8 @@ func (s *session) room(rows int) error {
 	return nil
 }
 
-func (s *session) appendArtifacts(w *writer) { w.u64(s.artifactRows) }
-func (s *session) readArtifacts(r *reader)   { s.artifactRows = r.u64() }
+func (s *flightSession) appendArtifacts(w *writer) { w.u64(s.artifactRows) }
+func (s *flightSession) readArtifacts(r *reader)   { s.artifactRows = r.u64() }
 
 // content hashes pieces so that no other sequence of pieces gives the same bytes.
 type content struct{ h xxh3.Hasher }
@@ -103,11 +103,11 @@ func (c *content) sum() xxh3.Uint128 {
 }
 
 // artifactBatch returns the batch of a table of contents or links for rows of the part.
-func (f *folder) artifactBatch(p *part, t *table.Table) *table.Batch {
+func (f *flight) artifactBatch(p *part, t *table.Table) *table.Batch {
 	return f.out.batch(t, factPartition(p.env.ReceivedAt, factDays(p.env.RetentionDays, p.env.RollupDays)))
 }
 
-func (f *folder) source(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) source(s *flightSession, p *part, l *gpuflight.Line) error {
 	var c content
 	c.h.Write([]byte{contentSource})
 	src, err := gpuflight.DecodeSource(l, func(_ int, text []byte) { c.text(text) })
@@ -146,7 +146,7 @@ func (f *folder) source(s *session, p *part, l *gpuflight.Line) error {
 	return nil
 }
 
-func (f *folder) disassembly(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) disassembly(s *flightSession, p *part, l *gpuflight.Line) error {
 	var c content
 	c.h.Write([]byte{contentSASS})
 	d, err := gpuflight.DecodeDisassembly(l, func(r gpuflight.Run) {
@@ -155,7 +155,7 @@ func (f *folder) disassembly(s *session, p *part, l *gpuflight.Line) error {
 		c.number(uint64(r.Count))
 		c.text(r.SASS)
 	})
-	if err == nil && (p.artifacts.instructions+d.Instructions > maxPartInstructions || p.artifacts.text+d.TextBytes > maxPartText) {
+	if err == nil && (f.now.artifacts.instructions+d.Instructions > maxPartInstructions || f.now.artifacts.text+d.TextBytes > maxPartText) {
 		err = &gpuflight.LineError{Reason: gpuflight.ReasonArtifactTooLarge, Detail: "runs of equal instructions make more of this part than a part may hold"}
 	}
 	if err == nil {
@@ -164,8 +164,8 @@ func (f *folder) disassembly(s *session, p *part, l *gpuflight.Line) error {
 	if err != nil {
 		return err
 	}
-	p.artifacts.instructions += d.Instructions
-	p.artifacts.text += d.TextBytes
+	f.now.artifacts.instructions += d.Instructions
+	f.now.artifacts.text += d.TextBytes
 	id, day := c.sum(), dayOf(p.env.ReceivedAt)
 	t := &table.SASSLines
 	b := f.artifactBatch(p, t.Table)
@@ -191,7 +191,7 @@ func (f *folder) disassembly(s *session, p *part, l *gpuflight.Line) error {
 	return nil
 }
 
-func (f *folder) ptx(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) ptx(s *flightSession, p *part, l *gpuflight.Line) error {
 	x, err := gpuflight.DecodePTX(l)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (f *folder) ptx(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // functionLink says which content a function of the session has.
-func (f *folder) functionLink(s *session, p *part, kind string, crc uint64, function, arch string, id xxh3.Uint128, instructions int) {
+func (f *flight) functionLink(s *flightSession, p *part, kind string, crc uint64, function, arch string, id xxh3.Uint128, instructions int) {
 	t := &table.SessionFunctions
 	b := f.artifactBatch(p, t.Table)
 	t.Tenant.AppendString(b, s.key.tenant)
@@ -229,7 +229,7 @@ func (f *folder) functionLink(s *session, p *part, kind string, crc uint64, func
 	t.Kind.AppendString(b, kind)
 	t.CubinCRC.Append(b, crc)
 	t.FunctionName.Append(b, clipName(function))
-	t.Demangled.Append(b, p.artifacts.demangle(function))
+	t.Demangled.Append(b, f.now.artifacts.demangle(function))
 	t.Arch.AppendString(b, arch)
 	t.ContentHi.Append(b, id.Hi)
 	t.ContentLo.Append(b, id.Lo)

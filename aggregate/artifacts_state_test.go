@@ -9,11 +9,12 @@ import (
 
 // What a session has used up of its room is known to a successor.
 func TestArtifactRoomSurvivesAHandOver(t *testing.T) {
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
 	s := newSession(sessionKey{"t", "s"}, "token")
+	f.stateOf(s, 0)
 	f.sessions[s.key] = s
-	if err := s.room(maxSessionRows - 1); err != nil {
+	if err := flightOf(s).room(maxSessionRows - 1); err != nil {
 		t.Fatal(err)
 	}
 	g := newFolder(&cfg, newCounters(nil))
@@ -22,10 +23,10 @@ func TestArtifactRoomSurvivesAHandOver(t *testing.T) {
 	}
 	heir := g.sessions[s.key]
 	var bad *gpuflight.LineError
-	if err := heir.room(2); !errors.As(err, &bad) || bad.Reason != gpuflight.ReasonArtifactTooLarge {
+	if err := flightOf(heir).room(2); !errors.As(err, &bad) || bad.Reason != gpuflight.ReasonArtifactTooLarge {
 		t.Errorf("room for more than there is: %v", err)
 	}
-	if err := heir.room(1); err != nil {
+	if err := flightOf(heir).room(1); err != nil {
 		t.Errorf("no room for the last row: %v", err)
 	}
 }

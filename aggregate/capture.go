@@ -11,13 +11,13 @@ import (
 // views leave out what the facts say is not true.
 
 // capabilities folds a capture_capabilities line: a row a feature, and one more when the kernels' durations are made up.
-func (f *folder) capabilities(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) capabilities(s *flightSession, p *part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeCapabilities(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	f.stored(s, p, 1)
+	p.stored(1)
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.TimeNS)
 	t := &table.Capabilities
@@ -52,7 +52,7 @@ func (f *folder) capabilities(s *session, p *part, l *gpuflight.Line) {
 const maxDeepWindow = int64(3600e9)
 
 // deepWindow folds a deep_window_event line.
-func (f *folder) deepWindow(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) deepWindow(s *flightSession, p *part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeDeepWindow(l)
 	if err == nil && d.EndNS-d.StartNS > maxDeepWindow {
 		err = &gpuflight.LineError{Reason: gpuflight.ReasonOutOfRange, Detail: "a deep window of more than an hour"}
@@ -61,7 +61,7 @@ func (f *folder) deepWindow(s *session, p *part, l *gpuflight.Line) {
 		f.refuse(s, p, l, err)
 		return
 	}
-	f.stored(s, p, 1)
+	p.stored(1)
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.StartNS)
 	s.delta.sawEvent(d.EndNS)

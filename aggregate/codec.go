@@ -3,6 +3,7 @@ package aggregate
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/zeebo/xxh3"
@@ -38,6 +39,11 @@ type reader struct {
 }
 
 func (r *reader) fail() { r.b, r.err = nil, errState }
+
+// failf is fail that says what is wrong.
+func (r *reader) failf(format string, args ...any) {
+	r.b, r.err = nil, fmt.Errorf(format+": %w", append(args, errState)...)
+}
 
 func (r *reader) u64() uint64 {
 	v, n := binary.Uvarint(r.b)

@@ -117,13 +117,7 @@ func (f *folder) remember(key deletionKey, d deletion) {
 func (f *folder) drop(gone map[sessionKey]struct{}) {
 	for k := range gone {
 		if s := f.sessions[k]; s != nil {
-			f.dropHeld(s)
-			f.release(s)
-			delete(f.sessions, k)
-			delete(f.waitingSessions, s)
-			delete(f.closing, s)
-			delete(f.held, s)
-			delete(f.scoped, s) // or its scopes would bring rows back when their time comes
+			f.abandon(s)
 		}
 		delete(f.tombstones, k)
 		f.removed = append(f.removed, k)
@@ -178,11 +172,11 @@ func (f *folder) countDropped(p *part, books bool) {
 	}
 	nobody := &session{key: sessionKey{tenant: p.env.Tenant}} // the row must not name the session
 	p.raw = rawPartition(p.env.ReceivedAt, p.env.RetentionDays)
-	p.usage = f.usageOf(nobody, p)
+	p.s, p.usage = nobody, f.usageOf(p)
 	p.usage.events += n
 	p.usage.bytes += p.env.Bytes
 	p.usage.rejected += n
-	f.writeReject(nobody, p, &rejectRow{reason: gpuflight.ReasonSessionDeleted, detail: "a part of a session that was deleted; its bytes were not kept", events: n, bytes: p.env.Bytes, ref: "deleted"})
+	f.writeReject(p, &rejectRow{reason: gpuflight.ReasonSessionDeleted, detail: "a part of a session that was deleted; its bytes were not kept", events: n, bytes: p.env.Bytes, ref: "deleted"})
 }
 
 // forgetDeletions drops marks whose time is over. Whether a mark still holds follows from a part's own stamp (see drops), so owners that

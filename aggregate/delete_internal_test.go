@@ -16,7 +16,7 @@ type folding struct {
 }
 
 func newFolding() *folding {
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	return &folding{f: newFolder(&cfg, newCounters(nil))}
 }
 
@@ -71,7 +71,7 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 	g.handOver(t, successor)
 	g.take("a", "gone", noon) // in the open chunk, with rollups held back
 	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
-	if g.f.heldAccs != len(g.f.sessions[sessionKey{"a", "stays"}].dirty)+len(g.f.sessions[sessionKey{"b", "gone"}].dirty) {
+	if g.f.heldAccs != len(flightOf(g.f.sessions[sessionKey{"a", "stays"}]).kernels.dirty)+len(flightOf(g.f.sessions[sessionKey{"b", "gone"}]).kernels.dirty) {
 		t.Errorf("%d accumulators are held", g.f.heldAccs)
 	}
 	g.handOver(t, successor)
@@ -99,9 +99,9 @@ func TestDeletedScopesStayDeleted(t *testing.T) {
 		s := successor.f.sessions[sessionKey{"a", "gone"}]
 		s.names = 1 // as if it had sent names, which a successor loads when it can
 		s.dictsLoaded = false
-		successor.f.resume(noon.UnixNano(), noon.UnixNano())
-		if len(g.f.scoped) != 1 || len(successor.f.scoped) != 1 || len(successor.f.unnamed) != 1 {
-			t.Fatalf("nothing waits: %d, %d, %d", len(g.f.scoped), len(successor.f.scoped), len(successor.f.unnamed))
+		successor.f.resume(noon.UnixNano(), noon.UnixNano(), false)
+		if len(g.f.flight().scoped) != 1 || len(successor.f.flight().scoped) != 1 || len(successor.f.unnamed) != 1 {
+			t.Fatalf("nothing waits: %d, %d, %d", len(g.f.flight().scoped), len(successor.f.flight().scoped), len(successor.f.unnamed))
 		}
 		d := stream.Deletion{ID: "1", Tenant: "a", At: noon.UnixNano()}
 		if !whole {
@@ -264,8 +264,8 @@ func TestDeletedSessionLeavesNoScopes(t *testing.T) {
 	b.pass(3 * b.cfg.DetailWait)
 	b.f.expireIdle(b.now)
 	b.f.flush(b.now)
-	if rows, _ := b.f.out.size(); rows != 0 || len(b.f.touched) != 0 || len(b.f.scoped) != 0 {
-		t.Errorf("%d rows, %d sessions touched, %d with scopes after the deletion", rows, len(b.f.touched), len(b.f.scoped))
+	if rows, _ := b.f.out.size(); rows != 0 || len(b.f.touched) != 0 || len(b.f.flight().scoped) != 0 {
+		t.Errorf("%d rows, %d sessions touched, %d with scopes after the deletion", rows, len(b.f.touched), len(b.f.flight().scoped))
 	}
 	states = append(states, b.f.appendState(nil, false))
 	b.takeOver(states...)

@@ -111,7 +111,7 @@ func (w *waiting) each(f func(*kernelRow)) {
 }
 
 // joinKernel emits a row whose detail came before it, or lets it wait.
-func (f *folder) joinKernel(s *session, p *part, emit kernelEmitter, k kernelRow) {
+func (f *flight) joinKernel(s *flightSession, emit kernelEmitter, k kernelRow) {
 	if len(s.early) > 0 {
 		if d, ok := s.early[k.corr]; ok {
 			delete(s.early, k.corr)
@@ -120,8 +120,8 @@ func (f *folder) joinKernel(s *session, p *part, emit kernelEmitter, k kernelRow
 				s.unwritten--
 			}
 			scope := s.configScope(d.config)
-			emit.joined(&k, d.config)
-			f.acc(s, s.slot(k.kernel), scope, bucketOf(k.start)).add(uint64(k.duration))
+			emit.row(&k.kernel, d.config)
+			s.kernels.acc(s.kernels.slot(k.kernel.kernel), scope, bucketOf(k.start)).add(uint64(k.duration))
 			return
 		}
 	}
@@ -141,18 +141,18 @@ func (w *waiting) first() int {
 }
 
 // giveUp sends a row on without its detail.
-func (f *folder) giveUp(s *session, k *kernelRow) {
+func (f *flight) giveUp(s *flightSession, k *kernelRow) {
 	if !k.emitted {
-		e := f.kernelEmitterAt(s, k.receivedAt, k.retentionDays, s.noRaw)
-		e.joined(k, 0)
+		e := s.kernels.emitter(k.receivedAt, k.retentionDays)
+		e.row(&k.kernel, 0)
 	}
-	f.acc(s, s.slot(k.kernel), 0, bucketOf(k.start)).add(uint64(k.duration))
+	s.kernels.acc(s.kernels.slot(k.kernel.kernel), 0, bucketOf(k.start)).add(uint64(k.duration))
 	s.waiting.drop(k)
-	f.touch(s)
+	f.touch(s.session)
 }
 
 // detail folds one kernel_detail line. It reports false when the line has to take the slow path (another key order, or bad).
-func (f *folder) detail(s *session, p *part, line []byte) bool {
+func (f *flight) detail(s *flightSession, p *part, line []byte) bool {
 	corr, tail, ok := gpuflight.DetailKey(line)
 	if !ok {
 		return false
@@ -167,31 +167,31 @@ func (f *folder) detail(s *session, p *part, line []byte) bool {
 		config = f.newConfig(s, p, hash, &d)
 		f.detailLeftovers(s, p, line)
 	}
-	f.received(s, p, 1)
+	p.received(1)
 	f.applyDetail(s, p, corr, config)
 	return true
 }
 
 // applyDetail joins a configuration to the kernel of a corr id, once per corr id.
-func (f *folder) applyDetail(s *session, p *part, corr uint32, config launchConfig) {
+func (f *flight) applyDetail(s *flightSession, p *part, corr uint32, config launchConfig) {
 	if !s.details.CheckedAdd(corr) {
-		f.duplicate(s, p, 1)
+		p.duplicate(1)
 		return
 	}
 	s.freshDetails = append(s.freshDetails, corr)
-	f.stored(s, p, 1)
+	p.stored(1)
 	if k := s.waiting.take(corr); k != nil {
 		if k.emitted {
 			f.lateDetail(s, corr, config.id, k.receivedAt, k.retentionDays)
 		} else {
 			emit := &f.emitter // the same session and part as the line before, nearly always
-			if emit.s != s || emit.receivedAt != k.receivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
-				*emit = f.kernelEmitterAt(s, k.receivedAt, k.retentionDays, s.noRaw)
+			if emit.k != &s.kernels || emit.receivedAt != k.receivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
+				*emit = s.kernels.emitter(k.receivedAt, k.retentionDays)
 				f.emitterSerial = f.outSerial
 			}
-			emit.joined(k, config.id)
+			emit.row(&k.kernel, config.id)
 		}
-		f.acc(s, s.slot(k.kernel), config.scope, bucketOf(k.start)).add(uint64(k.duration))
+		s.kernels.acc(s.kernels.slot(k.kernel.kernel), config.scope, bucketOf(k.start)).add(uint64(k.duration))
 		return
 	}
 	if s.early == nil {
@@ -207,7 +207,7 @@ func (f *folder) applyDetail(s *session, p *part, corr uint32, config launchConf
 }
 
 // dropEarly writes the older half of the early details to kernel_details and forgets them.
-func (f *folder) dropEarly(s *session) {
+func (f *flight) dropEarly(s *flightSession) {
 	type entry struct {
 		corr uint32
 		at   int64
@@ -225,7 +225,7 @@ func (f *folder) dropEarly(s *session) {
 }
 
 // writeEarly makes an early detail a row of kernel_details, once.
-func (f *folder) writeEarly(s *session, corr uint32) {
+func (f *flight) writeEarly(s *flightSession, corr uint32) {
 	d := s.early[corr]
 	if d.written {
 		return
@@ -238,8 +238,8 @@ func (f *folder) writeEarly(s *session, corr uint32) {
 }
 
 // lateDetail writes a row of kernel_details, which is of no use without the kernel's own.
-func (f *folder) lateDetail(s *session, corr, config uint32, receivedAt int64, days uint16) {
-	f.touch(s)
+func (f *flight) lateDetail(s *flightSession, corr, config uint32, receivedAt int64, days uint16) {
+	f.touch(s.session)
 	if s.noRaw {
 		return
 	}
@@ -254,7 +254,7 @@ func (f *folder) lateDetail(s *session, corr, config uint32, receivedAt int64, d
 }
 
 // newConfig writes a launch configuration that the session has not had.
-func (f *folder) newConfig(s *session, p *part, hash xxh3.Uint128, d *gpuflight.Detail) launchConfig {
+func (f *flight) newConfig(s *flightSession, p *part, hash xxh3.Uint128, d *gpuflight.Detail) launchConfig {
 	if s.configs == nil || len(s.configs) >= maxConfigs {
 		s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
 		s.freshConfigs = s.freshConfigs[:0]
@@ -263,7 +263,7 @@ func (f *folder) newConfig(s *session, p *part, hash xxh3.Uint128, d *gpuflight.
 		s.nextConfig = firstID(p.env.ReceivedAt)
 	}
 	s.nextConfig++
-	c := launchConfig{id: s.nextConfig, scope: s.scope(d.ScopePath())}
+	c := launchConfig{id: s.nextConfig, scope: s.kernels.scope(d.ScopePath())}
 	s.configs[hash] = c
 	s.configByID[c.id] = c.scope
 	s.freshConfigs = append(s.freshConfigs, hash)
@@ -297,6 +297,6 @@ func (f *folder) newConfig(s *session, p *part, hash xxh3.Uint128, d *gpuflight.
 }
 
 // configScope returns the scope of a configuration, 0 when it was forgotten.
-func (s *session) configScope(id uint32) int32 { return s.configByID[id] }
+func (s *flightSession) configScope(id uint32) int32 { return s.configByID[id] }
 
 func clampU32(v int64) uint32 { return uint32(min(max(v, 0), 1<<32-1)) }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/s2"
+	"github.com/zeebo/xxh3"
 
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
@@ -24,33 +25,6 @@ type nameEntry struct {
 	value string
 }
 
-// dictionary folds one dictionary_update line.
-func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
-	over := 0
-	skipped, err := gpuflight.DecodeDictionary(l, func(dict gpuflight.Dict, id uint32, value []byte) {
-		if s.hasName(nameRef{dict, id}) {
-			return // sent again: ids are stable within a session
-		}
-		if !f.addName(s, p, nameRef{dict, id}, cutName(string(value))) {
-			over++
-		}
-	})
-	if err != nil { // cannot be: Decode has accepted the line
-		f.refuse(s, p, l, err)
-		return
-	}
-	if over > 0 || skipped > 0 {
-		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are no \"id\": \"text\"", skipped)
-		if over > 0 {
-			reason, detail = gpuflight.ReasonDictionaryFull, fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, maxNames, maxNameTotal>>20)
-		}
-		f.reject(s, p, rejectRow{reason: reason, detail: detail, typ: l.Type, events: 1, payload: l.Raw})
-		return
-	}
-	f.stored(s, p, 1)
-	f.leftovers(s, p, l)
-}
-
 // cutName cuts a name that is too long to be kept.
 func cutName(text string) string {
 	if len(text) > maxNameBytes {
@@ -60,7 +34,8 @@ func cutName(text string) string {
 }
 
 // addName takes in a name that the session has not had; false means that the session has as many as it may.
-func (f *folder) addName(s *session, p *part, ref nameRef, text string) bool {
+func (f *folder) addName(p *part, ref nameRef, text string) bool {
+	s := p.s
 	if s.names >= maxNames || s.nameBytes+len(text) > maxNameTotal {
 		return false
 	}
@@ -74,7 +49,7 @@ func (f *folder) addName(s *session, p *part, ref nameRef, text string) bool {
 	if !s.learn(ref, text) {
 		f.metrics.namesRefused.Inc()
 	}
-	f.nameRow(s, p, ref, text)
+	f.nameRow(p, ref, text)
 	return true
 }
 
@@ -97,7 +72,8 @@ func (s *session) learn(ref nameRef, text string) bool {
 
 // nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked
 // up for those.
-func (f *folder) nameRow(s *session, p *part, ref nameRef, text string) {
+func (f *folder) nameRow(p *part, ref nameRef, text string) {
+	s := p.s
 	late := uint8(0)
 	_, used := s.unresolved[ref]
 	_, refused := s.refused[ref]
@@ -162,4 +138,41 @@ func decodeNames(value []byte, f func(ref nameRef, text string)) error {
 		}
 	}
 	return r.err
+}
+
+// ownNames is where the ids of names begin that came as text. The client counts its ids from 1.
+const ownNames = uint32(1) << 31
+
+// maxProbes bounds the search for a free id; nobody who does not try for it needs a second.
+const maxProbes = 64
+
+// intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
+// from the text: it is a hash, or the next free id behind it. ” is 0. ok is false when the session has as many names as it may.
+func (f *folder) intern(p *part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
+	s := p.s
+	if len(text) == 0 {
+		return 0, true
+	}
+	if len(text) > maxNameBytes {
+		text = []byte(cutName(string(text)))
+	}
+	id = ownNames | uint32(xxh3.Hash(text))
+	for range maxProbes {
+		known, taken := s.dicts[dict][id]
+		if !taken {
+			if hash, refused := s.refused[nameRef{dict, id}]; refused {
+				if hash == xxh3.Hash(text) {
+					return id, true
+				}
+				id = ownNames | (id + 1)
+				continue
+			}
+			return id, f.addName(p, nameRef{dict, id}, string(text))
+		}
+		if known == string(text) {
+			return id, true
+		}
+		id = ownNames | (id + 1)
+	}
+	return 0, false
 }

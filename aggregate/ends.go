@@ -17,19 +17,20 @@ var endReasons = [...]string{
 }
 
 // end writes that the session has ended: nothing of it waits for more.
-func (f *folder) end(s *session, p *part, e sessionEnd) {
+func (f *folder) end(p *part, e sessionEnd) {
+	s := p.s
 	s.delta.endedAt, s.delta.endReason = max(s.delta.endedAt, e.at), max(s.delta.endReason, endReasons[e.rank])
 	f.closing[s] = struct{}{}
-	f.tell(s, p, e)
+	f.tell(p, e)
 }
 
 // tell writes what is said of the session's end. Much may be said, in any order and often; what says most counts, and that is found when
 // it is read (table.SessionEnds), so that nothing has to be remembered of a session for it.
-func (f *folder) tell(s *session, p *part, e sessionEnd) {
+func (f *folder) tell(p *part, e sessionEnd) {
 	t := &table.SessionEnds
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	t.Tenant.AppendString(b, p.s.key.tenant)
+	t.SessionID.AppendString(b, p.s.key.id)
 	t.Rank.Append(b, e.rank)
 	t.At.Append(b, max(e.at, 0))
 	t.Synthetic.Append(b, flag(e.synthetic))

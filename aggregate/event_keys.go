@@ -3,7 +3,6 @@ package aggregate
 import (
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -172,7 +171,7 @@ func (t *keyTable) put(entry uint64) {
 
 // seenEvent tells whether the session's event has been counted, and whether this copy says more than the one that is shown; then old is
 // how much that said. It remembers the event.
-func (f *folder) seenEvent(s *session, key uint64, rich uint8) (seen, richer bool, old uint8) {
+func (f *memory) seenEvent(s *memorySession, key uint64, rich uint8) (seen, richer bool, old uint8) {
 	if p := s.keys.find(key); p != nil {
 		if old = uint8(*p & maxRichness); rich <= old {
 			return true, false, old
@@ -190,11 +189,11 @@ func (f *folder) seenEvent(s *session, key uint64, rich uint8) (seen, richer boo
 
 // trimEventKeys takes the keys from the sessions that were silent longest, of tenants that have more than their share, until a quarter
 // of the room is free; keep has its own bound.
-func (f *folder) trimEventKeys(keep *session) {
-	var holders []*session
+func (f *memory) trimEventKeys(keep *memorySession) {
+	var holders []*memorySession
 	f.eventKeys = 0
 	tenants := map[string]int{}
-	for _, s := range f.sessions {
+	for s := range f.own {
 		if n := s.keys.count(); n > 0 {
 			f.eventKeys += n
 			tenants[s.key.tenant] += n
@@ -205,7 +204,7 @@ func (f *folder) trimEventKeys(keep *session) {
 	if f.eventKeys <= room {
 		return
 	}
-	slices.SortFunc(holders, func(a, b *session) int {
+	slices.SortFunc(holders, func(a, b *memorySession) int {
 		return cmp.Or(cmp.Compare(a.lastReceivedAt, b.lastReceivedAt), cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(a.key.id, b.key.id))
 	})
 	share := fairShare(tenants, room)
@@ -219,16 +218,4 @@ func (f *folder) trimEventKeys(keep *session) {
 			s.keys = eventKeys{}
 		}
 	}
-}
-
-// fairShare is how much each tenant may have of room: what those leave who have less is for the others.
-func fairShare(has map[string]int, room int) (share int) {
-	counts := slices.Sorted(maps.Values(has))
-	for i, n := range counts {
-		if share = room / (len(counts) - i); n > share {
-			return share
-		}
-		room -= n
-	}
-	return share
 }

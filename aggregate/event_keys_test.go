@@ -58,13 +58,13 @@ func (o *exportOwner) send(body []byte, n uint64) {
 		o.sum.stored, o.sum.duplicates, o.sum.events = o.sum.stored+a.stored, o.sum.duplicates+a.duplicates, o.sum.events+a.events
 	}
 	for _, s := range o.f.sessions {
-		for _, a := range s.memory {
+		for _, a := range memoryOf(s).minutes {
 			o.bytes += a.allocationBytes
 		}
-		s.memory = nil
+		memoryOf(s).minutes = nil
 	}
 	clear(o.f.usage)
-	o.f.memory.last = memoryLast{}
+	o.f.memory().reader.last = memoryLast{}
 }
 
 func (o *exportOwner) publish() {
@@ -89,7 +89,7 @@ func (o *exportOwner) handOver(snapshot bool) {
 			o.t.Fatal(err)
 		}
 	}
-	o.f.resume(o.now, o.now)
+	o.f.resume(o.now, o.now, false)
 }
 
 // json, csv, ndjson, sink and a ring that is exported twice give one set of events, in any order, a day later and after a worker's
@@ -137,29 +137,31 @@ func TestEventKeysAreBounded(t *testing.T) {
 	f := newTestFolder()
 	for i := range 6 {
 		s := newSession(sessionKey{"t", fmt.Sprint(i)}, "")
+		f.stateOf(s, 1)
 		s.lastReceivedAt = int64(i)
 		f.sessions[s.key] = s
 		for j := range uint64(1 << 20) {
-			if s.keys.young.n < maxEventKeys {
-				s.keys.young.add((j + 1) << richnessBits)
+			if memoryOf(s).keys.young.n < maxEventKeys {
+				memoryOf(s).keys.young.add((j + 1) << richnessBits)
 			} else {
-				s.keys.old.add((j + 1) << richnessBits)
+				memoryOf(s).keys.old.add((j + 1) << richnessBits)
 			}
 		}
 	}
 	// One that has been silent for longer than all of them, of a tenant that has little.
 	modest := newSession(sessionKey{"u", "s"}, "")
+	f.stateOf(modest, 1)
 	modest.lastReceivedAt = -1
 	f.sessions[modest.key] = modest
 	for j := range uint64(1000) {
-		modest.keys.add((j + 1) << richnessBits)
+		memoryOf(modest).keys.add((j + 1) << richnessBits)
 	}
 	last := f.sessions[sessionKey{"t", "5"}]
-	f.trimEventKeys(last)
-	if f.sessions[sessionKey{"t", "0"}].keys.count() != 0 || last.keys.count() != 1<<20 || f.eventKeys > maxPartitionEventKeys {
-		t.Errorf("%d keys are left", f.eventKeys)
+	f.memory().trimEventKeys(memoryOf(last))
+	if memoryOf(f.sessions[sessionKey{"t", "0"}]).keys.count() != 0 || memoryOf(last).keys.count() != 1<<20 || f.memory().eventKeys > maxPartitionEventKeys {
+		t.Errorf("%d keys are left", f.memory().eventKeys)
 	}
-	if modest.keys.count() != 1000 {
+	if memoryOf(modest).keys.count() != 1000 {
 		t.Error("another tenant's flood made the modest one's events forgotten")
 	}
 }
@@ -187,8 +189,9 @@ func TestFloodOfSessions(t *testing.T) {
 	now := time.Now().UnixNano()
 	add := func(tenant string, i int, at int64) {
 		s := newSession(sessionKey{tenant, fmt.Sprint(i)}, "")
+		f.stateOf(s, 1)
 		s.lastReceivedAt = at
-		s.keys.add(1 << richnessBits)
+		memoryOf(s).keys.add(1 << richnessBits)
 		f.sessions[s.key] = s
 	}
 	for i := range maxSessions + 500 {

@@ -183,8 +183,8 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 		send(strings.TrimSuffix(b.String(), ",") + "]}\n")
 		if i%5 == 4 {
 			o.publish()
-			if len(s.sparse) > maxSparse+5*rows {
-				t.Fatalf("%d slots are kept", len(s.sparse))
+			if len(flightOf(s).kernels.sparse) > maxSparse+5*rows {
+				t.Fatalf("%d slots are kept", len(flightOf(s).kernels.sparse))
 			}
 		}
 	}

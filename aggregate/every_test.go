@@ -300,7 +300,7 @@ func (o *everyOwner) die(snapshot bool) {
 			o.t.Fatal(err)
 		}
 	}
-	f.resume(o.now, o.now)
+	f.resume(o.now, o.now, false)
 	o.f, o.at = f, o.done
 }
 
@@ -317,8 +317,8 @@ func (o *everyOwner) end() {
 		o.f.touch(s)
 	}
 	o.publish()
-	if o.f.heldAccs != 0 || len(o.f.waitingSessions) != 0 || len(o.f.held) != 0 {
-		o.t.Fatalf("%d accumulators, %d waiting sessions, %d held ones are left", o.f.heldAccs, len(o.f.waitingSessions), len(o.f.held))
+	if o.f.heldAccs != 0 || len(o.f.flight().waitingSessions) != 0 || len(o.f.held) != 0 {
+		o.t.Fatalf("%d accumulators, %d waiting sessions, %d held ones are left", o.f.heldAccs, len(o.f.flight().waitingSessions), len(o.f.held))
 	}
 }
 

@@ -24,9 +24,25 @@ func Reencode(snapshot []byte) (again []byte, version string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	f := newFolder(&Config{}, newCounters(nil))
+	cfg := testConfig()
+	f := newFolder(&cfg, newCounters(nil))
 	if err := f.applyState(plain); err != nil {
 		return nil, "", err
 	}
 	return f.appendState(nil, true), strconv.Itoa(stateVersion), nil
 }
+
+// testConfig has the sources of this program.
+func testConfig() Config { return Config{Sources: Sources}.withDefaults() }
+
+// Sources are those of this program.
+var Sources = []Source{Flight(), Memory()}
+
+// flightOf is what GPU Flight keeps of a session.
+func flightOf(s *session) *flightSession { return s.states[0].(*flightSession) }
+
+// memoryOf is what memory telemetry keeps of a session.
+func memoryOf(s *session) *memorySession { return s.states[1].(*memorySession) }
+
+func (f *folder) flight() *flight { return f.sources[0].folding.(*flight) }
+func (f *folder) memory() *memory { return f.sources[1].folding.(*memory) }

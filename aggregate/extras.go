@@ -9,7 +9,7 @@ import (
 
 // extras keeps what a line has beyond what this version knows, and counts it: unknown is how much there is, extras as much of it as is
 // kept. Of a tenant without raw rows it is only counted.
-func (f *folder) extras(s *session, p *part, l *gpuflight.Line, extras []gpuflight.Extra, unknown int) {
+func (f *flight) extras(s *flightSession, p *part, l *gpuflight.Line, extras []gpuflight.Extra, unknown int) {
 	f.metrics.unknownColumns.Add(float64(unknown))
 	if s.noRaw || len(extras) == 0 {
 		return
@@ -42,7 +42,7 @@ func extraReason(e *gpuflight.Extra) string {
 
 // leftovers keeps what a line has and its rows have not: keys of the future, and what did not fit in lines that are stored all the same,
 // since a session whose job_start has one odd field must not lose its name and its devices.
-func (f *folder) leftovers(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) leftovers(s *flightSession, p *part, l *gpuflight.Line) {
 	if left := gpuflight.LeftoversOf(l); len(left.Extras) > 0 {
 		f.metrics.badFields.Add(float64(left.Bad))
 		f.extras(s, p, l, left.Extras, left.Unknown)
@@ -51,6 +51,6 @@ func (f *folder) leftovers(s *session, p *part, l *gpuflight.Line) {
 
 // detailLeftovers keeps what a kernel_detail has beyond a launch configuration, once with each configuration: a kernel costs a few bytes, and
 // its details nearly always say what others said.
-func (f *folder) detailLeftovers(s *session, p *part, line []byte) {
+func (f *flight) detailLeftovers(s *flightSession, p *part, line []byte) {
 	f.leftovers(s, p, &gpuflight.Line{Type: gpuflight.KernelDetail, Raw: line})
 }

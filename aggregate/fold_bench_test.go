@@ -64,7 +64,7 @@ func BenchmarkFold(b *testing.B) {
 	}{{"columnar", 512, false}, {"full", 2048, true}} {
 		b.Run(c.name, func(b *testing.B) {
 			parts, rows := kernelParts(200_000, c.perLine, c.details)
-			cfg := Config{}.withDefaults()
+			cfg := testConfig()
 			m := newCounters(nil)
 			total, chunkBytes := 0, 0
 			b.ReportAllocs()

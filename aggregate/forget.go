@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -26,17 +27,24 @@ const (
 
 // forget drops a session's state.
 func (f *folder) forget(s *session, now int64) {
-	f.release(s)
-	delete(f.sessions, s.key)
-	delete(f.waitingSessions, s)
-	delete(f.closing, s)
-	delete(f.held, s)
-	delete(f.scoped, s)
-	f.heldAccs -= len(s.dirty)
+	f.abandon(s)
 	if s.names > 0 || s.nextConfig > 0 || s.nextLaunch > 0 {
 		f.tombstones[s.key] = tombstone{s.names, s.nextConfig, s.nextLaunch, now}
 	}
 	f.removed = append(f.removed, s.key)
+}
+
+// abandon takes a session out of all that could bring rows of it.
+func (f *folder) abandon(s *session) {
+	for _, st := range s.states {
+		if st != nil {
+			st.Drop()
+		}
+	}
+	f.release(s)
+	delete(f.sessions, s.key)
+	delete(f.closing, s)
+	delete(f.held, s)
 }
 
 // revive gives a new session what its tombstone kept.
@@ -54,15 +62,15 @@ func (f *folder) revive(s *session) {
 func (f *folder) forgetSilent(now int64) {
 	var silent []*session
 	for _, s := range f.sessions {
-		if s.touched || s.heldSince != 0 || s.waiting.live > 0 {
+		if s.touched || s.heldSince != 0 {
 			continue // it has something to say yet
 		}
-		keep := int64(f.cfg.Forget)
-		if s.keys.count() > 0 {
-			keep *= eventKeyDays
+		load := s.load()
+		if load.Waits {
+			continue
 		}
-		if now-s.lastReceivedAt >= keep {
-			if s.scopes.pending() {
+		if now-s.lastReceivedAt >= int64(f.cfg.Forget)*int64(max(load.Keep, 1)) {
+			if load.Unsaid {
 				if f.awaitNames(s) {
 					continue
 				}
@@ -90,10 +98,11 @@ func (f *folder) forgetSilent(now int64) {
 			}
 			over--
 			tenants[s.key.tenant]--
-			if s.scopes.pending() && f.awaitNames(s) {
+			load := s.load()
+			if load.Unsaid && f.awaitNames(s) {
 				continue
 			}
-			if s.unwritten > 0 || s.scopes.pending() {
+			if load.Alone || load.Unsaid {
 				f.finalize(s) // its last rows go out with the next chunk, and it the next time
 			} else {
 				f.forget(s, now)
@@ -110,4 +119,16 @@ func (f *folder) forgetSilent(now int64) {
 			delete(f.tombstones, k)
 		}
 	}
+}
+
+// fairShare is how much each tenant may have of room: what those leave who have less is for the others.
+func fairShare(has map[string]int, room int) (share int) {
+	counts := slices.Sorted(maps.Values(has))
+	for i, n := range counts {
+		if share = room / (len(counts) - i); n > share {
+			return share
+		}
+		room -= n
+	}
+	return share
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // graphLaunch folds a graph_launch_event line.
-func (f *folder) graphLaunch(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) graphLaunch(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.GraphLaunch(l.Raw)
 	if err != nil {
 		return err
@@ -31,13 +31,13 @@ func (f *folder) graphLaunch(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // graphNode folds a graph_node_definition line.
-func (f *folder) graphNode(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) graphNode(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.GraphNode(l.Raw)
 	if err != nil {
 		return err
 	}
 	t := &table.GraphNodes
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.GraphExecKey.Append(b, t.GraphExecKey.IndexBytes(b, e.ExecKey))
 	t.NodeIndex.Append(b, e.NodeIndex)
 	t.NodeType.Append(b, e.NodeType)
@@ -47,7 +47,7 @@ func (f *folder) graphNode(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // perf folds a perf_metric_event or kernel_perf_metric_event line.
-func (f *folder) perf(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) perf(s *flightSession, p *part, l *gpuflight.Line) error {
 	decode, kind := f.events.Perf, "range"
 	if l.Type == gpuflight.KernelPerfMetricEvent {
 		decode, kind = f.events.KernelPerf, "kernel"

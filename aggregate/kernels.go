@@ -6,18 +6,39 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// kernelRow is one kernel as it waits for its kernel_detail.
-type kernelRow struct {
+// kernelRollups adds up the kernels of a session by kernel, scope and minute, and writes the rows of kernels and of their launches.
+type kernelRollups struct {
+	session *session
+	pool    *kernelPool
+
+	slots      []*kernelSlot
+	sparse     map[uint32]*kernelSlot // kernel ids beyond denseKernels
+	slotCount  int                    // of slots and sparse
+	dirty      []*kernelAcc           // all accumulators that count something: part of the state until they are flushed
+	flushed    bool                   // in the open chunk: what was held is rows now
+	launches   map[launchKey]uint32   // ids of those that this owner has written; not in the state
+	scopeNames []string               // [0] is ''
+	scopeIndex map[string]int32
+}
+
+// kernelPool is shared by the sessions of a source in one partition.
+type kernelPool struct {
+	fold *folder
+	free []*kernelAcc
+}
+
+// begin makes the zero value that of a session.
+func (k *kernelRollups) begin(s *session, p *kernelPool) {
+	k.session, k.pool, k.scopeNames, k.scopeIndex = s, p, []string{""}, map[string]int32{"": 0}
+}
+
+// kernel is a kernel's row.
+type kernel struct {
 	start, duration         int64
 	stream, externalID      uint64
 	kernel, corr, dyn, regs uint32
 	externalKind            uint8
-	emitted                 bool // the raw row went out without its detail; only the rollup still waits
-	receivedAt, heldAt      int64
-	retentionDays, _        uint16
 	device                  int32
-	dead                    bool // matched or given up; the slot is free
-	_                       [3]byte
 }
 
 // denseKernels is how many kernel ids are found by index; the client counts from 1, so larger ones are rare and go to a map.
@@ -74,62 +95,62 @@ const bucketNS = int64(60e9)
 func bucketOf(ns int64) int64 { return ns - ns%bucketNS }
 
 // slot returns the session's slot of a kernel id.
-func (s *session) slot(id uint32) *kernelSlot {
-	if int(id) < len(s.slots) {
-		if k := s.slots[id]; k != nil {
-			return k
+func (k *kernelRollups) slot(id uint32) *kernelSlot {
+	if int(id) < len(k.slots) {
+		if slot := k.slots[id]; slot != nil {
+			return slot
 		}
-	} else if k, ok := s.sparse[id]; ok {
-		return k
+	} else if slot, ok := k.sparse[id]; ok {
+		return slot
 	}
-	k := &kernelSlot{id: id}
-	s.slotCount++
+	slot := &kernelSlot{id: id}
+	k.slotCount++
 	if id < denseKernels {
-		if int(id) >= len(s.slots) {
-			s.slots = append(s.slots, make([]*kernelSlot, int(id)+1-len(s.slots))...)
+		if int(id) >= len(k.slots) {
+			k.slots = append(k.slots, make([]*kernelSlot, int(id)+1-len(k.slots))...)
 		}
-		s.slots[id] = k
+		k.slots[id] = slot
 	} else {
-		if s.sparse == nil {
-			s.sparse = map[uint32]*kernelSlot{}
+		if k.sparse == nil {
+			k.sparse = map[uint32]*kernelSlot{}
 		}
-		s.sparse[id] = k
+		k.sparse[id] = slot
 	}
-	return k
+	return slot
 }
 
 // acc returns the accumulator of a kernel, scope and minute.
-func (f *folder) acc(s *session, k *kernelSlot, scope int32, bucket int64) *kernelAcc {
-	if a := k.last; a != nil && a.bucket == bucket && a.scope == scope {
+func (k *kernelRollups) acc(slot *kernelSlot, scope int32, bucket int64) *kernelAcc {
+	if a := slot.last; a != nil && a.bucket == bucket && a.scope == scope {
 		return a
 	}
-	if len(k.accs) <= fewAccs {
-		for _, a := range k.accs {
+	if len(slot.accs) <= fewAccs {
+		for _, a := range slot.accs {
 			if a.bucket == bucket && a.scope == scope {
-				k.last = a
+				slot.last = a
 				return a
 			}
 		}
-	} else if a := k.find(accKey{bucket, scope}); a != nil {
-		k.last = a
+	} else if a := slot.find(accKey{bucket, scope}); a != nil {
+		slot.last = a
 		return a
 	}
 	var a *kernelAcc
-	if n := len(f.freeAccs); n > 0 {
-		a = f.freeAccs[n-1]
-		f.freeAccs = f.freeAccs[:n-1]
+	if n := len(k.pool.free); n > 0 {
+		a = k.pool.free[n-1]
+		k.pool.free = k.pool.free[:n-1]
 	} else {
 		a = &kernelAcc{}
 	}
-	a.slot, a.scope, a.bucket = k, scope, bucket
+	a.slot, a.scope, a.bucket = slot, scope, bucket
 	a.calls, a.total, a.low, a.high, a.freshCount = 0, 0, ^uint64(0), 0, 0
-	k.accs = append(k.accs, a)
-	if k.index != nil {
-		k.index[accKey{bucket, scope}] = a
+	slot.accs = append(slot.accs, a)
+	if slot.index != nil {
+		slot.index[accKey{bucket, scope}] = a
 	}
-	k.last = a
-	s.dirty = append(s.dirty, a)
-	f.heldAccs++
+	slot.last = a
+	k.dirty = append(k.dirty, a)
+	k.pool.fold.heldAccs++
 	return a
 }
 
@@ -153,85 +174,30 @@ func (k *kernelSlot) find(key accKey) *kernelAcc {
 	return k.index[key]
 }
 
-// kernels folds one kernel_event_batch.
-func (f *folder) kernels(s *session, p *part, line *gpuflight.Line) {
-	batch := line.Batch
-	device := s.device()
-	emit := f.kernelEmitter(s, p)
-	for r := range batch.Rows() {
-		row := batch.Row(r)
-		start, ok := batch.Time(r)
-		if !ok {
-			f.badTime(s, p, line)
-			continue
-		}
-		start = f.activityTime(s, p, start)
-		s.delta.kernels++
-		s.delta.sawEvent(start)
-		duration := row[gpuflight.KernelDurationNS]
-		if row[gpuflight.KernelHasDetails] == 0 {
-			emit.row(start, duration, row, device)
-			f.acc(s, s.slot(uint32(row[gpuflight.KernelID])), 0, bucketOf(start)).add(uint64(duration))
-			continue
-		}
-		f.joinKernel(s, p, emit, kernelRow{
-			start: start, duration: duration, stream: uint64(row[gpuflight.KernelStreamID]), externalID: uint64(row[gpuflight.KernelExternalID]),
-			kernel: uint32(row[gpuflight.KernelID]), corr: uint32(row[gpuflight.KernelCorrID]), dyn: uint32(max(row[gpuflight.KernelDynShared], 0)),
-			regs: uint32(max(row[gpuflight.KernelNumRegs], 0)), externalKind: uint8(row[gpuflight.KernelExternalKind]),
-			receivedAt: p.env.ReceivedAt, retentionDays: p.env.RetentionDays, heldAt: p.now, device: device,
-		})
-	}
-}
-
 // kernelEmitter appends rows of kernels_data of one session and one ClickHouse partition.
 type kernelEmitter struct {
-	f               *folder
-	s               *session
+	k               *kernelRollups
 	b               *table.Batch // nil: raw rows are off for this tenant
 	tenant, session int32
 	receivedAt      int64
 	days            uint16
 }
 
-func (f *folder) kernelEmitter(s *session, p *part) kernelEmitter {
-	return f.kernelEmitterAt(s, p.env.ReceivedAt, p.env.RetentionDays, p.env.NoRaw)
-}
-
-func (f *folder) kernelEmitterAt(s *session, receivedAt int64, days uint16, noRaw bool) kernelEmitter {
-	e := kernelEmitter{f: f, s: s, receivedAt: receivedAt, days: days}
-	if noRaw {
+// emitter is for rows that were received at a time, of a class of retention.
+func (k *kernelRollups) emitter(receivedAt int64, days uint16) kernelEmitter {
+	e := kernelEmitter{k: k, receivedAt: receivedAt, days: days}
+	if k.session.noRaw {
 		return e
 	}
-	t := &table.Kernels
+	f, t := k.pool.fold, &table.Kernels
 	e.b = f.out.batch(t.Table, rawPartition(receivedAt, days))
-	e.tenant, e.session = t.Tenant.Index(e.b, s.key.tenant), t.SessionID.Index(e.b, s.key.id)
+	e.tenant, e.session = t.Tenant.Index(e.b, k.session.key.tenant), t.SessionID.Index(e.b, k.session.key.id)
 	f.out.saw(receivedAt)
 	return e
 }
 
-// row appends a row that waits for no detail, straight from the wire's cells.
-func (e *kernelEmitter) row(start, duration int64, row []int64, device int32) {
-	if e.b == nil {
-		return
-	}
-	t, b := &table.Kernels, e.b
-	t.Tenant.Append(b, e.tenant)
-	t.SessionID.Append(b, e.session)
-	t.StartedAt.Append(b, start)
-	t.DurationNS.Append(b, uint64(duration))
-	t.LaunchID.Append(b, e.launch(launchKey{
-		kernel: uint32(row[gpuflight.KernelID]), regs: uint32(max(row[gpuflight.KernelNumRegs], 0)), dyn: uint32(max(row[gpuflight.KernelDynShared], 0)),
-	}))
-	t.StreamID.Append(b, uint64(row[gpuflight.KernelStreamID]))
-	t.CorrID.Append(b, uint32(row[gpuflight.KernelCorrID]))
-	t.DeviceID.Append(b, device)
-	t.ExternalKind.Append(b, uint8(row[gpuflight.KernelExternalKind]))
-	t.ExternalID.Append(b, uint64(row[gpuflight.KernelExternalID]))
-	t.ReceivedAt.Append(b, e.receivedAt)
-}
-
-// joined appends a row that waited, with the configuration of its detail (0: none came).
-func (e *kernelEmitter) joined(k *kernelRow, config uint32) {
+// row appends a kernel, with the launch configuration that it is known to have had (0: none).
+func (e *kernelEmitter) row(k *kernel, config uint32) {
 	if e.b == nil {
 		return
 	}
@@ -249,21 +215,22 @@ func (e *kernelEmitter) joined(k *kernelRow, config uint32) {
 	t.ReceivedAt.Append(b, e.receivedAt)
 }
 
-// flushKernelStats writes the session's rollup rows and frees the accumulators.
-func (f *folder) flushKernelStats(s *session) {
-	if len(s.dirty) == 0 {
+// flush writes the rollup rows and frees the accumulators.
+func (k *kernelRollups) flush() {
+	k.flushed = true
+	if len(k.dirty) == 0 {
 		return
 	}
-	t := &table.KernelStats
-	b := f.out.batch(t.Table, f.factPartition(s))
+	s, t := k.session, &table.KernelStats
+	b := k.pool.fold.out.batch(t.Table, s.factPartition())
 	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
-	for _, a := range s.dirty {
+	for _, a := range k.dirty {
 		t.Tenant.Append(b, tenant)
 		t.SessionID.Append(b, session)
 		t.Bucket.Append(b, a.bucket)
 		t.BucketS.Append(b, 60)
 		t.KernelID.Append(b, a.slot.id)
-		t.Scope.AppendString(b, s.scopeNames[a.scope])
+		t.Scope.AppendString(b, k.scopeNames[a.scope])
 		t.Kernel.AppendString(b, s.name(gpuflight.KernelDict, a.slot.id))
 		t.Calls.Append(b, a.calls)
 		t.TotalNS.Append(b, a.total)
@@ -272,10 +239,47 @@ func (f *folder) flushKernelStats(s *session) {
 		t.DurationHist.Append(b, &a.hist)
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
-	f.dropHeld(s)
-	if len(s.sparse) > maxSparse {
-		s.slotCount -= len(s.sparse)
-		s.sparse = nil
+	k.drop()
+	if len(k.sparse) > maxSparse {
+		k.slotCount -= len(k.sparse)
+		k.sparse = nil
+	}
+}
+
+// drop forgets the accumulators: their rows are written, or never will be.
+func (k *kernelRollups) drop() {
+	for _, a := range k.dirty {
+		a.slot.accs, a.slot.last, a.slot.index = a.slot.accs[:0], nil, nil
+		a.hist.Reset()
+		a.slot = nil
+		if len(k.pool.free) < maxFreeAccs {
+			k.pool.free = append(k.pool.free, a)
+		}
+	}
+	k.pool.fold.heldAccs -= len(k.dirty)
+	clear(k.dirty)
+	k.dirty = k.dirty[:0]
+}
+
+// rest gives back what is at hand of each kernel.
+func (k *kernelRollups) rest() { k.slots, k.sparse, k.slotCount, k.launches = nil, nil, 0, nil }
+
+// What is charged beside the bytes of names: entries of maps with their slack, and allocations rounded up.
+const (
+	kernelSlotBytes  = 160
+	launchEntryBytes = 56
+)
+
+// index is what is kept beside names to find them quickly, in bytes.
+func (k *kernelRollups) index() int {
+	return 8*cap(k.slots) + kernelSlotBytes*k.slotCount + launchEntryBytes*len(k.launches)
+}
+
+// published forgets what was new.
+func (k *kernelRollups) published() {
+	k.flushed = false
+	for _, a := range k.dirty {
+		a.freshCount = 0
 	}
 }
 

@@ -11,24 +11,24 @@ const maxLaunches = 65536
 // launch returns the id under which the launch is in `launches`, and writes it there when this owner has not done so. What was written
 // is no part of the state: an owner that does not know of a launch writes it once more, under an id of its own.
 func (e *kernelEmitter) launch(k launchKey) uint32 {
-	slot := e.s.slot(k.kernel)
+	slot := e.k.slot(k.kernel)
 	if slot.launch != 0 && slot.launched == k { // a kernel is nearly always launched as it was the last time
 		return slot.launch
 	}
-	s := e.s
-	id, ok := s.launches[k]
+	s := e.k.session
+	id, ok := e.k.launches[k]
 	if !ok {
-		if s.launches == nil || len(s.launches) >= maxLaunches {
-			s.launches = map[launchKey]uint32{}
+		if e.k.launches == nil || len(e.k.launches) >= maxLaunches {
+			e.k.launches = map[launchKey]uint32{}
 		}
 		if s.nextLaunch == 0 {
 			s.nextLaunch = firstID(e.receivedAt)
 		}
 		s.nextLaunch++
 		id = s.nextLaunch
-		s.launches[k] = id
+		e.k.launches[k] = id
 		t := &table.Launches
-		b := e.f.out.batch(t.Table, factPartition(e.receivedAt, factDays(e.days, s.rollupDays)))
+		b := e.k.pool.fold.out.batch(t.Table, factPartition(e.receivedAt, factDays(e.days, s.rollupDays)))
 		t.Tenant.AppendString(b, s.key.tenant)
 		t.SessionID.AppendString(b, s.key.id)
 		t.LaunchID.Append(b, id)
@@ -53,4 +53,17 @@ func firstID(receivedAt int64) uint32 {
 // outlive the last one, of a session that goes on for as long as raw rows are kept.
 func factDays(rawDays, rollupDays uint16) uint16 {
 	return uint16(min(max(int(rollupDays), 2*int(rawDays)), 1<<16-1))
+}
+
+// forgetLaunches has launches written again, under new ids.
+func (k *kernelRollups) forgetLaunches() {
+	k.launches = nil
+	for _, slot := range k.slots {
+		if slot != nil {
+			slot.launch = 0
+		}
+	}
+	for _, slot := range k.sparse {
+		slot.launch = 0
+	}
 }

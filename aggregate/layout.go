@@ -1,10 +1,5 @@
 package aggregate
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
-
 // Layouts of the state that ever landed. From version 4 on a number is one layout: whoever changes what is written changes stateVersion,
 // adds the layout here and a fixture to testdata/state. Before, the number stayed while the layout changed: those are told apart by which
 // one the bytes fit from the first to the last, the newest first.
@@ -23,10 +18,12 @@ const (
 	hasDeletions
 	hasShort     // half hashes of silent sessions
 	hasEventKeys // what memory events were counted
+	hasSections  // of the sources, by name
 
 	layout3   = hasTombstones | hasHeld | hasMinutes | hasSingles | hasClock | hasScopes | hasArtifacts | hasDeletions
 	layout4   = layout3 | hasShort
-	layoutNow = layout4 | hasEventKeys
+	layout5   = layout4 | hasEventKeys
+	layoutNow = layout5 | hasSections
 )
 
 // layouts are those of a version, the newest first.
@@ -43,40 +40,9 @@ var layouts = map[uint64][]layout{
 		layout3 &^ (hasArtifacts | hasDeletions | hasSingles | hasClock | hasScopes),
 	},
 	4:            {layout4},
+	5:            {layout5},
 	stateVersion: {layoutNow},
 }
 
 // has reports whether the state that is read holds it.
 func (r *reader) has(l layout) bool { return r.layout&l != 0 }
-
-// stateReader returns a reader behind the version of a state, which knows its layout.
-func stateReader(state []byte) (reader, error) {
-	r := reader{b: state}
-	version := r.u64()
-	if r.err != nil {
-		return r, r.err
-	}
-	all, ok := layouts[version]
-	if !ok {
-		return r, fmt.Errorf("version %d, and this program reads up to %d: %w", version, stateVersion, errState)
-	}
-	if len(all) == 1 {
-		r.layout = all[0]
-		return r, nil
-	}
-	for _, l := range all {
-		try := reader{b: r.b, layout: l, dry: true}
-		if scratch := newFolder(&Config{}, nil); scratch.readState(&try) == nil && len(try.b) == 0 {
-			r.layout = l
-			return r, nil
-		}
-	}
-	return r, fmt.Errorf("version %d: %w", version, errState)
-}
-
-// plausible fails a dry run that reads as keys what cannot be some.
-func (r *reader) plausible(key sessionKey) {
-	if r.dry && (key.tenant == "" || !utf8.ValidString(key.tenant) || !utf8.ValidString(key.id)) {
-		r.fail()
-	}
-}

@@ -6,7 +6,7 @@ import (
 )
 
 // memcpys folds one memcpy_event_batch.
-func (f *folder) memcpys(s *session, p *part, line *gpuflight.Line) {
+func (f *flight) memcpys(s *flightSession, p *part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.Memcpys
 	b := f.out.batch(t.Table, p.raw)

@@ -53,13 +53,13 @@ type memoryReader struct {
 
 // memoryLast is the accumulator of the event before: events of a process come in order.
 type memoryLast struct {
-	s   *session
+	s   *memorySession
 	key memoryKey
 	acc *memoryAcc
 }
 
 // telemetry folds the frames of a part of memory telemetry. The gateway has applied the rules; what they refuse here was damaged.
-func (f *folder) telemetry(s *session, p *part, body []byte) {
+func (f *memory) telemetry(s *memorySession, p *part, body []byte) {
 	var stop stopEvent
 	for len(body) > 0 {
 		line := body
@@ -70,35 +70,35 @@ func (f *folder) telemetry(s *session, p *part, body []byte) {
 		}
 		p.line++
 		f.checkLine(p)
-		f.received(s, p, 1)
+		p.received(1)
 		frame, err := telemetry.ParseFrame(line)
 		if err != nil {
-			f.reject(s, p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: 1, payload: line})
+			f.reject(p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: 1, payload: line})
 			continue
 		}
-		e := &f.memory.e
-		if r := frame.Event(&f.memory.v, e); r != nil {
-			f.reject(s, p, rejectRow{reason: string(r.Code), detail: clip(r.Message), events: 1, payload: frame.JSON})
+		e := &f.reader.e
+		if r := frame.Event(&f.reader.v, e); r != nil {
+			f.reject(p, rejectRow{reason: string(r.Code), detail: clip(r.Message), events: 1, payload: frame.JSON})
 			continue
 		}
 		stop.saw(e)
 		if f.memoryEvent(s, p, e, frame.Index) {
-			f.stored(s, p, 1)
+			p.stored(1)
 		} else {
-			f.duplicate(s, p, 1)
+			p.duplicate(1)
 		}
 	}
-	f.memory.last = memoryLast{} // of this session, which may be forgotten
+	f.reader.last = memoryLast{} // of this session, which may be forgotten
 	if stop.seen && !p.env.Summarized {
-		f.tell(s, p, sessionEnd{rank: table.EndStopped, at: stop.at})
+		f.tell(p, sessionEnd{rank: table.EndStopped, at: stop.at})
 	}
 	f.out.saw(p.env.ReceivedAt)
 }
 
 // memoryEvent counts an event and makes its row. It returns false for an event that was counted before, in another export: then at
 // most a row that says more takes the place of the one that is there.
-func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint32) bool {
-	m := &f.memory
+func (f *memory) memoryEvent(s *memorySession, p *part, e *telemetry.Event, index uint32) bool {
+	m := &f.reader
 	h := m.health.Read(e.Metadata)
 	rich := richness(e, h.Keys)
 	var key uint64
@@ -126,7 +126,7 @@ func (f *folder) memoryEvent(s *session, p *part, e *telemetry.Event, index uint
 }
 
 // replaceMemory says that the row of an event whose richness is old is not the one to show.
-func (f *folder) replaceMemory(s *session, p *part, e *telemetry.Event, key uint64, old uint8) {
+func (f *memory) replaceMemory(s *memorySession, p *part, e *telemetry.Event, key uint64, old uint8) {
 	t := &table.MemoryReplaced
 	b := f.out.batch(t.Table, p.raw)
 	t.Tenant.AppendString(b, s.key.tenant)
@@ -137,7 +137,7 @@ func (f *folder) replaceMemory(s *session, p *part, e *telemetry.Event, key uint
 	t.ReceivedAt.Append(b, p.env.ReceivedAt)
 }
 
-func (f *folder) memoryRow(s *session, p *part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
+func (f *memory) memoryRow(s *memorySession, p *part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
 	at := e.TimestampNS
 	t := &table.MemoryEvents
 	b := f.out.batch(t.Table, p.raw)
@@ -199,7 +199,7 @@ func clipBytes(b []byte) []byte {
 
 // describeMemory keeps what the session's row says of the process. Host, pid and job are the session's own; a program is known by its
 // job, else by its framework, else by the collector that watches it.
-func (s *session) describeMemory(e *telemetry.Event, framework string) {
+func (s *memorySession) describeMemory(e *telemetry.Event, framework string) {
 	if s.host != string(e.Host) {
 		s.host = clip(string(e.Host))
 	}
@@ -220,26 +220,26 @@ func (s *session) describeMemory(e *telemetry.Event, framework string) {
 var memoryVendors = map[string]string{"cuda": "NVIDIA", "rocm": "AMD", "mps": "Apple"}
 
 // memoryDevice writes a row of `devices` once the size of a device is known.
-func (f *folder) memoryDevice(s *session, p *part, e *telemetry.Event, backend string) {
+func (f *memory) memoryDevice(s *memorySession, p *part, e *telemetry.Event, backend string) {
 	if e.DeviceID < 0 || e.DeviceID > 1<<30 || e.Has&telemetry.HasTotal == 0 || len(s.deviceIDs) >= maxMemoryDevices || slices.Contains(s.deviceIDs, int32(e.DeviceID)) {
 		return
 	}
 	vendor := memoryVendors[backend]
 	s.vendor = cmp.Or(vendor, s.vendor)
-	f.deviceRow(s, p, int32(e.DeviceID), &gpuflight.Device{Vendor: vendor}, &gpuflight.StaticDevice{}, uint64(e.DeviceTotal))
+	f.addDevice(p, &device{id: int32(e.DeviceID), vendor: vendor, totalBytes: uint64(e.DeviceTotal)})
 }
 
 // addMemory adds an event to its minute.
-func (f *folder) addMemory(s *session, e *telemetry.Event, key memoryKey) {
-	l := &f.memory.last
+func (f *memory) addMemory(s *memorySession, e *telemetry.Event, key memoryKey) {
+	l := &f.reader.last
 	if l.acc == nil || l.s != s || l.key != key {
-		a := s.memory[key]
+		a := s.minutes[key]
 		if a == nil {
-			if s.memory == nil {
-				s.memory = map[memoryKey]*memoryAcc{}
+			if s.minutes == nil {
+				s.minutes = map[memoryKey]*memoryAcc{}
 			}
 			a = &memoryAcc{}
-			s.memory[key] = a
+			s.minutes[key] = a
 		}
 		*l = memoryLast{s, key, a}
 	}
@@ -330,14 +330,15 @@ func share(sum, peak *uint64, part, whole uint64) {
 	*peak = max(*peak, n)
 }
 
-// flushMemory writes the session's minutes of memory.
-func (f *folder) flushMemory(s *session) {
-	if len(s.memory) == 0 {
+// Flush writes the session's minutes of memory.
+func (s *memorySession) Flush(bool) {
+	if len(s.minutes) == 0 {
 		return
 	}
+	f := s.f
 	t := &table.MemoryStats
-	b := f.out.batch(t.Table, f.factPartition(s))
-	for key, a := range s.memory {
+	b := f.out.batch(t.Table, s.factPartition())
+	for key, a := range s.minutes {
 		t.Tenant.AppendString(b, s.key.tenant)
 		t.SessionID.AppendString(b, s.key.id)
 		t.Bucket.Append(b, key.bucket)
@@ -378,5 +379,5 @@ func (f *folder) flushMemory(s *session) {
 		t.InactivePeak.Append(b, a.inactivePeak)
 		t.ReceivedDay.Append(b, s.receivedDay())
 	}
-	s.memory = nil
+	s.minutes = nil
 }

@@ -22,7 +22,7 @@ func BenchmarkFoldMemory(b *testing.B) {
 		body = telemetry.AppendFrame(body, n, &e)
 		n++
 	}
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
 	rows := 0
 	b.SetBytes(int64(len(body)))
@@ -37,7 +37,7 @@ func BenchmarkFoldMemory(b *testing.B) {
 			f.published()
 			f.out.reset()
 			clear(f.sessions) // each part is a session of its own, or its events would be known
-			f.eventKeys = 0
+			f.memory().eventKeys = 0
 		}
 	}
 	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")

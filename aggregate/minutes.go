@@ -156,12 +156,6 @@ func decimal(v float64) (key int16, digits uint64) {
 	return key, digits
 }
 
-// appendActivity writes the singles and the minutes.
-func (s *session) appendActivity(w *writer, full bool) {
-	s.singles.append(w, full)
-	s.minutes.append(w, full)
-}
-
 // append writes what is held, when it has changed or a snapshot needs it.
 func (m *minutes) append(w *writer, full bool) {
 	w.bool(full || m.dirty)
@@ -219,13 +213,12 @@ func (m *minutes) read(r *reader) {
 	}
 }
 
-// flushMinutes writes the session's rows of copies, waits and counters.
-func (f *folder) flushMinutes(s *session) {
-	m := &s.minutes
+// flush writes the session's rows of copies, waits and counters.
+func (m *minutes) flush(f *folder, s *session) {
 	if m.count() == 0 {
 		return
 	}
-	part, day := f.factPartition(s), s.receivedDay()
+	part, day := s.factPartition(), s.receivedDay()
 	if len(m.copies) > 0 {
 		t := &table.MemcpyStats
 		b := f.out.batch(t.Table, part)

@@ -96,7 +96,7 @@ func foldPart(f *folder, n int, body []byte) *session {
 
 // What is held of a minute goes over to the next owner, by changes and by snapshot, and is not written twice.
 func TestMinutesSurviveAHandOver(t *testing.T) {
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	f, g := newFolder(&cfg, newCounters(nil)), newFolder(&cfg, newCounters(nil))
 	var s *session
 	for n := range 5 {
@@ -107,45 +107,45 @@ func TestMinutesSurviveAHandOver(t *testing.T) {
 		}
 		f.published()
 	}
-	if s.minutes.count() < 6 || s.heldSince == 0 {
-		t.Fatalf("%d minutes are held, since %d", s.minutes.count(), s.heldSince)
+	if flightOf(s).minutes.count() < 6 || s.heldSince == 0 {
+		t.Fatalf("%d minutes are held, since %d", flightOf(s).minutes.count(), s.heldSince)
 	}
 	h := newFolder(&cfg, newCounters(nil))
 	if err := h.applyState(f.appendState(nil, true)); err != nil {
 		t.Fatal(err)
 	}
 	for name, other := range map[string]*folder{"changes": g, "snapshot": h} {
-		got := other.sessions[s.key].minutes
-		got.dirty = s.minutes.dirty
-		if !reflect.DeepEqual(got, s.minutes) {
-			t.Errorf("by %s: %+v, want %+v", name, got, s.minutes)
+		got := flightOf(other.sessions[s.key]).minutes
+		got.dirty = flightOf(s).minutes.dirty
+		if !reflect.DeepEqual(got, flightOf(s).minutes) {
+			t.Errorf("by %s: %+v, want %+v", name, got, flightOf(s).minutes)
 		}
 	}
 	// Once written they are gone, for the next owner too.
 	f.touch(s)
 	f.flush(1 + int64(maxHold))
-	if n := f.out.batch(table.MemcpyStats.Table, f.factPartition(s)).Rows(); s.minutes.count() != 0 || n == 0 {
-		t.Fatalf("%d are held still, %d rows", s.minutes.count(), n)
+	if n := f.out.batch(table.MemcpyStats.Table, s.factPartition()).Rows(); flightOf(s).minutes.count() != 0 || n == 0 {
+		t.Fatalf("%d are held still, %d rows", flightOf(s).minutes.count(), n)
 	}
 	if err := g.applyState(f.appendState(nil, false)); err != nil {
 		t.Fatal(err)
 	}
-	if n := g.sessions[s.key].minutes.count(); n != 0 {
+	if n := flightOf(g.sessions[s.key]).minutes.count(); n != 0 {
 		t.Errorf("the next owner holds %d that are written", n)
 	}
 }
 
 // More minutes than are held back go out with their chunk, whatever the session's kernels do.
 func TestManyMinutesAreNotHeld(t *testing.T) {
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
 	var s *session
 	for n := range maxMinutes {
 		s = foldPart(f, n, activityPart(3*n))
 	}
 	f.flush(1)
-	if s.minutes.count() != 0 || s.heldSince == 0 {
-		t.Errorf("%d minutes are held", s.minutes.count())
+	if flightOf(s).minutes.count() != 0 || s.heldSince == 0 {
+		t.Errorf("%d minutes are held", flightOf(s).minutes.count())
 	}
 }
 
@@ -155,18 +155,18 @@ func TestStateOfVersionTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
 	if err := f.applyState(old); err != nil {
 		t.Fatal(err)
 	}
 	s := f.sessions[sessionKey{"t", "s"}]
-	if s == nil || s.waiting.live != 1 || s.scopes.halves.count != 3 || s.details.GetCardinality() != 300 || len(s.configs) != 40 || len(s.dirty) == 0 || s.vendor != "NVIDIA" {
+	if s == nil || flightOf(s).waiting.live != 1 || flightOf(s).scopes.halves.count != 3 || flightOf(s).details.GetCardinality() != 300 || len(flightOf(s).configs) != 40 || len(flightOf(s).kernels.dirty) == 0 || s.vendor != "NVIDIA" {
 		t.Fatalf("%+v", s)
 	}
 	foldPart(f, 1000, activityPart(1))
 	g := newFolder(&cfg, newCounters(nil))
-	if err := g.applyState(f.appendState(nil, true)); err != nil || g.sessions[s.key].minutes.count() == 0 {
+	if err := g.applyState(f.appendState(nil, true)); err != nil || flightOf(g.sessions[s.key]).minutes.count() == 0 {
 		t.Errorf("it cannot be written on: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func BenchmarkFoldSingles(b *testing.B) {
 				at := 1795175929972803352 + int64(i)*10_000
 				body = append(fmt.Appendf(body, format, at, at+2000, i), '\n')
 			}
-			cfg := Config{}.withDefaults()
+			cfg := testConfig()
 			f := newFolder(&cfg, newCounters(nil))
 			b.ReportAllocs()
 			n := 0

@@ -19,10 +19,8 @@ const DefaultNamesBytes = 256 << 20
 
 // What is charged beside the bytes of a text: entries of maps with their slack, and allocations rounded up.
 const (
-	nameEntryBytes   = 64
-	refusedBytes     = 40
-	kernelSlotBytes  = 160
-	launchEntryBytes = 56
+	nameEntryBytes = 64
+	refusedBytes   = 40
 )
 
 // nameBudget is shared by a worker's owners. It is safe for concurrent use.
@@ -86,18 +84,22 @@ func (s *session) hasName(ref nameRef) bool {
 	return ok
 }
 
-// dropNames gives the memory of names back; they are loaded when the session speaks again.
-func (f *folder) dropNames(s *session) {
+// dropNames gives the memory of names, and of what is kept beside them, back; they are loaded when the session speaks again.
+func (f *folder) dropNames(s *session, silent bool) {
 	s.dicts, s.refused = [numDicts]map[uint32]string{}, nil
 	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
-	s.slots, s.sparse, s.slotCount, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc, s.memory = nil, nil, 0, nil, nil, nil, nil, nil, nil
+	for _, st := range s.states {
+		if st != nil {
+			st.Rest(silent)
+		}
+	}
 	f.charge(s)
 }
 
 // charge enters what the session holds into the budgets. Call it whenever that may have changed; it costs little when it has not.
 func (f *folder) charge(s *session) {
 	f.chargePending(s)
-	cost := s.nameCost + 8*cap(s.slots) + kernelSlotBytes*s.slotCount + launchEntryBytes*len(s.launches)
+	cost := s.nameCost + s.load().Index
 	if cost == s.charged {
 		return
 	}
@@ -145,12 +147,12 @@ func (f *folder) awaitNames(s *session) bool {
 func (f *folder) makeRoom(speaks *session, all bool) {
 	var idle []*session
 	for s := range f.named {
-		if s != speaks && !s.touched && s.heldSince == 0 && len(s.dirty) == 0 {
+		if s != speaks && !s.touched && s.heldSince == 0 && s.load().Rollups == 0 {
 			idle = append(idle, s)
 		}
 	}
 	waits := func(s *session) int {
-		if s.waiting.live > 0 || s.scopes.pending() {
+		if load := s.load(); load.Waits || load.Unsaid {
 			return 1 // it will need them
 		}
 		return 0
@@ -163,7 +165,7 @@ func (f *folder) makeRoom(speaks *session, all bool) {
 			return
 		}
 		if all || f.budget.over(s.key.tenant) {
-			f.dropNames(s)
+			f.dropNames(s, false)
 			f.metrics.namesDropped.Inc()
 		}
 	}
@@ -193,4 +195,23 @@ func (o *owner) boundNames(ctx context.Context, speaks *session) error {
 	}
 	f.makeRoom(speaks, true)
 	return nil
+}
+
+// nameScopes loads the names of a few sessions that were taken over with rows to come: those may be written before the session speaks
+// again. It takes a part of a tick at most, since folding waits meanwhile.
+func (o *owner) nameScopes(ctx context.Context) {
+	f := o.folder
+	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
+		s := f.unnamed[0]
+		s.nameRoom = f.budget.room()
+		if err := o.loadNames(ctx, s); err != nil {
+			if ctx.Err() == nil {
+				o.retry("dictionary", err)
+			}
+			return
+		}
+		f.charge(s)
+		s.awaited = false
+		f.unnamed = f.unnamed[1:]
+	}
 }

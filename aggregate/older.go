@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
@@ -20,53 +18,17 @@ type olderScratch struct {
 	config []byte
 }
 
-// ownNames is where the ids of names begin that came as text. The client counts its ids from 1.
-const ownNames = uint32(1) << 31
-
-// maxProbes bounds the search for a free id; nobody who does not try for it needs a second.
-const maxProbes = 64
-
-// intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
-// from the text: it is a hash, or the next free id behind it. ” is 0. ok is false when the session has as many names as it may.
-func (f *folder) intern(s *session, p *part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
-	if len(text) == 0 {
-		return 0, true
-	}
-	if len(text) > maxNameBytes {
-		text = []byte(cutName(string(text)))
-	}
-	id = ownNames | uint32(xxh3.Hash(text))
-	for range maxProbes {
-		known, taken := s.dicts[dict][id]
-		if !taken {
-			if hash, refused := s.refused[nameRef{dict, id}]; refused {
-				if hash == xxh3.Hash(text) {
-					return id, true
-				}
-				id = ownNames | (id + 1)
-				continue
-			}
-			return id, f.addName(s, p, nameRef{dict, id}, string(text))
-		}
-		if known == string(text) {
-			return id, true
-		}
-		id = ownNames | (id + 1)
-	}
-	return 0, false
-}
-
 // legacyStall returns the id of a stall reason that has a number but no name: the number is then one of a list that never changed.
-func (f *folder) legacyStall(s *session, p *part, code uint32) uint32 {
+func (f *flight) legacyStall(s *flightSession, p *part, code uint32) uint32 {
 	if code == 0 {
 		return 0
 	}
-	id, _ := f.intern(s, p, gpuflight.MetricDict, []byte(gpuflight.LegacyStall(code)))
+	id, _ := f.intern(p, gpuflight.MetricDict, []byte(gpuflight.LegacyStall(code)))
 	return id
 }
 
 // olderLine folds a line of an older type. It is known to be new.
-func (f *folder) olderLine(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) olderLine(s *flightSession, p *part, l *gpuflight.Line) {
 	o := &f.older.event
 	if err := gpuflight.DecodeOlder(l.Raw, l.Type, o); err != nil {
 		f.refuse(s, p, l, err)
@@ -86,7 +48,7 @@ func (f *folder) olderLine(s *session, p *part, l *gpuflight.Line) {
 		f.profileSample(s, p, l, o)
 	case gpuflight.SystemSample:
 		f.systemSample(s, p, l, o)
-		f.stored(s, p, 1)
+		p.stored(1)
 	case gpuflight.SynchronizationEvent:
 		f.syncEvent(s, p, l, o)
 	case gpuflight.MemoryAllocEvent:
@@ -95,23 +57,23 @@ func (f *folder) olderLine(s *session, p *part, l *gpuflight.Line) {
 }
 
 // noName rejects a line whose names are more than the session may have.
-func (f *folder) noName(s *session, p *part, l *gpuflight.Line) {
-	f.reject(s, p, rejectRow{reason: gpuflight.ReasonDictionaryFull, detail: "the line's names are beyond the 200000 that a session may have", typ: l.Type, events: 1, payload: l.Raw})
+func (f *flight) noName(s *flightSession, p *part, l *gpuflight.Line) {
+	f.reject(p, rejectRow{reason: gpuflight.ReasonDictionaryFull, detail: "the line's names are beyond the 200000 that a session may have", typ: typeName(l.Type), events: 1, payload: l.Raw})
 }
 
 // asBatch returns a line like l that carries an empty batch of another type, to be filled and folded in its place.
-func (f *folder) asBatch(l *gpuflight.Line, t gpuflight.Type, at int64) (*gpuflight.Line, *gpuflight.Batch) {
+func (f *flight) asBatch(l *gpuflight.Line, t gpuflight.Type, at int64) (*gpuflight.Line, *gpuflight.Batch) {
 	f.older.batch.Begin(t, at)
 	f.older.line = gpuflight.Line{Type: l.Type, TypeName: l.TypeName, SessionID: l.SessionID, BaseTimeNS: at, Batch: &f.older.batch, Raw: l.Raw}
 	return &f.older.line, &f.older.batch
 }
 
 // profileSample folds a profile_sample: one row for the program counter's part, one for the metric's.
-func (f *folder) profileSample(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
-	function, ok1 := f.intern(s, p, gpuflight.FunctionDict, o.FunctionName)
-	file, ok2 := f.intern(s, p, gpuflight.SourceFileDict, o.SourceFile)
-	reason, ok3 := f.intern(s, p, gpuflight.MetricDict, o.StallReason)
-	metric, ok4 := f.intern(s, p, gpuflight.MetricDict, o.MetricName)
+func (f *flight) profileSample(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+	function, ok1 := f.intern(p, gpuflight.FunctionDict, o.FunctionName)
+	file, ok2 := f.intern(p, gpuflight.SourceFileDict, o.SourceFile)
+	reason, ok3 := f.intern(p, gpuflight.MetricDict, o.StallReason)
+	metric, ok4 := f.intern(p, gpuflight.MetricDict, o.MetricName)
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		f.noName(s, p, l)
 		return
@@ -132,11 +94,11 @@ func (f *folder) profileSample(s *session, p *part, l *gpuflight.Line, o *gpufli
 		add(sampleKindSASS, metric, o.MetricValue)
 	}
 	f.profileBatch(s, p, line)
-	f.stored(s, p, 1)
+	p.stored(1)
 }
 
 // systemSample folds the snapshot of host and GPUs that a system_sample is and a scope's lines have too.
-func (f *folder) systemSample(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) systemSample(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
 	if o.HasHost {
 		line, batch := f.asBatch(l, gpuflight.HostMetricBatch, o.AtNS)
 		row := batch.Add()

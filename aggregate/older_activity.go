@@ -11,8 +11,8 @@ import (
 const olderConfigHead = "kernel_event\x00"
 
 // kernelEvent folds a kernel_event, which is its row and its detail at once.
-func (f *folder) kernelEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
-	id, ok := f.intern(s, p, gpuflight.KernelDict, o.Name)
+func (f *flight) kernelEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+	id, ok := f.intern(p, gpuflight.KernelDict, o.Name)
 	if !ok {
 		f.noName(s, p, l)
 		return
@@ -30,7 +30,7 @@ func (f *folder) kernelEvent(s *session, p *part, l *gpuflight.Line, o *gpufligh
 	start := f.activityTime(s, p, o.AtNS)
 	s.delta.kernels++
 	s.delta.sawEvent(start)
-	k := kernelRow{
+	k := kernel{
 		start: start, duration: o.DurationNS, stream: o.StreamID, kernel: id, corr: o.CorrID, dyn: clampU32(o.DynSharedBytes), regs: clampU32(o.NumRegs),
 		device: o.DeviceID,
 	}
@@ -38,20 +38,20 @@ func (f *folder) kernelEvent(s *session, p *part, l *gpuflight.Line, o *gpufligh
 		k.device = s.device()
 	}
 	emit := &f.emitter // the same session and part as the line before, nearly always
-	if emit.s != s || emit.receivedAt != p.env.ReceivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
-		*emit = f.kernelEmitter(s, p)
+	if emit.k != &s.kernels || emit.receivedAt != p.env.ReceivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
+		*emit = s.kernels.emitter(p.env.ReceivedAt, p.env.RetentionDays)
 		f.emitterSerial = f.outSerial
 	}
-	emit.joined(&k, config.id)
-	f.acc(s, s.slot(id), config.scope, bucketOf(start)).add(uint64(o.DurationNS))
-	f.stored(s, p, 1)
+	emit.row(&k, config.id)
+	s.kernels.acc(s.kernels.slot(id), config.scope, bucketOf(start)).add(uint64(o.DurationNS))
+	p.stored(1)
 }
 
 // memcpyEvent folds a memcpy_event. Its kind is a word, which no vendor is needed to understand, or the code that batches have.
-func (f *folder) memcpyEvent(s *session, p *part, o *gpuflight.Older) {
+func (f *flight) memcpyEvent(s *flightSession, p *part, o *gpuflight.Older) {
 	at := f.activityTime(s, p, o.AtNS)
 	s.delta.sawEvent(at)
-	f.stored(s, p, 1)
+	p.stored(1)
 	kind, code := "", min(o.CopyKindID, table.NamedCopy-1)
 	if len(o.CopyKind) > 0 {
 		kind, _ = gpuflight.CopyKindText(o.CopyKind)
@@ -81,8 +81,8 @@ func (f *folder) memcpyEvent(s *session, p *part, o *gpuflight.Older) {
 }
 
 // syncEvent folds a synchronization_event as a row of today's batch.
-func (f *folder) syncEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
-	stack, ok := f.intern(s, p, gpuflight.FunctionDict, o.StackTrace)
+func (f *flight) syncEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+	stack, ok := f.intern(p, gpuflight.FunctionDict, o.StackTrace)
 	if !ok {
 		f.noName(s, p, l)
 		return
@@ -96,7 +96,7 @@ func (f *folder) syncEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.
 }
 
 // allocEvent folds a memory_alloc_event as a row of today's batch.
-func (f *folder) allocEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) allocEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
 	line, batch := f.asBatch(l, gpuflight.MemoryAllocEventBatch, o.AtNS)
 	row := batch.Add()
 	row[gpuflight.AllocDurationNS], row[gpuflight.AllocMemoryOp], row[gpuflight.AllocMemoryKind] = o.DurationNS, int64(o.MemoryOp), int64(o.MemoryKind)

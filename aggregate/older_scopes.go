@@ -16,7 +16,7 @@ func (k scopeKey) wire() uint64 {
 }
 
 // olderPath returns the path of a scope that is known by it.
-func (s *session) olderPath(k scopeKey) (path string, ok bool) {
+func (s *flightSession) olderPath(k scopeKey) (path string, ok bool) {
 	if k.name < ownNames {
 		return "", false
 	}
@@ -24,7 +24,7 @@ func (s *session) olderPath(k scopeKey) (path string, ok bool) {
 }
 
 // scopeEvent folds a scope_begin or scope_end line.
-func (f *folder) scopeEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) scopeEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
 	path, name := o.UserScope, o.Name
 	if len(name) == 0 {
 		name = leaf(path)
@@ -33,15 +33,15 @@ func (f *folder) scopeEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight
 		path = name
 	}
 	if len(name) == 0 {
-		f.reject(s, p, rejectRow{reason: gpuflight.ReasonMissingField, detail: "name", typ: l.Type, events: 1, payload: l.Raw})
+		f.reject(p, rejectRow{reason: gpuflight.ReasonMissingField, detail: "name", typ: typeName(l.Type), events: 1, payload: l.Raw})
 		return
 	}
-	id, ok := f.intern(s, p, gpuflight.ScopeNameDict, name)
+	id, ok := f.intern(p, gpuflight.ScopeNameDict, name)
 	if !ok {
 		f.noName(s, p, l)
 		return
 	}
-	pathID, ok := f.intern(s, p, gpuflight.ScopeNameDict, path)
+	pathID, ok := f.intern(p, gpuflight.ScopeNameDict, path)
 	if !ok {
 		f.noName(s, p, l)
 		return
@@ -52,6 +52,6 @@ func (f *folder) scopeEvent(s *session, p *part, l *gpuflight.Line, o *gpuflight
 	f.scopeHalf(s, p, l, half)
 	f.systemSample(s, p, l, o)
 	if s.delta.rejects == before {
-		f.stored(s, p, 1)
+		p.stored(1)
 	}
 }

@@ -22,7 +22,7 @@ func foldLines(f *folder, seq int, lines ...string) {
 }
 
 func newTestFolder() *folder {
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	return newFolder(&cfg, newCounters(nil))
 }
 
@@ -40,7 +40,7 @@ func TestTextsBecomeNames(t *testing.T) {
 	if s.dicts[gpuflight.KernelDict][id] != "gemm" || s.dicts[gpuflight.KernelDict][hash] != "squatter" || s.names != 3 {
 		t.Fatalf("%d names: %v", s.names, s.dicts[gpuflight.KernelDict])
 	}
-	if a := s.sparse[id]; a == nil || a.accs[0].calls != 2 || a.accs[0].total != 3 {
+	if a := flightOf(s).kernels.sparse[id]; a == nil || a.accs[0].calls != 2 || a.accs[0].total != 3 {
 		t.Errorf("accumulated %+v", a)
 	}
 	if len(f.names) != 1 || len(f.names[0].entries) != 3 {
@@ -87,19 +87,19 @@ func TestOlderScopesPairByPath(t *testing.T) {
 				kind = map[string]string{"b": "scope_begin", "e": "scope_end"}[kind]
 				foldLines(f, i, fmt.Sprintf(`{"type":"%s","session_id":"s","name":"%s","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, kind, path[strings.LastIndexByte(path, '|')+1:], testEpoch+at, path, strings.Count(path, "|")))
 				if i+1 == handOver {
-					stats := f.sessions[sessionKey{"t", "s"}].scopeAcc // rows of a chunk that is out
+					stats := flightOf(f.sessions[sessionKey{"t", "s"}]).scopeAcc // rows of a chunk that is out
 					state := f.appendState(nil, true)
 					f = newTestFolder()
 					if err := f.applyState(state); err != nil {
 						t.Fatal(err)
 					}
-					f.sessions[sessionKey{"t", "s"}].scopeAcc = stats
+					flightOf(f.sessions[sessionKey{"t", "s"}]).scopeAcc = stats
 				}
 			}
 			s := f.sessions[sessionKey{"t", "s"}]
-			f.closeScopes(s)
+			f.flight().closeScopes(flightOf(s))
 			var calls, total, begins, ends uint64
-			for _, a := range s.scopeAcc {
+			for _, a := range flightOf(s).scopeAcc {
 				calls, total, begins, ends = calls+a.calls, total+a.total, begins+a.unmatchedBegin, ends+a.unmatchedEnd
 			}
 			if calls != c.calls || total != c.total || begins != c.begins || ends != c.ends {
@@ -134,7 +134,7 @@ func TestClockSurvivesAHandOver(t *testing.T) {
 			t.Errorf("full %v: %v, %+v", full, err, g.sessions[key].clock)
 		}
 	}
-	if a := s.sparse[ownNames|uint32(xxh3.HashString("k"))]; len(a.accs) != 1 || a.accs[0].bucket != bucketOf(testEpoch) || a.accs[0].calls != 3 {
+	if a := flightOf(s).kernels.sparse[ownNames|uint32(xxh3.HashString("k"))]; len(a.accs) != 1 || a.accs[0].bucket != bucketOf(testEpoch) || a.accs[0].calls != 3 {
 		t.Errorf("the kernels are not in the minute of their receipt: %+v", a)
 	}
 }
@@ -146,7 +146,7 @@ func TestLegacyStallsOfBatches(t *testing.T) {
 		fmt.Sprintf(`{"type":"profile_sample","session_id":"s","ts_ns":%d,"device_id":0,"pc_offset":16,"stall_reason":4,"sample_count":3}`, testEpoch))
 	s := f.sessions[sessionKey{"t", "s"}]
 	got := map[string]uint64{}
-	for key, a := range s.profile {
+	for key, a := range flightOf(s).profile.accs {
 		got[fmt.Sprint(key.kind, " ", s.dicts[gpuflight.MetricDict][key.metric], " ", key.metric == 9)] += a.value
 	}
 	if want := "map[0  false:2 0  true:2 0 MEM_DEPENDENCY false:12 1  false:2]"; fmt.Sprint(got) != want {
@@ -175,7 +175,7 @@ func BenchmarkOlderKernelEvents(b *testing.B) {
 			f.outSerial++
 			f.published()
 			for _, s := range f.sessions {
-				s.singles = recent{limit: maxSingles}
+				flightOf(s).singles = recent{limit: maxSingles}
 			}
 		}
 	}

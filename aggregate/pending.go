@@ -9,14 +9,6 @@ import (
 // session where it is kept, and here for all sessions of a partition. Beyond it the sessions of the tenant that has most give up what waits,
 // those that have most first: its rows go out alone, as at a session's end.
 
-// What each thing that waits takes in memory.
-const (
-	waitingBytes   = 128
-	earlyBytes     = 56
-	halfBytes      = 160
-	keptScopeBytes = 64
-)
-
 // maxHeldAccs accumulators of rollups are held back by a partition; beyond it they all go out with the next chunk. Their state change alone
 // would make chunks due all the time.
 const maxHeldAccs = maxChunkState / 16
@@ -24,15 +16,9 @@ const maxHeldAccs = maxChunkState / 16
 // maxPending is what may wait in a partition.
 func (f *folder) maxPending() int { return f.budget.limit / 8 }
 
-// pendingCost is what waits of a session.
-func (s *session) pendingCost() int {
-	k := &s.scopes.kept
-	return waitingBytes*s.waiting.live + earlyBytes*len(s.early) + halfBytes*s.scopes.halves.count + keptScopeBytes*int(k.tail()-k.head)
-}
-
 // chargePending notes what waits of a session; call it whenever that may have changed.
 func (f *folder) chargePending(s *session) {
-	cost := s.pendingCost()
+	cost := s.load().Waiting
 	f.pending += cost - s.pendingCharged
 	if s.pendingCharged = cost; cost > 0 {
 		f.pendings[s] = struct{}{}
@@ -62,7 +48,7 @@ func (f *folder) boundPending() {
 		if f.pending <= f.maxPending()*3/4 {
 			return
 		}
-		if s.scopes.pending() && f.awaitNames(s) {
+		if s.load().Unsaid && f.awaitNames(s) {
 			continue
 		}
 		f.finalize(s)

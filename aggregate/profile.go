@@ -26,51 +26,21 @@ type profileKey struct {
 
 type profileAcc struct{ value, hits uint64 }
 
-// profileBatch folds one profile_sample_batch.
-func (f *folder) profileBatch(s *session, p *part, line *gpuflight.Line) {
-	batch := line.Batch
-	if s.profile == nil {
-		s.profile = map[profileKey]*profileAcc{}
+// profileRollups adds up the samples of a session in the open chunk.
+type profileRollups struct{ accs map[profileKey]*profileAcc }
+
+// add counts a sample, of some weight.
+func (p *profileRollups) add(key profileKey, value uint64) {
+	a := p.accs[key]
+	if a == nil {
+		if p.accs == nil {
+			p.accs = map[profileKey]*profileAcc{}
+		}
+		a = &profileAcc{}
+		p.accs[key] = a
 	}
-	for r := range batch.Rows() {
-		row := batch.Row(r)
-		key := profileKey{
-			kind: uint8(row[gpuflight.ProfileSampleKind]), device: int32(row[gpuflight.ProfileDeviceID]),
-			function: uint32(row[gpuflight.ProfileFunctionID]), metric: uint32(row[gpuflight.ProfileMetricID]), scope: uint32(row[gpuflight.ProfileScopeNameID]),
-			file: uint32(row[gpuflight.ProfileSourceFileID]), line: uint32(row[gpuflight.ProfileSourceLine]), pc: uint64(row[gpuflight.ProfilePCOffset]),
-		}
-		switch key.kind {
-		case sampleKindPC, sampleKindSASS:
-			at, ok := batch.Time(r)
-			if !ok {
-				f.badTime(s, p, line)
-				continue
-			}
-			s.delta.sawEvent(at) // when it was received is no time of the session's
-			if at < plausibleEpoch {
-				at = p.env.ReceivedAt // the legacy path writes 0, AMD its own clock
-			}
-			key.bucket = bucketOf(at)
-		case sampleKindSourceMap:
-		default:
-			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "sample_kind is none of 0 to 2", nil)
-			continue
-		}
-		value := uint64(row[gpuflight.ProfileMetricValue])
-		if key.kind == sampleKindPC {
-			if key.metric == 0 {
-				key.metric = f.legacyStall(s, p, uint32(row[gpuflight.ProfileStallReason]))
-			}
-			s.delta.samples += value
-		}
-		a := s.profile[key]
-		if a == nil {
-			a = &profileAcc{}
-			s.profile[key] = a
-		}
-		a.value += value
-		a.hits++
-	}
+	a.value += value
+	a.hits++
 }
 
 // splitFunction parts "name@source_file" of the wire at the last '@'.
@@ -81,9 +51,9 @@ func splitFunction(v string) (name, file string) {
 	return v, ""
 }
 
-// flushProfile writes the session's buckets.
-func (f *folder) flushProfile(s *session) {
-	for key, a := range s.profile {
+// flush writes the session's buckets.
+func (p *profileRollups) flush(f *folder, s *session) {
+	for key, a := range p.accs {
 		function, source := splitFunction(s.name(gpuflight.FunctionDict, key.function))
 		file := s.name(gpuflight.SourceFileDict, key.file)
 		if file == "" {
@@ -95,7 +65,7 @@ func (f *folder) flushProfile(s *session) {
 			metricID = 0 // the name says it all; both would take twice the room
 		}
 		scope := s.name(gpuflight.ScopeNameDict, key.scope)
-		part := f.factPartition(s)
+		part := s.factPartition()
 		switch key.kind {
 		case sampleKindPC:
 			t := &table.PCSamples
@@ -158,5 +128,5 @@ func (f *folder) flushProfile(s *session) {
 			t.ReceivedDay.Append(b, s.receivedDay())
 		}
 	}
-	clear(s.profile)
+	clear(p.accs)
 }

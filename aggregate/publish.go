@@ -62,22 +62,19 @@ func (f *folder) flush(now int64) {
 		}
 	}
 	for _, s := range f.touched {
-		f.flushScopeStats(s)
-		f.flushProfile(s)
-		f.flushMetrics(s)
-		f.flushMemory(s)
-		if rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
-			f.flushKernelStats(s)
-			f.flushMinutes(s)
+		all := rush && !s.awaitsNames() || f.ripe(s, now, f.hold)
+		for _, st := range s.states {
+			if st != nil {
+				st.Flush(all)
+			}
+		}
+		if all {
 			f.flushSession(s)
-			s.heldSince, s.flushed = 0, true
+			s.heldSince = 0
 			delete(f.held, s)
 		} else if s.heldSince == 0 {
 			s.heldSince = now
 			f.held[s] = struct{}{}
-		}
-		if s.minutes.count() > maxMinutes {
-			f.flushMinutes(s)
 		}
 		f.chargePending(s)
 	}

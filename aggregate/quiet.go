@@ -108,21 +108,9 @@ func (q *quiet) end(then int64, flushed bool) {
 		if s.nextConfig > 0 {
 			s.nextConfig += idLeap
 		}
-		s.launches = nil
-		for _, k := range s.slots {
-			if k != nil {
-				k.launch = 0
-			}
-		}
-		for _, k := range s.sparse {
-			k.launch = 0
-		}
-		if q.stateless { // the ids are those of the first folding only when it began where this one did
-			s.configs, s.configByID = nil, nil
-		}
 	}
 	f.unnamed = f.unnamed[:0]
-	f.resume(time.Now().UnixNano(), then)
+	f.resume(time.Now().UnixNano(), then, q.stateless)
 }
 
 // idLeap is more ids than a session hands out between two snapshots.

@@ -230,7 +230,7 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		if s.number == l.before.number {
 			now = time.Now().UnixNano()
 		}
-		o.folder.resume(now, s.at)
+		o.folder.resume(now, s.at, false)
 		return s.position, s.number, nil
 	}
 	return stream.Point{}, 0, nil

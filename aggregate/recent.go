@@ -110,3 +110,15 @@ func (r *recent) all() []xxh3.Uint128 { return r.order[r.head:] }
 func (r *recent) changed() []xxh3.Uint128 {
 	return r.order[max(r.head, len(r.order)-r.fresh):]
 }
+
+// size is how many bytes append writes, but for a few.
+func (r *recent) size(full bool) int {
+	n := r.fresh
+	if full {
+		n = len(r.all())
+	}
+	if r.short {
+		return 8 * n
+	}
+	return 16 * n
+}

@@ -12,9 +12,10 @@ func TestSilentSessionsKeepHalfOfEachHash(t *testing.T) {
 	hash := func(i int) xxh3.Uint128 { return xxh3.Hash128([]byte{byte(i), byte(i >> 8)}) }
 	f := newTestFolder()
 	s := newSession(sessionKey{"t", "s"}, "token")
+	f.stateOf(s, 0)
 	f.sessions[s.key] = s
 	for i := range 1000 {
-		s.lines.add(hash(i))
+		flightOf(s).lines.add(hash(i))
 	}
 	f.touch(s)
 	whole := f.appendState(nil, false)
@@ -22,9 +23,9 @@ func TestSilentSessionsKeepHalfOfEachHash(t *testing.T) {
 	f.expireIdle(1 << 62) // also forgets, but not what waits; the session here is put back
 	f.sessions[s.key], f.removed = s, nil
 	s.parts.shorten()
-	s.lines.shorten()
+	flightOf(s).lines.shorten()
 	for i := range 1010 {
-		if s.lines.add(hash(i)) != (i >= 1000) {
+		if flightOf(s).lines.add(hash(i)) != (i >= 1000) {
 			t.Fatalf("line %d", i)
 		}
 	}
@@ -42,7 +43,7 @@ func TestSilentSessionsKeepHalfOfEachHash(t *testing.T) {
 		}
 		heir := g.sessions[s.key]
 		for i := range 1020 {
-			if heir.lines.add(hash(i)) != (i >= 1010) {
+			if flightOf(heir).lines.add(hash(i)) != (i >= 1010) {
 				t.Fatalf("%s: line %d", name, i)
 			}
 		}

@@ -2,12 +2,8 @@ package aggregate
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-
-	"github.com/zeebo/xxh3"
 
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
@@ -17,7 +13,7 @@ import (
 // rejectRow is one refused piece on its way to the rejects table.
 type rejectRow struct {
 	reason, detail string
-	typ            gpuflight.Type
+	typ            string // of the refused line, "" when it has none that is known
 	events         uint64
 	payload        []byte
 	bytes          uint64 // of the refused piece when payload is only its beginning
@@ -28,7 +24,7 @@ type rejectRow struct {
 // rejectKind is what equal rejects of one part share.
 type rejectKind struct {
 	reason string
-	typ    gpuflight.Type
+	typ    string
 }
 
 // rejectRun is rejects of one kind beyond the first few: a file of a hundred million broken lines must not become a hundred million rows.
@@ -42,7 +38,7 @@ const maxRejectRows = 100
 
 // again counts a reject towards its run and reports whether it shares the run's row.
 func (p *part) again(r *rejectRow) bool {
-	if r.whole || p.env.Kind != stream.KindGPUFlight {
+	if r.whole || p.env.Kind == stream.KindReject {
 		return false
 	}
 	if p.rejects == nil {
@@ -68,7 +64,7 @@ func (p *part) again(r *rejectRow) bool {
 }
 
 // flushRejects writes the shared rows of a part. Their events are counted already.
-func (f *folder) flushRejects(s *session, p *part) {
+func (f *folder) flushRejects(p *part) {
 	for kind, run := range p.rejects {
 		if run.rows <= maxRejectRows {
 			continue
@@ -76,12 +72,13 @@ func (f *folder) flushRejects(s *session, p *part) {
 		r := run.first
 		r.typ, r.events, r.bytes = kind.typ, run.events, run.bytes
 		r.detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.env.Bytes)
-		f.writeReject(s, p, &r)
+		f.writeReject(p, &r)
 	}
 }
 
 // reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
-func (f *folder) reject(s *session, p *part, r rejectRow) {
+func (f *folder) reject(p *part, r rejectRow) {
+	s := p.s
 	f.touch(s)
 	s.delta.rejects += r.events
 	p.usage.rejected += r.events
@@ -90,11 +87,11 @@ func (f *folder) reject(s *session, p *part, r rejectRow) {
 	}
 	f.metrics.rejects.WithLabelValues(s.key.tenant, r.reason).Add(float64(r.events))
 	if !p.again(&r) {
-		f.writeReject(s, p, &r)
+		f.writeReject(p, &r)
 	}
 }
 
-func (f *folder) writeReject(s *session, p *part, r *rejectRow) {
+func (f *folder) writeReject(p *part, r *rejectRow) {
 	r.bytes = max(r.bytes, uint64(len(r.payload)))
 	if !r.whole && len(r.payload) > stream.RejectBytes {
 		r.payload = r.payload[:stream.RejectBytes]
@@ -105,13 +102,13 @@ func (f *folder) writeReject(s *session, p *part, r *rejectRow) {
 	p.keep = p.keep || r.ref != ""
 	t := &table.Rejects
 	b := f.out.batch(t.Table, p.raw)
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	t.Tenant.AppendString(b, p.s.key.tenant)
+	t.SessionID.AppendString(b, p.s.key.id)
 	t.At.Append(b, p.env.ReceivedAt)
 	t.Source.AppendString(b, p.env.Source)
 	t.Reason.AppendString(b, r.reason)
 	t.Detail.Append(b, r.detail)
-	t.Type.AppendString(b, typeName(r.typ))
+	t.Type.AppendString(b, r.typ)
 	t.Events.Append(b, r.events)
 	t.Bytes.Append(b, r.bytes)
 	t.Payload.AppendBytes(b, r.payload)
@@ -128,15 +125,8 @@ func (p *part) ref() string {
 	return "ingest:" + strconv.FormatUint(p.seq, 10) + ":" + strconv.Itoa(p.line)
 }
 
-func typeName(t gpuflight.Type) string {
-	if t == gpuflight.TypeUnknown {
-		return ""
-	}
-	return t.String()
-}
-
 // rejectPart stores what the gateway refused.
-func (f *folder) rejectPart(s *session, p *part, body []byte) {
+func (f *folder) rejectPart(p *part, body []byte) {
 	r := rejectRow{reason: gpuflight.ReasonBadJSON, events: p.env.Events, payload: body, bytes: p.env.Bytes}
 	if p.env.Reject != nil {
 		r.reason, r.detail, r.ref = p.env.Reject.Reason, p.env.Reject.Detail, p.env.Reject.Ref
@@ -144,59 +134,5 @@ func (f *folder) rejectPart(s *session, p *part, body []byte) {
 	if r.ref == "" && uint64(len(body)) < r.bytes {
 		r.ref = "cut"
 	}
-	f.reject(s, p, r)
-}
-
-// rejectLine stores a line that does not decode.
-func (f *folder) rejectLine(s *session, p *part, l *gpuflight.Line, line []byte, n uint64, err error) {
-	t := gpuflight.TypeUnknown
-	if l != nil {
-		t = l.Type
-	}
-	if !s.lines.add(lineHash(t, p, line)) { // the same bad line again is no second reject
-		f.duplicate(s, p, n)
-		return
-	}
-	f.refuseLine(s, p, t, line, n, err)
-}
-
-// refuse stores a line of one event that was taken for new and does not decode after all.
-func (f *folder) refuse(s *session, p *part, l *gpuflight.Line, err error) {
-	f.refuseLine(s, p, l.Type, l.Raw, 1, err)
-}
-
-// refuseLine stores a line that is known to be new and does not decode.
-func (f *folder) refuseLine(s *session, p *part, t gpuflight.Type, line []byte, n uint64, err error) {
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: n, payload: line}
-	var bad *gpuflight.LineError
-	if errors.As(err, &bad) {
-		r.reason, r.detail = bad.Reason, bad.Detail
-	}
-	r.typ = t
-	f.reject(s, p, r)
-}
-
-// rejectRow stores one row of a batch that only the fold can refuse. raw may be nil: the line is the payload then.
-func (f *folder) rejectRow(s *session, p *part, line *gpuflight.Line, reason, detail string, raw []byte) {
-	r := rejectRow{reason: reason, detail: detail, typ: line.Type, events: 1, payload: raw}
-	if raw == nil {
-		r.bytes, r.ref = uint64(len(line.Raw)), p.ref()
-		r.payload = line.Raw[:min(len(line.Raw), 512)]
-	}
-	f.reject(s, p, r)
-}
-
-func (f *folder) badTime(s *session, p *part, line *gpuflight.Line) {
-	f.rejectRow(s, p, line, gpuflight.ReasonBadTime, "base_time_ns + dt_ns is before 1970 or after 2262", nil)
-}
-
-// quote makes client text safe to put into a detail.
-func quote(text []byte) string {
-	return strconv.Quote(strings.ToValidUTF8(string(text[:min(len(text), 80)]), "\uFFFD"))
-}
-
-// detailHash identifies a configuration by its fields. It never equals a hash of the fast path by construction of its input, so the
-// same configuration written in two ways is stored twice, which is harmless.
-func detailHash(d *gpuflight.Detail) xxh3.Uint128 {
-	return xxh3.HashString128(fmt.Sprintf("%+v", *d))
+	f.reject(p, r)
 }

@@ -20,7 +20,7 @@ type segmentRow struct {
 }
 
 // jobRun folds what a job_start says of its run. A session without a run id is in no run.
-func (f *folder) jobRun(s *session, p *part, job *gpuflight.Job) {
+func (f *flight) jobRun(s *flightSession, p *part, job *gpuflight.Job) {
 	if job.RunID == "" {
 		return
 	}
@@ -28,13 +28,13 @@ func (f *folder) jobRun(s *session, p *part, job *gpuflight.Job) {
 }
 
 // segmentStart folds a segment_start line.
-func (f *folder) segmentStart(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) segmentStart(s *flightSession, p *part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeSegmentStart(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	f.stored(s, p, 1)
+	p.stored(1)
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.ActualStartNS)
 	f.segment(s, p, &segmentRow{
@@ -44,13 +44,13 @@ func (f *folder) segmentStart(s *session, p *part, l *gpuflight.Line) {
 }
 
 // segmentEnd folds a segment_end line, which ends the session too: the run goes on in another one.
-func (f *folder) segmentEnd(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) segmentEnd(s *flightSession, p *part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeSegmentEnd(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	f.stored(s, p, 1)
+	p.stored(1)
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.ActualEndNS)
 	f.segment(s, p, &segmentRow{
@@ -58,22 +58,22 @@ func (f *folder) segmentEnd(s *session, p *part, l *gpuflight.Line) {
 		reason: d.EndReason, deferred: d.DeferredBy, synthetic: d.Synthetic,
 	})
 	s.completed = true
-	f.end(s, p, sessionEnd{rank: table.EndSegment, at: d.ActualEndNS, synthetic: d.Synthetic})
+	f.end(p, sessionEnd{rank: table.EndSegment, at: d.ActualEndNS, synthetic: d.Synthetic})
 }
 
 // runEnd folds a run_end line, which ends the session that brings it too. That session is in the run, whatever else comes of it.
-func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
+func (f *flight) runEnd(s *flightSession, p *part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeRunEnd(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	f.stored(s, p, 1)
+	p.stored(1)
 	f.leftovers(s, p, l)
 	s.delta.sawEvent(d.EndedNS)
 	f.segment(s, p, &segmentRow{run: d.RunID, index: -1})
 	s.completed = true
-	f.end(s, p, sessionEnd{rank: table.EndRun, at: d.EndedNS, synthetic: d.Synthetic})
+	f.end(p, sessionEnd{rank: table.EndRun, at: d.EndedNS, synthetic: d.Synthetic})
 	t := &table.RunEnds
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	t.Tenant.AppendString(b, s.key.tenant)
@@ -90,7 +90,7 @@ func (f *folder) runEnd(s *session, p *part, l *gpuflight.Line) {
 }
 
 // segment writes what a line says of the session's segment.
-func (f *folder) segment(s *session, p *part, r *segmentRow) {
+func (f *flight) segment(s *flightSession, p *part, r *segmentRow) {
 	t := &table.Segments
 	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
 	t.Tenant.AppendString(b, s.key.tenant)

@@ -67,7 +67,7 @@ func BenchmarkFoldScopes(b *testing.B) {
 	for _, threads := range []int{1, 8} {
 		b.Run(fmt.Sprint("threads=", threads), func(b *testing.B) {
 			parts, scopes := scopeParts(200_000, threads)
-			cfg := Config{}.withDefaults()
+			cfg := testConfig()
 			f := newFolder(&cfg, newCounters(nil))
 			total, chunkBytes := 0, 0
 			b.ReportAllocs()

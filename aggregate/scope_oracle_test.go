@@ -87,7 +87,7 @@ type scopeRaw struct {
 }
 
 func newScopeBench(t testing.TB) *scopeBench {
-	b := &scopeBench{t: t, id: "s", cfg: Config{}.withDefaults(), now: 1_800_000_000_000_000_000, stats: map[string]*scopeSums{}}
+	b := &scopeBench{t: t, id: "s", cfg: testConfig(), now: 1_800_000_000_000_000_000, stats: map[string]*scopeSums{}}
 	b.f = newFolder(&b.cfg, newCounters(nil))
 	return b
 }
@@ -142,7 +142,7 @@ func (b *scopeBench) takeOver(states ...[]byte) {
 			b.t.Fatal(err)
 		}
 	}
-	f.resume(b.now, b.now)
+	f.resume(b.now, b.now, false)
 	b.f = f
 	if s := b.session(); s != nil && old != nil {
 		s.dicts, s.dictsLoaded = old.dicts, true

@@ -22,7 +22,7 @@ const maxPaths = 4096
 // scopePath joins the names of the scopes around with the scope's own, outermost first. It is what is known when the row is written, at the
 // scope's end: a parent whose window has not come yet is missing together with those above it, and with several threads that are as deep
 // as each other the one that began last is named. Rollups go by the leaf.
-func (s *session) scopePath(name, depth uint32, begin, end int64) string {
+func (s *flightSession) scopePath(name, depth uint32, begin, end int64) string {
 	if s.scopes.paths == nil {
 		s.scopes.paths = &scopePaths{}
 	}

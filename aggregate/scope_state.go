@@ -1,10 +1,5 @@
 package aggregate
 
-import (
-	"context"
-	"time"
-)
-
 // stateSize estimates the state change in bytes, before compression.
 func (o *openScopes) stateSize() int {
 	n := 24 * int(o.kept.tail()-max(o.kept.written, o.kept.head))
@@ -13,6 +8,9 @@ func (o *openScopes) stateSize() int {
 	}
 	return n
 }
+
+// size estimates what the ended scopes take in a snapshot.
+func (k *keptScopes) size() int { return 24 * int(k.tail()-k.head) }
 
 // published forgets what was new.
 func (o *openScopes) published() {
@@ -154,7 +152,7 @@ func (o *openScopes) readVersion2(r *reader) {
 }
 
 // resumeScopes goes on after a takeover: what waits waits on from now.
-func (f *folder) resumeScopes(s *session, now int64) {
+func (f *flight) resumeScopes(s *flightSession, now int64) {
 	o := &s.scopes
 	for place := o.kept.head; place < o.kept.tail(); place++ {
 		o.kept.at(place).heldAt = now
@@ -162,24 +160,5 @@ func (f *folder) resumeScopes(s *session, now int64) {
 	if o.kept.head < o.kept.tail() {
 		o.listed = true
 		f.scoped[s] = struct{}{}
-	}
-}
-
-// nameScopes loads the names of a few sessions that were taken over with rows to come: those may be written before the session speaks
-// again. It takes a part of a tick at most, since folding waits meanwhile.
-func (o *owner) nameScopes(ctx context.Context) {
-	f := o.folder
-	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
-		s := f.unnamed[0]
-		s.nameRoom = f.budget.room()
-		if err := o.loadNames(ctx, s); err != nil {
-			if ctx.Err() == nil {
-				o.retry("dictionary", err)
-			}
-			return
-		}
-		f.charge(s)
-		s.awaited = false
-		f.unnamed = f.unnamed[1:]
 	}
 }

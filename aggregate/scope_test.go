@@ -62,11 +62,11 @@ func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
 			}
 			if seed%2 == 0 { // time alone brings the rest, or the session's end
 				b.pass(time.Duration(2.6 * float64(b.cfg.DetailWait)))
-				if s := b.session(); s.scopes.pending() || len(s.scopes.kept.queue) != int(s.scopes.kept.head-s.scopes.kept.base) {
+				if s := b.session(); flightOf(s).scopes.pending() || len(flightOf(s).scopes.kept.queue) != int(flightOf(s).scopes.kept.head-flightOf(s).scopes.kept.base) {
 					t.Fatalf("seed %d, %s: scopes are kept for ever", seed, how)
 				}
-				for d := range b.session().scopes.levels {
-					if l := &b.session().scopes.levels[d]; len(l.open)+len(l.blocks) > 0 {
+				for d := range flightOf(b.session()).scopes.levels {
+					if l := &flightOf(b.session()).scopes.levels[d]; len(l.open)+len(l.blocks) > 0 {
 						t.Fatalf("seed %d, %s: level %d is not empty", seed, how, d)
 					}
 				}
@@ -201,7 +201,7 @@ func TestScopesAreBounded(t *testing.T) {
 	events = append(events, scopeEvent{n * 10, 1, 1, scopeEnd, 0, 0})
 	for i, line := range split(rand.New(rand.NewPCG(1, 1)), events, 4000) {
 		b.fold(line)
-		o := &b.session().scopes
+		o := &flightOf(b.session()).scopes
 		if kept := o.kept.tail() - o.kept.head; kept > maxKept || o.kept.tail()-o.kept.counted > maxKept/2 || len(o.kept.queue) > 3*maxKept {
 			t.Fatalf("after %d batches %d scopes are kept, %d of them uncounted, in a queue of %d", i, kept, o.kept.tail()-o.kept.counted, len(o.kept.queue))
 		}
@@ -229,7 +229,7 @@ func TestScopesAreBounded(t *testing.T) {
 	if got := b.stats["n3|0"]; got.begins != maxOpenScopes {
 		t.Errorf("%d lone begins, want %d", got.begins, maxOpenScopes)
 	}
-	if o := &b.session().scopes; o.pending() || len(o.halves.all) > 0 || len(o.levels) > 0 {
+	if o := &flightOf(b.session()).scopes; o.pending() || len(o.halves.all) > 0 || len(o.levels) > 0 {
 		t.Error("the end leaves something behind")
 	}
 }
@@ -279,7 +279,7 @@ func TestScopeStateSurvivesAHandOver(t *testing.T) {
 		b.pass(200 * time.Millisecond)
 		changes = append(changes, b.publish())
 	}
-	if o := &b.session().scopes; o.halves.count < 3 || o.kept.head == 0 || o.kept.counted == o.kept.head || o.kept.counted == o.kept.tail() {
+	if o := &flightOf(b.session()).scopes; o.halves.count < 3 || o.kept.head == 0 || o.kept.counted == o.kept.head || o.kept.counted == o.kept.tail() {
 		t.Fatalf("the test shows too little: %d wait, places %d %d %d", o.halves.count, o.kept.head, o.kept.counted, o.kept.tail())
 	}
 	snapshot := b.f.appendState(nil, true)
@@ -288,7 +288,7 @@ func TestScopeStateSurvivesAHandOver(t *testing.T) {
 		c := &scopeBench{t: t, id: "s", cfg: b.cfg, f: b.f, now: b.now, stats: map[string]*scopeSums{}}
 		if states != nil {
 			c.takeOver(states...)
-			if o, p := &c.session().scopes, &b.session().scopes; o.halves.count != p.halves.count || o.kept.tail() != p.kept.tail() || o.kept.counted != p.kept.counted {
+			if o, p := &flightOf(c.session()).scopes, &flightOf(b.session()).scopes; o.halves.count != p.halves.count || o.kept.tail() != p.kept.tail() || o.kept.counted != p.kept.counted {
 				t.Errorf("%d wait, places %d %d %d; want %d, %d %d %d", o.halves.count, o.kept.head, o.kept.counted, o.kept.tail(), p.halves.count, p.kept.head, p.kept.counted, p.kept.tail())
 			}
 			c.f.sessions[sessionKey{"t", "s"}].dicts = b.session().dicts

@@ -114,7 +114,7 @@ func (o *openScopes) parent(depth uint32, begin, end int64) (scopeSpan, bool) {
 }
 
 // keepScope remembers a scope that has ended, and makes room for it.
-func (f *folder) keepScope(s *session, now int64, key scopeKey, depth uint32, begin, end int64) {
+func (f *flight) keepScope(s *flightSession, now int64, key scopeKey, depth uint32, begin, end int64) {
 	if depth >= maxPathDepth {
 		return
 	}
@@ -134,7 +134,7 @@ func (f *folder) keepScope(s *session, now int64, key scopeKey, depth uint32, be
 
 // countChild adds the oldest scope that was not counted yet to its parent's children. What the children of an open scope took is added
 // to the rollup once it ends: so that no row has children without the time that they are part of.
-func (f *folder) countChild(s *session) {
+func (f *flight) countChild(s *flightSession) {
 	o := &s.scopes
 	c := o.kept.at(o.kept.counted)
 	o.kept.counted++
@@ -142,7 +142,7 @@ func (f *folder) countChild(s *session) {
 	if !ok {
 		return
 	}
-	f.touch(s)
+	f.touch(s.session)
 	ns := uint64(c.end - c.begin)
 	if p.end == stillOpen {
 		o.halves.all[p.half].childNS += ns
@@ -153,7 +153,7 @@ func (f *folder) countChild(s *session) {
 }
 
 // countChildren counts all that waited since before limit.
-func (f *folder) countChildren(s *session, limit int64) {
+func (f *flight) countChildren(s *flightSession, limit int64) {
 	k := &s.scopes.kept
 	for k.counted < k.tail() && k.at(k.counted).heldAt <= limit {
 		f.countChild(s)
@@ -161,23 +161,23 @@ func (f *folder) countChildren(s *session, limit int64) {
 }
 
 // expireScopes counts and forgets ended scopes that have waited long enough.
-func (f *folder) expireScopes(now int64) {
+func (f *flight) expireScopes(now int64) {
 	wait := int64(f.cfg.DetailWait)
 	slack := wait / countSlack
-	var due map[*session]struct{}
+	var due map[*flightSession]struct{}
 	for s := range f.scoped {
 		k := &s.scopes.kept
 		count := k.counted < k.tail() && k.at(k.counted).heldAt <= now-wait-slack
 		drop := k.head < k.tail() && k.at(k.head).heldAt <= now-2*(wait+slack)
 		if count || drop || k.head == k.tail() {
 			if due == nil {
-				due = map[*session]struct{}{}
+				due = map[*flightSession]struct{}{}
 			}
 			due[s] = struct{}{}
 		}
 	}
 	for _, s := range sortedSessions(due) {
-		if f.awaitNames(s) {
+		if f.awaitNames(s.session) {
 			continue
 		}
 		f.countChildren(s, now-wait)

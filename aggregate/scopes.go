@@ -29,7 +29,7 @@ type scopeAcc struct {
 const scopeOverflow = "the session has 8192 scopes open, or 256 of this id and name: does the program end its scopes?"
 
 // scopeBatch folds one scope_event_batch.
-func (f *folder) scopeBatch(s *session, p *part, line *gpuflight.Line) {
+func (f *flight) scopeBatch(s *flightSession, p *part, line *gpuflight.Line) {
 	batch := line.Batch
 	for r := range batch.Rows() {
 		row := batch.Row(r)
@@ -53,7 +53,7 @@ func (f *folder) scopeBatch(s *session, p *part, line *gpuflight.Line) {
 }
 
 // scopeHalf joins one end of a scope to the other, or lets it wait.
-func (f *folder) scopeHalf(s *session, p *part, line *gpuflight.Line, h scopeHalf) {
+func (f *flight) scopeHalf(s *flightSession, p *part, line *gpuflight.Line, h scopeHalf) {
 	o := &s.scopes
 	if i := o.halves.match(&h); i >= 0 {
 		other := o.take(i)
@@ -72,7 +72,7 @@ func (f *folder) scopeHalf(s *session, p *part, line *gpuflight.Line, h scopeHal
 }
 
 // writeScope emits a matched pair.
-func (f *folder) writeScope(s *session, p *part, begin, end *scopeHalf) {
+func (f *flight) writeScope(s *flightSession, p *part, begin, end *scopeHalf) {
 	ns := uint64(end.at - begin.at)
 	f.scopeRow(s, p.env.ReceivedAt, p.env.RetentionDays, begin, end)
 	a := f.scopeAccOf(s, begin.key.name, bucketOf(begin.at))
@@ -85,7 +85,7 @@ func (f *folder) writeScope(s *session, p *part, begin, end *scopeHalf) {
 }
 
 // unmatched emits a lone half.
-func (f *folder) unmatched(s *session, h *scopeHalf) {
+func (f *flight) unmatched(s *flightSession, h *scopeHalf) {
 	a := f.scopeAccOf(s, h.key.name, bucketOf(h.at))
 	if h.begin {
 		f.scopeRow(s, s.lastReceived, s.retentionDays, h, nil)
@@ -97,8 +97,8 @@ func (f *folder) unmatched(s *session, h *scopeHalf) {
 }
 
 // scopeRow appends a raw row. One of the ends may be nil.
-func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, begin, end *scopeHalf) {
-	f.touch(s)
+func (f *flight) scopeRow(s *flightSession, receivedAt int64, days uint16, begin, end *scopeHalf) {
+	f.touch(s.session)
 	if s.noRaw {
 		return
 	}
@@ -135,7 +135,7 @@ func (f *folder) scopeRow(s *session, receivedAt int64, days uint16, begin, end 
 	f.out.saw(receivedAt)
 }
 
-func (f *folder) scopeAccOf(s *session, name uint32, bucket int64) *scopeAcc {
+func (f *flight) scopeAccOf(s *flightSession, name uint32, bucket int64) *scopeAcc {
 	key := scopeAccKey{name, bucket}
 	a := s.scopeAcc[key]
 	if a == nil {
@@ -149,7 +149,7 @@ func (f *folder) scopeAccOf(s *session, name uint32, bucket int64) *scopeAcc {
 }
 
 // closeScopes counts what can be counted and gives up on every waiting half: the session is over.
-func (f *folder) closeScopes(s *session) {
+func (f *flight) closeScopes(s *flightSession) {
 	o := &s.scopes
 	f.countChildren(s, 1<<62)
 	for _, h := range o.halves.sorted() {
@@ -161,12 +161,12 @@ func (f *folder) closeScopes(s *session) {
 }
 
 // flushScopeStats writes the session's rollup rows of scopes.
-func (f *folder) flushScopeStats(s *session) {
+func (f *flight) flushScopeStats(s *flightSession) {
 	if len(s.scopeAcc) == 0 {
 		return
 	}
 	t := &table.ScopeStats
-	b := f.out.batch(t.Table, f.factPartition(s))
+	b := f.out.batch(t.Table, s.factPartition())
 	for key, a := range s.scopeAcc {
 		t.Tenant.AppendString(b, s.key.tenant)
 		t.SessionID.AppendString(b, s.key.id)

@@ -1,10 +1,8 @@
 package aggregate
 
 import (
+	"cmp"
 	"strings"
-
-	"github.com/RoaringBitmap/roaring/v2"
-	"github.com/zeebo/xxh3"
 
 	"github.com/warpline/warpline/proto/gpuflight"
 )
@@ -13,14 +11,6 @@ import (
 const (
 	// maxParts: 4096 parts are 4 GiB of raw input; an older part that comes again is caught by the gateway's record or by its lines.
 	maxParts = 4096
-	// maxLines: 65 536 batches of 2 048 rows are 134 M rows; the oldest are forgotten first. 1 MiB of hashes.
-	maxLines = 65536
-	// maxWaiting kernels wait for their kernel_detail; beyond it rows go out without one (the detail is joined at read).
-	maxWaiting = 16384
-	// maxEarly details wait for their kernel row; beyond it they go out to kernel_details.
-	maxEarly = 16384
-	// maxConfigs launch configurations are told apart; beyond it they are forgotten and written again under new ids.
-	maxConfigs = 65536
 	// maxNames dictionary entries of a session; one beyond it is a reject dictionary_full.
 	maxNames = 200_000
 	// maxNameBytes cuts a longer name (call stacks can be long) and marks the cut.
@@ -34,6 +24,10 @@ const (
 // sessionKey names a session: the client's id counts only together with the tenant.
 type sessionKey struct{ tenant, id string }
 
+func (a sessionKey) compare(b sessionKey) int {
+	return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.id, b.id))
+}
+
 // numDicts is how many dictionaries the wire has.
 const numDicts = 6
 
@@ -43,24 +37,18 @@ type nameRef struct {
 	id   uint32
 }
 
-// launchConfig is what a session remembers of a launch configuration that it has written.
-type launchConfig struct {
-	id    uint32
-	scope int32 // index into session.scopeNames
-}
-
-// session is everything a partition's owner knows of one session. What decides later rows is part of the published state (see
-// state.go); the accumulators at the end belong to the open chunk alone.
+// session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published state
+// (see state.go).
 type session struct {
-	key   sessionKey
-	token string
-	id    []byte // key.id, for comparing with wire bytes
+	key    sessionKey
+	token  string
+	states []State // what its sources keep, in the order of folder.sources; nil of those that have not spoken
 
 	// Facts, published whole when the session is touched.
 	source, app, host, ip                       string
 	pid                                         uint32
 	vendor                                      string
-	deviceIDs                                   []int32 // from job_start; more than one means kernels' device is unknown
+	deviceIDs                                   []int32 // in `devices`; more than one means that kernels' device is unknown
 	completed, shutdown                         bool
 	firstReceived, lastReceived, lastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded
 	retentionDays, rollupDays                   uint16
@@ -70,17 +58,7 @@ type session struct {
 	noRaw                                       bool   // the tenant keeps no raw rows
 	clock                                       clock
 
-	parts, lines recent
-	singles      recent          // lines that identify themselves
-	details      *roaring.Bitmap // corr ids whose kernel_detail was folded
-	freshDetails []uint32
-
-	configs      map[xxh3.Uint128]launchConfig
-	configByID   map[uint32]int32 // scope of each
-	freshConfigs []xxh3.Uint128
-	launches     map[launchKey]uint32 // ids of those that this owner has written; not in the state
-	scopeNames   []string             // [0] is ''
-	scopeIndex   map[string]int32
+	parts recent
 
 	dicts           [numDicts]map[uint32]string
 	dictsLoaded     bool
@@ -91,44 +69,17 @@ type session struct {
 	awaited         bool               // in folder.unnamed
 	pendingCharged  int                // what folder.pending knows of
 	charged         int                // what the worker's budget knows of
-	slotCount       int                // of slots and sparse
 	unresolved      map[nameRef]struct{}
 	unresolvedDirty bool
 
-	waiting    waiting
-	early      map[uint32]earlyDetail // by corr id
-	unwritten  int                    // of early
-	earlyDirty bool
-	scopes     openScopes
-
-	artifactRows uint64 // instructions and source lines written
-
-	keys eventKeys // of the memory events that were counted
-
-	// Held rollup rows (hold.go): part of the state until they are flushed.
-	dirty     []*kernelAcc // all accumulators that count something
+	// Held with the rollups (hold.go): part of the state until they are flushed.
 	delta     sessionDelta
-	minutes   minutes
 	heldSince int64 // owner's clock when the first of them began to wait, 0: nothing waits
-	flushed   bool  // in the open chunk: what was held is rows now
-
-	// The open chunk's.
-	touched  bool
-	slots    []*kernelSlot
-	sparse   map[uint32]*kernelSlot // kernel ids beyond denseKernels
-	scopeAcc map[scopeAccKey]*scopeAcc
-	profile  map[profileKey]*profileAcc
-	hostAcc  map[int64]*hostAcc
-	devAcc   map[deviceKey]*deviceAcc
-	memory   map[memoryKey]*memoryAcc
+	touched   bool  // in the open chunk
 }
 
 func newSession(key sessionKey, token string) *session {
-	return &session{
-		key: key, token: token, id: []byte(key.id),
-		parts: recent{limit: maxParts}, lines: recent{limit: maxLines}, singles: recent{limit: maxSingles},
-		details: roaring.New(), scopeNames: []string{""}, scopeIndex: map[string]int32{"": 0},
-	}
+	return &session{key: key, token: token, parts: recent{limit: maxParts}}
 }
 
 // sessionDelta is what has happened since the last row of `sessions`.
@@ -181,29 +132,6 @@ func (s *session) device() int32 {
 		return s.deviceIDs[0]
 	}
 	return -1
-}
-
-// maxScopeNames scope paths of a session are told apart in rollups; kernels in later ones count under otherScopes.
-const (
-	maxScopeNames = 65536
-	otherScopes   = "(more scopes)"
-)
-
-// scope interns a scope path and returns its index.
-func (s *session) scope(path string) int32 {
-	path = clip(path)
-	i, ok := s.scopeIndex[path]
-	if !ok {
-		if len(s.scopeNames) == maxScopeNames {
-			path = otherScopes
-		} else if len(s.scopeNames) > maxScopeNames {
-			return maxScopeNames
-		}
-		i = int32(len(s.scopeNames))
-		s.scopeNames = append(s.scopeNames, path)
-		s.scopeIndex[path] = i
-	}
-	return i
 }
 
 // nameless reports whether the session has names that this owner has not loaded yet.

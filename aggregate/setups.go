@@ -20,14 +20,14 @@ func listText(list []string) string {
 }
 
 // pmConfig folds a pm_sampling_config line.
-func (f *folder) pmConfig(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) pmConfig(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.PMConfig(l.Raw)
 	if err != nil {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
 	t := &table.PMConfigs
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.DeviceID.Append(b, e.DeviceID)
 	t.IntervalUS.Append(b, e.IntervalUS)
@@ -39,14 +39,14 @@ func (f *folder) pmConfig(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // sassConfig folds a sass_config line.
-func (f *folder) sassConfig(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) sassConfig(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.SassSetup(l.Raw)
 	if err != nil {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
 	t := &table.SassConfigs
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.DeviceID.Append(b, e.DeviceID)
 	t.ConfiguredMetrics.Append(b, listText(e.Configured))
@@ -56,14 +56,14 @@ func (f *folder) sassConfig(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // signature folds an execution_signature line.
-func (f *folder) signature(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) signature(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.Signature(l.Raw)
 	if err != nil {
 		return err
 	}
 	s.delta.sawEvent(e.TimeNS)
 	t := &table.ExecutionSignatures
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.Scope.Append(b, t.Scope.IndexBytes(b, e.Scope))
 	t.Signature.Append(b, e.Signature)
@@ -74,14 +74,14 @@ func (f *folder) signature(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // ruleSummary folds a deep_window_rule_summary line.
-func (f *folder) ruleSummary(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) ruleSummary(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.RuleSummary(l.Raw)
 	if err != nil {
 		return err
 	}
 	s.delta.sawEvent(e.EmittedNS)
 	t := &table.DeepWindowRules
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.EmittedNS)
 	t.RuleID.Append(b, t.RuleID.IndexBytes(b, e.RuleID))
 	t.Expression.AppendBytes(b, e.Expression)
@@ -105,14 +105,14 @@ func (f *folder) ruleSummary(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // counterQuality folds a counter_data_quality_summary line.
-func (f *folder) counterQuality(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) counterQuality(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.CounterQuality(l.Raw)
 	if err != nil {
 		return err
 	}
 	s.delta.sawEvent(e.EmittedNS)
 	t := &table.CounterQuality
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.EmittedNS)
 	t.Source.Append(b, t.Source.IndexBytes(b, e.Source))
 	t.SchemaVersion.Append(b, e.SchemaVersion)

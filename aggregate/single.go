@@ -12,13 +12,13 @@ import (
 // seenBody reports whether the bytes of the whole part were folded before, as a part of another upload. Lines that are no batch and are
 // not written to all channels may rightly be written twice (graph nodes are, at each segment), so they were seen before only when they
 // stand at the same place of the same bytes, for which one hash a part is enough. See identifiesItself for those of which more is known.
-func (f *folder) seenBody(s *session, p *part) bool {
-	if !p.bodyAsked {
+func (f *flight) seenBody(s *flightSession, p *part) bool {
+	if !f.now.bodyAsked {
 		h := xxh3.Hash128(p.body)
 		h.Hi = ^h.Hi // a part may be one line, and lines are hashed too
-		p.bodyAsked, p.bodySeen = true, !s.lines.add(h)
+		f.now.bodyAsked, f.now.bodySeen = true, !s.lines.add(h)
 	}
-	return p.bodySeen
+	return f.now.bodySeen
 }
 
 // maxSingles lines that identify themselves are remembered of a session; the oldest are forgotten first, and one of those counts again when
@@ -40,7 +40,7 @@ func identifiesItself(t gpuflight.Type) bool {
 }
 
 // single folds a line that is one event of its own. It reports false for a type that is none of those.
-func (f *folder) single(s *session, p *part, l *gpuflight.Line) bool {
+func (f *flight) single(s *flightSession, p *part, l *gpuflight.Line) bool {
 	var err error
 	switch l.Type {
 	case gpuflight.MemsetEvent:
@@ -75,14 +75,14 @@ func (f *folder) single(s *session, p *part, l *gpuflight.Line) bool {
 	if f.events.Unknown > 0 {
 		f.extras(s, p, l, f.events.Extras, f.events.Unknown)
 	}
-	f.stored(s, p, 1)
+	p.stored(1)
 	return true
 }
 
 // rowHead remembers what the last row of a table shared with the one before: its batch, and the indexes of texts that seldom change.
 // A table whose rows come one a line then costs no look-up a row.
 type rowHead struct {
-	s               *session
+	s               *flightSession
 	b               *table.Batch // nil: nothing is remembered
 	part            table.Partition
 	serial          uint64
@@ -98,7 +98,7 @@ type lastText struct {
 }
 
 // rawHead returns the batch of a Raw table for a row of this part, with tenant and session appended. nil: the tenant keeps no raw rows.
-func (f *folder) rawHead(h *rowHead, s *session, p *part, t *table.Table, head table.Head) *table.Batch {
+func (f *flight) rawHead(h *rowHead, s *flightSession, p *part, t *table.Table, head table.Head) *table.Batch {
 	if s.noRaw {
 		return nil
 	}
@@ -137,9 +137,9 @@ func scopePath(userScope []byte) []byte {
 }
 
 // factBatch returns the batch of a Fact table for a row of this part, with tenant and session appended.
-func (f *folder) factBatch(s *session, p *part, t *table.Table, head table.Head) *table.Batch {
+func (f *flight) factBatch(p *part, t *table.Table, head table.Head) *table.Batch {
 	b := f.out.batch(t, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	head.Tenant.AppendString(b, s.key.tenant)
-	head.SessionID.AppendString(b, s.key.id)
+	head.Tenant.AppendString(b, p.s.key.tenant)
+	head.SessionID.AppendString(b, p.s.key.id)
 	return b
 }

@@ -121,13 +121,10 @@ func (o *owner) stateBudget(ctx context.Context) int {
 
 // stateCost estimates what a session takes in a snapshot.
 func (s *session) stateCost() int {
-	n := 300 + len(s.key.id) + 24*len(s.configs) + 3*len(s.unresolved) + 16*len(s.early) + int(s.details.GetSerializedSizeInBytes()) + 64*s.minutes.count() + 40*len(s.dirty) +
-		40*s.scopes.halves.count + 60*s.waiting.live + 8*s.keys.count()
-	for _, r := range []*recent{&s.parts, &s.lines, &s.singles} {
-		if r.short {
-			n += 8 * len(r.all())
-		} else {
-			n += 16 * len(r.all())
+	n := 300 + len(s.key.id) + 3*len(s.unresolved) + s.parts.size(true)
+	for _, st := range s.states {
+		if st != nil {
+			n += st.Size(true)
 		}
 	}
 	return n
@@ -147,7 +144,7 @@ func (f *folder) forgetTo(size, want int, now int64) int {
 		cost := s.stateCost()
 		tenants[s.key.tenant] += cost
 		total += cost
-		if !s.touched && s.heldSince == 0 && s.waiting.live == 0 && s.unwritten == 0 && !s.scopes.pending() {
+		if load := s.load(); !s.touched && s.heldSince == 0 && !load.Waits && !load.Alone && !load.Unsaid {
 			all = append(all, candidate{s: s, cost: cost})
 		}
 	}

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/RoaringBitmap/roaring/v2"
-	"github.com/zeebo/xxh3"
-
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
 
 // stateVersion is the first number of every state change and snapshot; see layout.go for the earlier ones.
-const stateVersion = 5
+const stateVersion = 6
 
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
@@ -49,7 +46,7 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 	}
 	w.n(len(sessions))
 	for _, s := range sessions {
-		s.append(&w, full)
+		f.appendSession(&w, s, full)
 	}
 	f.appendDeletions(&w, full)
 	return w.b
@@ -59,14 +56,12 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 func (f *folder) stateSize() int {
 	n := 16*f.heldAccs + 64*len(f.freshDeletions)
 	for _, s := range f.touched {
-		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh+s.singles.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
-		if s.waiting.dirty {
-			n += 60 * s.waiting.live
+		n += 300 + s.parts.size(false)
+		for _, st := range s.states {
+			if st != nil {
+				n += st.Size(false)
+			}
 		}
-		if s.earlyDirty {
-			n += 16 * len(s.early)
-		}
-		n += s.scopes.stateSize() + 8*len(s.keys.fresh)
 	}
 	return n
 }
@@ -74,15 +69,12 @@ func (f *folder) stateSize() int {
 // published forgets what was new: it is part of the log now.
 func (f *folder) published() {
 	for _, s := range f.touched {
-		s.touched = false
-		s.parts.fresh, s.lines.fresh = 0, 0
-		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
-		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.flushed = false, false, false, false
-		s.minutes.dirty, s.singles.fresh = false, 0
-		s.scopes.published()
-		s.keys.fresh = s.keys.fresh[:0]
-		for _, a := range s.dirty {
-			a.freshCount = 0
+		s.touched, s.unresolvedDirty = false, false
+		s.parts.fresh = 0
+		for _, st := range s.states {
+			if st != nil {
+				st.Published()
+			}
 		}
 	}
 	clear(f.touched)
@@ -93,9 +85,75 @@ func (f *folder) published() {
 	f.names = f.names[:0]
 }
 
-func (s *session) append(w *writer, full bool) {
+// ownSection is the name of the section with what the partition itself knows of a session, and ownVersion what is in it.
+const (
+	ownSection = "session"
+	ownVersion = 1
+)
+
+// appendSession writes a session: its key, and sections of name, version, length and bytes. The first is the partition's own, the others are
+// those of the sources that have something to write.
+func (f *folder) appendSession(w *writer, s *session, full bool) {
 	w.str(s.key.tenant)
 	w.str(s.key.id)
+	n := 1
+	for _, st := range s.states {
+		if st != nil {
+			n++
+		}
+	}
+	w.n(n)
+	f.section.b = f.section.b[:0]
+	s.append(&f.section, full)
+	w.section(ownSection, ownVersion, f.section.b)
+	for i, st := range s.states {
+		if st != nil {
+			f.section.b = f.section.b[:0]
+			st.Append(&f.section, full)
+			w.section(f.sources[i].Name, f.sources[i].Version, f.section.b)
+		}
+	}
+}
+
+func (w *writer) section(name string, version uint64, body []byte) {
+	w.str(name)
+	w.u64(version)
+	w.n(len(body))
+	w.b = append(w.b, body...)
+}
+
+// readSession reads what appendSession wrote behind the key. What a source that this program does not have keeps is not thrown away: the
+// state is not understood, and the partition waits for a program that has it.
+func (f *folder) readSession(s *session, r *reader) {
+	for range r.n(3) {
+		name, version := r.str(), r.u64()
+		body := reader{b: r.bytes(), layout: layoutNow}
+		if r.err != nil {
+			return
+		}
+		if name == ownSection && version <= ownVersion {
+			s.read(&body)
+		} else if i := slices.IndexFunc(f.sources, func(o opened) bool { return o.Name == name }); i >= 0 && version <= f.sources[i].Version {
+			f.stateOf(s, i).Read(version, &body)
+		} else if i >= 0 || name == ownSection {
+			r.failf("it has version %d of what %q keeps of a session, which this program cannot read", version, name)
+		} else {
+			r.failf("it has what %q keeps of a session, a source that this program does not have", name)
+		}
+		if body.err == nil && len(body.b) > 0 {
+			body.failf("%d bytes behind the end of what %q keeps of a session", len(body.b), name)
+		}
+		if r.err == nil && body.err != nil {
+			r.b, r.err = nil, body.err
+		}
+		if r.err != nil {
+			return
+		}
+	}
+}
+
+// append writes what the partition itself knows of the session.
+func (s *session) append(w *writer, full bool) {
 	for _, v := range []string{s.source, s.app, s.host, s.ip, s.vendor} {
 		w.str(v)
 	}
@@ -115,35 +173,7 @@ func (s *session) append(w *writer, full bool) {
 	w.n(s.names)
 	w.u64(uint64(s.nextConfig))
 	w.u64(uint64(s.nextLaunch))
-
 	s.parts.append(w, full)
-	s.lines.append(w, full)
-	fresh := s.details
-	if !full {
-		fresh = roaring.BitmapOf(s.freshDetails...)
-	}
-	bits, err := fresh.ToBytes()
-	if err != nil {
-		panic("BUG: aggregate: a bitmap does not serialize: " + err.Error())
-	}
-	w.str(string(bits))
-
-	configs := s.freshConfigs
-	if full {
-		configs = make([]xxh3.Uint128, 0, len(s.configs))
-		for h := range s.configs {
-			configs = append(configs, h)
-		}
-		slices.SortFunc(configs, func(a, b xxh3.Uint128) int { return cmp.Compare(s.configs[a].id, s.configs[b].id) })
-	}
-	w.n(len(configs))
-	for _, h := range configs {
-		c := s.configs[h]
-		w.hash(h)
-		w.u64(uint64(c.id))
-		w.str(s.scopeNames[c.scope])
-	}
-
 	w.bool(full || s.unresolvedDirty)
 	if full || s.unresolvedDirty {
 		w.n(len(s.unresolved))
@@ -152,35 +182,22 @@ func (s *session) append(w *writer, full bool) {
 			w.u64(uint64(ref.id))
 		}
 	}
-	w.bool(full || s.waiting.dirty)
-	if full || s.waiting.dirty {
-		w.n(s.waiting.live)
-		for i := range s.waiting.rows {
-			if k := &s.waiting.rows[i]; !k.dead {
-				k.append(w)
-			}
-		}
-	}
-	w.bool(full || s.earlyDirty)
-	if full || s.earlyDirty {
-		w.n(len(s.early))
-		for corr, d := range s.early {
-			w.u64(uint64(corr))
-			w.u64(uint64(d.config))
-			w.i64(d.heldAt)
-			w.bool(d.written)
-		}
-	}
-	w.bool(false) // earlier layouts had their open scopes here
-	s.appendHeld(w, full)
-	s.appendActivity(w, full)
+	w.i64(s.heldSince)
+	s.delta.append(w)
 	s.appendClock(w)
-	s.scopes.append(w, full)
-	s.appendArtifacts(w)
-	s.keys.append(w, full)
 }
 
-func (f *folder) read(s *session, r *reader) {
+// read takes over what append wrote.
+func (s *session) read(r *reader) {
+	s.readFacts(r)
+	s.parts.read(r)
+	s.readUnresolved(r)
+	s.heldSince = r.i64()
+	s.delta.read(r)
+	s.readClock(r)
+}
+
+func (s *session) readFacts(r *reader) {
 	for _, v := range []*string{&s.source, &s.app, &s.host, &s.ip, &s.vendor} {
 		*v = r.str()
 	}
@@ -199,96 +216,16 @@ func (f *folder) read(s *session, r *reader) {
 	if r.has(hasTombstones) {
 		s.nextLaunch = r.u32()
 	}
-	s.parts.read(r)
-	s.lines.read(r)
-	if bits := r.bytes(); len(bits) > 0 {
-		var add roaring.Bitmap
-		if _, err := add.FromUnsafeBytes(bits); err != nil {
-			r.fail()
-			return
-		}
-		s.details.Or(&add)
-	}
-	for range r.n(18) {
-		h, id, scope := r.hash(), r.u32(), r.str()
-		if s.configs == nil || len(s.configs) >= maxConfigs {
-			s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
-		}
-		c := launchConfig{id: id, scope: s.scope(scope)}
-		s.configs[h], s.configByID[id] = c, c.scope
-	}
-	if r.bool() {
-		s.unresolved = map[nameRef]struct{}{}
-		for range r.n(2) {
-			dict, id := r.u64(), r.u32()
-			s.unresolved[nameRef{gpuflight.Dict(min(dict, numDicts-1)), id}] = struct{}{}
-		}
-	}
-	if r.bool() {
-		s.waiting = waiting{}
-		for range r.n(10) {
-			s.waiting.add(readKernelRow(r))
-		}
-		s.waiting.dirty = false
-	}
-	if r.bool() {
-		s.early, s.unwritten = map[uint32]earlyDetail{}, 0
-		for range r.n(4) {
-			corr := r.u32()
-			d := earlyDetail{config: r.u32(), heldAt: r.i64(), written: r.bool()}
-			s.early[corr] = d
-			if !d.written {
-				s.unwritten++
-			}
-		}
-	}
-	if r.bool() {
-		s.scopes.readVersion2(r)
-	}
-	if r.has(hasHeld) {
-		f.readHeld(s, r)
-	}
-	if r.has(hasSingles) {
-		s.singles.read(r)
-	}
-	if r.has(hasMinutes) {
-		s.minutes.read(r)
-	}
-	if r.has(hasClock) {
-		s.readClock(r)
-	}
-	if r.has(hasScopes) {
-		s.scopes.read(r)
-	}
-	if r.has(hasArtifacts) {
-		s.readArtifacts(r)
-	}
-	if r.has(hasEventKeys) {
-		s.keys.read(r)
-	}
 }
 
-func (k *kernelRow) append(w *writer) {
-	w.i64(k.start)
-	w.i64(k.duration)
-	w.u64(k.stream)
-	w.u64(k.externalID)
-	w.u64(uint64(k.kernel))
-	w.u64(uint64(k.corr))
-	w.u64(uint64(k.dyn))
-	w.u64(uint64(k.regs))
-	w.u64(uint64(k.externalKind))
-	w.bool(k.emitted)
-	w.i64(k.receivedAt)
-	w.i64(k.heldAt)
-	w.u64(uint64(k.retentionDays))
-	w.i64(int64(k.device))
-}
-
-func readKernelRow(r *reader) kernelRow {
-	return kernelRow{
-		start: r.i64(), duration: r.i64(), stream: r.u64(), externalID: r.u64(), kernel: r.u32(), corr: r.u32(), dyn: r.u32(), regs: r.u32(),
-		externalKind: uint8(r.u64()), emitted: r.bool(), receivedAt: r.i64(), heldAt: r.i64(), retentionDays: uint16(r.u64()), device: int32(r.i64()),
+func (s *session) readUnresolved(r *reader) {
+	if !r.bool() {
+		return
+	}
+	s.unresolved = map[nameRef]struct{}{}
+	for range r.n(2) {
+		dict, id := r.u64(), r.u32()
+		s.unresolved[nameRef{gpuflight.Dict(min(dict, numDicts-1)), id}] = struct{}{}
 	}
 }
 
@@ -297,12 +234,15 @@ func (f *folder) applyState(state []byte) error {
 	if len(state) == 0 {
 		return nil
 	}
-	r, err := stateReader(state)
+	r, err := f.stateReader(state)
 	if err != nil {
 		return err
 	}
 	if err := f.readState(&r); err != nil {
 		return err
+	}
+	if r.layout != layoutNow {
+		f.dropEmpty()
 	}
 	if len(r.b) > 0 {
 		return fmt.Errorf("%d bytes behind the end: %w", len(r.b), errState)
@@ -323,10 +263,8 @@ func (f *folder) readState(r *reader) error {
 			break
 		}
 		if s := f.sessions[key]; s != nil {
-			f.dropHeld(s)
-			f.release(s)
+			f.abandon(s)
 		}
-		delete(f.sessions, key)
 		delete(f.tombstones, key)
 		if t.names > 0 || t.nextConfig > 0 || t.nextLaunch > 0 {
 			f.tombstones[key] = t
@@ -344,7 +282,11 @@ func (f *folder) readState(r *reader) error {
 			f.sessions[key] = s
 			delete(f.tombstones, key)
 		}
-		f.read(s, r)
+		if r.layout == layoutNow {
+			f.readSession(s, r)
+		} else {
+			f.readFlatSession(s, r)
+		}
 	}
 	if r.has(hasDeletions) {
 		f.readDeletions(r)
@@ -353,33 +295,25 @@ func (f *folder) readState(r *reader) error {
 }
 
 // resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
-// compare; then is the other clock at the last chunk.
-func (f *folder) resume(now, then int64) {
+// compare; then is the other clock at the last chunk. anew says that the state was made again from parts whose rows are published.
+func (f *folder) resume(now, then int64, anew bool) {
 	for _, s := range f.sessions {
-		f.eventKeys += s.keys.count()
 		s.lastReceivedAt = now - max(then-s.lastReceivedAt, 0) // as silent as it was when the last chunk was made
-		for i := range s.waiting.rows {
-			s.waiting.rows[i].heldAt = now
-		}
-		for corr, d := range s.early {
-			d.heldAt = now
-			s.early[corr] = d
-		}
 		if s.heldSince != 0 {
 			s.heldSince = now
-		}
-		if s.waiting.live > 0 || len(s.early) > 0 {
-			f.waitingSessions[s] = struct{}{}
-		}
-		f.resumeScopes(s, now)
-		f.chargePending(s)
-		if s.nameless() && (s.heldSince != 0 || s.waiting.live > 0 || s.scopes.pending()) {
-			f.awaitNames(s)
-		}
-		if s.heldSince != 0 {
 			f.held[s] = struct{}{}
 		}
-		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.pending()) {
+		for _, st := range s.states {
+			if st != nil {
+				st.Resume(now, anew)
+			}
+		}
+		f.chargePending(s)
+		load := s.load()
+		if s.nameless() && (s.heldSince != 0 || load.Waits || load.Unsaid) {
+			f.awaitNames(s)
+		}
+		if (s.completed || s.shutdown) && load.Waiting > 0 {
 			f.closing[s] = struct{}{}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // stateOf folds a few parts and returns the change and the snapshot that they make.
 func stateOf(tb testing.TB) (change, snapshot []byte) {
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
 	parts, _ := kernelParts(300, 100, true)
 	parts = append(parts, []byte(`{"type":"job_start","session_id":"s","pid":1,"app":"a","ts_ns":1795175929972803352,"devices":[{"id":0,"vendor":"NVIDIA"}]}
@@ -28,7 +28,7 @@ func stateOf(tb testing.TB) (change, snapshot []byte) {
 // A successor that reads a state writes the same state: nothing that decides later rows is lost on the way.
 func TestStateSurvivesAHandOver(t *testing.T) {
 	_, snapshot := stateOf(t)
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
 	if err := f.applyState(snapshot); err != nil {
 		t.Fatal(err)
@@ -42,10 +42,10 @@ func TestStateSurvivesAHandOver(t *testing.T) {
 	if a == nil || b == nil {
 		t.Fatal("the session is gone")
 	}
-	if len(again) != len(snapshot) || a.waiting.live != 1 || a.scopes.halves.count != 3 || a.details.GetCardinality() != 300 || len(a.configs) != 40 || len(a.dirty) == 0 {
-		t.Errorf("snapshot of %d bytes came back as %d: %d waiting, %d scopes, %d details, %d configs, %d held", len(snapshot), len(again), a.waiting.live, a.scopes.halves.count, a.details.GetCardinality(), len(a.configs), len(a.dirty))
+	if len(again) != len(snapshot) || flightOf(a).waiting.live != 1 || flightOf(a).scopes.halves.count != 3 || flightOf(a).details.GetCardinality() != 300 || len(flightOf(a).configs) != 40 || len(flightOf(a).kernels.dirty) == 0 {
+		t.Errorf("snapshot of %d bytes came back as %d: %d waiting, %d scopes, %d details, %d configs, %d held", len(snapshot), len(again), flightOf(a).waiting.live, flightOf(a).scopes.halves.count, flightOf(a).details.GetCardinality(), len(flightOf(a).configs), len(flightOf(a).kernels.dirty))
 	}
-	if a.waiting.live != b.waiting.live || a.scopes.halves.count != b.scopes.halves.count || !a.details.Equals(b.details) || len(a.dirty) != len(b.dirty) || a.vendor != "NVIDIA" || b.vendor != a.vendor {
+	if flightOf(a).waiting.live != flightOf(b).waiting.live || flightOf(a).scopes.halves.count != flightOf(b).scopes.halves.count || !flightOf(a).details.Equals(flightOf(b).details) || len(flightOf(a).kernels.dirty) != len(flightOf(b).kernels.dirty) || a.vendor != "NVIDIA" || b.vendor != a.vendor {
 		t.Error("the second hand-over lost what the first had")
 	}
 }
@@ -64,7 +64,7 @@ func FuzzApplyState(f *testing.F) {
 	f.Add(g.f.appendState(nil, false))
 	f.Add(g.f.appendState(nil, true))
 	f.Fuzz(func(t *testing.T, state []byte) {
-		cfg := Config{}.withDefaults()
+		cfg := testConfig()
 		newFolder(&cfg, newCounters(nil)).applyState(state)
 	})
 }

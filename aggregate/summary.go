@@ -12,23 +12,23 @@ var statusRanks = map[string]uint8{
 }
 
 // summary folds what a tracker says of its session as a whole. A session that is known by nothing else is one all the same.
-func (f *folder) summary(s *session, p *part, body []byte) {
+func (f *memory) summary(p *part, body []byte) {
 	sum, err := telemetry.ParseSummary(body)
 	rank := uint8(table.EndUnknown)
 	if err == nil {
 		rank = statusRanks[sum.Status]
 	}
 	if rank == table.EndUnknown {
-		f.received(s, p, 1)
-		f.reject(s, p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: "a session's summary that this version cannot read: upgrade the workers", events: 1, payload: body})
+		p.received(1)
+		f.reject(p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: "a session's summary that this version cannot read: upgrade the workers", events: 1, payload: body})
 		return
 	}
-	s.delta.began(sum.StartedAtNS)
+	p.s.delta.began(sum.StartedAtNS)
 	at := sum.EndedAtNS
 	if rank == table.EndRunning {
 		at = 0 // it has not ended, whatever else it says
 	}
-	f.tell(s, p, sessionEnd{rank: rank, at: at})
+	f.tell(p, sessionEnd{rank: rank, at: at})
 }
 
 // stopEvent is the last event of a part that says that tracking stopped. Without a summary it ends a session. Events that were counted

@@ -6,7 +6,7 @@ import (
 )
 
 // system folds a system_start or system_stop line.
-func (f *folder) system(s *session, p *part, l *gpuflight.Line) error {
+func (f *flight) system(s *flightSession, p *part, l *gpuflight.Line) error {
 	e, err := f.events.System(l.Raw)
 	if err != nil {
 		return err
@@ -17,7 +17,7 @@ func (f *folder) system(s *session, p *part, l *gpuflight.Line) error {
 		kind = "stop"
 	}
 	t := &table.SystemEvents
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.Name.Append(b, t.Name.IndexBytes(b, e.Name))
 	t.Kind.AppendString(b, kind)
@@ -32,11 +32,11 @@ func (f *folder) system(s *session, p *part, l *gpuflight.Line) error {
 }
 
 // deviceSnapshots writes how the devices of a line were.
-func (f *folder) deviceSnapshots(s *session, p *part, kind string, at int64, devices []gpuflight.Device) {
+func (f *flight) deviceSnapshots(s *flightSession, p *part, kind string, at int64, devices []gpuflight.Device) {
 	t := &table.DeviceSnapshots
 	for i := range devices {
 		d := &devices[i]
-		b := f.factBatch(s, p, t.Table, t.Head)
+		b := f.factBatch(p, t.Table, t.Head)
 		t.At.Append(b, at)
 		t.Kind.AppendString(b, kind)
 		t.DeviceID.Append(b, clampI32(d.ID))
@@ -63,14 +63,14 @@ func (f *folder) deviceSnapshots(s *session, p *part, kind string, at int64, dev
 }
 
 // jobFacts writes what a job_start line says beside the session's row and its devices.
-func (f *folder) jobFacts(s *session, p *part, l *gpuflight.Line, job *gpuflight.Job) {
+func (f *flight) jobFacts(s *flightSession, p *part, l *gpuflight.Line, job *gpuflight.Job) {
 	at := max(job.TimeNS, 0)
 	segment := int32(-1)
 	if job.RunID != "" {
 		segment = clampI32(job.SegmentIndex)
 	}
 	t := &table.JobStarts
-	b := f.factBatch(s, p, t.Table, t.Head)
+	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, at)
 	t.PID.Append(b, clampU32(job.PID))
 	t.App.AppendString(b, job.App)

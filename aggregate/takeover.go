@@ -149,7 +149,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1
 	}
-	o.folder.resume(time.Now().UnixNano(), head.CreatedAt)
+	o.folder.resume(time.Now().UnixNano(), head.CreatedAt, false)
 	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base, head.Number, last.Sequence, head.Snapshot
 	o.anchors, o.lost = head.Anchors, head.Lost

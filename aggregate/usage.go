@@ -9,8 +9,8 @@ import (
 
 // The books: every event of a part is counted as received once, and then as exactly one of stored, rejected or duplicate.
 
-func (f *folder) usageOf(s *session, p *part) *usageAcc {
-	key := usageKey{tenant: s.key.tenant, source: p.env.Source, day: dayOf(p.env.ReceivedAt), days: p.env.RollupDays}
+func (f *folder) usageOf(p *part) *usageAcc {
+	key := usageKey{tenant: p.env.Tenant, source: p.env.Source, day: dayOf(p.env.ReceivedAt), days: p.env.RollupDays}
 	u := f.usage[key]
 	if u == nil {
 		u = &usageAcc{}
@@ -20,25 +20,26 @@ func (f *folder) usageOf(s *session, p *part) *usageAcc {
 }
 
 // received counts n events as received.
-func (f *folder) received(s *session, p *part, n uint64) {
-	s.delta.events += n
+func (p *part) received(n uint64) {
+	p.s.delta.events += n
 	p.usage.events += n
 }
 
-func (f *folder) stored(s *session, p *part, n uint64) {
+// stored counts n events as stored.
+func (p *part) stored(n uint64) {
 	p.usage.stored += n
 }
 
 // duplicate counts n events as seen before.
-func (f *folder) duplicate(s *session, p *part, n uint64) {
-	s.delta.duplicates += n
-	s.delta.events -= min(n, s.delta.events)
+func (p *part) duplicate(n uint64) {
+	p.s.delta.duplicates += n
+	p.s.delta.events -= min(n, p.s.delta.events)
 	p.usage.duplicates += n
 }
 
 // repeats counts what the gateway recognised as sent again.
 func (f *folder) repeats(p *part) {
-	u := f.usageOf(&session{key: sessionKey{tenant: p.env.Tenant}}, p)
+	u := f.usageOf(p)
 	u.events += p.env.Events
 	u.duplicates += p.env.Events
 }
@@ -48,7 +49,7 @@ func dayOf(ns int64) int32 { return table.DayOf(ns) }
 func (s *session) receivedDay() int32 { return dayOf(s.lastReceived) }
 
 // factPartition is the partition of the session's rollups and facts in the open chunk.
-func (f *folder) factPartition(s *session) table.Partition {
+func (s *session) factPartition() table.Partition {
 	return factPartition(s.lastReceived, s.rollupDays)
 }
 

@@ -22,6 +22,9 @@ import (
 
 // Config configures a Worker. The zero value of each field means its default.
 type Config struct {
+	// Sources are the kinds of telemetry that this program knows. Parts of others are rejects, and states with others are not understood.
+	Sources []Source
+
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 

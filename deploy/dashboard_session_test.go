@@ -46,7 +46,7 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 3)
-	for _, run := range []func(context.Context) error{gateway.Run, aggregate.New(streams, aggregate.Config{}).Run, s.Run} {
+	for _, run := range []func(context.Context) error{gateway.Run, aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{aggregate.Flight(), aggregate.Memory()}}).Run, s.Run} {
 		go func() { ended <- run(ctx) }()
 	}
 	t.Cleanup(func() {

@@ -121,7 +121,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 		return s, err
 	}
 	names := &nameReader{server: s.Server}
-	s.Worker = aggregate.New(s.Streams, aggregate.Config{ChunkAge: cfg.ChunkAge, NamesBytes: int(cfg.NamesMemory), Version: version(), LoadNames: names.load, Logger: cfg.Log.With("role", "worker"), Registerer: reg})
+	s.Worker = aggregate.New(s.Streams, aggregate.Config{Sources: sources, ChunkAge: cfg.ChunkAge, NamesBytes: int(cfg.NamesMemory), Version: version(), LoadNames: names.load, Logger: cfg.Log.With("role", "worker"), Registerer: reg})
 	s.workerRole = start("worker", s.Failed, func(ctx context.Context) error {
 		defer names.close()
 		return s.Worker.Run(ctx)

@@ -1,0 +1,195 @@
+package aggregate
+
+import (
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// Flight is GPU Flight as a source.
+func Flight() Source {
+	return Source{Name: "gpuflight", Version: 1, Kinds: []stream.Kind{stream.KindGPUFlight}, Open: openFlight}
+}
+
+// flight folds the lines of a partition.
+type flight struct {
+	*folder
+	pool    kernelPool
+	decoder gpuflight.Decoder
+	events  gpuflight.EventDecoder
+	now     partScratch
+
+	waitingSessions map[*flightSession]struct{} // with rows or details that wait
+	scoped          map[*flightSession]struct{} // with ended scopes that are kept
+
+	emitter       kernelEmitter
+	emitterSerial uint64
+
+	memsetHead, markerHead, graphHead, perfHead rowHead
+	older                                       olderScratch
+}
+
+// partScratch is what is known of the part that is folded.
+type partScratch struct {
+	bodyHash            uint64 // of its body, 0 until it is needed
+	bodyAsked, bodySeen bool   // see seenBody
+	artifacts           partArtifacts
+}
+
+func openFlight(f *folder) Folding {
+	return &flight{
+		folder: f, pool: kernelPool{fold: f}, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
+		waitingSessions: map[*flightSession]struct{}{}, scoped: map[*flightSession]struct{}{},
+	}
+}
+
+// Bounds of what one session may hold in a worker's memory. Each says what happens beyond it.
+const (
+	// maxLines: 65 536 batches of 2 048 rows are 134 M rows; the oldest are forgotten first. 1 MiB of hashes.
+	maxLines = 65536
+	// maxWaiting kernels wait for their kernel_detail; beyond it rows go out without one (the detail is joined at read).
+	maxWaiting = 16384
+	// maxEarly details wait for their kernel row; beyond it they go out to kernel_details.
+	maxEarly = 16384
+	// maxConfigs launch configurations are told apart; beyond it they are forgotten and written again under new ids.
+	maxConfigs = 65536
+)
+
+// flightSession is what is kept of a session.
+type flightSession struct {
+	*session
+	f  *flight
+	id []byte // its id, for comparing with wire bytes
+
+	lines, singles recent          // singles: lines that identify themselves
+	details        *roaring.Bitmap // corr ids whose kernel_detail was folded
+	freshDetails   []uint32
+
+	configs      map[xxh3.Uint128]launchConfig
+	configByID   map[uint32]int32 // scope of each
+	freshConfigs []xxh3.Uint128
+
+	waiting    waiting
+	early      map[uint32]earlyDetail // by corr id
+	unwritten  int                    // of early
+	earlyDirty bool
+	scopes     openScopes
+
+	artifactRows uint64 // instructions and source lines written
+
+	kernels kernelRollups
+	minutes minutes
+
+	// The open chunk's.
+	scopeAcc map[scopeAccKey]*scopeAcc
+	profile  profileRollups
+	metrics  metricRollups
+}
+
+// New makes what is kept of a session.
+func (f *flight) New(s *session) State {
+	own := &flightSession{
+		session: s, f: f, id: []byte(s.key.id), lines: recent{limit: maxLines}, singles: recent{limit: maxSingles}, details: roaring.New(),
+	}
+	own.kernels.begin(s, &f.pool)
+	return own
+}
+
+// Fold folds the lines of a part.
+func (f *flight) Fold(s State, p *part, body []byte) {
+	f.now = partScratch{}
+	f.lines(s.(*flightSession), p, body)
+}
+
+// Tick gives up on halves that have waited long enough.
+func (f *flight) Tick(now int64) {
+	for _, s := range sortedSessions(f.waitingSessions) {
+		f.expireWaiting(s, now)
+		if s.waiting.live == 0 && s.unwritten == 0 {
+			delete(f.waitingSessions, s) // early details that are written wait for nothing but their kernel
+		}
+	}
+	f.expireScopes(now)
+}
+
+// Flush makes the rows of what the open chunk has added up.
+func (s *flightSession) Flush(all bool) {
+	s.f.flushScopeStats(s)
+	s.profile.flush(s.f.folder, s.session)
+	s.metrics.flush(s.f.folder, s.session)
+	if all {
+		s.kernels.flush()
+	}
+	if all || s.minutes.count() > maxMinutes {
+		s.minutes.flush(s.f.folder, s.session)
+	}
+}
+
+// Dense reports whether the rollups of kernels are worth their rows.
+func (s *flightSession) Dense() bool { return s.kernels.dense() }
+
+// Published says that what has changed is part of the log.
+func (s *flightSession) Published() {
+	s.lines.fresh, s.singles.fresh = 0, 0
+	s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
+	s.waiting.dirty, s.earlyDirty, s.minutes.dirty = false, false, false
+	s.scopes.published()
+	s.kernels.published()
+}
+
+// Resume goes on after a takeover.
+func (s *flightSession) Resume(now int64, anew bool) {
+	for i := range s.waiting.rows {
+		s.waiting.rows[i].heldAt = now
+	}
+	for corr, d := range s.early {
+		d.heldAt = now
+		s.early[corr] = d
+	}
+	if s.waiting.live > 0 || len(s.early) > 0 {
+		s.f.waitingSessions[s] = struct{}{}
+	}
+	s.f.resumeScopes(s, now)
+	s.kernels.forgetLaunches()
+	if anew { // the ids are those of the first folding only when it began where this one did
+		s.configs, s.configByID = nil, nil
+	}
+}
+
+// What each thing that waits takes in memory.
+const (
+	waitingBytes   = 128
+	earlyBytes     = 56
+	halfBytes      = 160
+	keptScopeBytes = 64
+)
+
+// Load says what is kept.
+func (s *flightSession) Load() Load {
+	k := &s.scopes.kept
+	return Load{
+		Rollups: len(s.kernels.dirty), Index: s.kernels.index(),
+		Waiting: waitingBytes*s.waiting.live + earlyBytes*len(s.early) + halfBytes*s.scopes.halves.count + keptScopeBytes*int(k.tail()-k.head),
+		Waits:   s.waiting.live > 0, Unsaid: s.scopes.pending(), Alone: s.unwritten > 0,
+	}
+}
+
+// Rest gives memory back.
+func (s *flightSession) Rest(silent bool) {
+	s.kernels.rest()
+	s.scopeAcc, s.profile, s.metrics = nil, profileRollups{}, metricRollups{}
+	if silent {
+		s.lines.shorten()
+		s.singles.shorten()
+		s.details.RunOptimize()
+	}
+}
+
+// Drop forgets all.
+func (s *flightSession) Drop() {
+	s.kernels.drop()
+	delete(s.f.waitingSessions, s)
+	delete(s.f.scoped, s) // or its scopes would bring rows back when their time comes
+}

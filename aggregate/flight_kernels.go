@@ -1,0 +1,41 @@
+package aggregate
+
+import "github.com/warpline/warpline/proto/gpuflight"
+
+// kernelRow is one kernel as it waits for its kernel_detail.
+type kernelRow struct {
+	kernel
+	emitted            bool // the raw row went out without its detail; only the rollup still waits
+	dead               bool // matched or given up; the slot is free
+	receivedAt, heldAt int64
+	retentionDays      uint16
+}
+
+// kernels folds one kernel_event_batch.
+func (f *flight) kernels(s *flightSession, p *part, line *gpuflight.Line) {
+	batch := line.Batch
+	device := s.device()
+	emit := s.kernels.emitter(p.env.ReceivedAt, p.env.RetentionDays)
+	for r := range batch.Rows() {
+		row := batch.Row(r)
+		start, ok := batch.Time(r)
+		if !ok {
+			f.badTime(s, p, line)
+			continue
+		}
+		start = f.activityTime(s, p, start)
+		s.delta.kernels++
+		s.delta.sawEvent(start)
+		k := kernel{
+			start: start, duration: row[gpuflight.KernelDurationNS], stream: uint64(row[gpuflight.KernelStreamID]), externalID: uint64(row[gpuflight.KernelExternalID]),
+			kernel: uint32(row[gpuflight.KernelID]), corr: uint32(row[gpuflight.KernelCorrID]), dyn: uint32(max(row[gpuflight.KernelDynShared], 0)),
+			regs: uint32(max(row[gpuflight.KernelNumRegs], 0)), externalKind: uint8(row[gpuflight.KernelExternalKind]), device: device,
+		}
+		if row[gpuflight.KernelHasDetails] == 0 {
+			emit.row(&k, 0)
+			s.kernels.acc(s.kernels.slot(k.kernel), 0, bucketOf(start)).add(uint64(k.duration))
+			continue
+		}
+		f.joinKernel(s, emit, kernelRow{kernel: k, receivedAt: p.env.ReceivedAt, retentionDays: p.env.RetentionDays, heldAt: p.now})
+	}
+}

@@ -1,0 +1,105 @@
+package aggregate
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// States of versions 1 to 5 had no sections: what the sources of then kept stood among the session's own facts. They are read here, and
+// those sources read the pieces that are theirs.
+
+// Piece is a run of fields of a session in such a state.
+type Piece int
+
+// The pieces, in the order in which they stand.
+const (
+	PieceParts   Piece = iota // behind the parts that were folded
+	PieceNames                // behind ids without names
+	PieceFlushed              // before what is held: whether what was held before is rows now
+	PieceHeld                 // behind what is held of the session itself
+	PieceMinutes              // behind that, in states that held nothing too
+	PieceClock                // behind the clocks
+	PieceKeys                 // the last
+)
+
+// Older is a State whose source had pieces of those.
+type Older interface {
+	// ReadOlder reads the source's fields in a piece, often none.
+	ReadOlder(p Piece, r *reader)
+}
+
+// readFlatSession reads a session of a state without sections, behind its key.
+func (f *folder) readFlatSession(s *session, r *reader) {
+	var older []Older
+	for i := range f.sources {
+		if o, ok := f.stateOf(s, i).(Older); ok {
+			older = append(older, o)
+		}
+	}
+	piece := func(p Piece) {
+		for _, o := range older {
+			o.ReadOlder(p, r)
+		}
+	}
+	s.readFacts(r)
+	s.parts.read(r)
+	piece(PieceParts)
+	s.readUnresolved(r)
+	piece(PieceNames)
+	if r.has(hasHeld) {
+		piece(PieceFlushed)
+		s.heldSince = r.i64()
+		s.delta.read(r)
+		piece(PieceHeld)
+	}
+	piece(PieceMinutes)
+	if r.has(hasClock) {
+		s.readClock(r)
+	}
+	piece(PieceClock)
+	piece(PieceKeys)
+}
+
+// dropEmpty takes from sessions what sources keep of them that is nothing: every source had a look at every session that was read.
+func (f *folder) dropEmpty() {
+	for _, s := range f.sessions {
+		for i, st := range s.states {
+			if st != nil && st.Size(true) == 0 {
+				st.Drop()
+				s.states[i] = nil
+			}
+		}
+	}
+}
+
+// stateReader returns a reader behind the version of a state, which knows its layout.
+func (f *folder) stateReader(state []byte) (reader, error) {
+	r := reader{b: state}
+	version := r.u64()
+	if r.err != nil {
+		return r, r.err
+	}
+	all, ok := layouts[version]
+	if !ok {
+		return r, fmt.Errorf("version %d, and this program reads up to %d: %w", version, stateVersion, errState)
+	}
+	if len(all) == 1 {
+		r.layout = all[0]
+		return r, nil
+	}
+	for _, l := range all {
+		try := reader{b: r.b, layout: l, dry: true}
+		if scratch := newFolder(&Config{Sources: f.cfg.Sources}, nil); scratch.readState(&try) == nil && len(try.b) == 0 {
+			r.layout = l
+			return r, nil
+		}
+	}
+	return r, fmt.Errorf("version %d: %w", version, errState)
+}
+
+// plausible fails a dry run that reads as keys what cannot be some.
+func (r *reader) plausible(key sessionKey) {
+	if r.dry && (key.tenant == "" || !utf8.ValidString(key.tenant) || !utf8.ValidString(key.id)) {
+		r.fail()
+	}
+}
