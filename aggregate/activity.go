@@ -1,18 +1,19 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // memset folds a memset_event line.
-func (f *flight) memset(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) memset(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.Memset(l.Raw)
 	if err != nil {
 		return err
 	}
 	start := f.activityTime(s, p, e.StartNS)
-	s.delta.sawEvent(start)
+	s.Delta.SawEvent(start)
 	t, h := &table.Memsets, &f.memsetHead
 	b := f.rawHead(h, s, p, t.Table, t.Head)
 	if b == nil {
@@ -33,17 +34,17 @@ func (f *flight) memset(s *flightSession, p *part, l *gpuflight.Line) error {
 	t.APIExitNS.Append(b, e.APIExitNS)
 	t.PID.Append(b, e.PID)
 	h.append(3, t.App, e.App)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	return nil
 }
 
 // marker folds an nvtx_marker_event line.
-func (f *flight) marker(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) marker(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.Marker(l.Raw)
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.StartNS)
+	s.Delta.SawEvent(e.StartNS)
 	t, h := &table.Markers, &f.markerHead
 	b := f.rawHead(h, s, p, t.Table, t.Head)
 	if b == nil {
@@ -56,16 +57,16 @@ func (f *flight) marker(s *flightSession, p *part, l *gpuflight.Line) error {
 	t.MarkerID.Append(b, e.MarkerID)
 	t.PID.Append(b, e.PID)
 	h.append(1, t.App, e.App)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	return nil
 }
 
 // syncs folds one synchronization_event_batch.
-func (f *flight) syncs(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) syncs(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.Syncs
-	b := f.out.batch(t.Table, p.raw)
-	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 	var key syncKey
 	var acc *syncAcc
 	var kindAt int32
@@ -78,14 +79,14 @@ func (f *flight) syncs(s *flightSession, p *part, line *gpuflight.Line) {
 			continue
 		}
 		at = f.activityTime(s, p, at)
-		s.delta.sawEvent(at)
+		s.Delta.SawEvent(at)
 		duration, code := uint64(row[gpuflight.SyncDurationNS]), uint8(row[gpuflight.SyncType])
-		if k := (syncKey{bucketOf(at), uint32(row[gpuflight.SyncFunctionID]), code}); acc == nil || k != key {
+		if k := (syncKey{rows.BucketOf(at), uint32(row[gpuflight.SyncFunctionID]), code}); acc == nil || k != key {
 			key, acc = k, s.minutes.syncOf(k)
 		}
 		acc.add(duration)
 		s.minutes.dirty = true
-		if s.noRaw {
+		if s.NoRaw {
 			continue
 		}
 		if int(code) != kind {
@@ -102,17 +103,17 @@ func (f *flight) syncs(s *flightSession, p *part, line *gpuflight.Line) {
 		t.ContextID.Append(b, uint32(row[gpuflight.SyncContextID]))
 		t.CorrID.Append(b, uint32(row[gpuflight.SyncCorrID]))
 		t.FunctionID.Append(b, uint32(row[gpuflight.SyncFunctionID]))
-		t.ReceivedAt.Append(b, p.env.ReceivedAt)
+		t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // allocations folds one memory_alloc_event_batch.
-func (f *flight) allocations(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) allocations(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.Allocations
-	b := f.out.batch(t.Table, p.raw)
-	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 	op, kind := -1, -1
 	var opAt, kindAt int32
 	for r := range batch.Rows() {
@@ -123,8 +124,8 @@ func (f *flight) allocations(s *flightSession, p *part, line *gpuflight.Line) {
 			continue
 		}
 		at = f.activityTime(s, p, at)
-		s.delta.sawEvent(at)
-		if s.noRaw {
+		s.Delta.SawEvent(at)
+		if s.NoRaw {
 			continue
 		}
 		if code := int(row[gpuflight.AllocMemoryOp]); code != op {
@@ -146,17 +147,17 @@ func (f *flight) allocations(s *flightSession, p *part, line *gpuflight.Line) {
 		t.DeviceID.Append(b, int32(row[gpuflight.AllocDeviceID]))
 		t.StreamID.Append(b, uint64(row[gpuflight.AllocStreamID]))
 		t.CorrID.Append(b, uint32(row[gpuflight.AllocCorrID]))
-		t.ReceivedAt.Append(b, p.env.ReceivedAt)
+		t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // pmSamples folds one pm_sample_batch.
-func (f *flight) pmSamples(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) pmSamples(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.PMSamples
-	b := f.out.batch(t.Table, p.raw)
-	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 	var recent [16]struct { // rows go through a few metrics in turn
 		key pmKey
 		acc *pmAcc
@@ -168,16 +169,16 @@ func (f *flight) pmSamples(s *flightSession, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
-		s.delta.sawEvent(at)
+		s.Delta.SawEvent(at)
 		value := batch.Float(r, gpuflight.PMValue)
-		key := pmKey{bucketOf(at), uint32(row[gpuflight.PMDeviceID]), uint32(row[gpuflight.PMMetricID]), uint32(row[gpuflight.PMScopeNameID])}
+		key := pmKey{rows.BucketOf(at), uint32(row[gpuflight.PMDeviceID]), uint32(row[gpuflight.PMMetricID]), uint32(row[gpuflight.PMScopeNameID])}
 		last := &recent[key.metric%uint32(len(recent))]
 		if last.acc == nil || last.key != key {
 			last.key, last.acc = key, s.minutes.pmOf(key)
 		}
 		last.acc.add(value)
 		s.minutes.dirty = true
-		if s.noRaw {
+		if s.NoRaw {
 			continue
 		}
 		t.Tenant.Append(b, tenant)
@@ -189,7 +190,7 @@ func (f *flight) pmSamples(s *flightSession, p *part, line *gpuflight.Line) {
 		t.SampleIndex.Append(b, uint64(row[gpuflight.PMSampleIndex]))
 		t.BatchID.Append(b, line.BatchID)
 		t.ScopeNameID.Append(b, key.scope)
-		t.ReceivedAt.Append(b, p.env.ReceivedAt)
+		t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -39,7 +41,7 @@ const (
 type partArtifacts struct{ instructions, text, demangling int }
 
 // artifact folds a line of one of the three types.
-func (f *flight) artifact(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) artifact(s *flightSession, p *Part, l *gpuflight.Line) {
 	var err error
 	switch l.Type {
 	case gpuflight.SourceFileContent:
@@ -50,16 +52,16 @@ func (f *flight) artifact(s *flightSession, p *part, l *gpuflight.Line) {
 		err = f.ptx(s, p, l)
 	}
 	if err == nil {
-		p.stored(1)
+		p.Stored(1)
 		f.leftovers(s, p, l)
 		return
 	}
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), typ: typeName(l.Type), events: 1, payload: l.Raw}
+	r := Reject{Reason: gpuflight.ReasonBadJSON, Detail: err.Error(), typ: typeName(l.Type), Events: 1, Payload: l.Raw}
 	var bad *gpuflight.LineError
 	if errors.As(err, &bad) {
-		r.reason, r.detail = bad.Reason, bad.Detail
+		r.Reason, r.Detail = bad.Reason, bad.Detail
 	}
-	f.reject(p, r)
+	f.Reject(p, r)
 }
 
 // isArtifact reports whether lines of this type are artifacts, which are known by their content.
@@ -76,8 +78,8 @@ func (s *flightSession) room(rows int) error {
 	return nil
 }
 
-func (s *flightSession) appendArtifacts(w *writer) { w.u64(s.artifactRows) }
-func (s *flightSession) readArtifacts(r *reader)   { s.artifactRows = r.u64() }
+func (s *flightSession) appendArtifacts(w *state.Writer) { w.U64(s.artifactRows) }
+func (s *flightSession) readArtifacts(r *state.Reader)   { s.artifactRows = r.U64() }
 
 // content hashes pieces so that no other sequence of pieces gives the same bytes.
 type content struct{ h xxh3.Hasher }
@@ -103,11 +105,11 @@ func (c *content) sum() xxh3.Uint128 {
 }
 
 // artifactBatch returns the batch of a table of contents or links for rows of the part.
-func (f *flight) artifactBatch(p *part, t *table.Table) *table.Batch {
-	return f.out.batch(t, factPartition(p.env.ReceivedAt, factDays(p.env.RetentionDays, p.env.RollupDays)))
+func (f *flight) artifactBatch(p *Part, t *table.Table) *table.Batch {
+	return f.Out.Batch(t, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
 }
 
-func (f *flight) source(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) source(s *flightSession, p *Part, l *gpuflight.Line) error {
 	var c content
 	c.h.Write([]byte{contentSource})
 	src, err := gpuflight.DecodeSource(l, func(_ int, text []byte) { c.text(text) })
@@ -117,10 +119,10 @@ func (f *flight) source(s *flightSession, p *part, l *gpuflight.Line) error {
 	if err != nil {
 		return err
 	}
-	id, day := c.sum(), dayOf(p.env.ReceivedAt)
+	id, day := c.sum(), rows.DayOf(p.Env.ReceivedAt)
 	t := &table.SourceLines
 	b := f.artifactBatch(p, t.Table)
-	tenant := t.Tenant.Index(b, s.key.tenant)
+	tenant := t.Tenant.Index(b, s.Key.Tenant)
 	add := func(id xxh3.Uint128, n int, text []byte) {
 		t.Tenant.Append(b, tenant)
 		t.ContentHi.Append(b, id.Hi)
@@ -136,8 +138,8 @@ func (f *flight) source(s *flightSession, p *part, l *gpuflight.Line) error {
 
 	k := &table.SessionSources
 	b = f.artifactBatch(p, k.Table)
-	k.Tenant.AppendString(b, s.key.tenant)
-	k.SessionID.AppendString(b, s.key.id)
+	k.Tenant.AppendString(b, s.Key.Tenant)
+	k.SessionID.AppendString(b, s.Key.ID)
 	k.SourceFileID.Append(b, src.FileID)
 	k.ContentHi.Append(b, id.Hi)
 	k.ContentLo.Append(b, id.Lo)
@@ -146,7 +148,7 @@ func (f *flight) source(s *flightSession, p *part, l *gpuflight.Line) error {
 	return nil
 }
 
-func (f *flight) disassembly(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) disassembly(s *flightSession, p *Part, l *gpuflight.Line) error {
 	var c content
 	c.h.Write([]byte{contentSASS})
 	d, err := gpuflight.DecodeDisassembly(l, func(r gpuflight.Run) {
@@ -166,10 +168,10 @@ func (f *flight) disassembly(s *flightSession, p *part, l *gpuflight.Line) error
 	}
 	f.now.artifacts.instructions += d.Instructions
 	f.now.artifacts.text += d.TextBytes
-	id, day := c.sum(), dayOf(p.env.ReceivedAt)
+	id, day := c.sum(), rows.DayOf(p.Env.ReceivedAt)
 	t := &table.SASSLines
 	b := f.artifactBatch(p, t.Table)
-	tenant := t.Tenant.Index(b, s.key.tenant)
+	tenant := t.Tenant.Index(b, s.Key.Tenant)
 	add := func(id xxh3.Uint128, first, stride uint64, n int, text []byte) {
 		t.Tenant.AppendN(b, tenant, n)
 		t.ContentHi.AppendN(b, id.Hi, n)
@@ -191,22 +193,22 @@ func (f *flight) disassembly(s *flightSession, p *part, l *gpuflight.Line) error
 	return nil
 }
 
-func (f *flight) ptx(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) ptx(s *flightSession, p *Part, l *gpuflight.Line) error {
 	x, err := gpuflight.DecodePTX(l)
 	if err != nil {
 		return err
 	}
-	arch, function := clip(x.Arch), clipName(x.Function)
+	arch, function := rows.Clip(x.Arch), clipName(x.Function)
 	var c content
 	c.h.Write([]byte{contentPTX})
 	c.text([]byte(function))
 	c.text([]byte(arch))
 	c.text(x.Text)
-	id, day := c.sum(), dayOf(p.env.ReceivedAt)
+	id, day := c.sum(), rows.DayOf(p.Env.ReceivedAt)
 	t := &table.PTX
 	b := f.artifactBatch(p, t.Table)
 	add := func(id xxh3.Uint128, function, arch string, text []byte) {
-		t.Tenant.AppendString(b, s.key.tenant)
+		t.Tenant.AppendString(b, s.Key.Tenant)
 		t.ContentHi.Append(b, id.Hi)
 		t.ContentLo.Append(b, id.Lo)
 		t.FunctionName.Append(b, function)
@@ -221,11 +223,11 @@ func (f *flight) ptx(s *flightSession, p *part, l *gpuflight.Line) error {
 }
 
 // functionLink says which content a function of the session has.
-func (f *flight) functionLink(s *flightSession, p *part, kind string, crc uint64, function, arch string, id xxh3.Uint128, instructions int) {
+func (f *flight) functionLink(s *flightSession, p *Part, kind string, crc uint64, function, arch string, id xxh3.Uint128, instructions int) {
 	t := &table.SessionFunctions
 	b := f.artifactBatch(p, t.Table)
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.Kind.AppendString(b, kind)
 	t.CubinCRC.Append(b, crc)
 	t.FunctionName.Append(b, clipName(function))
@@ -234,7 +236,7 @@ func (f *flight) functionLink(s *flightSession, p *part, kind string, crc uint64
 	t.ContentHi.Append(b, id.Hi)
 	t.ContentLo.Append(b, id.Lo)
 	t.Instructions.Append(b, uint32(instructions))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }
 
 // clipName cuts a name as long as no dictionary takes it, and marks the cut.

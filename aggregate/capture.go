@@ -3,6 +3,7 @@ package aggregate
 import (
 	"strings"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -11,40 +12,40 @@ import (
 // views leave out what the facts say is not true.
 
 // capabilities folds a capture_capabilities line: a row a feature, and one more when the kernels' durations are made up.
-func (f *flight) capabilities(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) capabilities(s *flightSession, p *Part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeCapabilities(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
-	s.delta.sawEvent(d.TimeNS)
+	s.Delta.SawEvent(d.TimeNS)
 	t := &table.Capabilities
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
 	for i := range d.Features {
 		c := &d.Features[i]
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
 		t.At.Append(b, max(d.TimeNS, 0))
-		t.RequestedEngine.AppendString(b, clip(d.RequestedEngine))
-		t.SelectedEngine.AppendString(b, clip(d.SelectedEngine))
-		t.Feature.AppendString(b, clip(c.Feature))
-		t.Requested.Append(b, flag(c.Requested))
-		t.Status.AppendString(b, clip(c.Status))
-		t.Mode.AppendString(b, clip(c.Mode))
-		t.ReasonCode.AppendString(b, clip(c.ReasonCode))
-		t.Message.AppendString(b, clip(c.Message))
-		t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+		t.RequestedEngine.AppendString(b, rows.Clip(d.RequestedEngine))
+		t.SelectedEngine.AppendString(b, rows.Clip(d.SelectedEngine))
+		t.Feature.AppendString(b, rows.Clip(c.Feature))
+		t.Requested.Append(b, rows.Flag(c.Requested))
+		t.Status.AppendString(b, rows.Clip(c.Status))
+		t.Mode.AppendString(b, rows.Clip(c.Mode))
+		t.ReasonCode.AppendString(b, rows.Clip(c.ReasonCode))
+		t.Message.AppendString(b, rows.Clip(c.Message))
+		t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	}
 	if !d.SyntheticDurations() {
 		return
 	}
 	y := &table.Synthetic
-	b = f.out.batch(y.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	y.Tenant.AppendString(b, s.key.tenant)
-	y.SessionID.AppendString(b, s.key.id)
-	y.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	b = f.Out.Batch(y.Table, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
+	y.Tenant.AppendString(b, s.Key.Tenant)
+	y.SessionID.AppendString(b, s.Key.ID)
+	y.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }
 
 // maxDeepWindow bounds a deep window, which is meant to last seconds: the minutes that windows touch are counted one by one in every
@@ -52,7 +53,7 @@ func (f *flight) capabilities(s *flightSession, p *part, l *gpuflight.Line) {
 const maxDeepWindow = int64(3600e9)
 
 // deepWindow folds a deep_window_event line.
-func (f *flight) deepWindow(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) deepWindow(s *flightSession, p *Part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeDeepWindow(l)
 	if err == nil && d.EndNS-d.StartNS > maxDeepWindow {
 		err = &gpuflight.LineError{Reason: gpuflight.ReasonOutOfRange, Detail: "a deep window of more than an hour"}
@@ -61,32 +62,32 @@ func (f *flight) deepWindow(s *flightSession, p *part, l *gpuflight.Line) {
 		f.refuse(s, p, l, err)
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
-	s.delta.sawEvent(d.StartNS)
-	s.delta.sawEvent(d.EndNS)
+	s.Delta.SawEvent(d.StartNS)
+	s.Delta.SawEvent(d.EndNS)
 	t, r := &table.DeepWindows, &d.Trigger
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.Name.AppendString(b, clip(d.Name))
-	t.CloseReason.AppendString(b, clip(d.CloseReason))
-	t.Engines.AppendString(b, clip(strings.Join(d.Engines, "\n")))
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
+	t.Name.AppendString(b, rows.Clip(d.Name))
+	t.CloseReason.AppendString(b, rows.Clip(d.CloseReason))
+	t.Engines.AppendString(b, rows.Clip(strings.Join(d.Engines, "\n")))
 	t.StartedAt.Append(b, d.StartNS)
 	t.EndedAt.Append(b, d.EndNS)
-	t.DurationNS.Append(b, notNegative(d.DurationNS))
-	t.LaunchesCovered.Append(b, notNegative(d.LaunchesCovered))
-	t.RequestedDurationMS.Append(b, notNegative(d.RequestedDurationMS))
-	t.RequestedMaxLaunches.Append(b, notNegative(d.RequestedMaxLaunches))
-	t.TriggerRuleID.AppendString(b, clip(r.RuleID))
-	t.TriggerMetric.AppendString(b, clip(r.Metric))
-	t.TriggerOp.AppendString(b, clip(r.Op))
+	t.DurationNS.Append(b, rows.NotNegative(d.DurationNS))
+	t.LaunchesCovered.Append(b, rows.NotNegative(d.LaunchesCovered))
+	t.RequestedDurationMS.Append(b, rows.NotNegative(d.RequestedDurationMS))
+	t.RequestedMaxLaunches.Append(b, rows.NotNegative(d.RequestedMaxLaunches))
+	t.TriggerRuleID.AppendString(b, rows.Clip(r.RuleID))
+	t.TriggerMetric.AppendString(b, rows.Clip(r.Metric))
+	t.TriggerOp.AppendString(b, rows.Clip(r.Op))
 	t.Threshold.Append(b, r.Threshold)
 	t.RearmThreshold.Append(b, r.RearmThreshold)
 	t.Observed.Append(b, r.Observed)
-	t.RateWindowMS.Append(b, notNegative(r.RateWindowMS))
-	t.SustainedMS.Append(b, notNegative(r.SustainedMS))
+	t.RateWindowMS.Append(b, rows.NotNegative(r.RateWindowMS))
+	t.SustainedMS.Append(b, rows.NotNegative(r.SustainedMS))
 	t.FirstTrueAt.Append(b, max(r.FirstTrueNS, 0))
 	t.FiredAt.Append(b, max(r.FiredNS, 0))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }

@@ -1,5 +1,9 @@
 package aggregate
 
+import (
+	"github.com/warpline/warpline/aggregate/state"
+)
+
 // clock is what a session's own clocks are to us.
 type clock struct {
 	// offset is added to activity times of an AMD device, which count from when its host was started: 0 until the first one was folded.
@@ -9,14 +13,14 @@ type clock struct {
 }
 
 // appendClock writes the clocks.
-func (s *session) appendClock(w *writer) {
-	w.i64(s.clock.offset)
-	w.u64(uint64(s.clock.sampleMS))
+func (s *Session) appendClock(w *state.Writer) {
+	w.I64(s.clock.offset)
+	w.U64(uint64(s.clock.sampleMS))
 }
 
-func (s *session) readClock(r *reader) {
-	s.clock = clock{offset: r.i64(), sampleMS: r.u32()}
+func (s *Session) readClock(r *state.Reader) {
+	s.clock = clock{offset: r.I64(), sampleMS: r.U32()}
 	if s.clock.offset < 0 {
-		r.fail()
+		r.Fail()
 	}
 }

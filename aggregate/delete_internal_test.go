@@ -11,7 +11,7 @@ import (
 
 // folding drives a folder as its owner does, without NATS.
 type folding struct {
-	f   *folder
+	f   *Fold
 	seq uint64
 }
 
@@ -20,9 +20,9 @@ func newFolding() *folding {
 	return &folding{f: newFolder(&cfg, newCounters(nil))}
 }
 
-func (g *folding) part(tenant, session string, received time.Time) *part {
+func (g *folding) part(tenant, session string, received time.Time) *Part {
 	g.seq++
-	return &part{seq: g.seq, now: received.UnixNano(), env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
+	return &Part{Seq: g.seq, Now: received.UnixNano(), Env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
 		Events: 1, ReceivedAt: received.UnixNano(), RetentionDays: 7, RollupDays: 395}}
 }
 
@@ -33,27 +33,27 @@ func (g *folding) take(tenant, session string, received time.Time) (kept bool) {
 		return false
 	}
 	line := fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,1000,%d,0,32,1]]}`+"\n", session, g.seq, g.seq)
-	s := g.f.session(p)
-	g.f.fold(p, s, line)
+	s := g.f.Session(p)
+	g.f.Take(p, s, line)
 	return true
 }
 
 // handOver publishes the open chunk's change and applies it to a successor, which began with the same states.
 func (g *folding) handOver(t testing.TB, to *folding) {
 	t.Helper()
-	g.f.flush(0)
-	if err := to.f.applyState(g.f.appendState(nil, false)); err != nil {
+	g.f.Flush(0)
+	if err := to.f.ApplyState(g.f.AppendState(nil, false)); err != nil {
 		t.Fatal(err)
 	}
-	g.f.published()
-	g.f.out.reset()
+	g.f.Published()
+	g.f.Out.Reset()
 	to.seq = g.seq
 }
 
 func snapshotOf(t testing.TB, g *folding) *folding {
 	t.Helper()
 	to := newFolding()
-	if err := to.f.applyState(g.f.appendState(nil, true)); err != nil {
+	if err := to.f.ApplyState(g.f.AppendState(nil, true)); err != nil {
 		t.Fatal(err)
 	}
 	to.seq = g.seq
@@ -93,13 +93,13 @@ func TestDeletedScopesStayDeleted(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		g := newFolding()
 		p := g.part("a", "gone", noon)
-		g.f.fold(p, g.f.session(p), []byte(`{"version":1,"type":"scope_event_batch","session_id":"gone","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[10,2,2,0,1],[20,2,2,1,1],[30,1,1,1,0]]}`+"\n"))
+		g.f.Take(p, g.f.Session(p), []byte(`{"version":1,"type":"scope_event_batch","session_id":"gone","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[10,2,2,0,1],[20,2,2,1,1],[30,1,1,1,0]]}`+"\n"))
 		g.handOver(t, newFolding())
 		successor := snapshotOf(t, g)
 		s := successor.f.sessions[sessionKey{"a", "gone"}]
 		s.names = 1 // as if it had sent names, which a successor loads when it can
 		s.dictsLoaded = false
-		successor.f.resume(noon.UnixNano(), noon.UnixNano(), false)
+		successor.f.Resume(noon.UnixNano(), noon.UnixNano(), false)
 		if len(g.f.flight().scoped) != 1 || len(successor.f.flight().scoped) != 1 || len(successor.f.unnamed) != 1 {
 			t.Fatalf("nothing waits: %d, %d, %d", len(g.f.flight().scoped), len(successor.f.flight().scoped), len(successor.f.unnamed))
 		}
@@ -110,8 +110,8 @@ func TestDeletedScopesStayDeleted(t *testing.T) {
 		for name, h := range map[string]*folding{"owner": g, "successor": successor} {
 			h.f.erase(d)
 			h.handOver(t, newFolding())
-			h.f.expire(noon.Add(time.Hour).UnixNano())
-			h.f.expireIdle(noon.Add(time.Hour).UnixNano())
+			h.f.Expire(noon.Add(time.Hour).UnixNano())
+			h.f.ExpireIdle(noon.Add(time.Hour).UnixNano())
 			if len(h.f.touched) != 0 || len(h.f.unnamed) != 0 {
 				t.Errorf("%s, whole tenant %t: %d sessions have rows after they were deleted, %d wait for names", name, whole, len(h.f.touched), len(h.f.unnamed))
 			}
@@ -126,7 +126,7 @@ func TestDeletionsHoldNoID(t *testing.T) {
 	g.handOver(t, newFolding())
 	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "a-very-secret-id", At: noon.UnixNano()})
 	g.handOver(t, newFolding())
-	if bytes.Contains(g.f.appendState(nil, true), []byte("secret")) {
+	if bytes.Contains(g.f.AppendState(nil, true), []byte("secret")) {
 		t.Error("the snapshot names the session")
 	}
 }
@@ -213,11 +213,11 @@ func TestDroppedPartsAreCounted(t *testing.T) {
 	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
 	g.take("a", "gone", noon.Add(time.Hour))
 	for _, u := range g.f.usage {
-		if u.events != 1 || u.rejected != 1 || u.stored != 0 {
+		if u.Events != 1 || u.rejected != 1 || u.Stored != 0 {
 			t.Errorf("usage %+v", *u)
 		}
 	}
-	rows, _ := g.f.out.size()
+	rows, _ := g.f.Out.Size()
 	if len(g.f.usage) != 1 || rows != 1 || len(g.f.touched) != 0 {
 		t.Errorf("%d usages, %d rows, %d sessions touched; want 1 of usage, the row of the reject, no session", len(g.f.usage), rows, len(g.f.touched))
 	}
@@ -262,12 +262,12 @@ func TestDeletedSessionLeavesNoScopes(t *testing.T) {
 	b.f.erase(stream.Deletion{ID: "1", Tenant: "t", Session: "s", At: b.now})
 	states = append(states, b.publish())
 	b.pass(3 * b.cfg.DetailWait)
-	b.f.expireIdle(b.now)
-	b.f.flush(b.now)
-	if rows, _ := b.f.out.size(); rows != 0 || len(b.f.touched) != 0 || len(b.f.flight().scoped) != 0 {
+	b.f.ExpireIdle(b.now)
+	b.f.Flush(b.now)
+	if rows, _ := b.f.Out.Size(); rows != 0 || len(b.f.touched) != 0 || len(b.f.flight().scoped) != 0 {
 		t.Errorf("%d rows, %d sessions touched, %d with scopes after the deletion", rows, len(b.f.touched), len(b.f.flight().scoped))
 	}
-	states = append(states, b.f.appendState(nil, false))
+	states = append(states, b.f.AppendState(nil, false))
 	b.takeOver(states...)
 	if len(b.f.sessions) != 0 {
 		t.Error("a successor has the session again")

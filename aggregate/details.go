@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -121,7 +122,7 @@ func (f *flight) joinKernel(s *flightSession, emit kernelEmitter, k kernelRow) {
 			}
 			scope := s.configScope(d.config)
 			emit.row(&k.kernel, d.config)
-			s.kernels.acc(s.kernels.slot(k.kernel.kernel), scope, bucketOf(k.start)).add(uint64(k.duration))
+			s.kernels.acc(s.kernels.slot(k.kernel.kernel), scope, rows.BucketOf(k.start)).add(uint64(k.duration))
 			return
 		}
 	}
@@ -146,13 +147,13 @@ func (f *flight) giveUp(s *flightSession, k *kernelRow) {
 		e := s.kernels.emitter(k.receivedAt, k.retentionDays)
 		e.row(&k.kernel, 0)
 	}
-	s.kernels.acc(s.kernels.slot(k.kernel.kernel), 0, bucketOf(k.start)).add(uint64(k.duration))
+	s.kernels.acc(s.kernels.slot(k.kernel.kernel), 0, rows.BucketOf(k.start)).add(uint64(k.duration))
 	s.waiting.drop(k)
-	f.touch(s.session)
+	f.touch(s.Session)
 }
 
 // detail folds one kernel_detail line. It reports false when the line has to take the slow path (another key order, or bad).
-func (f *flight) detail(s *flightSession, p *part, line []byte) bool {
+func (f *flight) detail(s *flightSession, p *Part, line []byte) bool {
 	corr, tail, ok := gpuflight.DetailKey(line)
 	if !ok {
 		return false
@@ -167,31 +168,31 @@ func (f *flight) detail(s *flightSession, p *part, line []byte) bool {
 		config = f.newConfig(s, p, hash, &d)
 		f.detailLeftovers(s, p, line)
 	}
-	p.received(1)
+	p.Received(1)
 	f.applyDetail(s, p, corr, config)
 	return true
 }
 
 // applyDetail joins a configuration to the kernel of a corr id, once per corr id.
-func (f *flight) applyDetail(s *flightSession, p *part, corr uint32, config launchConfig) {
+func (f *flight) applyDetail(s *flightSession, p *Part, corr uint32, config launchConfig) {
 	if !s.details.CheckedAdd(corr) {
-		p.duplicate(1)
+		p.Duplicate(1)
 		return
 	}
 	s.freshDetails = append(s.freshDetails, corr)
-	p.stored(1)
+	p.Stored(1)
 	if k := s.waiting.take(corr); k != nil {
 		if k.emitted {
 			f.lateDetail(s, corr, config.id, k.receivedAt, k.retentionDays)
 		} else {
 			emit := &f.emitter // the same session and part as the line before, nearly always
-			if emit.k != &s.kernels || emit.receivedAt != k.receivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
+			if emit.k != &s.kernels || emit.receivedAt != k.receivedAt || f.emitterSerial != f.OutSerial || emit.b == nil {
 				*emit = s.kernels.emitter(k.receivedAt, k.retentionDays)
-				f.emitterSerial = f.outSerial
+				f.emitterSerial = f.OutSerial
 			}
 			emit.row(&k.kernel, config.id)
 		}
-		s.kernels.acc(s.kernels.slot(k.kernel.kernel), config.scope, bucketOf(k.start)).add(uint64(k.duration))
+		s.kernels.acc(s.kernels.slot(k.kernel.kernel), config.scope, rows.BucketOf(k.start)).add(uint64(k.duration))
 		return
 	}
 	if s.early == nil {
@@ -200,7 +201,7 @@ func (f *flight) applyDetail(s *flightSession, p *part, corr uint32, config laun
 	if len(s.early) >= maxEarly {
 		f.dropEarly(s)
 	}
-	s.early[corr] = earlyDetail{config: config.id, heldAt: p.now}
+	s.early[corr] = earlyDetail{config: config.id, heldAt: p.Now}
 	s.unwritten++
 	s.earlyDirty = true
 	f.waitingSessions[s] = struct{}{}
@@ -239,28 +240,28 @@ func (f *flight) writeEarly(s *flightSession, corr uint32) {
 
 // lateDetail writes a row of kernel_details, which is of no use without the kernel's own.
 func (f *flight) lateDetail(s *flightSession, corr, config uint32, receivedAt int64, days uint16) {
-	f.touch(s.session)
-	if s.noRaw {
+	f.touch(s.Session)
+	if s.NoRaw {
 		return
 	}
 	t := &table.KernelDetails
-	b := f.out.batch(t.Table, rawPartition(receivedAt, days))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	b := f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.CorrID.Append(b, corr)
 	t.ConfigID.Append(b, config)
 	t.ReceivedAt.Append(b, receivedAt)
-	f.out.saw(receivedAt)
+	f.Out.Saw(receivedAt)
 }
 
 // newConfig writes a launch configuration that the session has not had.
-func (f *flight) newConfig(s *flightSession, p *part, hash xxh3.Uint128, d *gpuflight.Detail) launchConfig {
+func (f *flight) newConfig(s *flightSession, p *Part, hash xxh3.Uint128, d *gpuflight.Detail) launchConfig {
 	if s.configs == nil || len(s.configs) >= maxConfigs {
 		s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
 		s.freshConfigs = s.freshConfigs[:0]
 	}
 	if s.nextConfig == 0 {
-		s.nextConfig = firstID(p.env.ReceivedAt)
+		s.nextConfig = firstID(p.Env.ReceivedAt)
 	}
 	s.nextConfig++
 	c := launchConfig{id: s.nextConfig, scope: s.kernels.scope(d.ScopePath())}
@@ -269,34 +270,32 @@ func (f *flight) newConfig(s *flightSession, p *part, hash xxh3.Uint128, d *gpuf
 	s.freshConfigs = append(s.freshConfigs, hash)
 
 	t := &table.LaunchConfigs
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, factDays(p.env.RetentionDays, p.env.RollupDays)))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.ConfigID.Append(b, c.id)
 	t.Grid.AppendString(b, d.Grid)
 	t.Block.AppendString(b, d.Block)
-	t.StaticSharedBytes.Append(b, clampU32(d.StaticSharedBytes))
-	t.LocalBytes.Append(b, clampU32(d.LocalBytes))
-	t.ConstBytes.Append(b, clampU32(d.ConstBytes))
+	t.StaticSharedBytes.Append(b, rows.ClampU32(d.StaticSharedBytes))
+	t.LocalBytes.Append(b, rows.ClampU32(d.LocalBytes))
+	t.ConstBytes.Append(b, rows.ClampU32(d.ConstBytes))
 	t.Occupancy.Append(b, float32(d.Occupancy))
 	t.RegOccupancy.Append(b, float32(d.RegOccupancy))
 	t.SmemOccupancy.Append(b, float32(d.SmemOccupancy))
 	t.WarpOccupancy.Append(b, float32(d.WarpOccupancy))
 	t.BlockOccupancy.Append(b, float32(d.BlockOccupancy))
 	t.LimitingResource.AppendString(b, d.LimitingResource)
-	t.MaxActiveBlocks.Append(b, clampU32(d.MaxActiveBlocks))
+	t.MaxActiveBlocks.Append(b, rows.ClampU32(d.MaxActiveBlocks))
 	t.LocalMemTotalBytes.Append(b, uint64(max(d.LocalMemTotalBytes, 0)))
-	t.LocalMemPerThreadBytes.Append(b, clampU32(d.LocalMemPerThread))
+	t.LocalMemPerThreadBytes.Append(b, rows.ClampU32(d.LocalMemPerThread))
 	t.CacheConfigRequested.Append(b, uint8(d.CacheConfigRequested))
 	t.CacheConfigExecuted.Append(b, uint8(d.CacheConfigExecuted))
-	t.SharedMemExecutedBytes.Append(b, clampU32(d.SharedMemExecuted))
+	t.SharedMemExecutedBytes.Append(b, rows.ClampU32(d.SharedMemExecuted))
 	t.UserScope.Append(b, d.UserScope)
 	t.StackTrace.Append(b, d.StackTrace)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	return c
 }
 
 // configScope returns the scope of a configuration, 0 when it was forgotten.
 func (s *flightSession) configScope(id uint32) int32 { return s.configByID[id] }
-
-func clampU32(v int64) uint32 { return uint32(min(max(v, 0), 1<<32-1)) }

@@ -7,6 +7,8 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -15,7 +17,7 @@ import (
 // uses it is published; what it holds follows from the part and the state before it, so an owner that folds the part again
 // writes the same block.
 type nameBlock struct {
-	session *session
+	session *Session
 	seq     uint64
 	entries []nameEntry
 }
@@ -34,14 +36,14 @@ func cutName(text string) string {
 }
 
 // addName takes in a name that the session has not had; false means that the session has as many as it may.
-func (f *folder) addName(p *part, ref nameRef, text string) bool {
-	s := p.s
+func (f *Fold) addName(p *Part, ref nameRef, text string) bool {
+	s := p.Session
 	if s.names >= maxNames || s.nameBytes+len(text) > maxNameTotal {
 		return false
 	}
 	n := len(f.names)
-	if n == 0 || f.names[n-1].session != s || f.names[n-1].seq != p.seq {
-		f.names = append(f.names, nameBlock{session: s, seq: p.seq})
+	if n == 0 || f.names[n-1].session != s || f.names[n-1].seq != p.Seq {
+		f.names = append(f.names, nameBlock{session: s, seq: p.Seq})
 		n++
 	}
 	block := &f.names[n-1]
@@ -54,7 +56,7 @@ func (f *folder) addName(p *part, ref nameRef, text string) bool {
 }
 
 // learn remembers a name, and reports whether there is room for its text: else its id is resolved at read.
-func (s *session) learn(ref nameRef, text string) bool {
+func (s *Session) learn(ref nameRef, text string) bool {
 	s.names++
 	s.nameBytes += len(text)
 	cost := nameEntryBytes + len(text)
@@ -72,8 +74,8 @@ func (s *session) learn(ref nameRef, text string) bool {
 
 // nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked
 // up for those.
-func (f *folder) nameRow(p *part, ref nameRef, text string) {
-	s := p.s
+func (f *Fold) nameRow(p *Part, ref nameRef, text string) {
+	s := p.Session
 	late := uint8(0)
 	_, used := s.unresolved[ref]
 	_, refused := s.refused[ref]
@@ -85,14 +87,14 @@ func (f *folder) nameRow(p *part, ref nameRef, text string) {
 		}
 	}
 	t := &table.Dictionaries
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, factDays(p.env.RetentionDays, p.env.RollupDays)))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.Dict.AppendString(b, ref.dict.String())
 	t.ID.Append(b, ref.id)
 	t.Value.Append(b, text)
 	t.Late.Append(b, late)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }
 
 // maxBlockBytes keeps a block within one KV message; a part with more names than that makes several.
@@ -101,18 +103,18 @@ const maxBlockBytes = 4 << 20
 // encode returns the block's values for the bucket, one per key "<seq>-<n>".
 func (b *nameBlock) encode() [][]byte {
 	var values [][]byte
-	var w writer
+	var w state.Writer
 	flush := func() {
-		if len(w.b) > 0 {
-			values = append(values, s2.Encode(nil, w.b))
-			w.b = w.b[:0]
+		if len(w.Body) > 0 {
+			values = append(values, s2.Encode(nil, w.Body))
+			w.Body = w.Body[:0]
 		}
 	}
 	for _, e := range b.entries {
-		w.n(int(e.ref.dict))
-		w.u64(uint64(e.ref.id))
-		w.str(e.value)
-		if len(w.b) > maxBlockBytes {
+		w.N(int(e.ref.dict))
+		w.U64(uint64(e.ref.id))
+		w.Str(e.value)
+		if len(w.Body) > maxBlockBytes {
 			flush()
 		}
 	}
@@ -124,20 +126,20 @@ func (b *nameBlock) encode() [][]byte {
 func decodeNames(value []byte, f func(ref nameRef, text string)) error {
 	n, err := s2.DecodedLen(value)
 	if err != nil || n > maxBlockBytes+maxNameBytes+64 {
-		return fmt.Errorf("dictionary block: %w", errState)
+		return fmt.Errorf("dictionary block: %w", state.Err)
 	}
 	plain, err := s2.Decode(nil, value)
 	if err != nil {
 		return fmt.Errorf("dictionary block: %w", err)
 	}
-	r := reader{b: plain}
-	for len(r.b) > 0 && r.err == nil {
-		dict, id, text := r.u64(), r.u32(), r.str()
-		if r.err == nil && dict < numDicts {
+	r := state.Reader{Rest: plain}
+	for len(r.Rest) > 0 && r.Err == nil {
+		dict, id, text := r.U64(), r.U32(), r.Str()
+		if r.Err == nil && dict < numDicts {
 			f(nameRef{gpuflight.Dict(dict), id}, text)
 		}
 	}
-	return r.err
+	return r.Err
 }
 
 // ownNames is where the ids of names begin that came as text. The client counts its ids from 1.
@@ -148,8 +150,8 @@ const maxProbes = 64
 
 // intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
 // from the text: it is a hash, or the next free id behind it. ” is 0. ok is false when the session has as many names as it may.
-func (f *folder) intern(p *part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
-	s := p.s
+func (f *Fold) intern(p *Part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
+	s := p.Session
 	if len(text) == 0 {
 		return 0, true
 	}

@@ -1,11 +1,14 @@
 package aggregate
 
-import "github.com/warpline/warpline/sink/table"
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/sink/table"
+)
 
 // sessionEnd is one telling of a session's end.
-type sessionEnd struct {
-	rank             uint8
-	at               int64
+type SessionEnd struct {
+	Rank             uint8
+	At               int64
 	synthetic        bool
 	exitCode, signal int64
 	windowStopped    bool
@@ -17,25 +20,25 @@ var endReasons = [...]string{
 }
 
 // end writes that the session has ended: nothing of it waits for more.
-func (f *folder) end(p *part, e sessionEnd) {
-	s := p.s
-	s.delta.endedAt, s.delta.endReason = max(s.delta.endedAt, e.at), max(s.delta.endReason, endReasons[e.rank])
+func (f *Fold) end(p *Part, e SessionEnd) {
+	s := p.Session
+	s.Delta.endedAt, s.Delta.endReason = max(s.Delta.endedAt, e.At), max(s.Delta.endReason, endReasons[e.Rank])
 	f.closing[s] = struct{}{}
-	f.tell(p, e)
+	f.Tell(p, e)
 }
 
 // tell writes what is said of the session's end. Much may be said, in any order and often; what says most counts, and that is found when
 // it is read (table.SessionEnds), so that nothing has to be remembered of a session for it.
-func (f *folder) tell(p *part, e sessionEnd) {
+func (f *Fold) Tell(p *Part, e SessionEnd) {
 	t := &table.SessionEnds
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, p.s.key.tenant)
-	t.SessionID.AppendString(b, p.s.key.id)
-	t.Rank.Append(b, e.rank)
-	t.At.Append(b, max(e.at, 0))
-	t.Synthetic.Append(b, flag(e.synthetic))
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
+	t.Tenant.AppendString(b, p.Session.Key.Tenant)
+	t.SessionID.AppendString(b, p.Session.Key.ID)
+	t.Rank.Append(b, e.Rank)
+	t.At.Append(b, max(e.At, 0))
+	t.Synthetic.Append(b, rows.Flag(e.synthetic))
 	t.ExitCode.Append(b, e.exitCode)
 	t.Signal.Append(b, int32(min(max(e.signal, -1<<31), 1<<31-1)))
-	t.WindowStopped.Append(b, flag(e.windowStopped))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.WindowStopped.Append(b, rows.Flag(e.windowStopped))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }

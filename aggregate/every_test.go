@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
@@ -176,7 +177,7 @@ func (e *everyFile) cut(r *rand.Rand, identity string, most int) (parts []everyP
 type everyOwner struct {
 	t      testing.TB
 	cfg    Config
-	f      *folder
+	f      *Fold
 	now    int64
 	log    []everyPart // what the stream brought
 	done   int         // position of the published chunks
@@ -188,26 +189,26 @@ type everyOwner struct {
 }
 
 func newEveryOwner(t testing.TB) *everyOwner {
-	o := &everyOwner{t: t, cfg: Config{RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
+	o := &everyOwner{t: t, cfg: Config{Sources: Sources, RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
 		now: 1_795_175_940_000_000_000, names: map[sessionKey]map[nameRef]string{}, sums: newEverySums(t)}
 	o.f = newFolder(&o.cfg, newCounters(nil))
 	return o
 }
 
 // load is what owner.loadNames does.
-func (o *everyOwner) load(s *session) {
+func (o *everyOwner) load(s *Session) {
 	if s.dictsLoaded {
 		return
 	}
 	accepted := s.names
 	s.names = 0
-	for ref, text := range o.names[s.key] {
+	for ref, text := range o.names[s.Key] {
 		if _, known := s.dicts[ref.dict][ref.id]; !known {
 			s.learn(ref, text)
 		}
 	}
 	if s.names != accepted {
-		o.t.Fatalf("%s: %d names were stored of %d", s.key.id, s.names, accepted)
+		o.t.Fatalf("%s: %d names were stored of %d", s.Key.ID, s.names, accepted)
 	}
 	s.dictsLoaded = true
 }
@@ -215,8 +216,8 @@ func (o *everyOwner) load(s *session) {
 // take folds the next part of the log, and looks whether the books balance.
 func (o *everyOwner) take() {
 	in := o.log[o.at]
-	p := &part{seq: uint64(o.at + 1), now: o.now, env: in.env}
-	p.env.NoRaw = o.noRaw
+	p := &Part{Seq: uint64(o.at + 1), Now: o.now, Env: in.env}
+	p.Env.NoRaw = o.noRaw
 	if d := in.env.Delete; d != nil {
 		o.f.erase(*d)
 		o.at++
@@ -226,22 +227,22 @@ func (o *everyOwner) take() {
 		o.at++
 		return
 	}
-	s := o.f.session(p)
+	s := o.f.Session(p)
 	o.load(s)
-	books := func() (u usageAcc) {
+	books := func() (u Counts) {
 		for _, a := range o.f.usage {
-			u.events, u.stored, u.rejected, u.duplicates = u.events+a.events, u.stored+a.stored, u.rejected+a.rejected, u.duplicates+a.duplicates
+			u.Events, u.Stored, u.rejected, u.Duplicates = u.Events+a.Events, u.Stored+a.Stored, u.rejected+a.rejected, u.Duplicates+a.Duplicates
 		}
 		return u
 	}
 	before := books()
-	o.f.fold(p, s, in.body)
+	o.f.Take(p, s, in.body)
 	after := books()
-	if after.events-before.events != after.stored-before.stored+after.rejected-before.rejected+after.duplicates-before.duplicates {
+	if after.Events-before.Events != after.Stored-before.Stored+after.rejected-before.rejected+after.Duplicates-before.Duplicates {
 		o.t.Fatalf("the books do not balance: from %+v to %+v by\n%.2000s", before, after, in.body)
 	}
-	if after.events-before.events != in.env.Events && in.env.Session != "bad" { // a row that is no row is one only to who decodes it
-		o.t.Fatalf("%d events came, the gateway counted %d, in\n%.2000s", after.events-before.events, in.env.Events, in.body)
+	if after.Events-before.Events != in.env.Events && in.env.Session != "bad" { // a row that is no row is one only to who decodes it
+		o.t.Fatalf("%d events came, the gateway counted %d, in\n%.2000s", after.Events-before.Events, in.env.Events, in.body)
 	}
 	o.at++
 }
@@ -254,23 +255,23 @@ func (o *everyOwner) pass(d time.Duration) {
 		o.f.unnamed[0].awaited = false
 		o.f.unnamed = o.f.unnamed[1:]
 	}
-	o.f.expire(o.now)
-	o.f.expireIdle(o.now)
+	o.f.Expire(o.now)
+	o.f.ExpireIdle(o.now)
 }
 
 // publish closes the chunk; its rows count from here on.
 func (o *everyOwner) publish() {
 	for i := range o.f.names {
 		b := &o.f.names[i]
-		if o.names[b.session.key] == nil {
-			o.names[b.session.key] = map[nameRef]string{}
+		if o.names[b.session.Key] == nil {
+			o.names[b.session.Key] = map[nameRef]string{}
 		}
 		for _, e := range b.entries {
-			o.names[b.session.key][e.ref] = e.value
+			o.names[b.session.Key][e.ref] = e.value
 		}
 	}
-	o.f.flush(o.now)
-	rows, body, err := o.f.out.encode(tails{})
+	o.f.Flush(o.now)
+	rows, body, err := o.f.Out.Encode(rows.Tails{})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -282,25 +283,25 @@ func (o *everyOwner) publish() {
 	for _, d := range o.f.deletes { // as the sink does
 		o.sums.forget(d.Session)
 	}
-	o.states = append(o.states, o.f.appendState(nil, false))
-	o.f.published()
-	o.f.out.reset()
-	o.f.outSerial++
+	o.states = append(o.states, o.f.AppendState(nil, false))
+	o.f.Published()
+	o.f.Out.Reset()
+	o.f.OutSerial++
 	o.done = o.at
 }
 
 // die loses what was not published; a successor goes on from what was, by snapshot or by changes.
 func (o *everyOwner) die(snapshot bool) {
 	if snapshot && o.at == o.done {
-		o.states = [][]byte{o.f.appendState(nil, true)}
+		o.states = [][]byte{o.f.AppendState(nil, true)}
 	}
 	f := newFolder(&o.cfg, newCounters(nil))
 	for _, s := range o.states {
-		if err := f.applyState(s); err != nil {
+		if err := f.ApplyState(s); err != nil {
 			o.t.Fatal(err)
 		}
 	}
-	f.resume(o.now, o.now, false)
+	f.Resume(o.now, o.now, false)
 	o.f, o.at = f, o.done
 }
 
@@ -423,7 +424,7 @@ func (e *everySums) add(name string, piece []byte) {
 			}
 			key := name + " " + session + " "
 			if bucket, ok := column("bucket").(*array.Timestamp); ok {
-				key += fmt.Sprint(int64(bucket.Value(row))/bucketNS, " ")
+				key += fmt.Sprint(int64(bucket.Value(row))/rows.BucketNS, " ")
 			}
 			for _, n := range everyNames[name] {
 				weight := uint64(0)

@@ -7,13 +7,13 @@ import (
 // expire gives up on halves that have waited long enough, closes sessions that have ended, and drops the state of sessions that
 // nobody has heard of for Config.Forget. now is the owner's clock in nanoseconds. What it emits is part of the open chunk like any
 // fold, so two owners that expire at different times never both count.
-func (f *folder) expire(now int64) {
+func (f *Fold) Expire(now int64) {
 	f.releaseHeld(now)
 	for i := range f.sources {
 		f.sources[i].folding.Tick(now)
 	}
 	for _, s := range sortedSessions(f.closing) {
-		if now-s.lastReceivedAt >= int64(f.cfg.DetailWait) {
+		if now-s.LastReceivedAt >= int64(f.Config.DetailWait) {
 			if s.load().Unsaid && f.awaitNames(s) {
 				continue
 			}
@@ -24,25 +24,25 @@ func (f *folder) expire(now int64) {
 }
 
 // expireIdle looks at every session; the owner calls it now and then.
-func (f *folder) expireIdle(now int64) {
+func (f *Fold) ExpireIdle(now int64) {
 	f.forgetSilent(now)
 	f.forgetDeletions(now)
 	for _, s := range f.sessions {
-		idle := now - s.lastReceivedAt
+		idle := now - s.LastReceivedAt
 		load := s.load()
-		if idle >= int64(f.cfg.IdleAfter) && load.Unsaid && !f.awaitNames(s) {
+		if idle >= int64(f.Config.IdleAfter) && load.Unsaid && !f.awaitNames(s) {
 			f.finalize(s)
 			continue // touched
 		}
-		if idle >= int64(f.cfg.DropNames) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid { // rebuilt when the session speaks again
+		if idle >= int64(f.Config.DropNames) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid { // rebuilt when the session speaks again
 			f.dropNames(s, true)
-			s.parts.shorten()
+			s.parts.Shorten()
 		}
 	}
 }
 
 // finalize closes a session: whatever waits for its other half goes out alone.
-func (f *folder) finalize(s *session) {
+func (f *Fold) finalize(s *Session) {
 	for _, st := range s.states {
 		if st != nil {
 			st.Close()
@@ -57,7 +57,7 @@ type keyed interface {
 	sessionKey() sessionKey
 }
 
-func (s *session) sessionKey() sessionKey { return s.key }
+func (s *Session) sessionKey() sessionKey { return s.Key }
 
 // sortedSessions gives a stable order, so that one state emits one sequence of rows.
 func sortedSessions[S keyed](m map[S]struct{}) []S {

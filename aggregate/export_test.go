@@ -6,6 +6,7 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -19,30 +20,26 @@ func (c Config) WithFold(limit, grace time.Duration, before func(stream.Envelope
 func Plain(snapshot []byte) ([]byte, error) { return s2.Decode(nil, snapshot) }
 
 // Reencode reads a snapshot and returns it as this version writes it, decompressed, and the version.
-func Reencode(snapshot []byte) (again []byte, version string, err error) {
+func Reencode(snapshot []byte, sources ...Source) (again []byte, version string, err error) {
 	plain, err := Plain(snapshot)
 	if err != nil {
 		return nil, "", err
 	}
-	cfg := testConfig()
+	cfg := Config{Sources: sources}
 	f := newFolder(&cfg, newCounters(nil))
-	if err := f.applyState(plain); err != nil {
+	if err := f.ApplyState(plain); err != nil {
 		return nil, "", err
 	}
-	return f.appendState(nil, true), strconv.Itoa(stateVersion), nil
+	return f.AppendState(nil, true), strconv.Itoa(state.Version), nil
 }
 
 // testConfig has the sources of this program.
 func testConfig() Config { return Config{Sources: Sources}.withDefaults() }
 
 // Sources are those of this program.
-var Sources = []Source{Flight(), Memory()}
+var Sources = []Source{Flight()}
 
 // flightOf is what GPU Flight keeps of a session.
-func flightOf(s *session) *flightSession { return s.states[0].(*flightSession) }
+func flightOf(s *Session) *flightSession { return s.states[0].(*flightSession) }
 
-// memoryOf is what memory telemetry keeps of a session.
-func memoryOf(s *session) *memorySession { return s.states[1].(*memorySession) }
-
-func (f *folder) flight() *flight { return f.sources[0].folding.(*flight) }
-func (f *folder) memory() *memory { return f.sources[1].folding.(*memory) }
+func (f *Fold) flight() *flight { return f.sources[0].folding.(*flight) }

@@ -3,33 +3,34 @@ package aggregate
 import (
 	"strings"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // extras keeps what a line has beyond what this version knows, and counts it: unknown is how much there is, extras as much of it as is
 // kept. Of a tenant without raw rows it is only counted.
-func (f *flight) extras(s *flightSession, p *part, l *gpuflight.Line, extras []gpuflight.Extra, unknown int) {
+func (f *flight) extras(s *flightSession, p *Part, l *gpuflight.Line, extras []gpuflight.Extra, unknown int) {
 	f.metrics.unknownColumns.Add(float64(unknown))
-	if s.noRaw || len(extras) == 0 {
+	if s.NoRaw || len(extras) == 0 {
 		return
 	}
 	t := &table.ExtraFields
-	b := f.out.batch(t.Table, p.raw)
+	b := f.Out.Batch(t.Table, p.Raw)
 	for i := range extras {
 		e := &extras[i]
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
 		t.At.Append(b, max(l.BaseTimeNS, 0))
 		t.Type.AppendString(b, l.Type.String())
 		t.BatchID.Append(b, l.BatchID)
-		t.Field.AppendString(b, clip(string(e.Name)))
+		t.Field.AppendString(b, rows.Clip(string(e.Name)))
 		t.Reason.AppendString(b, extraReason(e))
 		t.Rows.Append(b, uint64(e.Rows))
 		t.Values.Append(b, strings.ToValidUTF8(string(e.Value), "\uFFFD"))
-		t.ReceivedAt.Append(b, p.env.ReceivedAt)
+		t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // extraReason is why an extra is kept.
@@ -42,7 +43,7 @@ func extraReason(e *gpuflight.Extra) string {
 
 // leftovers keeps what a line has and its rows have not: keys of the future, and what did not fit in lines that are stored all the same,
 // since a session whose job_start has one odd field must not lose its name and its devices.
-func (f *flight) leftovers(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) leftovers(s *flightSession, p *Part, l *gpuflight.Line) {
 	if left := gpuflight.LeftoversOf(l); len(left.Extras) > 0 {
 		f.metrics.badFields.Add(float64(left.Bad))
 		f.extras(s, p, l, left.Extras, left.Unknown)
@@ -51,6 +52,6 @@ func (f *flight) leftovers(s *flightSession, p *part, l *gpuflight.Line) {
 
 // detailLeftovers keeps what a kernel_detail has beyond a launch configuration, once with each configuration: a kernel costs a few bytes, and
 // its details nearly always say what others said.
-func (f *flight) detailLeftovers(s *flightSession, p *part, line []byte) {
+func (f *flight) detailLeftovers(s *flightSession, p *Part, line []byte) {
 	f.leftovers(s, p, &gpuflight.Line{Type: gpuflight.KernelDetail, Raw: line})
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -13,9 +14,12 @@ func Flight() Source {
 	return Source{Name: "gpuflight", Version: 1, Kinds: []stream.Kind{stream.KindGPUFlight}, Open: openFlight}
 }
 
+// core is what the partition gives all sources.
+type core = Fold
+
 // flight folds the lines of a partition.
 type flight struct {
-	*folder
+	*core
 	pool    kernelPool
 	decoder gpuflight.Decoder
 	events  gpuflight.EventDecoder
@@ -38,9 +42,9 @@ type partScratch struct {
 	artifacts           partArtifacts
 }
 
-func openFlight(f *folder) Folding {
+func openFlight(f *Fold) Folding {
 	return &flight{
-		folder: f, pool: kernelPool{fold: f}, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
+		core: f, pool: kernelPool{fold: f}, decoder: gpuflight.Decoder{MaxLine: stream.MaxBodyBytes},
 		waitingSessions: map[*flightSession]struct{}{}, scoped: map[*flightSession]struct{}{},
 	}
 }
@@ -59,11 +63,11 @@ const (
 
 // flightSession is what is kept of a session.
 type flightSession struct {
-	*session
+	*Session
 	f  *flight
 	id []byte // its id, for comparing with wire bytes
 
-	lines, singles recent          // singles: lines that identify themselves
+	lines, singles state.Recent    // singles: lines that identify themselves
 	details        *roaring.Bitmap // corr ids whose kernel_detail was folded
 	freshDetails   []uint32
 
@@ -89,16 +93,16 @@ type flightSession struct {
 }
 
 // New makes what is kept of a session.
-func (f *flight) New(s *session) State {
+func (f *flight) New(s *Session) State {
 	own := &flightSession{
-		session: s, f: f, id: []byte(s.key.id), lines: recent{limit: maxLines}, singles: recent{limit: maxSingles}, details: roaring.New(),
+		Session: s, f: f, id: []byte(s.Key.ID), lines: state.Recent{Limit: maxLines}, singles: state.Recent{Limit: maxSingles}, details: roaring.New(),
 	}
 	own.kernels.begin(s, &f.pool)
 	return own
 }
 
 // Fold folds the lines of a part.
-func (f *flight) Fold(s State, p *part, body []byte) {
+func (f *flight) Fold(s State, p *Part, body []byte) {
 	f.now = partScratch{}
 	f.lines(s.(*flightSession), p, body)
 }
@@ -117,13 +121,13 @@ func (f *flight) Tick(now int64) {
 // Flush makes the rows of what the open chunk has added up.
 func (s *flightSession) Flush(all bool) {
 	s.f.flushScopeStats(s)
-	s.profile.flush(s.f.folder, s.session)
-	s.metrics.flush(s.f.folder, s.session)
+	s.profile.flush(s.f.core, s.Session)
+	s.metrics.flush(s.f.core, s.Session)
 	if all {
 		s.kernels.flush()
 	}
 	if all || s.minutes.count() > maxMinutes {
-		s.minutes.flush(s.f.folder, s.session)
+		s.minutes.flush(s.f.core, s.Session)
 	}
 }
 
@@ -132,7 +136,8 @@ func (s *flightSession) Dense() bool { return s.kernels.dense() }
 
 // Published says that what has changed is part of the log.
 func (s *flightSession) Published() {
-	s.lines.fresh, s.singles.fresh = 0, 0
+	s.lines.Published()
+	s.singles.Published()
 	s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
 	s.waiting.dirty, s.earlyDirty, s.minutes.dirty = false, false, false
 	s.scopes.published()
@@ -181,8 +186,8 @@ func (s *flightSession) Rest(silent bool) {
 	s.kernels.rest()
 	s.scopeAcc, s.profile, s.metrics = nil, profileRollups{}, metricRollups{}
 	if silent {
-		s.lines.shorten()
-		s.singles.shorten()
+		s.lines.Shorten()
+		s.singles.Shorten()
 		s.details.RunOptimize()
 	}
 }

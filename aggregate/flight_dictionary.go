@@ -7,7 +7,7 @@ import (
 )
 
 // dictionary folds one dictionary_update line.
-func (f *flight) dictionary(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) dictionary(s *flightSession, p *Part, l *gpuflight.Line) {
 	over := 0
 	skipped, err := gpuflight.DecodeDictionary(l, func(dict gpuflight.Dict, id uint32, value []byte) {
 		if s.hasName(nameRef{dict, id}) {
@@ -26,9 +26,9 @@ func (f *flight) dictionary(s *flightSession, p *part, l *gpuflight.Line) {
 		if over > 0 {
 			reason, detail = gpuflight.ReasonDictionaryFull, fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, maxNames, maxNameTotal>>20)
 		}
-		f.reject(p, rejectRow{reason: reason, detail: detail, typ: typeName(l.Type), events: 1, payload: l.Raw})
+		f.Reject(p, Reject{Reason: reason, Detail: detail, typ: typeName(l.Type), Events: 1, Payload: l.Raw})
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
 }

@@ -3,7 +3,7 @@ package aggregate
 import "slices"
 
 func (f *flight) expireWaiting(s *flightSession, now int64) {
-	raw, all := now-int64(f.cfg.RawWait), now-int64(f.cfg.DetailWait)
+	raw, all := now-int64(f.Config.RawWait), now-int64(f.Config.DetailWait)
 	if s.waiting.live > 0 && s.waiting.rows[s.waiting.first()].heldAt <= raw {
 		s.waiting.each(func(k *kernelRow) {
 			switch {
@@ -14,7 +14,7 @@ func (f *flight) expireWaiting(s *flightSession, now int64) {
 				e.row(&k.kernel, 0)
 				k.emitted = true
 				s.waiting.dirty = true
-				f.touch(s.session)
+				f.touch(s.Session)
 			}
 		})
 	}

@@ -3,31 +3,32 @@ package aggregate
 import (
 	"slices"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // jobStart folds a job_start line: what the session runs on.
-func (f *flight) jobStart(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) jobStart(s *flightSession, p *Part, l *gpuflight.Line) {
 	job, err := gpuflight.DecodeJobStart(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
 	f.jobFacts(s, p, l, &job)
-	s.app, s.pid, s.vendor = clip(job.App), clampU32(job.PID), clip(job.Vendor())
+	s.App, s.PID, s.Vendor = rows.Clip(job.App), rows.ClampU32(job.PID), rows.Clip(job.Vendor())
 	if job.Hostname != "" {
-		s.host = clip(job.Hostname)
+		s.Host = rows.Clip(job.Hostname)
 	}
-	s.ip = clip(job.IP)
-	s.clock.sampleMS = max(s.clock.sampleMS, clampU32(job.SystemRateMS))
-	s.delta.began(job.TimeNS)
-	s.delta.sawEvent(job.TimeNS)
-	s.delta.runID, s.delta.kind, s.delta.engine = clip(job.RunID), clip(job.SessionKind), clip(job.ProfilingEngine)
+	s.ip = rows.Clip(job.IP)
+	s.clock.sampleMS = max(s.clock.sampleMS, rows.ClampU32(job.SystemRateMS))
+	s.Delta.Began(job.TimeNS)
+	s.Delta.SawEvent(job.TimeNS)
+	s.Delta.runID, s.Delta.kind, s.Delta.engine = rows.Clip(job.RunID), rows.Clip(job.SessionKind), rows.Clip(job.ProfilingEngine)
 	if job.RunID != "" {
-		s.delta.segment, s.delta.hasSegment = segmentIndex(job.SegmentIndex), true
+		s.Delta.segment, s.Delta.hasSegment = segmentIndex(job.SegmentIndex), true
 	}
 	f.jobRun(s, p, &job)
 	static := map[int64]*gpuflight.StaticDevice{}
@@ -50,34 +51,34 @@ func (f *flight) jobStart(s *flightSession, p *part, l *gpuflight.Line) {
 const maxSessionDevices = 1024
 
 // device writes a row of `devices` for a device that the session has not named before.
-func (f *flight) device(s *flightSession, p *part, id int64, d *gpuflight.Device, static *gpuflight.StaticDevice) {
-	if id < 0 || id > 1<<30 || len(s.deviceIDs) >= maxSessionDevices || slices.Contains(s.deviceIDs, int32(id)) {
+func (f *flight) device(s *flightSession, p *Part, id int64, d *gpuflight.Device, static *gpuflight.StaticDevice) {
+	if id < 0 || id > 1<<30 || len(s.DeviceIDs) >= maxSessionDevices || slices.Contains(s.DeviceIDs, int32(id)) {
 		return
 	}
 	if static == nil {
 		static = &gpuflight.StaticDevice{}
 	}
-	f.addDevice(p, &device{
-		id: int32(id), uuid: d.UUID, name: d.Name, vendor: d.Vendor, architecture: static.Architecture, multiprocessors: uint32(min(static.MultiProcessorCount, 1<<32-1)),
-		totalBytes: fromMiB(d.TotalMiB), computeMajor: clampU32(static.ComputeMajor), computeMinor: clampU32(static.ComputeMinor), l2CacheSizeBytes: static.L2CacheSizeBytes,
-		sharedMemPerBlockBytes: static.SharedMemPerBlockBytes, regsPerBlock: uint32(min(static.RegsPerBlock, 1<<32-1)), warpSize: uint32(min(static.WarpSize, 1<<32-1)),
+	f.AddDevice(p, &Device{
+		ID: int32(id), UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, Architecture: static.Architecture, Multiprocessors: uint32(min(static.MultiProcessorCount, 1<<32-1)),
+		TotalBytes: rows.FromMiB(d.TotalMiB), ComputeMajor: rows.ClampU32(static.ComputeMajor), ComputeMinor: rows.ClampU32(static.ComputeMinor), L2CacheSizeBytes: static.L2CacheSizeBytes,
+		SharedMemPerBlockBytes: static.SharedMemPerBlockBytes, RegsPerBlock: uint32(min(static.RegsPerBlock, 1<<32-1)), WarpSize: uint32(min(static.WarpSize, 1<<32-1)),
 	})
 }
 
 // jobEnd folds a shutdown line.
-func (f *flight) jobEnd(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) jobEnd(s *flightSession, p *Part, l *gpuflight.Line) {
 	end, err := gpuflight.DecodeShutdown(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
 	s.shutdown = true
-	s.delta.sawEvent(end.TimeNS)
-	e := sessionEnd{rank: table.EndShutdown, at: end.TimeNS, synthetic: end.Synthetic, exitCode: end.ExitCode, signal: end.Signal, windowStopped: end.WindowStopped}
+	s.Delta.SawEvent(end.TimeNS)
+	e := SessionEnd{Rank: table.EndShutdown, At: end.TimeNS, synthetic: end.Synthetic, exitCode: end.ExitCode, signal: end.Signal, windowStopped: end.WindowStopped}
 	if end.Crashed || end.Signaled {
-		e.rank, s.delta.crashed = table.EndCrash, true
+		e.Rank, s.Delta.crashed = table.EndCrash, true
 	}
 	f.end(p, e)
 }

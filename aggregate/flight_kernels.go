@@ -1,6 +1,9 @@
 package aggregate
 
-import "github.com/warpline/warpline/proto/gpuflight"
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/proto/gpuflight"
+)
 
 // kernelRow is one kernel as it waits for its kernel_detail.
 type kernelRow struct {
@@ -12,10 +15,10 @@ type kernelRow struct {
 }
 
 // kernels folds one kernel_event_batch.
-func (f *flight) kernels(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) kernels(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	device := s.device()
-	emit := s.kernels.emitter(p.env.ReceivedAt, p.env.RetentionDays)
+	emit := s.kernels.emitter(p.Env.ReceivedAt, p.Env.RetentionDays)
 	for r := range batch.Rows() {
 		row := batch.Row(r)
 		start, ok := batch.Time(r)
@@ -24,8 +27,8 @@ func (f *flight) kernels(s *flightSession, p *part, line *gpuflight.Line) {
 			continue
 		}
 		start = f.activityTime(s, p, start)
-		s.delta.kernels++
-		s.delta.sawEvent(start)
+		s.Delta.kernels++
+		s.Delta.SawEvent(start)
 		k := kernel{
 			start: start, duration: row[gpuflight.KernelDurationNS], stream: uint64(row[gpuflight.KernelStreamID]), externalID: uint64(row[gpuflight.KernelExternalID]),
 			kernel: uint32(row[gpuflight.KernelID]), corr: uint32(row[gpuflight.KernelCorrID]), dyn: uint32(max(row[gpuflight.KernelDynShared], 0)),
@@ -33,9 +36,9 @@ func (f *flight) kernels(s *flightSession, p *part, line *gpuflight.Line) {
 		}
 		if row[gpuflight.KernelHasDetails] == 0 {
 			emit.row(&k, 0)
-			s.kernels.acc(s.kernels.slot(k.kernel), 0, bucketOf(start)).add(uint64(k.duration))
+			s.kernels.acc(s.kernels.slot(k.kernel), 0, rows.BucketOf(start)).add(uint64(k.duration))
 			continue
 		}
-		f.joinKernel(s, emit, kernelRow{kernel: k, receivedAt: p.env.ReceivedAt, retentionDays: p.env.RetentionDays, heldAt: p.now})
+		f.joinKernel(s, emit, kernelRow{kernel: k, receivedAt: p.Env.ReceivedAt, retentionDays: p.Env.RetentionDays, heldAt: p.Now})
 	}
 }

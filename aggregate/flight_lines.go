@@ -10,10 +10,10 @@ import (
 var detailHead = []byte(`{"version":1,"type":"kernel_detail","session_id":"`)
 
 // lines folds the lines of a GPU Flight part.
-func (f *flight) lines(s *flightSession, p *part, body []byte) {
+func (f *flight) lines(s *flightSession, p *Part, body []byte) {
 	for {
 		n, blank := gpuflight.BlankLines(body)
-		p.line += int(blank)
+		p.Line += int(blank)
 		if body = body[n:]; len(body) == 0 {
 			break
 		}
@@ -23,8 +23,8 @@ func (f *flight) lines(s *flightSession, p *part, body []byte) {
 		} else {
 			body = nil
 		}
-		p.line++
-		f.checkLine(p)
+		p.Line++
+		f.CheckLine(p)
 		// Half of today's lines are kernel_details; they are told apart, keyed and joined without being decoded.
 		if rest, ok := bytes.CutPrefix(line, detailHead); ok {
 			if id, ok := bytes.CutPrefix(rest, s.id); ok && len(id) > 0 && id[0] == '"' && f.detail(s, p, line) {
@@ -36,7 +36,7 @@ func (f *flight) lines(s *flightSession, p *part, body []byte) {
 }
 
 // line folds any line.
-func (f *flight) line(s *flightSession, p *part, line []byte) {
+func (f *flight) line(s *flightSession, p *Part, line []byte) {
 	n := uint64(gpuflight.CountEvents(line))
 	if n == 0 && len(bytes.TrimSpace(line)) == 0 {
 		return
@@ -45,20 +45,20 @@ func (f *flight) line(s *flightSession, p *part, line []byte) {
 	if err == nil && l.Batch != nil {
 		n = uint64(l.Batch.WireRows()) // CountEvents counts brackets, and a refused row may hold any number of them
 	}
-	p.received(n)
+	p.Received(n)
 	if err != nil {
 		f.rejectLine(s, p, l, line, n, err)
 		return
 	}
-	if string(l.SessionID) != s.key.id || len(l.SessionID) == 0 {
-		r := rejectRow{reason: gpuflight.ReasonSessionMismatch, detail: "the line's session_id is not its window's", typ: typeName(l.Type), events: n, payload: line}
+	if string(l.SessionID) != s.Key.ID || len(l.SessionID) == 0 {
+		r := Reject{Reason: gpuflight.ReasonSessionMismatch, Detail: "the line's session_id is not its window's", typ: typeName(l.Type), Events: n, Payload: line}
 		if len(l.SessionID) == 0 {
-			r.reason, r.detail = gpuflight.ReasonSessionMissing, "the line has no session_id"
+			r.Reason, r.Detail = gpuflight.ReasonSessionMissing, "the line has no session_id"
 		}
-		if s.lines.add(f.lineHash(l.Type, p, line)) {
-			f.reject(p, r)
+		if s.lines.Add(f.lineHash(l.Type, p, line)) {
+			f.Reject(p, r)
 		} else {
-			p.duplicate(n) // the same bad line again is no second reject
+			p.Duplicate(n) // the same bad line again is no second reject
 		}
 		return
 	}
@@ -72,12 +72,12 @@ func (f *flight) line(s *flightSession, p *part, line []byte) {
 		return
 	}
 	if l.Type.IsBatch() || allChannels(l.Type) || isArtifact(l.Type) {
-		if !s.lines.add(f.lineHash(l.Type, p, line)) {
-			p.duplicate(n)
+		if !s.lines.Add(f.lineHash(l.Type, p, line)) {
+			p.Duplicate(n)
 			return
 		}
-	} else if f.seenBody(s, p) || identifiesItself(l.Type) && !s.singles.add(xxh3.Hash128(line)) {
-		p.duplicate(n)
+	} else if f.seenBody(s, p) || identifiesItself(l.Type) && !s.singles.Add(xxh3.Hash128(line)) {
+		p.Duplicate(n)
 		return
 	}
 	switch l.Type {
@@ -121,12 +121,12 @@ func (f *flight) line(s *flightSession, p *part, line []byte) {
 	case gpuflight.SourceFileContent, gpuflight.CubinDisassembly, gpuflight.PtxDisassembly:
 		f.artifact(s, p, l)
 	case gpuflight.TypeUnknown:
-		f.reject(p, rejectRow{reason: gpuflight.ReasonUnknownType, detail: "type " + quote(l.TypeName) + " is not known to this version", events: n, payload: line, whole: true})
+		f.Reject(p, Reject{Reason: gpuflight.ReasonUnknownType, Detail: "type " + quote(l.TypeName) + " is not known to this version", Events: n, Payload: line, whole: true})
 	default:
 		if f.single(s, p, l) {
 			return
 		}
-		f.reject(p, rejectRow{reason: gpuflight.ReasonNotYet, detail: "kept whole until a version that stores " + l.Type.String(), typ: typeName(l.Type), events: n, payload: line, whole: true})
+		f.Reject(p, Reject{Reason: gpuflight.ReasonNotYet, Detail: "kept whole until a version that stores " + l.Type.String(), typ: typeName(l.Type), Events: n, Payload: line, whole: true})
 	}
 }
 
@@ -134,7 +134,7 @@ func (f *flight) line(s *flightSession, p *part, line []byte) {
 // so there the content decides. Any other line may rightly be written twice (graph nodes are, at each segment): it was seen before only
 // when it stands at the same place of the same bytes, uploaded again in other clothes. Cutting is deterministic, so the part is those
 // bytes.
-func (f *flight) lineHash(t gpuflight.Type, p *part, line []byte) xxh3.Uint128 {
+func (f *flight) lineHash(t gpuflight.Type, p *Part, line []byte) xxh3.Uint128 {
 	h := xxh3.Hash128(line)
 	if t.IsBatch() || allChannels(t) || isArtifact(t) {
 		return h
@@ -142,7 +142,7 @@ func (f *flight) lineHash(t gpuflight.Type, p *part, line []byte) xxh3.Uint128 {
 	if f.now.bodyHash == 0 {
 		f.now.bodyHash = xxh3.Hash(p.body) | 1
 	}
-	h.Lo ^= f.now.bodyHash * (2*uint64(p.line) + 1)
+	h.Lo ^= f.now.bodyHash * (2*uint64(p.Line) + 1)
 	return h
 }
 
@@ -157,11 +157,11 @@ func allChannels(t gpuflight.Type) bool {
 }
 
 // batch folds the accepted rows and turns the refused ones into rejects.
-func (f *flight) batch(s *flightSession, p *part, l *gpuflight.Line, n uint64, fold func(*flightSession, *part, *gpuflight.Line)) {
-	before := s.delta.rejects
+func (f *flight) batch(s *flightSession, p *Part, l *gpuflight.Line, n uint64, fold func(*flightSession, *Part, *gpuflight.Line)) {
+	before := s.Delta.rejects
 	for i := range l.Batch.BadRows {
 		bad := &l.Batch.BadRows[i]
-		f.reject(p, rejectRow{reason: bad.Reason, detail: bad.Detail, typ: typeName(l.Type), events: uint64(bad.Count), payload: l.Raw[bad.Start:bad.End]})
+		f.Reject(p, Reject{Reason: bad.Reason, Detail: bad.Detail, typ: typeName(l.Type), Events: uint64(bad.Count), Payload: l.Raw[bad.Start:bad.End]})
 	}
 	if l.Batch.UnknownColumns > 0 {
 		f.extras(s, p, l, gpuflight.ExtraColumns(l), l.Batch.UnknownColumns)
@@ -171,13 +171,13 @@ func (f *flight) batch(s *flightSession, p *part, l *gpuflight.Line, n uint64, f
 	}
 	fold(s, p, l)
 	// CountEvents may differ from the rows by what a refused row opened in brackets: rejects are counted in rows, the rest is stored.
-	if rejected := s.delta.rejects - before; rejected < n {
-		p.stored(n - rejected)
+	if rejected := s.Delta.rejects - before; rejected < n {
+		p.Stored(n - rejected)
 	}
 }
 
 // slowDetail folds a kernel_detail that is not written the client's way; its configuration is known by its content.
-func (f *flight) slowDetail(s *flightSession, p *part, line []byte, d *gpuflight.Detail) {
+func (f *flight) slowDetail(s *flightSession, p *Part, line []byte, d *gpuflight.Detail) {
 	corr := d.CorrID
 	d.CorrID, d.PID, d.App = 0, 0, ""
 	hash := detailHash(d)

@@ -1,16 +1,17 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // hostMetrics folds one host_metric_batch.
-func (f *flight) hostMetrics(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) hostMetrics(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.HostMetrics
-	b := f.out.batch(t.Table, p.raw)
-	tenant, session, hostname := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id), t.Hostname.Index(b, s.host)
+	b := f.Out.Batch(t.Table, p.Raw)
+	tenant, session, hostname := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID), t.Hostname.Index(b, s.Host)
 	for r := range batch.Rows() {
 		row := batch.Row(r)
 		at, ok := batch.Time(r)
@@ -18,26 +19,26 @@ func (f *flight) hostMetrics(s *flightSession, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
-		s.delta.sawEvent(at)
+		s.Delta.SawEvent(at)
 		cpu, used, total := uint64(row[gpuflight.HostCPUPctX100]), uint64(row[gpuflight.HostRAMUsedMiB]), uint64(row[gpuflight.HostRAMTotalMiB])
-		if !s.noRaw {
+		if !s.NoRaw {
 			t.Tenant.Append(b, tenant)
 			t.SessionID.Append(b, session)
 			t.At.Append(b, at)
 			t.CPUPct.Append(b, float32(cpu)/100)
-			t.RAMUsedBytes.Append(b, fromMiB(used))
-			t.RAMTotalBytes.Append(b, fromMiB(total))
+			t.RAMUsedBytes.Append(b, rows.FromMiB(used))
+			t.RAMTotalBytes.Append(b, rows.FromMiB(total))
 			t.Hostname.Append(b, hostname)
-			t.ReceivedAt.Append(b, p.env.ReceivedAt)
+			t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 		}
-		a := s.metrics.host(bucketOf(at), s.host)
+		a := s.metrics.host(rows.BucketOf(at), s.Host)
 		first := a.samples == 0
 		a.samples++
 		a.cpu.add(cpu, first)
 		a.ramUsed.add(used, first)
 		a.total.add(total, first)
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 var deviceColumns = [len(table.DeviceGauges)]gpuflight.Column{
@@ -47,11 +48,11 @@ var deviceColumns = [len(table.DeviceGauges)]gpuflight.Column{
 }
 
 // deviceMetrics folds one device_metric_batch.
-func (f *flight) deviceMetrics(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) deviceMetrics(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.DeviceMetrics
-	b := f.out.batch(t.Table, p.raw)
-	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 	for r := range batch.Rows() {
 		row := batch.Row(r)
 		at, ok := batch.Time(r)
@@ -59,9 +60,9 @@ func (f *flight) deviceMetrics(s *flightSession, p *part, line *gpuflight.Line) 
 			f.badTime(s, p, line)
 			continue
 		}
-		s.delta.sawEvent(at)
+		s.Delta.SawEvent(at)
 		device := int32(row[gpuflight.DeviceID])
-		if !s.noRaw {
+		if !s.NoRaw {
 			t.Tenant.Append(b, tenant)
 			t.SessionID.Append(b, session)
 			t.At.Append(b, at)
@@ -70,8 +71,8 @@ func (f *flight) deviceMetrics(s *flightSession, p *part, line *gpuflight.Line) 
 			t.MemUtilPct.Append(b, float32(row[gpuflight.DeviceMemUtil]))
 			t.TempC.Append(b, float32(row[gpuflight.DeviceTempC]))
 			t.PowerW.Append(b, float32(float64(row[gpuflight.DevicePowerMW])/1000))
-			t.UsedBytes.Append(b, fromMiB(uint64(row[gpuflight.DeviceUsedMiB])))
-			t.TotalBytes.Append(b, fromMiB(uint64(row[gpuflight.DeviceTotalMiB])))
+			t.UsedBytes.Append(b, rows.FromMiB(uint64(row[gpuflight.DeviceUsedMiB])))
+			t.TotalBytes.Append(b, rows.FromMiB(uint64(row[gpuflight.DeviceTotalMiB])))
 			t.ClockSMMHz.Append(b, uint32(row[gpuflight.DeviceClockSM]))
 			t.FanSpeedPct.Append(b, float32(row[gpuflight.DeviceFanSpeedPct]))
 			t.TempMemC.Append(b, float32(row[gpuflight.DeviceTempMemC]))
@@ -82,9 +83,9 @@ func (f *flight) deviceMetrics(s *flightSession, p *part, line *gpuflight.Line) 
 			t.PCIeBWBPS.Append(b, uint64(row[gpuflight.DevicePCIeBwBps]))
 			t.ECCCorrected.Append(b, uint64(row[gpuflight.DeviceECCCorrected]))
 			t.ECCUncorrected.Append(b, uint64(row[gpuflight.DeviceECCUncorrected]))
-			t.ReceivedAt.Append(b, p.env.ReceivedAt)
+			t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 		}
-		a := s.metrics.device(bucketOf(at), device)
+		a := s.metrics.device(rows.BucketOf(at), device)
 		for i, c := range deviceColumns {
 			v := row[c]
 			if v < 0 && (c == gpuflight.DeviceTempC || c == gpuflight.DeviceTempMemC || c == gpuflight.DeviceTempJunctionC) {
@@ -94,5 +95,5 @@ func (f *flight) deviceMetrics(s *flightSession, p *part, line *gpuflight.Line) 
 		}
 		a.samples++
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }

@@ -1,9 +1,12 @@
 package aggregate
 
-import "github.com/warpline/warpline/proto/gpuflight"
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/proto/gpuflight"
+)
 
 // profileBatch folds one profile_sample_batch.
-func (f *flight) profileBatch(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) profileBatch(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	for r := range batch.Rows() {
 		row := batch.Row(r)
@@ -19,11 +22,11 @@ func (f *flight) profileBatch(s *flightSession, p *part, line *gpuflight.Line) {
 				f.badTime(s, p, line)
 				continue
 			}
-			s.delta.sawEvent(at) // when it was received is no time of the session's
-			if at < plausibleEpoch {
-				at = p.env.ReceivedAt // the legacy path writes 0, AMD its own clock
+			s.Delta.SawEvent(at) // when it was received is no time of the session's
+			if at < rows.PlausibleEpoch {
+				at = p.Env.ReceivedAt // the legacy path writes 0, AMD its own clock
 			}
-			key.bucket = bucketOf(at)
+			key.bucket = rows.BucketOf(at)
 		case sampleKindSourceMap:
 		default:
 			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "sample_kind is none of 0 to 2", nil)
@@ -34,7 +37,7 @@ func (f *flight) profileBatch(s *flightSession, p *part, line *gpuflight.Line) {
 			if key.metric == 0 {
 				key.metric = f.legacyStall(s, p, uint32(row[gpuflight.ProfileStallReason]))
 			}
-			s.delta.samples += value
+			s.Delta.Samples += value
 		}
 		s.profile.add(key, value)
 	}

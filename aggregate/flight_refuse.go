@@ -18,45 +18,45 @@ func typeName(t gpuflight.Type) string {
 }
 
 // rejectLine stores a line that does not decode.
-func (f *flight) rejectLine(s *flightSession, p *part, l *gpuflight.Line, line []byte, n uint64, err error) {
+func (f *flight) rejectLine(s *flightSession, p *Part, l *gpuflight.Line, line []byte, n uint64, err error) {
 	t := gpuflight.TypeUnknown
 	if l != nil {
 		t = l.Type
 	}
-	if !s.lines.add(f.lineHash(t, p, line)) { // the same bad line again is no second reject
-		p.duplicate(n)
+	if !s.lines.Add(f.lineHash(t, p, line)) { // the same bad line again is no second reject
+		p.Duplicate(n)
 		return
 	}
 	f.refuseLine(s, p, t, line, n, err)
 }
 
 // refuse stores a line of one event that was taken for new and does not decode after all.
-func (f *flight) refuse(s *flightSession, p *part, l *gpuflight.Line, err error) {
+func (f *flight) refuse(s *flightSession, p *Part, l *gpuflight.Line, err error) {
 	f.refuseLine(s, p, l.Type, l.Raw, 1, err)
 }
 
 // refuseLine stores a line that is known to be new and does not decode.
-func (f *flight) refuseLine(s *flightSession, p *part, t gpuflight.Type, line []byte, n uint64, err error) {
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: n, payload: line}
+func (f *flight) refuseLine(s *flightSession, p *Part, t gpuflight.Type, line []byte, n uint64, err error) {
+	r := Reject{Reason: gpuflight.ReasonBadJSON, Detail: err.Error(), Events: n, Payload: line}
 	var bad *gpuflight.LineError
 	if errors.As(err, &bad) {
-		r.reason, r.detail = bad.Reason, bad.Detail
+		r.Reason, r.Detail = bad.Reason, bad.Detail
 	}
 	r.typ = typeName(t)
-	f.reject(p, r)
+	f.Reject(p, r)
 }
 
 // rejectRow stores one row of a batch that only the fold can refuse. raw may be nil: the line is the payload then.
-func (f *flight) rejectRow(s *flightSession, p *part, line *gpuflight.Line, reason, detail string, raw []byte) {
-	r := rejectRow{reason: reason, detail: detail, typ: typeName(line.Type), events: 1, payload: raw}
+func (f *flight) rejectRow(s *flightSession, p *Part, line *gpuflight.Line, reason, detail string, raw []byte) {
+	r := Reject{Reason: reason, Detail: detail, typ: typeName(line.Type), Events: 1, Payload: raw}
 	if raw == nil {
 		r.bytes, r.ref = uint64(len(line.Raw)), p.ref()
-		r.payload = line.Raw[:min(len(line.Raw), 512)]
+		r.Payload = line.Raw[:min(len(line.Raw), 512)]
 	}
-	f.reject(p, r)
+	f.Reject(p, r)
 }
 
-func (f *flight) badTime(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) badTime(s *flightSession, p *Part, line *gpuflight.Line) {
 	f.rejectRow(s, p, line, gpuflight.ReasonBadTime, "base_time_ns + dt_ns is before 1970 or after 2262", nil)
 }
 

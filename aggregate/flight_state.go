@@ -6,11 +6,13 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/zeebo/xxh3"
+
+	"github.com/warpline/warpline/aggregate/state"
 )
 
 // Size estimates what Append writes.
 func (s *flightSession) Size(full bool) int {
-	n := s.lines.size(full) + s.singles.size(full) + 64*s.minutes.count()
+	n := s.lines.Size(full) + s.singles.Size(full) + 64*s.minutes.count()
 	if full {
 		if !s.details.IsEmpty() {
 			n += int(s.details.GetSerializedSizeInBytes())
@@ -28,8 +30,8 @@ func (s *flightSession) Size(full bool) int {
 }
 
 // Append writes the section.
-func (s *flightSession) Append(w *writer, full bool) {
-	s.lines.append(w, full)
+func (s *flightSession) Append(w *state.Writer, full bool) {
+	s.lines.Append(w, full)
 	fresh := s.details
 	if !full {
 		fresh = roaring.BitmapOf(s.freshDetails...)
@@ -38,7 +40,7 @@ func (s *flightSession) Append(w *writer, full bool) {
 	if err != nil {
 		panic("BUG: aggregate: a bitmap does not serialize: " + err.Error())
 	}
-	w.str(string(bits))
+	w.Str(string(bits))
 
 	configs := s.freshConfigs
 	if full {
@@ -48,59 +50,59 @@ func (s *flightSession) Append(w *writer, full bool) {
 		}
 		slices.SortFunc(configs, func(a, b xxh3.Uint128) int { return cmp.Compare(s.configs[a].id, s.configs[b].id) })
 	}
-	w.n(len(configs))
+	w.N(len(configs))
 	for _, h := range configs {
 		c := s.configs[h]
-		w.hash(h)
-		w.u64(uint64(c.id))
-		w.str(s.kernels.scopeNames[c.scope])
+		w.Hash(h)
+		w.U64(uint64(c.id))
+		w.Str(s.kernels.scopeNames[c.scope])
 	}
-	w.bool(full || s.waiting.dirty)
+	w.Bool(full || s.waiting.dirty)
 	if full || s.waiting.dirty {
-		w.n(s.waiting.live)
+		w.N(s.waiting.live)
 		for i := range s.waiting.rows {
 			if k := &s.waiting.rows[i]; !k.dead {
 				k.append(w)
 			}
 		}
 	}
-	w.bool(full || s.earlyDirty)
+	w.Bool(full || s.earlyDirty)
 	if full || s.earlyDirty {
-		w.n(len(s.early))
+		w.N(len(s.early))
 		for corr, d := range s.early {
-			w.u64(uint64(corr))
-			w.u64(uint64(d.config))
-			w.i64(d.heldAt)
-			w.bool(d.written)
+			w.U64(uint64(corr))
+			w.U64(uint64(d.config))
+			w.I64(d.heldAt)
+			w.Bool(d.written)
 		}
 	}
 	s.kernels.append(w, full)
-	s.singles.append(w, full)
+	s.singles.Append(w, full)
 	s.minutes.append(w, full)
 	s.scopes.append(w, full)
 	s.appendArtifacts(w)
 }
 
 // Read adds what Append wrote.
-func (s *flightSession) Read(_ uint64, r *reader) {
+func (s *flightSession) Read(_ uint64, r *state.Reader) {
 	s.readLines(r)
 	s.readWaiting(r)
 	s.kernels.readFlushed(r)
 	s.kernels.read(r)
-	s.singles.read(r)
+	s.singles.Read(r)
 	s.minutes.read(r)
 	s.scopes.read(r)
 	s.readArtifacts(r)
 }
 
 // ReadOlder reads what stood in states without sections.
-func (s *flightSession) ReadOlder(p Piece, r *reader) {
+func (s *flightSession) ReadOlder(p Piece, r *state.Reader) {
 	switch p {
 	case PieceParts:
 		s.readLines(r)
 	case PieceNames:
 		s.readWaiting(r)
-		if r.bool() {
+		if r.Bool() {
 			s.scopes.readVersion2(r)
 		}
 	case PieceFlushed:
@@ -108,34 +110,34 @@ func (s *flightSession) ReadOlder(p Piece, r *reader) {
 	case PieceHeld:
 		s.kernels.read(r)
 	case PieceMinutes:
-		if r.has(hasSingles) {
-			s.singles.read(r)
+		if r.Has(state.HasSingles) {
+			s.singles.Read(r)
 		}
-		if r.has(hasMinutes) {
+		if r.Has(state.HasMinutes) {
 			s.minutes.read(r)
 		}
 	case PieceClock:
-		if r.has(hasScopes) {
+		if r.Has(state.HasScopes) {
 			s.scopes.read(r)
 		}
-		if r.has(hasArtifacts) {
+		if r.Has(state.HasArtifacts) {
 			s.readArtifacts(r)
 		}
 	}
 }
 
-func (s *flightSession) readLines(r *reader) {
-	s.lines.read(r)
-	if bits := r.bytes(); len(bits) > 0 {
+func (s *flightSession) readLines(r *state.Reader) {
+	s.lines.Read(r)
+	if bits := r.Bytes(); len(bits) > 0 {
 		var add roaring.Bitmap
 		if _, err := add.FromUnsafeBytes(bits); err != nil {
-			r.fail()
+			r.Fail()
 			return
 		}
 		s.details.Or(&add)
 	}
-	for range r.n(18) {
-		h, id, scope := r.hash(), r.u32(), r.str()
+	for range r.N(18) {
+		h, id, scope := r.Hash(), r.U32(), r.Str()
 		if s.configs == nil || len(s.configs) >= maxConfigs {
 			s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
 		}
@@ -144,19 +146,19 @@ func (s *flightSession) readLines(r *reader) {
 	}
 }
 
-func (s *flightSession) readWaiting(r *reader) {
-	if r.bool() {
+func (s *flightSession) readWaiting(r *state.Reader) {
+	if r.Bool() {
 		s.waiting = waiting{}
-		for range r.n(10) {
+		for range r.N(10) {
 			s.waiting.add(readKernelRow(r))
 		}
 		s.waiting.dirty = false
 	}
-	if r.bool() {
+	if r.Bool() {
 		s.early, s.unwritten = map[uint32]earlyDetail{}, 0
-		for range r.n(4) {
-			corr := r.u32()
-			d := earlyDetail{config: r.u32(), heldAt: r.i64(), written: r.bool()}
+		for range r.N(4) {
+			corr := r.U32()
+			d := earlyDetail{config: r.U32(), heldAt: r.I64(), written: r.Bool()}
 			s.early[corr] = d
 			if !d.written {
 				s.unwritten++
@@ -165,30 +167,30 @@ func (s *flightSession) readWaiting(r *reader) {
 	}
 }
 
-func (k *kernelRow) append(w *writer) {
-	w.i64(k.start)
-	w.i64(k.duration)
-	w.u64(k.stream)
-	w.u64(k.externalID)
-	w.u64(uint64(k.kernel.kernel))
-	w.u64(uint64(k.corr))
-	w.u64(uint64(k.dyn))
-	w.u64(uint64(k.regs))
-	w.u64(uint64(k.externalKind))
-	w.bool(k.emitted)
-	w.i64(k.receivedAt)
-	w.i64(k.heldAt)
-	w.u64(uint64(k.retentionDays))
-	w.i64(int64(k.device))
+func (k *kernelRow) append(w *state.Writer) {
+	w.I64(k.start)
+	w.I64(k.duration)
+	w.U64(k.stream)
+	w.U64(k.externalID)
+	w.U64(uint64(k.kernel.kernel))
+	w.U64(uint64(k.corr))
+	w.U64(uint64(k.dyn))
+	w.U64(uint64(k.regs))
+	w.U64(uint64(k.externalKind))
+	w.Bool(k.emitted)
+	w.I64(k.receivedAt)
+	w.I64(k.heldAt)
+	w.U64(uint64(k.retentionDays))
+	w.I64(int64(k.device))
 }
 
-func readKernelRow(r *reader) kernelRow {
+func readKernelRow(r *state.Reader) kernelRow {
 	k := kernelRow{
 		kernel: kernel{
-			start: r.i64(), duration: r.i64(), stream: r.u64(), externalID: r.u64(), kernel: r.u32(), corr: r.u32(), dyn: r.u32(), regs: r.u32(), externalKind: uint8(r.u64()),
+			start: r.I64(), duration: r.I64(), stream: r.U64(), externalID: r.U64(), kernel: r.U32(), corr: r.U32(), dyn: r.U32(), regs: r.U32(), externalKind: uint8(r.U64()),
 		},
-		emitted: r.bool(), receivedAt: r.i64(), heldAt: r.i64(), retentionDays: uint16(r.u64()),
+		emitted: r.Bool(), receivedAt: r.I64(), heldAt: r.I64(), retentionDays: uint16(r.U64()),
 	}
-	k.device = int32(r.i64())
+	k.device = int32(r.I64())
 	return k
 }

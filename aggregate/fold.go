@@ -6,61 +6,63 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // part is one INGEST message while it is folded.
-type part struct {
-	env     stream.Envelope
-	seq     uint64 // INGEST sequence
-	now     int64  // owner's clock, ns; decides only how long halves wait
-	raw     table.Partition
-	line    int // number of the line in the part, from 1
-	usage   *usageAcc
-	before  usageAcc                  // usage without this part
+type Part struct {
+	Env     stream.Envelope
+	Seq     uint64 // INGEST sequence
+	Now     int64  // owner's clock, ns; decides only how long halves wait
+	Raw     table.Partition
+	Line    int // number of the line in the part, from 1
+	usage   *Counts
+	before  Counts                    // usage without this part
 	refused []stream.Rejected         // of a part that somebody asks about
 	rejects map[rejectKind]*rejectRun // of this part, by reason and type
 	keep    bool                      // its object is referred to by a reject and must stay
 	body    []byte
-	s       *session // whose
+	Session *Session // whose
 	budget  budget
 }
 
 // folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
-type folder struct {
-	cfg      *Config
+type Fold struct {
+	Config   *Config
 	metrics  *counters
-	sessions map[sessionKey]*session
-	out      *output
+	sessions map[sessionKey]*Session
+	Out      *rows.Output
 	sources  []opened
 	kinds    map[stream.Kind]int // which of sources folds a kind
 
-	touched    []*session            // in the open chunk
-	held       map[*session]struct{} // with rollups that wait
+	touched    []*Session            // in the open chunk
+	held       map[*Session]struct{} // with rollups that wait
 	hold       time.Duration         // how long they wait now
 	heldAccs   int                   // accumulators of all sessions
 	leaving    bool                  // the owner ends: nothing is held back
 	rush       bool                  // nothing is held back in this chunk
 	budget     *nameBudget           // names.go
 	nameBytes  int                   // of this partition in it
-	named      map[*session]struct{} // those sessions
+	named      map[*Session]struct{} // those sessions
 	pending    int                   // bytes of what waits, pending.go
-	pendings   map[*session]struct{} // of these sessions
+	pendings   map[*Session]struct{} // of these sessions
 	tombstones map[sessionKey]tombstone
-	closing    map[*session]struct{}  // ended, to be finalized
-	unnamed    []*session             // taken over with rows to come, names not loaded yet
-	usage      map[usageKey]*usageAcc // of the open chunk
-	names      []nameBlock            // dictionary entries of the open chunk, to be stored before it is published
-	removed    []sessionKey           // dropped since the last published state
+	closing    map[*Session]struct{} // ended, to be finalized
+	unnamed    []*Session            // taken over with rows to come, names not loaded yet
+	usage      map[usageKey]*Counts  // of the open chunk
+	names      []nameBlock           // dictionary entries of the open chunk, to be stored before it is published
+	removed    []sessionKey          // dropped since the last published state
 
 	deletions      map[deletionKey]deletion // what was deleted; see delete.go
 	freshDeletions []deletionKey            // of them, those that are not in a published state change yet
 	deletes        []stream.Deletion        // tombstones of the open chunk
 
-	outSerial uint64 // moves whenever the batches are reset
-	section   writer // scratch of appendState
+	OutSerial uint64       // moves whenever the batches are reset
+	section   state.Writer // scratch of appendState
 }
 
 type usageKey struct {
@@ -69,25 +71,32 @@ type usageKey struct {
 	days           uint16
 }
 
-type usageAcc struct{ events, bytes, stored, rejected, duplicates uint64 }
+// counts are events and bytes of parts, by what became of them.
+type Counts struct{ Events, bytes, Stored, rejected, Duplicates uint64 }
 
-func newFolder(cfg *Config, m *counters) *folder {
-	f := &folder{
-		cfg: cfg, metrics: m, kinds: map[stream.Kind]int{},
-		sessions: map[sessionKey]*session{}, tombstones: map[sessionKey]tombstone{}, out: newOutput(),
-		budget: newNameBudget(cfg.NamesBytes, m), named: map[*session]struct{}{}, pendings: map[*session]struct{}{},
-		held: map[*session]struct{}{}, hold: minHold, closing: map[*session]struct{}{}, usage: map[usageKey]*usageAcc{},
+// newFold returns the fold of a partition that has no owner, so that nothing of it is published: for tests and benchmarks of sources.
+func NewFold(cfg Config) *Fold {
+	cfg = cfg.withDefaults()
+	return newFolder(&cfg, newCounters(nil))
+}
+
+func newFolder(cfg *Config, m *counters) *Fold {
+	f := &Fold{
+		Config: cfg, metrics: m, kinds: map[stream.Kind]int{},
+		sessions: map[sessionKey]*Session{}, tombstones: map[sessionKey]tombstone{}, Out: rows.NewOutput(),
+		budget: newNameBudget(cfg.NamesBytes, m), named: map[*Session]struct{}{}, pendings: map[*Session]struct{}{},
+		held: map[*Session]struct{}{}, hold: minHold, closing: map[*Session]struct{}{}, usage: map[usageKey]*Counts{},
 	}
 	f.open()
 	return f
 }
 
 // session returns the state of a part's session, new when it was never seen.
-func (f *folder) session(p *part) *session {
-	key := sessionKey{p.env.Tenant, p.env.Session}
+func (f *Fold) Session(p *Part) *Session {
+	key := sessionKey{p.Env.Tenant, p.Env.Session}
 	s := f.sessions[key]
 	if s == nil {
-		s = newSession(key, stream.SessionToken(p.env.Session))
+		s = newSession(key, stream.SessionToken(p.Env.Session))
 		f.revive(s)
 		f.sessions[key] = s
 	}
@@ -96,7 +105,7 @@ func (f *folder) session(p *part) *session {
 }
 
 // touch makes the session's state part of the open chunk.
-func (f *folder) touch(s *session) {
+func (f *Fold) touch(s *Session) {
 	if !s.touched {
 		s.touched = true
 		f.touched = append(f.touched, s)
@@ -104,46 +113,46 @@ func (f *folder) touch(s *session) {
 }
 
 // fold folds one part whose body is already decompressed. The caller has loaded the session's dictionaries.
-func (f *folder) fold(p *part, s *session, body []byte) {
+func (f *Fold) Take(p *Part, s *Session, body []byte) {
 	f.touch(s)
-	f.metrics.meet(p.env.Tenant)
-	p.body, p.s = body, s
-	p.raw = rawPartition(p.env.ReceivedAt, p.env.RetentionDays)
+	f.metrics.meet(p.Env.Tenant)
+	p.body, p.Session = body, s
+	p.Raw = rows.RawPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
 	if s.firstReceived == 0 {
-		s.firstReceived = p.env.ReceivedAt
+		s.firstReceived = p.Env.ReceivedAt
 	}
-	s.lastReceived, s.lastReceivedAt = max(s.lastReceived, p.env.ReceivedAt), p.now
-	s.retentionDays, s.rollupDays, s.noRaw = p.env.RetentionDays, p.env.RollupDays, p.env.NoRaw
-	s.source = p.env.Source
+	s.lastReceived, s.LastReceivedAt = max(s.lastReceived, p.Env.ReceivedAt), p.Now
+	s.retentionDays, s.rollupDays, s.NoRaw = p.Env.RetentionDays, p.Env.RollupDays, p.Env.NoRaw
+	s.source = p.Env.Source
 	if s.completed || s.shutdown {
 		f.closing[s] = struct{}{} // again: more came after the end
 	}
-	if s.host == "" {
-		s.host = clip(p.env.Host)
+	if s.Host == "" {
+		s.Host = rows.Clip(p.Env.Host)
 	}
 	p.usage = f.usageOf(p)
 	p.before = *p.usage
-	if !s.parts.add(partHash(&p.env)) {
+	if !s.parts.Add(partHash(&p.Env)) {
 		f.metrics.parts.WithLabelValues("duplicate").Inc()
-		p.received(p.env.Events)
-		p.duplicate(p.env.Events)
+		p.Received(p.Env.Events)
+		p.Duplicate(p.Env.Events)
 		return
 	}
 	f.metrics.parts.WithLabelValues("folded").Inc()
-	p.usage.bytes += p.env.Bytes
-	s.delta.bytes += p.env.Bytes
-	switch p.env.Kind {
+	p.usage.bytes += p.Env.Bytes
+	s.Delta.bytes += p.Env.Bytes
+	switch p.Env.Kind {
 	case stream.KindComplete:
 		f.complete(p)
 	case stream.KindReject:
-		p.received(p.env.Events)
+		p.Received(p.Env.Events)
 		f.rejectPart(p, body)
 	default:
-		source, ok := f.kinds[p.env.Kind]
+		source, ok := f.kinds[p.Env.Kind]
 		if !ok {
-			p.received(p.env.Events)
-			f.reject(p, rejectRow{
-				reason: gpuflight.ReasonUnknownType, detail: "part of kind " + string(p.env.Kind) + ": upgrade the workers", events: p.env.Events, payload: body,
+			p.Received(p.Env.Events)
+			f.Reject(p, Reject{
+				Reason: gpuflight.ReasonUnknownType, Detail: "part of kind " + string(p.Env.Kind) + ": upgrade the workers", Events: p.Env.Events, Payload: body,
 			})
 			return
 		}

@@ -26,41 +26,41 @@ const (
 )
 
 // forget drops a session's state.
-func (f *folder) forget(s *session, now int64) {
+func (f *Fold) forget(s *Session, now int64) {
 	f.abandon(s)
 	if s.names > 0 || s.nextConfig > 0 || s.nextLaunch > 0 {
-		f.tombstones[s.key] = tombstone{s.names, s.nextConfig, s.nextLaunch, now}
+		f.tombstones[s.Key] = tombstone{s.names, s.nextConfig, s.nextLaunch, now}
 	}
-	f.removed = append(f.removed, s.key)
+	f.removed = append(f.removed, s.Key)
 }
 
 // abandon takes a session out of all that could bring rows of it.
-func (f *folder) abandon(s *session) {
+func (f *Fold) abandon(s *Session) {
 	for _, st := range s.states {
 		if st != nil {
 			st.Drop()
 		}
 	}
 	f.release(s)
-	delete(f.sessions, s.key)
+	delete(f.sessions, s.Key)
 	delete(f.closing, s)
 	delete(f.held, s)
 }
 
 // revive gives a new session what its tombstone kept.
-func (f *folder) revive(s *session) {
-	t, ok := f.tombstones[s.key]
+func (f *Fold) revive(s *Session) {
+	t, ok := f.tombstones[s.Key]
 	if !ok {
 		s.dictsLoaded = true // nothing to load: it is new
 		return
 	}
-	delete(f.tombstones, s.key)
+	delete(f.tombstones, s.Key)
 	s.names, s.nextConfig, s.nextLaunch = t.names, t.nextConfig, t.nextLaunch
 }
 
 // forgetSilent forgets sessions silent for Config.Forget, and the longest silent ones of too many.
-func (f *folder) forgetSilent(now int64) {
-	var silent []*session
+func (f *Fold) forgetSilent(now int64) {
+	var silent []*Session
 	for _, s := range f.sessions {
 		if s.touched || s.heldSince != 0 {
 			continue // it has something to say yet
@@ -69,7 +69,7 @@ func (f *folder) forgetSilent(now int64) {
 		if load.Waits {
 			continue
 		}
-		if now-s.lastReceivedAt >= int64(f.cfg.Forget)*int64(max(load.Keep, 1)) {
+		if now-s.LastReceivedAt >= int64(f.Config.Forget)*int64(max(load.Keep, 1)) {
 			if load.Unsaid {
 				if f.awaitNames(s) {
 					continue
@@ -83,21 +83,21 @@ func (f *folder) forgetSilent(now int64) {
 		}
 	}
 	if over := len(f.sessions) - maxSessions; over > 0 {
-		slices.SortFunc(silent, func(a, b *session) int { return cmp.Compare(a.lastReceivedAt, b.lastReceivedAt) })
+		slices.SortFunc(silent, func(a, b *Session) int { return cmp.Compare(a.LastReceivedAt, b.LastReceivedAt) })
 		tenants := map[string]int{}
 		for k := range f.sessions {
-			tenants[k.tenant]++
+			tenants[k.Tenant]++
 		}
-		share := fairShare(tenants, maxSessions)
+		share := FairShare(tenants, maxSessions)
 		for _, s := range silent {
 			if over == 0 {
 				break
 			}
-			if tenants[s.key.tenant] <= share {
+			if tenants[s.Key.Tenant] <= share {
 				continue
 			}
 			over--
-			tenants[s.key.tenant]--
+			tenants[s.Key.Tenant]--
 			load := s.load()
 			if load.Unsaid && f.awaitNames(s) {
 				continue
@@ -122,7 +122,7 @@ func (f *folder) forgetSilent(now int64) {
 }
 
 // fairShare is how much each tenant may have of room: what those leave who have less is for the others.
-func fairShare(has map[string]int, room int) (share int) {
+func FairShare(has map[string]int, room int) (share int) {
 	counts := slices.Sorted(maps.Values(has))
 	for i, n := range counts {
 		if share = room / (len(counts) - i); n > share {

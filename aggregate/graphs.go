@@ -1,17 +1,18 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // graphLaunch folds a graph_launch_event line.
-func (f *flight) graphLaunch(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) graphLaunch(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.GraphLaunch(l.Raw)
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.StartNS)
+	s.Delta.SawEvent(e.StartNS)
 	t, h := &table.Graphs, &f.graphHead
 	b := f.rawHead(h, s, p, t.Table, t.Head)
 	if b == nil {
@@ -26,12 +27,12 @@ func (f *flight) graphLaunch(s *flightSession, p *part, l *gpuflight.Line) error
 	h.append(0, t.GraphExecKey, e.ExecKey)
 	t.PID.Append(b, e.PID)
 	h.append(1, t.App, e.App)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	return nil
 }
 
 // graphNode folds a graph_node_definition line.
-func (f *flight) graphNode(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) graphNode(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.GraphNode(l.Raw)
 	if err != nil {
 		return err
@@ -42,12 +43,12 @@ func (f *flight) graphNode(s *flightSession, p *part, l *gpuflight.Line) error {
 	t.NodeIndex.Append(b, e.NodeIndex)
 	t.NodeType.Append(b, e.NodeType)
 	t.DependencyCount.Append(b, e.Dependencies)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	return nil
 }
 
 // perf folds a perf_metric_event or kernel_perf_metric_event line.
-func (f *flight) perf(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) perf(s *flightSession, p *Part, l *gpuflight.Line) error {
 	decode, kind := f.events.Perf, "range"
 	if l.Type == gpuflight.KernelPerfMetricEvent {
 		decode, kind = f.events.KernelPerf, "kernel"
@@ -56,7 +57,7 @@ func (f *flight) perf(s *flightSession, p *part, l *gpuflight.Line) error {
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.StartNS)
+	s.Delta.SawEvent(e.StartNS)
 	t, h := &table.PerfMetrics, &f.perfHead
 	b := f.rawHead(h, s, p, t.Table, t.Head)
 	if b == nil {
@@ -87,6 +88,6 @@ func (f *flight) perf(s *flightSession, p *part, l *gpuflight.Line) error {
 	t.ScopeDepth.Append(b, e.ScopeDepth)
 	t.PID.Append(b, e.PID)
 	h.append(3, t.App, e.App)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	return nil
 }

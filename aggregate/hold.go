@@ -2,6 +2,8 @@ package aggregate
 
 import (
 	"time"
+
+	"github.com/warpline/warpline/aggregate/state"
 )
 
 // Rollup rows cost ClickHouse ten times what a raw row costs, so they must stay few. A session that sends much fills its accumulators
@@ -17,15 +19,15 @@ const (
 )
 
 // holdFor is how long sparse sessions wait when a chunk touches n sessions.
-func (f *folder) holdFor(n int) time.Duration {
-	if f.cfg.Hold != 0 {
-		return f.cfg.Hold
+func (f *Fold) holdFor(n int) time.Duration {
+	if f.Config.Hold != 0 {
+		return f.Config.Hold
 	}
 	return min(max(time.Duration(n)*holdPerSession, minHold), maxHold)
 }
 
 // ripe reports whether the session's held rollups should go out with the open chunk.
-func (f *folder) ripe(s *session, now int64, hold time.Duration) bool {
+func (f *Fold) ripe(s *Session, now int64, hold time.Duration) bool {
 	if s.awaitsNames() {
 		f.awaitNames(s)
 		return false
@@ -33,7 +35,7 @@ func (f *folder) ripe(s *session, now int64, hold time.Duration) bool {
 	if s.heldSince != 0 && now-s.heldSince >= int64(hold) {
 		return true
 	}
-	if _, ending := f.closing[s]; ending || s.delta.lifecycle() {
+	if _, ending := f.closing[s]; ending || s.Delta.lifecycle() {
 		return true
 	}
 	for _, st := range s.states {
@@ -46,13 +48,13 @@ func (f *folder) ripe(s *session, now int64, hold time.Duration) bool {
 
 // awaitsNames reports whether rollups are held until the session's names are loaded, after a takeover. A row that is written without its
 // name would stay so: names that came before it are not looked up as late ones are.
-func (s *session) awaitsNames() bool { return s.nameless() && s.load().Rollups > 0 }
+func (s *Session) awaitsNames() bool { return s.nameless() && s.load().Rollups > 0 }
 
 // lifecycle reports whether people wait to see it: the session began or ended.
 func (d *sessionDelta) lifecycle() bool { return d.startedAt != 0 || d.endReason != "" }
 
 // releaseHeld touches the sessions whose time has come, so that the next chunk takes their rollups along.
-func (f *folder) releaseHeld(now int64) {
+func (f *Fold) releaseHeld(now int64) {
 	for s := range f.held {
 		if now-s.heldSince >= int64(f.hold) && !s.awaitsNames() {
 			f.touch(s)
@@ -60,30 +62,30 @@ func (f *folder) releaseHeld(now int64) {
 	}
 }
 
-func (d *sessionDelta) append(w *writer) {
-	for _, v := range []uint64{d.kernels, d.samples, d.events, d.bytes, d.rejects, d.duplicates} {
-		w.u64(v)
+func (d *sessionDelta) append(w *state.Writer) {
+	for _, v := range []uint64{d.kernels, d.Samples, d.events, d.bytes, d.rejects, d.duplicates} {
+		w.U64(v)
 	}
 	for _, v := range []int64{d.firstEvent, d.lastEvent, d.startedAt, d.endedAt, int64(d.segment)} {
-		w.i64(v)
+		w.I64(v)
 	}
 	for _, v := range []string{d.endReason, d.runID, d.kind, d.engine} {
-		w.str(v)
+		w.Str(v)
 	}
-	w.bool(d.hasSegment)
-	w.bool(d.crashed)
+	w.Bool(d.hasSegment)
+	w.Bool(d.crashed)
 }
 
-func (d *sessionDelta) read(r *reader) {
-	for _, v := range []*uint64{&d.kernels, &d.samples, &d.events, &d.bytes, &d.rejects, &d.duplicates} {
-		*v = r.u64()
+func (d *sessionDelta) read(r *state.Reader) {
+	for _, v := range []*uint64{&d.kernels, &d.Samples, &d.events, &d.bytes, &d.rejects, &d.duplicates} {
+		*v = r.U64()
 	}
 	for _, v := range []*int64{&d.firstEvent, &d.lastEvent, &d.startedAt, &d.endedAt} {
-		*v = r.i64()
+		*v = r.I64()
 	}
-	d.segment = int32(r.i64())
+	d.segment = int32(r.I64())
 	for _, v := range []*string{&d.endReason, &d.runID, &d.kind, &d.engine} {
-		*v = r.str()
+		*v = r.Str()
 	}
-	d.hasSegment, d.crashed = r.bool(), r.bool()
+	d.hasSegment, d.crashed = r.Bool(), r.Bool()
 }

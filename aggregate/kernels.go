@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/sink/table"
@@ -8,7 +9,7 @@ import (
 
 // kernelRollups adds up the kernels of a session by kernel, scope and minute, and writes the rows of kernels and of their launches.
 type kernelRollups struct {
-	session *session
+	session *Session
 	pool    *kernelPool
 
 	slots      []*kernelSlot
@@ -23,12 +24,12 @@ type kernelRollups struct {
 
 // kernelPool is shared by the sessions of a source in one partition.
 type kernelPool struct {
-	fold *folder
+	fold *Fold
 	free []*kernelAcc
 }
 
 // begin makes the zero value that of a session.
-func (k *kernelRollups) begin(s *session, p *kernelPool) {
+func (k *kernelRollups) begin(s *Session, p *kernelPool) {
 	k.session, k.pool, k.scopeNames, k.scopeIndex = s, p, []string{""}, map[string]int32{"": 0}
 }
 
@@ -88,11 +89,6 @@ func (a *kernelAcc) count(ns uint64) {
 	a.high = max(a.high, ns)
 	a.hist.Add(ns)
 }
-
-const bucketNS = int64(60e9)
-
-// bucketOf returns the start of the minute of a time, which is never negative.
-func bucketOf(ns int64) int64 { return ns - ns%bucketNS }
 
 // slot returns the session's slot of a kernel id.
 func (k *kernelRollups) slot(id uint32) *kernelSlot {
@@ -186,13 +182,13 @@ type kernelEmitter struct {
 // emitter is for rows that were received at a time, of a class of retention.
 func (k *kernelRollups) emitter(receivedAt int64, days uint16) kernelEmitter {
 	e := kernelEmitter{k: k, receivedAt: receivedAt, days: days}
-	if k.session.noRaw {
+	if k.session.NoRaw {
 		return e
 	}
 	f, t := k.pool.fold, &table.Kernels
-	e.b = f.out.batch(t.Table, rawPartition(receivedAt, days))
-	e.tenant, e.session = t.Tenant.Index(e.b, k.session.key.tenant), t.SessionID.Index(e.b, k.session.key.id)
-	f.out.saw(receivedAt)
+	e.b = f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	e.tenant, e.session = t.Tenant.Index(e.b, k.session.Key.Tenant), t.SessionID.Index(e.b, k.session.Key.ID)
+	f.Out.Saw(receivedAt)
 	return e
 }
 
@@ -222,8 +218,8 @@ func (k *kernelRollups) flush() {
 		return
 	}
 	s, t := k.session, &table.KernelStats
-	b := k.pool.fold.out.batch(t.Table, s.factPartition())
-	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+	b := k.pool.fold.Out.Batch(t.Table, s.FactPartition())
+	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 	for _, a := range k.dirty {
 		t.Tenant.Append(b, tenant)
 		t.SessionID.Append(b, session)
@@ -237,7 +233,7 @@ func (k *kernelRollups) flush() {
 		t.MinNS.Append(b, a.low)
 		t.MaxNS.Append(b, a.high)
 		t.DurationHist.Append(b, &a.hist)
-		t.ReceivedDay.Append(b, s.receivedDay())
+		t.ReceivedDay.Append(b, s.ReceivedDay())
 	}
 	k.drop()
 	if len(k.sparse) > maxSparse {

@@ -1,5 +1,9 @@
 package aggregate
 
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+)
+
 // maxScopeNames scope paths of a session are told apart in rollups; kernels in later ones count under otherScopes.
 const (
 	maxScopeNames = 65536
@@ -8,7 +12,7 @@ const (
 
 // scope interns a scope path and returns its index.
 func (k *kernelRollups) scope(path string) int32 {
-	path = clip(path)
+	path = rows.Clip(path)
 	i, ok := k.scopeIndex[path]
 	if !ok {
 		if len(k.scopeNames) == maxScopeNames {

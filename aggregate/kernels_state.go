@@ -1,71 +1,74 @@
 package aggregate
 
-import "github.com/warpline/warpline/proto/hist"
+import (
+	"github.com/warpline/warpline/aggregate/state"
+	"github.com/warpline/warpline/proto/hist"
+)
 
 // append writes what is held: the whole of it, or what the open chunk added to it.
-func (k *kernelRollups) append(w *writer, full bool) {
-	w.bool(k.flushed && !full)
+func (k *kernelRollups) append(w *state.Writer, full bool) {
+	w.Bool(k.flushed && !full)
 	n := 0
 	for _, a := range k.dirty {
 		if full || a.freshCount > 0 {
 			n++
 		}
 	}
-	w.n(n)
+	w.N(n)
 	for _, a := range k.dirty {
 		if !full && a.freshCount == 0 {
 			continue
 		}
-		w.u64(uint64(a.slot.id))
-		w.str(k.scopeNames[a.scope])
-		w.i64(a.bucket)
+		w.U64(uint64(a.slot.id))
+		w.Str(k.scopeNames[a.scope])
+		w.I64(a.bucket)
 		if !full && a.freshCount <= maxFresh {
-			w.n(int(a.freshCount))
+			w.N(int(a.freshCount))
 			for _, ns := range a.fresh[:a.freshCount] {
-				w.u64(ns)
+				w.U64(ns)
 			}
 			continue
 		}
-		w.n(0)
+		w.N(0)
 		for _, v := range []uint64{a.calls, a.total, a.low, a.high} {
-			w.u64(v)
+			w.U64(v)
 		}
 		keys, counts := a.hist.AppendTo(nil, nil)
-		w.n(len(keys))
+		w.N(len(keys))
 		for i, key := range keys {
-			w.i64(int64(key))
-			w.u64(counts[i])
+			w.I64(int64(key))
+			w.U64(counts[i])
 		}
 	}
 }
 
 // readFlushed reads whether what was held is rows.
-func (k *kernelRollups) readFlushed(r *reader) {
-	if r.bool() {
+func (k *kernelRollups) readFlushed(r *state.Reader) {
+	if r.Bool() {
 		k.drop()
 	}
 }
 
 // read applies what append wrote behind that.
-func (k *kernelRollups) read(r *reader) {
-	for range r.n(4) {
-		id, scope, bucket := r.u32(), r.str(), r.i64()
-		if r.err != nil {
+func (k *kernelRollups) read(r *state.Reader) {
+	for range r.N(4) {
+		id, scope, bucket := r.U32(), r.Str(), r.I64()
+		if r.Err != nil {
 			return
 		}
 		a := k.acc(k.slot(id), k.scope(scope), bucket)
-		if n := r.n(1); n > 0 {
+		if n := r.N(1); n > 0 {
 			for range n {
-				a.count(r.u64())
+				a.count(r.U64())
 			}
 			continue
 		}
-		a.calls, a.total, a.low, a.high = r.u64(), r.u64(), r.u64(), r.u64()
+		a.calls, a.total, a.low, a.high = r.U64(), r.U64(), r.U64(), r.U64()
 		a.hist.Reset()
-		for range r.n(2) {
-			key, n := r.i64(), r.u64()
+		for range r.N(2) {
+			key, n := r.I64(), r.U64()
 			if key < int64(hist.Zero) || key > int64(hist.Last) {
-				r.fail()
+				r.Fail()
 				return
 			}
 			a.hist.AddBucket(int16(key), n)

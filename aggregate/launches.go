@@ -1,6 +1,9 @@
 package aggregate
 
-import "github.com/warpline/warpline/sink/table"
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/sink/table"
+)
 
 // launchKey is what kernels of one launch have in common; config is 0 while the kernel_detail is not known.
 type launchKey struct{ kernel, config, regs, dyn uint32 }
@@ -28,15 +31,15 @@ func (e *kernelEmitter) launch(k launchKey) uint32 {
 		id = s.nextLaunch
 		e.k.launches[k] = id
 		t := &table.Launches
-		b := e.k.pool.fold.out.batch(t.Table, factPartition(e.receivedAt, factDays(e.days, s.rollupDays)))
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
+		b := e.k.pool.fold.Out.Batch(t.Table, rows.FactPartition(e.receivedAt, rows.FactDays(e.days, s.rollupDays)))
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
 		t.LaunchID.Append(b, id)
 		t.KernelID.Append(b, k.kernel)
 		t.ConfigID.Append(b, k.config)
 		t.Registers.Append(b, k.regs)
 		t.DynSharedBytes.Append(b, k.dyn)
-		t.ReceivedDay.Append(b, dayOf(e.receivedAt))
+		t.ReceivedDay.Append(b, rows.DayOf(e.receivedAt))
 	}
 	slot.launch, slot.launched = id, k
 	return id
@@ -46,13 +49,7 @@ func (e *kernelEmitter) launch(k launchKey) uint32 {
 // silence then does not hand out again what rows of before use. Rows compress best when ids differ in few low bits, hence the steps.
 func firstID(receivedAt int64) uint32 {
 	const y2020 = 1_577_836_800
-	return clampU32(receivedAt/1e9-y2020) &^ 0xffff
-}
-
-// factDays is the retention class of facts that raw rows need to be understood. They were written with the first such row and must
-// outlive the last one, of a session that goes on for as long as raw rows are kept.
-func factDays(rawDays, rollupDays uint16) uint16 {
-	return uint16(min(max(int(rollupDays), 2*int(rawDays)), 1<<16-1))
+	return rows.ClampU32(receivedAt/1e9-y2020) &^ 0xffff
 }
 
 // forgetLaunches has launches written again, under new ids.

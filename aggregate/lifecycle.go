@@ -1,66 +1,53 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // complete folds the client's session-complete. It does not say how the session ended, and may come before the last windows.
-func (f *folder) complete(p *part) {
-	p.s.completed = true
-	f.end(p, sessionEnd{rank: table.EndComplete, at: p.env.ReceivedAt})
+func (f *Fold) complete(p *Part) {
+	p.Session.completed = true
+	f.end(p, SessionEnd{Rank: table.EndComplete, At: p.Env.ReceivedAt})
 }
 
 // flushSession writes what the open chunk adds to the session's row.
-func (f *folder) flushSession(s *session) {
-	d := &s.delta
+func (f *Fold) flushSession(s *Session) {
+	d := &s.Delta
 	t := &table.Sessions
-	b := f.out.batch(t.Table, s.factPartition())
+	b := f.Out.Batch(t.Table, s.FactPartition())
 	segment := int32(-1)
 	if d.hasSegment {
 		segment = d.segment
 	}
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.Source.AppendString(b, s.source)
-	t.App.AppendString(b, s.app)
-	t.Host.AppendString(b, s.host)
+	t.App.AppendString(b, s.App)
+	t.Host.AppendString(b, s.Host)
 	t.IP.AppendString(b, s.ip)
-	t.PID.Append(b, s.pid)
-	t.StartedAt.Append(b, orUnknown(d.startedAt))
-	t.FirstEventAt.Append(b, orUnknown(d.firstEvent))
+	t.PID.Append(b, s.PID)
+	t.StartedAt.Append(b, rows.OrUnknown(d.startedAt))
+	t.FirstEventAt.Append(b, rows.OrUnknown(d.firstEvent))
 	t.LastEventAt.Append(b, d.lastEvent)
 	t.LastReceivedAt.Append(b, s.lastReceived)
 	t.EndedAt.Append(b, d.endedAt)
 	t.EndReason.AppendString(b, d.endReason)
-	t.Completed.Append(b, flag(s.completed || s.shutdown))
-	t.Crashed.Append(b, flag(d.crashed))
+	t.Completed.Append(b, rows.Flag(s.completed || s.shutdown))
+	t.Crashed.Append(b, rows.Flag(d.crashed))
 	t.RunID.AppendString(b, d.runID)
 	t.SegmentIndex.Append(b, segment)
 	t.SessionKind.AppendString(b, d.kind)
 	t.ProfilingEngine.AppendString(b, d.engine)
-	t.Vendor.AppendString(b, s.vendor)
+	t.Vendor.AppendString(b, s.Vendor)
 	t.ClockOffsetNS.Append(b, uint64(s.clock.offset))
 	t.SystemRateMS.Append(b, s.clock.sampleMS)
-	t.Devices.Append(b, uint32(len(s.deviceIDs)))
+	t.Devices.Append(b, uint32(len(s.DeviceIDs)))
 	t.Kernels.Append(b, d.kernels)
-	t.Samples.Append(b, d.samples)
+	t.Samples.Append(b, d.Samples)
 	t.Events.Append(b, d.events)
 	t.Bytes.Append(b, d.bytes)
 	t.Rejects.Append(b, d.rejects)
-	t.ReceivedDay.Append(b, s.receivedDay())
-	s.delta = sessionDelta{}
-}
-
-func orUnknown(ns int64) int64 {
-	if ns <= 0 {
-		return table.UnknownTime
-	}
-	return ns
-}
-
-func flag(v bool) uint8 {
-	if v {
-		return 1
-	}
-	return 0
+	t.ReceivedDay.Append(b, s.ReceivedDay())
+	s.Delta = sessionDelta{}
 }

@@ -1,16 +1,17 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // memcpys folds one memcpy_event_batch.
-func (f *flight) memcpys(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) memcpys(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	t := &table.Memcpys
-	b := f.out.batch(t.Table, p.raw)
-	tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 	kind, kindAt := uint32(1<<32-1), int32(0)
 	var key copyKey
 	var acc *copyAcc
@@ -22,21 +23,21 @@ func (f *flight) memcpys(s *flightSession, p *part, line *gpuflight.Line) {
 			continue
 		}
 		at = f.activityTime(s, p, at)
-		s.delta.sawEvent(at)
-		if k := (copyKey{bucketOf(at), min(uint32(row[gpuflight.MemcpyCopyKind]), table.NamedCopy-1)}); acc == nil || k != key {
+		s.Delta.SawEvent(at)
+		if k := (copyKey{rows.BucketOf(at), min(uint32(row[gpuflight.MemcpyCopyKind]), table.NamedCopy-1)}); acc == nil || k != key {
 			key, acc = k, s.minutes.copyOf(k)
 		}
 		acc.add(uint64(row[gpuflight.MemcpyBytes]), uint64(row[gpuflight.MemcpyDurationNS]))
 		s.minutes.dirty = true
-		if s.noRaw {
+		if s.NoRaw {
 			continue
 		}
 		if k := uint32(row[gpuflight.MemcpyCopyKind]); k != kind || r == 0 {
 			kind = k
 			// What a code means depends on the vendor, and job_start may come later: '' is resolved by the view.
 			text := ""
-			if s.vendor != "" || k <= 2 {
-				text = gpuflight.CopyKind(s.vendor, k)
+			if s.Vendor != "" || k <= 2 {
+				text = gpuflight.CopyKind(s.Vendor, k)
 			}
 			kindAt = t.CopyKind.Index(b, text)
 		}
@@ -49,7 +50,7 @@ func (f *flight) memcpys(s *flightSession, p *part, line *gpuflight.Line) {
 		t.CopyKindID.Append(b, kind)
 		t.StreamID.Append(b, uint64(row[gpuflight.MemcpyStreamID]))
 		t.CorrID.Append(b, uint32(row[gpuflight.MemcpyCorrID]))
-		t.ReceivedAt.Append(b, p.env.ReceivedAt)
+		t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }

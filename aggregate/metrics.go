@@ -6,11 +6,6 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-const mib = 1 << 20
-
-// fromMiB is a size in bytes; one that no column of bytes holds is the largest that does, not what is left after a wrap.
-func fromMiB(n uint64) uint64 { return min(n, (1<<64-1)/mib) * mib }
-
 // gauge adds up one metric of one minute in wire units, so that sums are exact.
 type gauge struct{ sum, low, high uint64 }
 
@@ -75,32 +70,32 @@ func (m *metricRollups) device(bucket int64, id int32) *deviceAcc {
 }
 
 // flush writes the session's minutes of host and device metrics.
-func (m *metricRollups) flush(f *folder, s *session) {
+func (m *metricRollups) flush(f *Fold, s *Session) {
 	for bucket, a := range m.hosts {
 		t := &table.HostMetrics1m
-		b := f.out.batch(t.Table, s.factPartition())
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
+		b := f.Out.Batch(t.Table, s.FactPartition())
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
 		t.Bucket.Append(b, bucket)
 		t.BucketS.Append(b, 60)
 		t.Hostname.AppendString(b, a.hostname)
 		t.Samples.Append(b, a.samples)
 		appendGauges(b, t.GaugeMaps, []gauge{a.cpu, a.ramUsed, a.total})
-		t.ReceivedDay.Append(b, s.receivedDay())
+		t.ReceivedDay.Append(b, s.ReceivedDay())
 	}
 	clear(m.hosts)
 	for key, a := range m.devices {
 		t := &table.DeviceMetrics1m
-		b := f.out.batch(t.Table, s.factPartition())
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
+		b := f.Out.Batch(t.Table, s.FactPartition())
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
 		t.Bucket.Append(b, key.bucket)
 		t.BucketS.Append(b, 60)
 		t.DeviceID.Append(b, key.device)
 		t.Samples.Append(b, a.samples)
 		a.gauges[energyGauge].sum = 0 // a counter: its ends are what counts
 		appendGauges(b, t.GaugeMaps, a.gauges[:])
-		t.ReceivedDay.Append(b, s.receivedDay())
+		t.ReceivedDay.Append(b, s.ReceivedDay())
 	}
 	clear(m.devices)
 }

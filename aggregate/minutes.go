@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -157,72 +158,72 @@ func decimal(v float64) (key int16, digits uint64) {
 }
 
 // append writes what is held, when it has changed or a snapshot needs it.
-func (m *minutes) append(w *writer, full bool) {
-	w.bool(full || m.dirty)
+func (m *minutes) append(w *state.Writer, full bool) {
+	w.Bool(full || m.dirty)
 	if !full && !m.dirty {
 		return
 	}
-	w.n(len(m.copies))
+	w.N(len(m.copies))
 	for k, a := range m.copies {
-		w.i64(k.bucket)
+		w.I64(k.bucket)
 		for _, v := range []uint64{uint64(k.kind), a.calls, a.bytes, a.total, a.low, a.high} {
-			w.u64(v)
+			w.U64(v)
 		}
 	}
-	w.n(len(m.syncs))
+	w.N(len(m.syncs))
 	for k, a := range m.syncs {
-		w.i64(k.bucket)
+		w.I64(k.bucket)
 		for _, v := range []uint64{uint64(k.function), uint64(k.kind), a.calls, a.total, a.high} {
-			w.u64(v)
+			w.U64(v)
 		}
 	}
-	w.n(len(m.pm))
+	w.N(len(m.pm))
 	for k, a := range m.pm {
-		w.i64(k.bucket)
+		w.I64(k.bucket)
 		for _, v := range []uint64{uint64(k.device), uint64(k.metric), uint64(k.scope), a.samples, math.Float64bits(a.low), math.Float64bits(a.high)} {
-			w.u64(v)
+			w.U64(v)
 		}
-		w.n(len(a.parts))
+		w.N(len(a.parts))
 		for _, p := range a.parts {
-			w.i64(int64(p.key))
-			w.u64(p.digits)
+			w.I64(int64(p.key))
+			w.U64(p.digits)
 		}
 	}
 }
 
 // read takes the place of what was held.
-func (m *minutes) read(r *reader) {
-	if !r.bool() {
+func (m *minutes) read(r *state.Reader) {
+	if !r.Bool() {
 		return
 	}
 	*m = minutes{}
-	for range r.n(7) {
-		k := copyKey{r.i64(), r.u32()}
-		*m.copyOf(k) = copyAcc{r.u64(), r.u64(), r.u64(), r.u64(), r.u64()}
+	for range r.N(7) {
+		k := copyKey{r.I64(), r.U32()}
+		*m.copyOf(k) = copyAcc{r.U64(), r.U64(), r.U64(), r.U64(), r.U64()}
 	}
-	for range r.n(6) {
-		k := syncKey{r.i64(), r.u32(), uint8(r.u64())}
-		*m.syncOf(k) = syncAcc{r.u64(), r.u64(), r.u64()}
+	for range r.N(6) {
+		k := syncKey{r.I64(), r.U32(), uint8(r.U64())}
+		*m.syncOf(k) = syncAcc{r.U64(), r.U64(), r.U64()}
 	}
-	for range r.n(8) {
-		a := m.pmOf(pmKey{r.i64(), r.u32(), r.u32(), r.u32()})
-		*a = pmAcc{samples: r.u64(), low: math.Float64frombits(r.u64()), high: math.Float64frombits(r.u64())}
-		for range r.n(2) {
-			a.addPart(int16(r.i64()), r.u64())
+	for range r.N(8) {
+		a := m.pmOf(pmKey{r.I64(), r.U32(), r.U32(), r.U32()})
+		*a = pmAcc{samples: r.U64(), low: math.Float64frombits(r.U64()), high: math.Float64frombits(r.U64())}
+		for range r.N(2) {
+			a.addPart(int16(r.I64()), r.U64())
 		}
 	}
 }
 
 // flush writes the session's rows of copies, waits and counters.
-func (m *minutes) flush(f *folder, s *session) {
+func (m *minutes) flush(f *Fold, s *Session) {
 	if m.count() == 0 {
 		return
 	}
-	part, day := s.factPartition(), s.receivedDay()
+	part, day := s.FactPartition(), s.ReceivedDay()
 	if len(m.copies) > 0 {
 		t := &table.MemcpyStats
-		b := f.out.batch(t.Table, part)
-		tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+		b := f.Out.Batch(t.Table, part)
+		tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 		for k, a := range m.copies {
 			t.Tenant.Append(b, tenant)
 			t.SessionID.Append(b, session)
@@ -239,8 +240,8 @@ func (m *minutes) flush(f *folder, s *session) {
 	}
 	if len(m.syncs) > 0 {
 		t := &table.SyncStats
-		b := f.out.batch(t.Table, part)
-		tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+		b := f.Out.Batch(t.Table, part)
+		tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 		for k, a := range m.syncs {
 			t.Tenant.Append(b, tenant)
 			t.SessionID.Append(b, session)
@@ -256,8 +257,8 @@ func (m *minutes) flush(f *folder, s *session) {
 	}
 	if len(m.pm) > 0 {
 		t := &table.PMStats
-		b := f.out.batch(t.Table, part)
-		tenant, session := t.Tenant.Index(b, s.key.tenant), t.SessionID.Index(b, s.key.id)
+		b := f.Out.Batch(t.Table, part)
+		tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 		var keys []int16
 		var digits []uint64
 		for k, a := range m.pm {

@@ -86,11 +86,11 @@ func activityPart(n int) []byte {
 	return []byte(b.String())
 }
 
-func foldPart(f *folder, n int, body []byte) *session {
-	p := &part{seq: uint64(n + 1), now: 1, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: n,
+func foldPart(f *Fold, n int, body []byte) *Session {
+	p := &Part{Seq: uint64(n + 1), Now: 1, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: n,
 		ReceivedAt: 1795175929972803352, RetentionDays: 7, RollupDays: 395}}
-	s := f.session(p)
-	f.fold(p, s, body)
+	s := f.Session(p)
+	f.Take(p, s, body)
 	return s
 }
 
@@ -98,24 +98,24 @@ func foldPart(f *folder, n int, body []byte) *session {
 func TestMinutesSurviveAHandOver(t *testing.T) {
 	cfg := testConfig()
 	f, g := newFolder(&cfg, newCounters(nil)), newFolder(&cfg, newCounters(nil))
-	var s *session
+	var s *Session
 	for n := range 5 {
 		s = foldPart(f, n, activityPart(n))
-		f.flush(1)
-		if err := g.applyState(f.appendState(nil, false)); err != nil {
+		f.Flush(1)
+		if err := g.ApplyState(f.AppendState(nil, false)); err != nil {
 			t.Fatal(err)
 		}
-		f.published()
+		f.Published()
 	}
 	if flightOf(s).minutes.count() < 6 || s.heldSince == 0 {
 		t.Fatalf("%d minutes are held, since %d", flightOf(s).minutes.count(), s.heldSince)
 	}
 	h := newFolder(&cfg, newCounters(nil))
-	if err := h.applyState(f.appendState(nil, true)); err != nil {
+	if err := h.ApplyState(f.AppendState(nil, true)); err != nil {
 		t.Fatal(err)
 	}
-	for name, other := range map[string]*folder{"changes": g, "snapshot": h} {
-		got := flightOf(other.sessions[s.key]).minutes
+	for name, other := range map[string]*Fold{"changes": g, "snapshot": h} {
+		got := flightOf(other.sessions[s.Key]).minutes
 		got.dirty = flightOf(s).minutes.dirty
 		if !reflect.DeepEqual(got, flightOf(s).minutes) {
 			t.Errorf("by %s: %+v, want %+v", name, got, flightOf(s).minutes)
@@ -123,14 +123,14 @@ func TestMinutesSurviveAHandOver(t *testing.T) {
 	}
 	// Once written they are gone, for the next owner too.
 	f.touch(s)
-	f.flush(1 + int64(maxHold))
-	if n := f.out.batch(table.MemcpyStats.Table, s.factPartition()).Rows(); flightOf(s).minutes.count() != 0 || n == 0 {
+	f.Flush(1 + int64(maxHold))
+	if n := f.Out.Batch(table.MemcpyStats.Table, s.FactPartition()).Rows(); flightOf(s).minutes.count() != 0 || n == 0 {
 		t.Fatalf("%d are held still, %d rows", flightOf(s).minutes.count(), n)
 	}
-	if err := g.applyState(f.appendState(nil, false)); err != nil {
+	if err := g.ApplyState(f.AppendState(nil, false)); err != nil {
 		t.Fatal(err)
 	}
-	if n := flightOf(g.sessions[s.key]).minutes.count(); n != 0 {
+	if n := flightOf(g.sessions[s.Key]).minutes.count(); n != 0 {
 		t.Errorf("the next owner holds %d that are written", n)
 	}
 }
@@ -139,11 +139,11 @@ func TestMinutesSurviveAHandOver(t *testing.T) {
 func TestManyMinutesAreNotHeld(t *testing.T) {
 	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
-	var s *session
+	var s *Session
 	for n := range maxMinutes {
 		s = foldPart(f, n, activityPart(3*n))
 	}
-	f.flush(1)
+	f.Flush(1)
 	if flightOf(s).minutes.count() != 0 || s.heldSince == 0 {
 		t.Errorf("%d minutes are held", flightOf(s).minutes.count())
 	}
@@ -157,16 +157,16 @@ func TestStateOfVersionTwo(t *testing.T) {
 	}
 	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
-	if err := f.applyState(old); err != nil {
+	if err := f.ApplyState(old); err != nil {
 		t.Fatal(err)
 	}
 	s := f.sessions[sessionKey{"t", "s"}]
-	if s == nil || flightOf(s).waiting.live != 1 || flightOf(s).scopes.halves.count != 3 || flightOf(s).details.GetCardinality() != 300 || len(flightOf(s).configs) != 40 || len(flightOf(s).kernels.dirty) == 0 || s.vendor != "NVIDIA" {
+	if s == nil || flightOf(s).waiting.live != 1 || flightOf(s).scopes.halves.count != 3 || flightOf(s).details.GetCardinality() != 300 || len(flightOf(s).configs) != 40 || len(flightOf(s).kernels.dirty) == 0 || s.Vendor != "NVIDIA" {
 		t.Fatalf("%+v", s)
 	}
 	foldPart(f, 1000, activityPart(1))
 	g := newFolder(&cfg, newCounters(nil))
-	if err := g.applyState(f.appendState(nil, true)); err != nil || flightOf(g.sessions[s.key]).minutes.count() == 0 {
+	if err := g.ApplyState(f.AppendState(nil, true)); err != nil || flightOf(g.sessions[s.Key]).minutes.count() == 0 {
 		t.Errorf("it cannot be written on: %v", err)
 	}
 }
@@ -189,14 +189,14 @@ func BenchmarkFoldSingles(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				f.sessions = map[sessionKey]*session{}
+				f.sessions = map[sessionKey]*Session{}
 				foldPart(f, n, body)
 				n++
-				f.flush(1)
-				f.appendState(nil, false)
-				f.published()
-				f.out.reset()
-				f.outSerial++
+				f.Flush(1)
+				f.AppendState(nil, false)
+				f.Published()
+				f.Out.Reset()
+				f.OutSerial++
 			}
 			b.ReportMetric(lines*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
 		})

@@ -67,7 +67,7 @@ func (b *nameBudget) over(tenant string) bool {
 }
 
 // refuse remembers of a name that there is no room for only what tells it from others.
-func (s *session) refuse(ref nameRef, text string) {
+func (s *Session) refuse(ref nameRef, text string) {
 	if s.refused == nil {
 		s.refused = map[nameRef]uint64{}
 	}
@@ -76,7 +76,7 @@ func (s *session) refuse(ref nameRef, text string) {
 }
 
 // hasName reports whether the session has a name for the id, in memory or not.
-func (s *session) hasName(ref nameRef) bool {
+func (s *Session) hasName(ref nameRef) bool {
 	if _, ok := s.dicts[ref.dict][ref.id]; ok {
 		return true
 	}
@@ -85,7 +85,7 @@ func (s *session) hasName(ref nameRef) bool {
 }
 
 // dropNames gives the memory of names, and of what is kept beside them, back; they are loaded when the session speaks again.
-func (f *folder) dropNames(s *session, silent bool) {
+func (f *Fold) dropNames(s *Session, silent bool) {
 	s.dicts, s.refused = [numDicts]map[uint32]string{}, nil
 	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
 	for _, st := range s.states {
@@ -97,13 +97,13 @@ func (f *folder) dropNames(s *session, silent bool) {
 }
 
 // charge enters what the session holds into the budgets. Call it whenever that may have changed; it costs little when it has not.
-func (f *folder) charge(s *session) {
+func (f *Fold) charge(s *Session) {
 	f.chargePending(s)
 	cost := s.nameCost + s.load().Index
 	if cost == s.charged {
 		return
 	}
-	f.budget.add(s.key.tenant, cost-s.charged)
+	f.budget.add(s.Key.Tenant, cost-s.charged)
 	f.nameBytes += cost - s.charged
 	if s.charged = cost; cost > 0 {
 		f.named[s] = struct{}{}
@@ -113,8 +113,8 @@ func (f *folder) charge(s *session) {
 }
 
 // release takes a session that is dropped out of the budget.
-func (f *folder) release(s *session) {
-	f.budget.add(s.key.tenant, -s.charged)
+func (f *Fold) release(s *Session) {
+	f.budget.add(s.Key.Tenant, -s.charged)
 	f.nameBytes -= s.charged
 	s.charged = 0
 	delete(f.named, s)
@@ -124,14 +124,14 @@ func (f *folder) release(s *session) {
 }
 
 // releaseAll is for an owner that ends.
-func (f *folder) releaseAll() {
+func (f *Fold) releaseAll() {
 	for s := range f.named {
 		f.release(s)
 	}
 }
 
 // awaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
-func (f *folder) awaitNames(s *session) bool {
+func (f *Fold) awaitNames(s *Session) bool {
 	if !s.nameless() {
 		return false
 	}
@@ -144,27 +144,27 @@ func (f *folder) awaitNames(s *session) bool {
 
 // makeRoom drops names of this partition while the worker is over its budget, but not those of the session that speaks. all spares no
 // tenant.
-func (f *folder) makeRoom(speaks *session, all bool) {
-	var idle []*session
+func (f *Fold) makeRoom(speaks *Session, all bool) {
+	var idle []*Session
 	for s := range f.named {
 		if s != speaks && !s.touched && s.heldSince == 0 && s.load().Rollups == 0 {
 			idle = append(idle, s)
 		}
 	}
-	waits := func(s *session) int {
+	waits := func(s *Session) int {
 		if load := s.load(); load.Waits || load.Unsaid {
 			return 1 // it will need them
 		}
 		return 0
 	}
-	slices.SortFunc(idle, func(a, b *session) int {
-		return cmp.Or(cmp.Compare(waits(a), waits(b)), cmp.Compare(a.lastReceivedAt, b.lastReceivedAt))
+	slices.SortFunc(idle, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(waits(a), waits(b)), cmp.Compare(a.LastReceivedAt, b.LastReceivedAt))
 	})
 	for _, s := range idle {
 		if f.budget.total() <= f.budget.limit*9/10 {
 			return
 		}
-		if all || f.budget.over(s.key.tenant) {
+		if all || f.budget.over(s.Key.Tenant) {
 			f.dropNames(s, false)
 			f.metrics.namesDropped.Inc()
 		}
@@ -172,7 +172,7 @@ func (f *folder) makeRoom(speaks *session, all bool) {
 }
 
 // boundNames keeps the worker's names within their budget after speaks has got some, nil for none.
-func (o *owner) boundNames(ctx context.Context, speaks *session) error {
+func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
 	f := o.folder
 	if speaks != nil {
 		f.charge(speaks)

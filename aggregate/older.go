@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
@@ -19,7 +20,7 @@ type olderScratch struct {
 }
 
 // legacyStall returns the id of a stall reason that has a number but no name: the number is then one of a list that never changed.
-func (f *flight) legacyStall(s *flightSession, p *part, code uint32) uint32 {
+func (f *flight) legacyStall(s *flightSession, p *Part, code uint32) uint32 {
 	if code == 0 {
 		return 0
 	}
@@ -28,14 +29,14 @@ func (f *flight) legacyStall(s *flightSession, p *part, code uint32) uint32 {
 }
 
 // olderLine folds a line of an older type. It is known to be new.
-func (f *flight) olderLine(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) olderLine(s *flightSession, p *Part, l *gpuflight.Line) {
 	o := &f.older.event
 	if err := gpuflight.DecodeOlder(l.Raw, l.Type, o); err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	if s.app == "" && len(o.App) > 0 { // the line that says so may be lost
-		s.app, s.pid = clip(string(o.App)), clampU32(o.PID)
+	if s.App == "" && len(o.App) > 0 { // the line that says so may be lost
+		s.App, s.PID = rows.Clip(string(o.App)), rows.ClampU32(o.PID)
 	}
 	switch l.Type {
 	case gpuflight.KernelEvent:
@@ -48,7 +49,7 @@ func (f *flight) olderLine(s *flightSession, p *part, l *gpuflight.Line) {
 		f.profileSample(s, p, l, o)
 	case gpuflight.SystemSample:
 		f.systemSample(s, p, l, o)
-		p.stored(1)
+		p.Stored(1)
 	case gpuflight.SynchronizationEvent:
 		f.syncEvent(s, p, l, o)
 	case gpuflight.MemoryAllocEvent:
@@ -57,8 +58,8 @@ func (f *flight) olderLine(s *flightSession, p *part, l *gpuflight.Line) {
 }
 
 // noName rejects a line whose names are more than the session may have.
-func (f *flight) noName(s *flightSession, p *part, l *gpuflight.Line) {
-	f.reject(p, rejectRow{reason: gpuflight.ReasonDictionaryFull, detail: "the line's names are beyond the 200000 that a session may have", typ: typeName(l.Type), events: 1, payload: l.Raw})
+func (f *flight) noName(s *flightSession, p *Part, l *gpuflight.Line) {
+	f.Reject(p, Reject{Reason: gpuflight.ReasonDictionaryFull, Detail: "the line's names are beyond the 200000 that a session may have", typ: typeName(l.Type), Events: 1, Payload: l.Raw})
 }
 
 // asBatch returns a line like l that carries an empty batch of another type, to be filled and folded in its place.
@@ -69,7 +70,7 @@ func (f *flight) asBatch(l *gpuflight.Line, t gpuflight.Type, at int64) (*gpufli
 }
 
 // profileSample folds a profile_sample: one row for the program counter's part, one for the metric's.
-func (f *flight) profileSample(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) profileSample(s *flightSession, p *Part, l *gpuflight.Line, o *gpuflight.Older) {
 	function, ok1 := f.intern(p, gpuflight.FunctionDict, o.FunctionName)
 	file, ok2 := f.intern(p, gpuflight.SourceFileDict, o.SourceFile)
 	reason, ok3 := f.intern(p, gpuflight.MetricDict, o.StallReason)
@@ -94,11 +95,11 @@ func (f *flight) profileSample(s *flightSession, p *part, l *gpuflight.Line, o *
 		add(sampleKindSASS, metric, o.MetricValue)
 	}
 	f.profileBatch(s, p, line)
-	p.stored(1)
+	p.Stored(1)
 }
 
 // systemSample folds the snapshot of host and GPUs that a system_sample is and a scope's lines have too.
-func (f *flight) systemSample(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) systemSample(s *flightSession, p *Part, l *gpuflight.Line, o *gpuflight.Older) {
 	if o.HasHost {
 		line, batch := f.asBatch(l, gpuflight.HostMetricBatch, o.AtNS)
 		row := batch.Add()

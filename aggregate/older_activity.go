@@ -3,6 +3,7 @@ package aggregate
 import (
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -11,7 +12,7 @@ import (
 const olderConfigHead = "kernel_event\x00"
 
 // kernelEvent folds a kernel_event, which is its row and its detail at once.
-func (f *flight) kernelEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) kernelEvent(s *flightSession, p *Part, l *gpuflight.Line, o *gpuflight.Older) {
 	id, ok := f.intern(p, gpuflight.KernelDict, o.Name)
 	if !ok {
 		f.noName(s, p, l)
@@ -28,60 +29,60 @@ func (f *flight) kernelEvent(s *flightSession, p *part, l *gpuflight.Line, o *gp
 		}
 	}
 	start := f.activityTime(s, p, o.AtNS)
-	s.delta.kernels++
-	s.delta.sawEvent(start)
+	s.Delta.kernels++
+	s.Delta.SawEvent(start)
 	k := kernel{
-		start: start, duration: o.DurationNS, stream: o.StreamID, kernel: id, corr: o.CorrID, dyn: clampU32(o.DynSharedBytes), regs: clampU32(o.NumRegs),
+		start: start, duration: o.DurationNS, stream: o.StreamID, kernel: id, corr: o.CorrID, dyn: rows.ClampU32(o.DynSharedBytes), regs: rows.ClampU32(o.NumRegs),
 		device: o.DeviceID,
 	}
 	if k.device < 0 {
 		k.device = s.device()
 	}
 	emit := &f.emitter // the same session and part as the line before, nearly always
-	if emit.k != &s.kernels || emit.receivedAt != p.env.ReceivedAt || f.emitterSerial != f.outSerial || emit.b == nil {
-		*emit = s.kernels.emitter(p.env.ReceivedAt, p.env.RetentionDays)
-		f.emitterSerial = f.outSerial
+	if emit.k != &s.kernels || emit.receivedAt != p.Env.ReceivedAt || f.emitterSerial != f.OutSerial || emit.b == nil {
+		*emit = s.kernels.emitter(p.Env.ReceivedAt, p.Env.RetentionDays)
+		f.emitterSerial = f.OutSerial
 	}
 	emit.row(&k, config.id)
-	s.kernels.acc(s.kernels.slot(id), config.scope, bucketOf(start)).add(uint64(o.DurationNS))
-	p.stored(1)
+	s.kernels.acc(s.kernels.slot(id), config.scope, rows.BucketOf(start)).add(uint64(o.DurationNS))
+	p.Stored(1)
 }
 
 // memcpyEvent folds a memcpy_event. Its kind is a word, which no vendor is needed to understand, or the code that batches have.
-func (f *flight) memcpyEvent(s *flightSession, p *part, o *gpuflight.Older) {
+func (f *flight) memcpyEvent(s *flightSession, p *Part, o *gpuflight.Older) {
 	at := f.activityTime(s, p, o.AtNS)
-	s.delta.sawEvent(at)
-	p.stored(1)
+	s.Delta.SawEvent(at)
+	p.Stored(1)
 	kind, code := "", min(o.CopyKindID, table.NamedCopy-1)
 	if len(o.CopyKind) > 0 {
 		kind, _ = gpuflight.CopyKindText(o.CopyKind)
 		code = table.CopyKindCode(kind)
 	}
-	s.minutes.copyOf(copyKey{bucketOf(at), code}).add(o.Bytes, uint64(o.DurationNS))
+	s.minutes.copyOf(copyKey{rows.BucketOf(at), code}).add(o.Bytes, uint64(o.DurationNS))
 	s.minutes.dirty = true
-	if s.noRaw {
+	if s.NoRaw {
 		return
 	}
-	if len(o.CopyKind) == 0 && (s.vendor != "" || o.CopyKindID <= 2) {
-		kind = gpuflight.CopyKind(s.vendor, o.CopyKindID)
+	if len(o.CopyKind) == 0 && (s.Vendor != "" || o.CopyKindID <= 2) {
+		kind = gpuflight.CopyKind(s.Vendor, o.CopyKindID)
 	}
 	t := &table.Memcpys
-	b := f.out.batch(t.Table, p.raw)
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.StartedAt.Append(b, at)
 	t.DurationNS.Append(b, uint64(o.DurationNS))
 	t.Bytes.Append(b, o.Bytes)
-	t.CopyKind.AppendString(b, clip(kind))
+	t.CopyKind.AppendString(b, rows.Clip(kind))
 	t.CopyKindID.Append(b, o.CopyKindID)
 	t.StreamID.Append(b, o.StreamID)
 	t.CorrID.Append(b, o.CorrID)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
-	f.out.saw(p.env.ReceivedAt)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // syncEvent folds a synchronization_event as a row of today's batch.
-func (f *flight) syncEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) syncEvent(s *flightSession, p *Part, l *gpuflight.Line, o *gpuflight.Older) {
 	stack, ok := f.intern(p, gpuflight.FunctionDict, o.StackTrace)
 	if !ok {
 		f.noName(s, p, l)
@@ -96,7 +97,7 @@ func (f *flight) syncEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuf
 }
 
 // allocEvent folds a memory_alloc_event as a row of today's batch.
-func (f *flight) allocEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) allocEvent(s *flightSession, p *Part, l *gpuflight.Line, o *gpuflight.Older) {
 	line, batch := f.asBatch(l, gpuflight.MemoryAllocEventBatch, o.AtNS)
 	row := batch.Add()
 	row[gpuflight.AllocDurationNS], row[gpuflight.AllocMemoryOp], row[gpuflight.AllocMemoryKind] = o.DurationNS, int64(o.MemoryOp), int64(o.MemoryKind)

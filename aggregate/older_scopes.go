@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
@@ -24,7 +25,7 @@ func (s *flightSession) olderPath(k scopeKey) (path string, ok bool) {
 }
 
 // scopeEvent folds a scope_begin or scope_end line.
-func (f *flight) scopeEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpuflight.Older) {
+func (f *flight) scopeEvent(s *flightSession, p *Part, l *gpuflight.Line, o *gpuflight.Older) {
 	path, name := o.UserScope, o.Name
 	if len(name) == 0 {
 		name = leaf(path)
@@ -33,7 +34,7 @@ func (f *flight) scopeEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpu
 		path = name
 	}
 	if len(name) == 0 {
-		f.reject(p, rejectRow{reason: gpuflight.ReasonMissingField, detail: "name", typ: typeName(l.Type), events: 1, payload: l.Raw})
+		f.Reject(p, Reject{Reason: gpuflight.ReasonMissingField, Detail: "name", typ: typeName(l.Type), Events: 1, Payload: l.Raw})
 		return
 	}
 	id, ok := f.intern(p, gpuflight.ScopeNameDict, name)
@@ -46,12 +47,12 @@ func (f *flight) scopeEvent(s *flightSession, p *part, l *gpuflight.Line, o *gpu
 		f.noName(s, p, l)
 		return
 	}
-	s.delta.sawEvent(o.AtNS)
-	half := scopeHalf{key: scopeKey{uint64(pathID), id}, at: o.AtNS, depth: clampU32(o.ScopeDepth), begin: l.Type == gpuflight.ScopeBegin}
-	before := s.delta.rejects
+	s.Delta.SawEvent(o.AtNS)
+	half := scopeHalf{key: scopeKey{uint64(pathID), id}, at: o.AtNS, depth: rows.ClampU32(o.ScopeDepth), begin: l.Type == gpuflight.ScopeBegin}
+	before := s.Delta.rejects
 	f.scopeHalf(s, p, l, half)
 	f.systemSample(s, p, l, o)
-	if s.delta.rejects == before {
-		p.stored(1)
+	if s.Delta.rejects == before {
+		p.Stored(1)
 	}
 }

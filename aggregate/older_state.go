@@ -3,6 +3,8 @@ package aggregate
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/warpline/warpline/aggregate/state"
 )
 
 // States of versions 1 to 5 had no sections: what the sources of then kept stood among the session's own facts. They are read here, and
@@ -25,11 +27,11 @@ const (
 // Older is a State whose source had pieces of those.
 type Older interface {
 	// ReadOlder reads the source's fields in a piece, often none.
-	ReadOlder(p Piece, r *reader)
+	ReadOlder(p Piece, r *state.Reader)
 }
 
 // readFlatSession reads a session of a state without sections, behind its key.
-func (f *folder) readFlatSession(s *session, r *reader) {
+func (f *Fold) readFlatSession(s *Session, r *state.Reader) {
 	var older []Older
 	for i := range f.sources {
 		if o, ok := f.stateOf(s, i).(Older); ok {
@@ -42,18 +44,18 @@ func (f *folder) readFlatSession(s *session, r *reader) {
 		}
 	}
 	s.readFacts(r)
-	s.parts.read(r)
+	s.parts.Read(r)
 	piece(PieceParts)
 	s.readUnresolved(r)
 	piece(PieceNames)
-	if r.has(hasHeld) {
+	if r.Has(state.HasHeld) {
 		piece(PieceFlushed)
-		s.heldSince = r.i64()
-		s.delta.read(r)
+		s.heldSince = r.I64()
+		s.Delta.read(r)
 		piece(PieceHeld)
 	}
 	piece(PieceMinutes)
-	if r.has(hasClock) {
+	if r.Has(state.HasClock) {
 		s.readClock(r)
 	}
 	piece(PieceClock)
@@ -61,7 +63,7 @@ func (f *folder) readFlatSession(s *session, r *reader) {
 }
 
 // dropEmpty takes from sessions what sources keep of them that is nothing: every source had a look at every session that was read.
-func (f *folder) dropEmpty() {
+func (f *Fold) dropEmpty() {
 	for _, s := range f.sessions {
 		for i, st := range s.states {
 			if st != nil && st.Size(true) == 0 {
@@ -73,33 +75,33 @@ func (f *folder) dropEmpty() {
 }
 
 // stateReader returns a reader behind the version of a state, which knows its layout.
-func (f *folder) stateReader(state []byte) (reader, error) {
-	r := reader{b: state}
-	version := r.u64()
-	if r.err != nil {
-		return r, r.err
+func (f *Fold) stateReader(written []byte) (state.Reader, error) {
+	r := state.Reader{Rest: written}
+	version := r.U64()
+	if r.Err != nil {
+		return r, r.Err
 	}
-	all, ok := layouts[version]
+	all, ok := state.Layouts[version]
 	if !ok {
-		return r, fmt.Errorf("version %d, and this program reads up to %d: %w", version, stateVersion, errState)
+		return r, fmt.Errorf("version %d, and this program reads up to %d: %w", version, state.Version, state.Err)
 	}
 	if len(all) == 1 {
-		r.layout = all[0]
+		r.Layout = all[0]
 		return r, nil
 	}
 	for _, l := range all {
-		try := reader{b: r.b, layout: l, dry: true}
-		if scratch := newFolder(&Config{Sources: f.cfg.Sources}, nil); scratch.readState(&try) == nil && len(try.b) == 0 {
-			r.layout = l
+		try := state.Reader{Rest: r.Rest, Layout: l, Dry: true}
+		if scratch := newFolder(&Config{Sources: f.Config.Sources}, nil); scratch.readState(&try) == nil && len(try.Rest) == 0 {
+			r.Layout = l
 			return r, nil
 		}
 	}
-	return r, fmt.Errorf("version %d: %w", version, errState)
+	return r, fmt.Errorf("version %d: %w", version, state.Err)
 }
 
 // plausible fails a dry run that reads as keys what cannot be some.
-func (r *reader) plausible(key sessionKey) {
-	if r.dry && (key.tenant == "" || !utf8.ValidString(key.tenant) || !utf8.ValidString(key.id)) {
-		r.fail()
+func plausible(r *state.Reader, key sessionKey) {
+	if r.Dry && (key.Tenant == "" || !utf8.ValidString(key.Tenant) || !utf8.ValidString(key.ID)) {
+		r.Fail()
 	}
 }

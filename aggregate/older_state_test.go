@@ -8,6 +8,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -15,13 +17,13 @@ import (
 const testEpoch = int64(1795175929972803352)
 
 // foldLines folds lines of session s of tenant t, one part a call.
-func foldLines(f *folder, seq int, lines ...string) {
-	p := &part{seq: uint64(seq), now: time.Now().UnixNano(), env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: seq,
+func foldLines(f *Fold, seq int, lines ...string) {
+	p := &Part{Seq: uint64(seq), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: seq,
 		ReceivedAt: testEpoch, RetentionDays: 7, RollupDays: 395}}
-	f.fold(p, f.session(p), []byte(strings.Join(lines, "\n")+"\n"))
+	f.Take(p, f.Session(p), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-func newTestFolder() *folder {
+func newTestFolder() *Fold {
 	cfg := testConfig()
 	return newFolder(&cfg, newCounters(nil))
 }
@@ -55,8 +57,8 @@ func TestTextsBecomeNames(t *testing.T) {
 	s.names = maxNames
 	foldLines(f, 3, line("new", 5), line("relu", 6))
 	for _, u := range before {
-		if u.rejected != 2 || u.stored != 5 {
-			t.Errorf("%d rejected, %d stored; want 2 and 5", u.rejected, u.stored)
+		if u.rejected != 2 || u.Stored != 5 {
+			t.Errorf("%d rejected, %d stored; want 2 and 5", u.rejected, u.Stored)
 		}
 	}
 }
@@ -88,9 +90,9 @@ func TestOlderScopesPairByPath(t *testing.T) {
 				foldLines(f, i, fmt.Sprintf(`{"type":"%s","session_id":"s","name":"%s","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, kind, path[strings.LastIndexByte(path, '|')+1:], testEpoch+at, path, strings.Count(path, "|")))
 				if i+1 == handOver {
 					stats := flightOf(f.sessions[sessionKey{"t", "s"}]).scopeAcc // rows of a chunk that is out
-					state := f.appendState(nil, true)
+					state := f.AppendState(nil, true)
 					f = newTestFolder()
-					if err := f.applyState(state); err != nil {
+					if err := f.ApplyState(state); err != nil {
 						t.Fatal(err)
 					}
 					flightOf(f.sessions[sessionKey{"t", "s"}]).scopeAcc = stats
@@ -115,9 +117,9 @@ func TestClockSurvivesAHandOver(t *testing.T) {
 	foldLines(f, 1, fmt.Sprintf(`{"type":"init","session_id":"s","ts_ns":%d,"system_rate_ms":250,"devices":[{"id":0,"vendor":"amd"}]}`, testEpoch))
 	key := sessionKey{"t", "s"}
 	s := f.sessions[key]
-	old := f.appendState(nil, true)
-	old[0] = stateVersion + 1
-	if err := newTestFolder().applyState(old); err == nil {
+	old := f.AppendState(nil, true)
+	old[0] = state.Version + 1
+	if err := newTestFolder().ApplyState(old); err == nil {
 		t.Error("a version to come is read")
 	}
 
@@ -130,11 +132,11 @@ func TestClockSurvivesAHandOver(t *testing.T) {
 	}
 	for _, full := range []bool{true, false} {
 		g := newTestFolder()
-		if err := g.applyState(f.appendState(nil, full)); err != nil || g.sessions[key].clock != s.clock {
+		if err := g.ApplyState(f.AppendState(nil, full)); err != nil || g.sessions[key].clock != s.clock {
 			t.Errorf("full %v: %v, %+v", full, err, g.sessions[key].clock)
 		}
 	}
-	if a := flightOf(s).kernels.sparse[ownNames|uint32(xxh3.HashString("k"))]; len(a.accs) != 1 || a.accs[0].bucket != bucketOf(testEpoch) || a.accs[0].calls != 3 {
+	if a := flightOf(s).kernels.sparse[ownNames|uint32(xxh3.HashString("k"))]; len(a.accs) != 1 || a.accs[0].bucket != rows.BucketOf(testEpoch) || a.accs[0].calls != 3 {
 		t.Errorf("the kernels are not in the minute of their receipt: %+v", a)
 	}
 }
@@ -171,11 +173,11 @@ func BenchmarkOlderKernelEvents(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		foldLines(f, i, bodies[i%len(bodies)])
 		if i%len(bodies) == len(bodies)-1 {
-			f.out.reset()
-			f.outSerial++
-			f.published()
+			f.Out.Reset()
+			f.OutSerial++
+			f.Published()
 			for _, s := range f.sessions {
-				flightOf(s).singles = recent{limit: maxSingles}
+				flightOf(s).singles = state.Recent{Limit: maxSingles}
 			}
 		}
 	}

@@ -14,10 +14,10 @@ import (
 const maxHeldAccs = maxChunkState / 16
 
 // maxPending is what may wait in a partition.
-func (f *folder) maxPending() int { return f.budget.limit / 8 }
+func (f *Fold) maxPending() int { return f.budget.limit / 8 }
 
 // chargePending notes what waits of a session; call it whenever that may have changed.
-func (f *folder) chargePending(s *session) {
+func (f *Fold) chargePending(s *Session) {
 	cost := s.load().Waiting
 	f.pending += cost - s.pendingCharged
 	if s.pendingCharged = cost; cost > 0 {
@@ -28,21 +28,21 @@ func (f *folder) chargePending(s *session) {
 }
 
 // boundPending gives up what waits beyond the bound.
-func (f *folder) boundPending() {
+func (f *Fold) boundPending() {
 	if f.pending <= f.maxPending() {
 		return
 	}
 	tenants := map[string]int{}
 	for s := range f.pendings {
 		f.chargePending(s) // time may have done its part
-		tenants[s.key.tenant] += s.pendingCharged
+		tenants[s.Key.Tenant] += s.pendingCharged
 	}
-	var all []*session
+	var all []*Session
 	for s := range f.pendings {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b *session) int {
-		return cmp.Or(cmp.Compare(tenants[b.key.tenant], tenants[a.key.tenant]), cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(b.pendingCharged, a.pendingCharged))
+	slices.SortFunc(all, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(tenants[b.Key.Tenant], tenants[a.Key.Tenant]), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(b.pendingCharged, a.pendingCharged))
 	})
 	for _, s := range all {
 		if f.pending <= f.maxPending()*3/4 {

@@ -52,7 +52,7 @@ func splitFunction(v string) (name, file string) {
 }
 
 // flush writes the session's buckets.
-func (p *profileRollups) flush(f *folder, s *session) {
+func (p *profileRollups) flush(f *Fold, s *Session) {
 	for key, a := range p.accs {
 		function, source := splitFunction(s.name(gpuflight.FunctionDict, key.function))
 		file := s.name(gpuflight.SourceFileDict, key.file)
@@ -65,13 +65,13 @@ func (p *profileRollups) flush(f *folder, s *session) {
 			metricID = 0 // the name says it all; both would take twice the room
 		}
 		scope := s.name(gpuflight.ScopeNameDict, key.scope)
-		part := s.factPartition()
+		part := s.FactPartition()
 		switch key.kind {
 		case sampleKindPC:
 			t := &table.PCSamples
-			b := f.out.batch(t.Table, part)
-			t.Tenant.AppendString(b, s.key.tenant)
-			t.SessionID.AppendString(b, s.key.id)
+			b := f.Out.Batch(t.Table, part)
+			t.Tenant.AppendString(b, s.Key.Tenant)
+			t.SessionID.AppendString(b, s.Key.ID)
 			t.Bucket.Append(b, key.bucket)
 			t.BucketS.Append(b, 60)
 			t.Cubin.AppendString(b, "")
@@ -91,12 +91,12 @@ func (p *profileRollups) flush(f *folder, s *session) {
 			t.Samples.Append(b, a.value)
 			t.GPUNS.Append(b, 0)
 			t.Hits.Append(b, a.hits)
-			t.ReceivedDay.Append(b, s.receivedDay())
+			t.ReceivedDay.Append(b, s.ReceivedDay())
 		case sampleKindSASS:
 			t := &table.ProfileMetrics
-			b := f.out.batch(t.Table, part)
-			t.Tenant.AppendString(b, s.key.tenant)
-			t.SessionID.AppendString(b, s.key.id)
+			b := f.Out.Batch(t.Table, part)
+			t.Tenant.AppendString(b, s.Key.Tenant)
+			t.SessionID.AppendString(b, s.Key.ID)
 			t.Bucket.Append(b, key.bucket)
 			t.BucketS.Append(b, 60)
 			t.Function.AppendString(b, function)
@@ -112,12 +112,12 @@ func (p *profileRollups) flush(f *folder, s *session) {
 			t.Line.Append(b, key.line)
 			t.MetricValue.Append(b, a.value)
 			t.Hits.Append(b, a.hits)
-			t.ReceivedDay.Append(b, s.receivedDay())
+			t.ReceivedDay.Append(b, s.ReceivedDay())
 		case sampleKindSourceMap:
 			t := &table.SourceMap
-			b := f.out.batch(t.Table, part)
-			t.Tenant.AppendString(b, s.key.tenant)
-			t.SessionID.AppendString(b, s.key.id)
+			b := f.Out.Batch(t.Table, part)
+			t.Tenant.AppendString(b, s.Key.Tenant)
+			t.SessionID.AppendString(b, s.Key.ID)
 			t.Function.AppendString(b, function)
 			t.FunctionID.Append(b, key.function)
 			t.PCOffset.Append(b, key.pc)
@@ -125,7 +125,7 @@ func (p *profileRollups) flush(f *folder, s *session) {
 			t.FileID.Append(b, key.file)
 			t.Line.Append(b, key.line)
 			t.Hits.Append(b, a.hits)
-			t.ReceivedDay.Append(b, s.receivedDay())
+			t.ReceivedDay.Append(b, s.ReceivedDay())
 		}
 	}
 	clear(p.accs)

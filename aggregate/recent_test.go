@@ -13,37 +13,37 @@ func TestSilentSessionsKeepHalfOfEachHash(t *testing.T) {
 	f := newTestFolder()
 	s := newSession(sessionKey{"t", "s"}, "token")
 	f.stateOf(s, 0)
-	f.sessions[s.key] = s
+	f.sessions[s.Key] = s
 	for i := range 1000 {
-		flightOf(s).lines.add(hash(i))
+		flightOf(s).lines.Add(hash(i))
 	}
 	f.touch(s)
-	whole := f.appendState(nil, false)
-	f.published()
-	f.expireIdle(1 << 62) // also forgets, but not what waits; the session here is put back
-	f.sessions[s.key], f.removed = s, nil
-	s.parts.shorten()
-	flightOf(s).lines.shorten()
+	whole := f.AppendState(nil, false)
+	f.Published()
+	f.ExpireIdle(1 << 62) // also forgets, but not what waits; the session here is put back
+	f.sessions[s.Key], f.removed = s, nil
+	s.parts.Shorten()
+	flightOf(s).lines.Shorten()
 	for i := range 1010 {
-		if flightOf(s).lines.add(hash(i)) != (i >= 1000) {
+		if flightOf(s).lines.Add(hash(i)) != (i >= 1000) {
 			t.Fatalf("line %d", i)
 		}
 	}
 	f.touch(s)
-	change, snapshot := f.appendState(nil, false), f.appendState(nil, true)
+	change, snapshot := f.AppendState(nil, false), f.AppendState(nil, true)
 	if len(snapshot) > len(whole)*55/100 {
 		t.Errorf("%d bytes, before %d", len(snapshot), len(whole))
 	}
 	for name, states := range map[string][][]byte{"changes": {whole, change}, "snapshot": {snapshot}} {
 		g := newTestFolder()
 		for _, state := range states {
-			if err := g.applyState(state); err != nil {
+			if err := g.ApplyState(state); err != nil {
 				t.Fatal(err)
 			}
 		}
-		heir := g.sessions[s.key]
+		heir := g.sessions[s.Key]
 		for i := range 1020 {
-			if flightOf(heir).lines.add(hash(i)) != (i >= 1010) {
+			if flightOf(heir).lines.Add(hash(i)) != (i >= 1010) {
 				t.Fatalf("%s: line %d", name, i)
 			}
 		}

@@ -11,11 +11,11 @@ import (
 )
 
 // rejectRow is one refused piece on its way to the rejects table.
-type rejectRow struct {
-	reason, detail string
+type Reject struct {
+	Reason, Detail string
 	typ            string // of the refused line, "" when it has none that is known
-	events         uint64
-	payload        []byte
+	Events         uint64
+	Payload        []byte
 	bytes          uint64 // of the refused piece when payload is only its beginning
 	ref            string // where the rest is
 	whole          bool   // keep every byte: a later version will read it
@@ -30,21 +30,21 @@ type rejectKind struct {
 // rejectRun is rejects of one kind beyond the first few: a file of a hundred million broken lines must not become a hundred million rows.
 type rejectRun struct {
 	rows, events, bytes uint64
-	first               rejectRow // of those beyond
+	first               Reject // of those beyond
 }
 
 // maxRejectRows of one reason and type are written for one part; the rest share one row that counts them and says where they are.
 const maxRejectRows = 100
 
 // again counts a reject towards its run and reports whether it shares the run's row.
-func (p *part) again(r *rejectRow) bool {
-	if r.whole || p.env.Kind == stream.KindReject {
+func (p *Part) again(r *Reject) bool {
+	if r.whole || p.Env.Kind == stream.KindReject {
 		return false
 	}
 	if p.rejects == nil {
 		p.rejects = map[rejectKind]*rejectRun{}
 	}
-	kind := rejectKind{r.reason, r.typ}
+	kind := rejectKind{r.Reason, r.typ}
 	run := p.rejects[kind]
 	if run == nil {
 		run = &rejectRun{}
@@ -55,84 +55,84 @@ func (p *part) again(r *rejectRow) bool {
 	}
 	if run.rows == maxRejectRows+1 {
 		run.first = *r
-		run.first.payload = bytes.Clone(r.payload[:min(len(r.payload), stream.RejectBytes)])
+		run.first.Payload = bytes.Clone(r.Payload[:min(len(r.Payload), stream.RejectBytes)])
 		run.first.ref = p.ref()
 	}
-	run.events += r.events
-	run.bytes += max(r.bytes, uint64(len(r.payload)))
+	run.events += r.Events
+	run.bytes += max(r.bytes, uint64(len(r.Payload)))
 	return true
 }
 
 // flushRejects writes the shared rows of a part. Their events are counted already.
-func (f *folder) flushRejects(p *part) {
+func (f *Fold) flushRejects(p *Part) {
 	for kind, run := range p.rejects {
 		if run.rows <= maxRejectRows {
 			continue
 		}
 		r := run.first
-		r.typ, r.events, r.bytes = kind.typ, run.events, run.bytes
-		r.detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.env.Bytes)
+		r.typ, r.Events, r.bytes = kind.typ, run.events, run.bytes
+		r.Detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.Env.Bytes)
 		f.writeReject(p, &r)
 	}
 }
 
 // reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
-func (f *folder) reject(p *part, r rejectRow) {
-	s := p.s
+func (f *Fold) Reject(p *Part, r Reject) {
+	s := p.Session
 	f.touch(s)
-	s.delta.rejects += r.events
-	p.usage.rejected += r.events
-	if p.env.Asked != "" {
-		p.refused = stream.AddRejected(p.refused, r.reason, r.events, maxVerdictReasons)
+	s.Delta.rejects += r.Events
+	p.usage.rejected += r.Events
+	if p.Env.Asked != "" {
+		p.refused = stream.AddRejected(p.refused, r.Reason, r.Events, maxVerdictReasons)
 	}
-	f.metrics.rejects.WithLabelValues(s.key.tenant, r.reason).Add(float64(r.events))
+	f.metrics.rejects.WithLabelValues(s.Key.Tenant, r.Reason).Add(float64(r.Events))
 	if !p.again(&r) {
 		f.writeReject(p, &r)
 	}
 }
 
-func (f *folder) writeReject(p *part, r *rejectRow) {
-	r.bytes = max(r.bytes, uint64(len(r.payload)))
-	if !r.whole && len(r.payload) > stream.RejectBytes {
-		r.payload = r.payload[:stream.RejectBytes]
+func (f *Fold) writeReject(p *Part, r *Reject) {
+	r.bytes = max(r.bytes, uint64(len(r.Payload)))
+	if !r.whole && len(r.Payload) > stream.RejectBytes {
+		r.Payload = r.Payload[:stream.RejectBytes]
 	}
-	if uint64(len(r.payload)) < r.bytes && r.ref == "" {
+	if uint64(len(r.Payload)) < r.bytes && r.ref == "" {
 		r.ref = p.ref()
 	}
 	p.keep = p.keep || r.ref != ""
 	t := &table.Rejects
-	b := f.out.batch(t.Table, p.raw)
-	t.Tenant.AppendString(b, p.s.key.tenant)
-	t.SessionID.AppendString(b, p.s.key.id)
-	t.At.Append(b, p.env.ReceivedAt)
-	t.Source.AppendString(b, p.env.Source)
-	t.Reason.AppendString(b, r.reason)
-	t.Detail.Append(b, r.detail)
+	b := f.Out.Batch(t.Table, p.Raw)
+	t.Tenant.AppendString(b, p.Session.Key.Tenant)
+	t.SessionID.AppendString(b, p.Session.Key.ID)
+	t.At.Append(b, p.Env.ReceivedAt)
+	t.Source.AppendString(b, p.Env.Source)
+	t.Reason.AppendString(b, r.Reason)
+	t.Detail.Append(b, r.Detail)
 	t.Type.AppendString(b, r.typ)
-	t.Events.Append(b, r.events)
+	t.Events.Append(b, r.Events)
 	t.Bytes.Append(b, r.bytes)
-	t.Payload.AppendBytes(b, r.payload)
+	t.Payload.AppendBytes(b, r.Payload)
 	t.PayloadRef.Append(b, r.ref)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
-	f.out.saw(p.env.ReceivedAt)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
-func (p *part) ref() string {
-	if p.env.Object != "" {
-		return "object:" + p.env.Object
+func (p *Part) ref() string {
+	if p.Env.Object != "" {
+		return "object:" + p.Env.Object
 	}
-	return "ingest:" + strconv.FormatUint(p.seq, 10) + ":" + strconv.Itoa(p.line)
+	return "ingest:" + strconv.FormatUint(p.Seq, 10) + ":" + strconv.Itoa(p.Line)
 }
 
 // rejectPart stores what the gateway refused.
-func (f *folder) rejectPart(p *part, body []byte) {
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, events: p.env.Events, payload: body, bytes: p.env.Bytes}
-	if p.env.Reject != nil {
-		r.reason, r.detail, r.ref = p.env.Reject.Reason, p.env.Reject.Detail, p.env.Reject.Ref
+func (f *Fold) rejectPart(p *Part, body []byte) {
+	r := Reject{Reason: gpuflight.ReasonBadJSON, Events: p.Env.Events, Payload: body, bytes: p.Env.Bytes}
+	if p.Env.Reject != nil {
+		r.Reason, r.Detail, r.ref = p.Env.Reject.Reason, p.Env.Reject.Detail, p.Env.Reject.Ref
 	}
 	if r.ref == "" && uint64(len(body)) < r.bytes {
 		r.ref = "cut"
 	}
-	f.reject(p, r)
+	f.Reject(p, r)
 }

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -20,7 +21,7 @@ type segmentRow struct {
 }
 
 // jobRun folds what a job_start says of its run. A session without a run id is in no run.
-func (f *flight) jobRun(s *flightSession, p *part, job *gpuflight.Job) {
+func (f *flight) jobRun(s *flightSession, p *Part, job *gpuflight.Job) {
 	if job.RunID == "" {
 		return
 	}
@@ -28,15 +29,15 @@ func (f *flight) jobRun(s *flightSession, p *part, job *gpuflight.Job) {
 }
 
 // segmentStart folds a segment_start line.
-func (f *flight) segmentStart(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) segmentStart(s *flightSession, p *Part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeSegmentStart(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
-	s.delta.sawEvent(d.ActualStartNS)
+	s.Delta.SawEvent(d.ActualStartNS)
 	f.segment(s, p, &segmentRow{
 		run: d.RunID, index: d.SegmentIndex, previousSession: d.PreviousSessionID, startedAt: d.ActualStartNS, startBoundary: d.RequestedBoundaryNS,
 		startDelay: d.BoundaryDelayNS, startDeferred: d.DeferredBy,
@@ -44,78 +45,76 @@ func (f *flight) segmentStart(s *flightSession, p *part, l *gpuflight.Line) {
 }
 
 // segmentEnd folds a segment_end line, which ends the session too: the run goes on in another one.
-func (f *flight) segmentEnd(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) segmentEnd(s *flightSession, p *Part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeSegmentEnd(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
-	s.delta.sawEvent(d.ActualEndNS)
+	s.Delta.SawEvent(d.ActualEndNS)
 	f.segment(s, p, &segmentRow{
 		run: d.RunID, index: d.SegmentIndex, endedAt: d.ActualEndNS, boundary: d.RequestedBoundaryNS, delay: d.BoundaryDelayNS, outside: d.RecordsOutside,
 		reason: d.EndReason, deferred: d.DeferredBy, synthetic: d.Synthetic,
 	})
 	s.completed = true
-	f.end(p, sessionEnd{rank: table.EndSegment, at: d.ActualEndNS, synthetic: d.Synthetic})
+	f.end(p, SessionEnd{Rank: table.EndSegment, At: d.ActualEndNS, synthetic: d.Synthetic})
 }
 
 // runEnd folds a run_end line, which ends the session that brings it too. That session is in the run, whatever else comes of it.
-func (f *flight) runEnd(s *flightSession, p *part, l *gpuflight.Line) {
+func (f *flight) runEnd(s *flightSession, p *Part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeRunEnd(l)
 	if err != nil {
 		f.refuse(s, p, l, err)
 		return
 	}
-	p.stored(1)
+	p.Stored(1)
 	f.leftovers(s, p, l)
-	s.delta.sawEvent(d.EndedNS)
+	s.Delta.SawEvent(d.EndedNS)
 	f.segment(s, p, &segmentRow{run: d.RunID, index: -1})
 	s.completed = true
-	f.end(p, sessionEnd{rank: table.EndRun, at: d.EndedNS, synthetic: d.Synthetic})
+	f.end(p, SessionEnd{Rank: table.EndRun, At: d.EndedNS, synthetic: d.Synthetic})
 	t := &table.RunEnds
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.RunID.AppendString(b, clip(d.RunID))
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
+	t.RunID.AppendString(b, rows.Clip(d.RunID))
 	t.FinalSegmentIndex.Append(b, segmentIndex(d.FinalSegmentIndex))
 	t.EndedAt.Append(b, max(d.EndedNS, 0))
-	t.EndReason.AppendString(b, clip(d.EndReason))
-	t.RolloverReason.AppendString(b, clip(d.RolloverReason))
+	t.EndReason.AppendString(b, rows.Clip(d.EndReason))
+	t.RolloverReason.AppendString(b, rows.Clip(d.RolloverReason))
 	t.RequestedRolloverAt.Append(b, max(d.RequestedRolloverNS, 0))
 	t.ActualRolloverAt.Append(b, max(d.ActualRolloverNS, 0))
-	t.Synthetic.Append(b, flag(d.Synthetic))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.Synthetic.Append(b, rows.Flag(d.Synthetic))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }
 
 // segment writes what a line says of the session's segment.
-func (f *flight) segment(s *flightSession, p *part, r *segmentRow) {
+func (f *flight) segment(s *flightSession, p *Part, r *segmentRow) {
 	t := &table.Segments
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.RunID.AppendString(b, clip(r.run))
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
+	t.RunID.AppendString(b, rows.Clip(r.run))
 	t.SegmentIndex.Append(b, segmentIndex(r.index))
-	t.RollChainID.AppendString(b, clip(r.chain))
-	t.PartIndex.Append(b, clampU32(r.part))
-	t.PreviousRunID.AppendString(b, clip(r.previousRun))
-	t.PreviousSessionID.AppendString(b, clip(r.previousSession))
+	t.RollChainID.AppendString(b, rows.Clip(r.chain))
+	t.PartIndex.Append(b, rows.ClampU32(r.part))
+	t.PreviousRunID.AppendString(b, rows.Clip(r.previousRun))
+	t.PreviousSessionID.AppendString(b, rows.Clip(r.previousSession))
 	t.StartedAt.Append(b, max(r.startedAt, 0))
 	t.StartRequestedBoundaryAt.Append(b, max(r.startBoundary, 0))
-	t.StartBoundaryDelayNS.Append(b, notNegative(r.startDelay))
-	t.StartDeferredBy.AppendString(b, clip(r.startDeferred))
+	t.StartBoundaryDelayNS.Append(b, rows.NotNegative(r.startDelay))
+	t.StartDeferredBy.AppendString(b, rows.Clip(r.startDeferred))
 	t.EndedAt.Append(b, max(r.endedAt, 0))
 	t.RequestedBoundaryAt.Append(b, max(r.boundary, 0))
-	t.BoundaryDelayNS.Append(b, notNegative(r.delay))
-	t.EndReason.AppendString(b, clip(r.reason))
-	t.DeferredBy.AppendString(b, clip(r.deferred))
-	t.RecordsOutside.Append(b, notNegative(r.outside))
-	t.Synthetic.Append(b, flag(r.synthetic))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.BoundaryDelayNS.Append(b, rows.NotNegative(r.delay))
+	t.EndReason.AppendString(b, rows.Clip(r.reason))
+	t.DeferredBy.AppendString(b, rows.Clip(r.deferred))
+	t.RecordsOutside.Append(b, rows.NotNegative(r.outside))
+	t.Synthetic.Append(b, rows.Flag(r.synthetic))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }
 
 // segmentIndex bounds an index; what is below 0 is not known.
 func segmentIndex(i int64) int32 { return int32(min(max(i, -1), 1<<30)) }
-
-func notNegative(v int64) uint64 { return uint64(max(v, 0)) }

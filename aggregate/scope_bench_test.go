@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -73,24 +74,24 @@ func BenchmarkFoldScopes(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for b.Loop() {
-				f.sessions = map[sessionKey]*session{}
+				f.sessions = map[sessionKey]*Session{}
 				now := time.Now().UnixNano()
 				for i, body := range parts {
 					now += int64(time.Second)
-					p := &part{seq: uint64(i), now: now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight",
+					p := &Part{Seq: uint64(i), Now: now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight",
 						Identity: "w", Part: i, ReceivedAt: now, RetentionDays: 7, RollupDays: 395}}
-					f.fold(p, f.session(p), body)
-					f.expire(now)
-					f.flush(now)
-					rows, enc, err := f.out.encode(tails{})
+					f.Take(p, f.Session(p), body)
+					f.Expire(now)
+					f.Flush(now)
+					rows, enc, err := f.Out.Encode(rows.Tails{})
 					if err != nil {
 						b.Fatal(err)
 					}
-					msg, _ := stream.AppendChunk(nil, &stream.Chunk{Tables: rows}, f.appendState(nil, false), enc)
+					msg, _ := stream.AppendChunk(nil, &stream.Chunk{Tables: rows}, f.AppendState(nil, false), enc)
 					chunkBytes += len(msg)
-					f.published()
-					f.out.reset()
-					f.outSerial++
+					f.Published()
+					f.Out.Reset()
+					f.OutSerial++
 				}
 				total += scopes
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
@@ -62,7 +63,7 @@ type scopeBench struct {
 	t     testing.TB
 	id    string
 	cfg   Config
-	f     *folder
+	f     *Fold
 	now   int64
 	parts int
 	stats map[string]*scopeSums // by n<name id>|minute
@@ -92,21 +93,21 @@ func newScopeBench(t testing.TB) *scopeBench {
 	return b
 }
 
-func (b *scopeBench) session() *session { return b.f.sessions[sessionKey{"t", b.id}] }
+func (b *scopeBench) session() *Session { return b.f.sessions[sessionKey{"t", b.id}] }
 
 func (b *scopeBench) fold(body string) { b.foldAs(body, fmt.Sprint("w", b.parts)) }
 
 func (b *scopeBench) foldAs(body, identity string) {
 	b.parts++
-	p := &part{seq: uint64(b.parts), now: b.now, env: stream.Envelope{Tenant: "t", Session: b.id, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: identity,
+	p := &Part{Seq: uint64(b.parts), Now: b.now, Env: stream.Envelope{Tenant: "t", Session: b.id, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: identity,
 		ReceivedAt: b.now, RetentionDays: 7, RollupDays: 395}}
-	b.f.fold(p, b.f.session(p), []byte(body))
+	b.f.Take(p, b.f.Session(p), []byte(body))
 }
 
 // publish closes the chunk and takes its rows.
 func (b *scopeBench) publish() (change []byte) {
-	b.f.flush(b.now)
-	rows, body, err := b.f.out.encode(tails{})
+	b.f.Flush(b.now)
+	rows, body, err := b.f.Out.Encode(rows.Tails{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -118,10 +119,10 @@ func (b *scopeBench) publish() (change []byte) {
 			b.take(r.Table, append(slices.Clone(piece), table.EOS()...))
 		}
 	}
-	change = b.f.appendState(nil, false)
-	b.f.published()
-	b.f.out.reset()
-	b.f.outSerial++
+	change = b.f.AppendState(nil, false)
+	b.f.Published()
+	b.f.Out.Reset()
+	b.f.OutSerial++
 	return change
 }
 
@@ -129,7 +130,7 @@ func (b *scopeBench) publish() (change []byte) {
 func (b *scopeBench) pass(d time.Duration) {
 	for end := b.now + int64(d); b.now < end; {
 		b.now += int64(50 * time.Millisecond)
-		b.f.expire(b.now)
+		b.f.Expire(b.now)
 	}
 }
 
@@ -138,11 +139,11 @@ func (b *scopeBench) takeOver(states ...[]byte) {
 	old := b.session()
 	f := newFolder(&b.cfg, newCounters(nil))
 	for _, s := range states {
-		if err := f.applyState(s); err != nil {
+		if err := f.ApplyState(s); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-	f.resume(b.now, b.now, false)
+	f.Resume(b.now, b.now, false)
 	b.f = f
 	if s := b.session(); s != nil && old != nil {
 		s.dicts, s.dictsLoaded = old.dicts, true
@@ -174,7 +175,7 @@ func (b *scopeBench) take(name string, piece []byte) {
 				})
 				continue
 			}
-			key := fmt.Sprintf("n%d|%d", u32("name_id", i), (at("bucket", i)-bucketOf(scopeEpoch))/bucketNS)
+			key := fmt.Sprintf("n%d|%d", u32("name_id", i), (at("bucket", i)-rows.BucketOf(scopeEpoch))/rows.BucketNS)
 			s := b.stats[key]
 			if s == nil {
 				s = &scopeSums{low: ^uint64(0), hist: map[int16]uint64{}}
@@ -230,7 +231,7 @@ type oracleScope struct {
 func oracle(all []*oracleScope) map[string]*scopeSums {
 	want := map[string]*scopeSums{}
 	sums := func(s *oracleScope) *scopeSums {
-		key := fmt.Sprintf("%s|%d", s.name, (bucketOf(scopeEpoch+s.begin)-bucketOf(scopeEpoch))/bucketNS)
+		key := fmt.Sprintf("%s|%d", s.name, (rows.BucketOf(scopeEpoch+s.begin)-rows.BucketOf(scopeEpoch))/rows.BucketNS)
 		if want[key] == nil {
 			want[key] = &scopeSums{low: ^uint64(0), hist: map[int16]uint64{}}
 		}

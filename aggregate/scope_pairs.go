@@ -3,6 +3,8 @@ package aggregate
 import (
 	"cmp"
 	"slices"
+
+	"github.com/warpline/warpline/aggregate/rows"
 )
 
 // scopeKey pairs a begin with its end. The instance id alone collides: user scopes and injected scopes count separately.
@@ -171,7 +173,7 @@ func (w *scopeHalves) sorted() []scopeHalf {
 	}
 	slices.SortFunc(out, func(a, b scopeHalf) int {
 		if a.begin != b.begin {
-			return int(flag(b.begin)) - int(flag(a.begin))
+			return int(rows.Flag(b.begin)) - int(rows.Flag(a.begin))
 		}
 		return cmp.Or(cmp.Compare(a.key.instance, b.key.instance), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.at, b.at))
 	})

@@ -1,6 +1,9 @@
 package aggregate
 
-import "github.com/warpline/warpline/proto/gpuflight"
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/proto/gpuflight"
+)
 
 // scopePaths are the texts of paths, so that a scope's path is not built again for each time it is entered. They follow from the names
 // and are no part of the state.
@@ -56,12 +59,12 @@ func (s *flightSession) scopePath(name, depth uint32, begin, end int64) string {
 				continue
 			}
 		}
-		leaf := clip(s.name(gpuflight.ScopeNameDict, names[n]))
+		leaf := rows.Clip(s.name(gpuflight.ScopeNameDict, names[n]))
 		switch {
 		case leaf == "" && n > 0:
 			known = false
 			continue // a parent without a name, or whose name is not known yet, is left out
-		case text != "" && len(text)+len(leaf) < maxTextBytes:
+		case text != "" && len(text)+len(leaf) < rows.MaxTextBytes:
 			text += "|" + leaf
 		default:
 			text = leaf

@@ -1,5 +1,9 @@
 package aggregate
 
+import (
+	"github.com/warpline/warpline/aggregate/state"
+)
+
 // stateSize estimates the state change in bytes, before compression.
 func (o *openScopes) stateSize() int {
 	n := 24 * int(o.kept.tail()-max(o.kept.written, o.kept.head))
@@ -19,10 +23,10 @@ func (o *openScopes) published() {
 }
 
 // append writes the waiting halves, whole when they changed, and of the ended scopes those that are new and the places of the rest.
-func (o *openScopes) append(w *writer, full bool) {
-	w.bool(full || o.dirty)
+func (o *openScopes) append(w *state.Writer, full bool) {
+	w.Bool(full || o.dirty)
 	if full || o.dirty {
-		w.n(o.halves.count)
+		w.N(o.halves.count)
 		for i := range o.halves.all {
 			if h := &o.halves.all[i]; h.live {
 				h.append(w)
@@ -34,44 +38,44 @@ func (o *openScopes) append(w *writer, full bool) {
 	if full {
 		from = k.head
 	}
-	w.u64(k.head)
-	w.u64(k.counted)
-	w.u64(from)
-	w.n(int(k.tail() - from))
+	w.U64(k.head)
+	w.U64(k.counted)
+	w.U64(from)
+	w.N(int(k.tail() - from))
 	last := int64(0)
 	for ; from < k.tail(); from++ {
 		e := k.at(from)
-		w.i64(e.begin - last)
+		w.I64(e.begin - last)
 		last = e.begin
-		w.u64(uint64(e.end - e.begin))
-		w.u64(e.key.instance)
-		w.u64(uint64(e.key.name))
-		w.u64(uint64(e.depth))
+		w.U64(uint64(e.end - e.begin))
+		w.U64(e.key.instance)
+		w.U64(uint64(e.key.name))
+		w.U64(uint64(e.depth))
 	}
 }
 
 // read applies what append wrote.
-func (o *openScopes) read(r *reader) {
-	if r.bool() {
+func (o *openScopes) read(r *state.Reader) {
+	if r.Bool() {
 		o.reset()
-		for range r.n(9) {
-			if h := readScopeHalf(r); r.err == nil {
+		for range r.N(9) {
+			if h := readScopeHalf(r); r.Err == nil {
 				o.wait(h)
 			}
 		}
 		o.dirty = false
 	}
 	k := &o.kept
-	head, counted, from := r.u64(), r.u64(), r.u64()
-	n := r.n(5)
-	if r.dry { // what it builds on is not there
+	head, counted, from := r.U64(), r.U64(), r.U64()
+	n := r.N(5)
+	if r.Dry { // what it builds on is not there
 		k.base, k.head, head, counted = from, from, from, from
 	}
 	switch {
-	case r.err != nil:
+	case r.Err != nil:
 		return
 	case n > maxKept || head < k.head || from < k.tail() || from > k.tail() && head < from || counted < head || counted > from+uint64(n):
-		r.fail()
+		r.Fail()
 		return
 	}
 	for k.head < min(head, k.tail()) {
@@ -82,13 +86,13 @@ func (o *openScopes) read(r *reader) {
 	}
 	last := int64(0)
 	for range n {
-		e := keptScope{begin: last + r.i64()}
+		e := keptScope{begin: last + r.I64()}
 		last = e.begin
-		e.end, e.key, e.depth = e.begin+int64(r.u64()), scopeKey{r.u64(), r.u32()}, r.u32()
+		e.end, e.key, e.depth = e.begin+int64(r.U64()), scopeKey{r.U64(), r.U32()}, r.U32()
 		if e.depth >= maxPathDepth || e.end < e.begin {
-			r.fail()
+			r.Fail()
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			return
 		}
 		o.keep(e)
@@ -107,46 +111,46 @@ func (o *openScopes) reset() {
 	}
 }
 
-func (h *scopeHalf) append(w *writer) {
-	w.bool(h.begin)
-	w.bool(h.continued)
-	w.u64(h.key.instance)
-	w.u64(uint64(h.key.name))
-	w.i64(h.at)
-	w.i64(h.origin - h.at)
-	w.u64(uint64(h.depth))
-	w.u64(uint64(h.repeat))
-	w.u64(uint64(h.warmup))
-	w.u64(h.childNS)
+func (h *scopeHalf) append(w *state.Writer) {
+	w.Bool(h.begin)
+	w.Bool(h.continued)
+	w.U64(h.key.instance)
+	w.U64(uint64(h.key.name))
+	w.I64(h.at)
+	w.I64(h.origin - h.at)
+	w.U64(uint64(h.depth))
+	w.U64(uint64(h.repeat))
+	w.U64(uint64(h.warmup))
+	w.U64(h.childNS)
 }
 
-func readScopeHalf(r *reader) scopeHalf {
-	h := scopeHalf{begin: r.bool(), continued: r.bool(), key: scopeKey{r.u64(), r.u32()}, at: r.i64()}
-	h.origin = h.at + r.i64()
-	h.depth, h.repeat, h.warmup, h.childNS = r.u32(), r.u32(), r.u32(), r.u64()
+func readScopeHalf(r *state.Reader) scopeHalf {
+	h := scopeHalf{begin: r.Bool(), continued: r.Bool(), key: scopeKey{r.U64(), r.U32()}, at: r.I64()}
+	h.origin = h.at + r.I64()
+	h.depth, h.repeat, h.warmup, h.childNS = r.U32(), r.U32(), r.U32(), r.U64()
 	return h
 }
 
 // readVersion2 reads the open scopes of a state of version 2, which had paths instead of parents, and did not know what ends say of
 // their begins.
-func (o *openScopes) readVersion2(r *reader) {
+func (o *openScopes) readVersion2(r *state.Reader) {
 	o.reset()
 	for _, begin := range []bool{true, false} {
-		for range r.n(3) {
-			key := scopeKey{r.u64(), r.u32()}
-			for range r.n(5) {
-				h := scopeHalf{key: key, begin: begin, at: r.i64(), depth: r.u32(), repeat: r.u32(), warmup: r.u32()}
-				r.str() // path
-				if r.err != nil {
+		for range r.N(3) {
+			key := scopeKey{r.U64(), r.U32()}
+			for range r.N(5) {
+				h := scopeHalf{key: key, begin: begin, at: r.I64(), depth: r.U32(), repeat: r.U32(), warmup: r.U32()}
+				r.Str() // path
+				if r.Err != nil {
 					return
 				}
 				o.wait(h)
 			}
 		}
 	}
-	for range r.n(2) { // the latest begin at each depth
-		r.u64()
-		r.u32()
+	for range r.N(2) { // the latest begin at each depth
+		r.U64()
+		r.U32()
 	}
 	o.dirty = false
 }

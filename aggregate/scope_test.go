@@ -42,8 +42,8 @@ func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
 			case "twice":
 				lines = append(lines, lines...)
 			}
-			states := [][]byte{b.f.appendState(nil, true)}
-			b.f.published()
+			states := [][]byte{b.f.AppendState(nil, true)}
+			b.f.Published()
 			for i, line := range lines {
 				b.fold(line)
 				if r.IntN(3) == 0 {
@@ -56,7 +56,7 @@ func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
 					states = append(states, b.publish())
 					b.takeOver(states...)
 					if i%2 == 0 {
-						states = [][]byte{b.f.appendState(nil, true)}
+						states = [][]byte{b.f.AppendState(nil, true)}
 					}
 				}
 			}
@@ -108,7 +108,7 @@ func TestTrapScopeInstancesCollide(t *testing.T) {
 			b.fold(scopeLine(i+1, []scopeEvent{e}))
 			if r.IntN(4) == 0 {
 				b.publish()
-				b.takeOver(b.f.appendState(nil, true))
+				b.takeOver(b.f.AppendState(nil, true))
 			}
 		}
 		b.f.finalize(b.session())
@@ -219,9 +219,9 @@ func TestScopesAreBounded(t *testing.T) {
 	for i := range int64(maxOpenScopes) {
 		events = append(events, scopeEvent{i, uint64(i) + 100, 3, scopeBegin, 0, i})
 	}
-	before := b.session().delta.rejects
+	before := b.session().Delta.rejects
 	b.fold(scopeLine(9999, events))
-	if got := b.session().delta.rejects - before; got != 10+maxSameKey {
+	if got := b.session().Delta.rejects - before; got != 10+maxSameKey {
 		t.Errorf("%d begins are rejected, want %d", got, 10+maxSameKey)
 	}
 	b.f.finalize(b.session())
@@ -250,7 +250,7 @@ func TestLoneEndsAreCounted(t *testing.T) {
 		for range 4 {
 			b.pass(10 * time.Second) // what is held goes out
 			b.publish()
-			b.f.expireIdle(b.now)
+			b.f.ExpireIdle(b.now)
 		}
 		if gone := b.session() == nil; gone != (name == "forgotten") {
 			t.Errorf("%s: forgotten is %v", name, gone)
@@ -282,7 +282,7 @@ func TestScopeStateSurvivesAHandOver(t *testing.T) {
 	if o := &flightOf(b.session()).scopes; o.halves.count < 3 || o.kept.head == 0 || o.kept.counted == o.kept.head || o.kept.counted == o.kept.tail() {
 		t.Fatalf("the test shows too little: %d wait, places %d %d %d", o.halves.count, o.kept.head, o.kept.counted, o.kept.tail())
 	}
-	snapshot := b.f.appendState(nil, true)
+	snapshot := b.f.AppendState(nil, true)
 	var got []string
 	for _, states := range [][][]byte{{snapshot}, changes, nil} {
 		c := &scopeBench{t: t, id: "s", cfg: b.cfg, f: b.f, now: b.now, stats: map[string]*scopeSums{}}

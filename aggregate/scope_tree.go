@@ -1,5 +1,9 @@
 package aggregate
 
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+)
+
 // openScopes is what a session knows of its scopes: the halves that wait, windows of a session being folded in any order, and the
 // scopes that ended a short while ago, which may be parents of others or look for their own.
 //
@@ -142,14 +146,14 @@ func (f *flight) countChild(s *flightSession) {
 	if !ok {
 		return
 	}
-	f.touch(s.session)
+	f.touch(s.Session)
 	ns := uint64(c.end - c.begin)
 	if p.end == stillOpen {
 		o.halves.all[p.half].childNS += ns
 		o.dirty = true
 		return
 	}
-	f.scopeAccOf(s, p.key.name, bucketOf(p.begin)).child += ns
+	f.scopeAccOf(s, p.key.name, rows.BucketOf(p.begin)).child += ns
 }
 
 // countChildren counts all that waited since before limit.
@@ -162,7 +166,7 @@ func (f *flight) countChildren(s *flightSession, limit int64) {
 
 // expireScopes counts and forgets ended scopes that have waited long enough.
 func (f *flight) expireScopes(now int64) {
-	wait := int64(f.cfg.DetailWait)
+	wait := int64(f.Config.DetailWait)
 	slack := wait / countSlack
 	var due map[*flightSession]struct{}
 	for s := range f.scoped {
@@ -177,7 +181,7 @@ func (f *flight) expireScopes(now int64) {
 		}
 	}
 	for _, s := range sortedSessions(due) {
-		if f.awaitNames(s.session) {
+		if f.awaitNames(s.Session) {
 			continue
 		}
 		f.countChildren(s, now-wait)

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/sink/table"
@@ -29,7 +30,7 @@ type scopeAcc struct {
 const scopeOverflow = "the session has 8192 scopes open, or 256 of this id and name: does the program end its scopes?"
 
 // scopeBatch folds one scope_event_batch.
-func (f *flight) scopeBatch(s *flightSession, p *part, line *gpuflight.Line) {
+func (f *flight) scopeBatch(s *flightSession, p *Part, line *gpuflight.Line) {
 	batch := line.Batch
 	for r := range batch.Rows() {
 		row := batch.Row(r)
@@ -38,7 +39,7 @@ func (f *flight) scopeBatch(s *flightSession, p *part, line *gpuflight.Line) {
 			f.badTime(s, p, line)
 			continue
 		}
-		s.delta.sawEvent(at)
+		s.Delta.SawEvent(at)
 		kind := row[gpuflight.ScopeEventType]
 		if kind < scopeBegin || kind > scopeContinuationClose {
 			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "event_type is none of 0 to 3", nil)
@@ -46,14 +47,14 @@ func (f *flight) scopeBatch(s *flightSession, p *part, line *gpuflight.Line) {
 		}
 		f.scopeHalf(s, p, line, scopeHalf{
 			key: scopeKey{uint64(row[gpuflight.ScopeInstanceID]), uint32(row[gpuflight.ScopeNameID])}, at: at, origin: row[gpuflight.ScopeOriginalStartNS],
-			depth: clampU32(row[gpuflight.ScopeDepth]), repeat: clampU32(row[gpuflight.ScopeRepeat]), warmup: clampU32(row[gpuflight.ScopeWarmup]),
+			depth: rows.ClampU32(row[gpuflight.ScopeDepth]), repeat: rows.ClampU32(row[gpuflight.ScopeRepeat]), warmup: rows.ClampU32(row[gpuflight.ScopeWarmup]),
 			begin: kind == scopeBegin || kind == scopeContinuationOpen, continued: kind >= scopeContinuationOpen,
 		})
 	}
 }
 
 // scopeHalf joins one end of a scope to the other, or lets it wait.
-func (f *flight) scopeHalf(s *flightSession, p *part, line *gpuflight.Line, h scopeHalf) {
+func (f *flight) scopeHalf(s *flightSession, p *Part, line *gpuflight.Line, h scopeHalf) {
 	o := &s.scopes
 	if i := o.halves.match(&h); i >= 0 {
 		other := o.take(i)
@@ -72,21 +73,21 @@ func (f *flight) scopeHalf(s *flightSession, p *part, line *gpuflight.Line, h sc
 }
 
 // writeScope emits a matched pair.
-func (f *flight) writeScope(s *flightSession, p *part, begin, end *scopeHalf) {
+func (f *flight) writeScope(s *flightSession, p *Part, begin, end *scopeHalf) {
 	ns := uint64(end.at - begin.at)
-	f.scopeRow(s, p.env.ReceivedAt, p.env.RetentionDays, begin, end)
-	a := f.scopeAccOf(s, begin.key.name, bucketOf(begin.at))
+	f.scopeRow(s, p.Env.ReceivedAt, p.Env.RetentionDays, begin, end)
+	a := f.scopeAccOf(s, begin.key.name, rows.BucketOf(begin.at))
 	a.calls++
 	a.total += ns
 	a.low, a.high = min(a.low, ns), max(a.high, ns)
 	a.child += begin.childNS
 	a.hist.Add(ns)
-	f.keepScope(s, p.now, begin.key, begin.depth, begin.at, end.at)
+	f.keepScope(s, p.Now, begin.key, begin.depth, begin.at, end.at)
 }
 
 // unmatched emits a lone half.
 func (f *flight) unmatched(s *flightSession, h *scopeHalf) {
-	a := f.scopeAccOf(s, h.key.name, bucketOf(h.at))
+	a := f.scopeAccOf(s, h.key.name, rows.BucketOf(h.at))
 	if h.begin {
 		f.scopeRow(s, s.lastReceived, s.retentionDays, h, nil)
 		a.unmatchedBegin++
@@ -98,8 +99,8 @@ func (f *flight) unmatched(s *flightSession, h *scopeHalf) {
 
 // scopeRow appends a raw row. One of the ends may be nil.
 func (f *flight) scopeRow(s *flightSession, receivedAt int64, days uint16, begin, end *scopeHalf) {
-	f.touch(s.session)
-	if s.noRaw {
+	f.touch(s.Session)
+	if s.NoRaw {
 		return
 	}
 	h, until, matched := begin, int64(0), uint8(0)
@@ -112,9 +113,9 @@ func (f *flight) scopeRow(s *flightSession, receivedAt int64, days uint16, begin
 		until, matched = end.at, 1
 	}
 	t := &table.Scopes
-	b := f.out.batch(t.Table, rawPartition(receivedAt, days))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	b := f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.InstanceID.Append(b, h.key.wire())
 	t.Name.AppendString(b, s.name(gpuflight.ScopeNameDict, h.key.name))
 	t.NameID.Append(b, h.key.name)
@@ -129,10 +130,10 @@ func (f *flight) scopeRow(s *flightSession, receivedAt int64, days uint16, begin
 	t.Matched.Append(b, matched)
 	t.Repeat.Append(b, h.repeat)
 	t.Warmup.Append(b, h.warmup)
-	t.Continued.Append(b, flag(begin != nil && begin.continued))
-	t.Cut.Append(b, flag(end != nil && end.continued))
+	t.Continued.Append(b, rows.Flag(begin != nil && begin.continued))
+	t.Cut.Append(b, rows.Flag(end != nil && end.continued))
 	t.ReceivedAt.Append(b, receivedAt)
-	f.out.saw(receivedAt)
+	f.Out.Saw(receivedAt)
 }
 
 func (f *flight) scopeAccOf(s *flightSession, name uint32, bucket int64) *scopeAcc {
@@ -166,10 +167,10 @@ func (f *flight) flushScopeStats(s *flightSession) {
 		return
 	}
 	t := &table.ScopeStats
-	b := f.out.batch(t.Table, s.factPartition())
+	b := f.Out.Batch(t.Table, s.FactPartition())
 	for key, a := range s.scopeAcc {
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
 		t.Bucket.Append(b, key.bucket)
 		t.BucketS.Append(b, 60)
 		t.NameID.Append(b, key.name)
@@ -182,7 +183,7 @@ func (f *flight) flushScopeStats(s *flightSession) {
 		t.UnmatchedBegin.Append(b, a.unmatchedBegin)
 		t.UnmatchedEnd.Append(b, a.unmatchedEnd)
 		t.ChildNS.Append(b, a.child)
-		t.ReceivedDay.Append(b, s.receivedDay())
+		t.ReceivedDay.Append(b, s.ReceivedDay())
 	}
 	clear(s.scopeAcc)
 }

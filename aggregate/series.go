@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"github.com/warpline/warpline/proto/gpuflight"
-	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -50,7 +49,7 @@ func (c *counters) meet(tenant string) {
 	for _, reason := range gpuflight.Reasons() {
 		c.rejects.WithLabelValues(tenant, reason)
 	}
-	for _, code := range telemetry.Codes() {
-		c.rejects.WithLabelValues(tenant, string(code))
+	for _, reason := range c.reasons {
+		c.rejects.WithLabelValues(tenant, reason)
 	}
 }

@@ -2,8 +2,9 @@ package aggregate
 
 import (
 	"cmp"
-	"strings"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
@@ -22,10 +23,10 @@ const (
 )
 
 // sessionKey names a session: the client's id counts only together with the tenant.
-type sessionKey struct{ tenant, id string }
+type sessionKey struct{ Tenant, ID string }
 
 func (a sessionKey) compare(b sessionKey) int {
-	return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.id, b.id))
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
 }
 
 // numDicts is how many dictionaries the wire has.
@@ -39,26 +40,26 @@ type nameRef struct {
 
 // session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published state
 // (see state.go).
-type session struct {
-	key    sessionKey
+type Session struct {
+	Key    sessionKey
 	token  string
 	states []State // what its sources keep, in the order of folder.sources; nil of those that have not spoken
 
 	// Facts, published whole when the session is touched.
-	source, app, host, ip                       string
-	pid                                         uint32
-	vendor                                      string
-	deviceIDs                                   []int32 // in `devices`; more than one means that kernels' device is unknown
+	source, App, Host, ip                       string
+	PID                                         uint32
+	Vendor                                      string
+	DeviceIDs                                   []int32 // in `devices`; more than one means that kernels' device is unknown
 	completed, shutdown                         bool
-	firstReceived, lastReceived, lastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded
+	firstReceived, lastReceived, LastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded
 	retentionDays, rollupDays                   uint16
 	names                                       int    // dictionary entries ever accepted
 	nextConfig, nextLaunch                      uint32 // last ids handed out, 0: none
 	allLate                                     bool   // unresolved overflowed
-	noRaw                                       bool   // the tenant keeps no raw rows
+	NoRaw                                       bool   // the tenant keeps no raw rows
 	clock                                       clock
 
-	parts recent
+	parts state.Recent
 
 	dicts           [numDicts]map[uint32]string
 	dictsLoaded     bool
@@ -73,18 +74,18 @@ type session struct {
 	unresolvedDirty bool
 
 	// Held with the rollups (hold.go): part of the state until they are flushed.
-	delta     sessionDelta
+	Delta     sessionDelta
 	heldSince int64 // owner's clock when the first of them began to wait, 0: nothing waits
 	touched   bool  // in the open chunk
 }
 
-func newSession(key sessionKey, token string) *session {
-	return &session{key: key, token: token, parts: recent{limit: maxParts}}
+func newSession(key sessionKey, token string) *Session {
+	return &Session{Key: key, token: token, parts: state.Recent{Limit: maxParts}}
 }
 
 // sessionDelta is what has happened since the last row of `sessions`.
 type sessionDelta struct {
-	kernels, samples, events, bytes, rejects, duplicates uint64
+	kernels, Samples, events, bytes, rejects, duplicates uint64
 	firstEvent, lastEvent                                int64 // 0: none
 	startedAt, endedAt                                   int64
 	endReason                                            string
@@ -95,8 +96,8 @@ type sessionDelta struct {
 }
 
 // sawEvent widens the session's event time. Times that are no epoch (AMD activity clocks) would spoil it, so only plausible ones count.
-func (d *sessionDelta) sawEvent(ns int64) {
-	if ns < plausibleEpoch {
+func (d *sessionDelta) SawEvent(ns int64) {
+	if ns < rows.PlausibleEpoch {
 		return
 	}
 	if d.firstEvent == 0 || ns < d.firstEvent {
@@ -106,39 +107,25 @@ func (d *sessionDelta) sawEvent(ns int64) {
 }
 
 // began notes when the session began; of several tellings the earliest counts, as in the table.
-func (d *sessionDelta) began(ns int64) {
+func (d *sessionDelta) Began(ns int64) {
 	if ns > 0 && (d.startedAt == 0 || ns < d.startedAt) {
 		d.startedAt = ns
 	}
 }
 
-// plausibleEpoch is 2001-09-09: 10^18 ns. AMD activity records and isa_source_map carry clocks that start at boot.
-const plausibleEpoch = int64(1e18)
-
-// maxTextBytes bounds client text that is part of the state: host names, applications, scope paths.
-const maxTextBytes = 1024
-
-// clip cuts text to maxTextBytes at a rune's border and marks the cut.
-func clip(s string) string {
-	if len(s) <= maxTextBytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxTextBytes], "") + "…"
-}
-
 // device returns the device of kernels and copies, which carry none: the session's only one, or -1.
-func (s *session) device() int32 {
-	if len(s.deviceIDs) == 1 {
-		return s.deviceIDs[0]
+func (s *Session) device() int32 {
+	if len(s.DeviceIDs) == 1 {
+		return s.DeviceIDs[0]
 	}
 	return -1
 }
 
 // nameless reports whether the session has names that this owner has not loaded yet.
-func (s *session) nameless() bool { return !s.dictsLoaded && s.names > 0 }
+func (s *Session) nameless() bool { return !s.dictsLoaded && s.names > 0 }
 
 // name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
-func (s *session) name(dict gpuflight.Dict, id uint32) string {
+func (s *Session) name(dict gpuflight.Dict, id uint32) string {
 	if id == 0 {
 		return ""
 	}

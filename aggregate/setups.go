@@ -3,6 +3,7 @@ package aggregate
 import (
 	"encoding/json"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -20,12 +21,12 @@ func listText(list []string) string {
 }
 
 // pmConfig folds a pm_sampling_config line.
-func (f *flight) pmConfig(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) pmConfig(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.PMConfig(l.Raw)
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.TimeNS)
+	s.Delta.SawEvent(e.TimeNS)
 	t := &table.PMConfigs
 	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
@@ -34,34 +35,34 @@ func (f *flight) pmConfig(s *flightSession, p *part, l *gpuflight.Line) error {
 	t.MaxSamples.Append(b, e.MaxSamples)
 	t.Preset.Append(b, t.Preset.IndexBytes(b, e.Preset))
 	t.Metrics.Append(b, listText(e.Metrics))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	return nil
 }
 
 // sassConfig folds a sass_config line.
-func (f *flight) sassConfig(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) sassConfig(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.SassSetup(l.Raw)
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.TimeNS)
+	s.Delta.SawEvent(e.TimeNS)
 	t := &table.SassConfigs
 	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
 	t.DeviceID.Append(b, e.DeviceID)
 	t.ConfiguredMetrics.Append(b, listText(e.Configured))
 	t.SkippedMetrics.Append(b, listText(e.Skipped))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	return nil
 }
 
 // signature folds an execution_signature line.
-func (f *flight) signature(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) signature(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.Signature(l.Raw)
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.TimeNS)
+	s.Delta.SawEvent(e.TimeNS)
 	t := &table.ExecutionSignatures
 	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.TimeNS)
@@ -69,17 +70,17 @@ func (f *flight) signature(s *flightSession, p *part, l *gpuflight.Line) error {
 	t.Signature.Append(b, e.Signature)
 	t.LaunchCount.Append(b, e.LaunchCount)
 	t.DistinctKernels.Append(b, e.DistinctKernels)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	return nil
 }
 
 // ruleSummary folds a deep_window_rule_summary line.
-func (f *flight) ruleSummary(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) ruleSummary(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.RuleSummary(l.Raw)
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.EmittedNS)
+	s.Delta.SawEvent(e.EmittedNS)
 	t := &table.DeepWindowRules
 	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.EmittedNS)
@@ -95,22 +96,22 @@ func (f *flight) ruleSummary(s *flightSession, p *part, l *gpuflight.Line) error
 	t.MetricQualityResets.Append(b, e.QualityResets)
 	t.LastQualityReason.AppendBytes(b, e.LastQuality)
 	t.StateSequence.Append(b, e.StateSequence)
-	t.HasLastValue.Append(b, flag(e.HasLast))
+	t.HasLastValue.Append(b, rows.Flag(e.HasLast))
 	t.LastValue.Append(b, e.LastValue)
 	t.LastObservedAt.Append(b, e.LastObservedNS)
 	t.PID.Append(b, e.PID)
 	t.App.Append(b, t.App.IndexBytes(b, e.App))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	return nil
 }
 
 // counterQuality folds a counter_data_quality_summary line.
-func (f *flight) counterQuality(s *flightSession, p *part, l *gpuflight.Line) error {
+func (f *flight) counterQuality(s *flightSession, p *Part, l *gpuflight.Line) error {
 	e, err := f.events.CounterQuality(l.Raw)
 	if err != nil {
 		return err
 	}
-	s.delta.sawEvent(e.EmittedNS)
+	s.Delta.SawEvent(e.EmittedNS)
 	t := &table.CounterQuality
 	b := f.factBatch(p, t.Table, t.Head)
 	t.At.Append(b, e.EmittedNS)
@@ -125,6 +126,6 @@ func (f *flight) counterQuality(s *flightSession, p *part, l *gpuflight.Line) er
 	t.RateWindowsDiscarded.Append(b, e.WindowsDiscarded)
 	t.PID.Append(b, e.PID)
 	t.App.Append(b, t.App.IndexBytes(b, e.App))
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -12,11 +13,11 @@ import (
 // seenBody reports whether the bytes of the whole part were folded before, as a part of another upload. Lines that are no batch and are
 // not written to all channels may rightly be written twice (graph nodes are, at each segment), so they were seen before only when they
 // stand at the same place of the same bytes, for which one hash a part is enough. See identifiesItself for those of which more is known.
-func (f *flight) seenBody(s *flightSession, p *part) bool {
+func (f *flight) seenBody(s *flightSession, p *Part) bool {
 	if !f.now.bodyAsked {
 		h := xxh3.Hash128(p.body)
 		h.Hi = ^h.Hi // a part may be one line, and lines are hashed too
-		f.now.bodyAsked, f.now.bodySeen = true, !s.lines.add(h)
+		f.now.bodyAsked, f.now.bodySeen = true, !s.lines.Add(h)
 	}
 	return f.now.bodySeen
 }
@@ -40,7 +41,7 @@ func identifiesItself(t gpuflight.Type) bool {
 }
 
 // single folds a line that is one event of its own. It reports false for a type that is none of those.
-func (f *flight) single(s *flightSession, p *part, l *gpuflight.Line) bool {
+func (f *flight) single(s *flightSession, p *Part, l *gpuflight.Line) bool {
 	var err error
 	switch l.Type {
 	case gpuflight.MemsetEvent:
@@ -75,7 +76,7 @@ func (f *flight) single(s *flightSession, p *part, l *gpuflight.Line) bool {
 	if f.events.Unknown > 0 {
 		f.extras(s, p, l, f.events.Extras, f.events.Unknown)
 	}
-	p.stored(1)
+	p.Stored(1)
 	return true
 }
 
@@ -98,26 +99,26 @@ type lastText struct {
 }
 
 // rawHead returns the batch of a Raw table for a row of this part, with tenant and session appended. nil: the tenant keeps no raw rows.
-func (f *flight) rawHead(h *rowHead, s *flightSession, p *part, t *table.Table, head table.Head) *table.Batch {
-	if s.noRaw {
+func (f *flight) rawHead(h *rowHead, s *flightSession, p *Part, t *table.Table, head table.Head) *table.Batch {
+	if s.NoRaw {
 		return nil
 	}
-	if h.b == nil || h.s != s || h.part != p.raw || h.serial != f.outSerial {
-		b := f.out.batch(t, p.raw)
-		*h = rowHead{s: s, b: b, part: p.raw, serial: f.outSerial, tenant: head.Tenant.Index(b, s.key.tenant), session: head.SessionID.Index(b, s.key.id), texts: h.texts}
+	if h.b == nil || h.s != s || h.part != p.Raw || h.serial != f.OutSerial {
+		b := f.Out.Batch(t, p.Raw)
+		*h = rowHead{s: s, b: b, part: p.Raw, serial: f.OutSerial, tenant: head.Tenant.Index(b, s.Key.Tenant), session: head.SessionID.Index(b, s.Key.ID), texts: h.texts}
 		for i := range h.texts {
 			h.texts[i].ok = false
 		}
 	}
 	head.Tenant.Append(h.b, h.tenant)
 	head.SessionID.Append(h.b, h.session)
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 	return h.b
 }
 
 // append adds text to a column, of which the n-th lastText is kept.
 func (h *rowHead) append(n int, c table.DictCol, text []byte) {
-	if len(text) > maxTextBytes { // not worth keeping
+	if len(text) > rows.MaxTextBytes { // not worth keeping
 		c.Append(h.b, c.IndexBytes(h.b, text))
 		return
 	}
@@ -137,9 +138,9 @@ func scopePath(userScope []byte) []byte {
 }
 
 // factBatch returns the batch of a Fact table for a row of this part, with tenant and session appended.
-func (f *flight) factBatch(p *part, t *table.Table, head table.Head) *table.Batch {
-	b := f.out.batch(t, factPartition(p.env.ReceivedAt, p.env.RollupDays))
-	head.Tenant.AppendString(b, p.s.key.tenant)
-	head.SessionID.AppendString(b, p.s.key.id)
+func (f *flight) factBatch(p *Part, t *table.Table, head table.Head) *table.Batch {
+	b := f.Out.Batch(t, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
+	head.Tenant.AppendString(b, p.Session.Key.Tenant)
+	head.SessionID.AppendString(b, p.Session.Key.ID)
 	return b
 }

@@ -120,8 +120,8 @@ func (o *owner) stateBudget(ctx context.Context) int {
 }
 
 // stateCost estimates what a session takes in a snapshot.
-func (s *session) stateCost() int {
-	n := 300 + len(s.key.id) + 3*len(s.unresolved) + s.parts.size(true)
+func (s *Session) stateCost() int {
+	n := 300 + len(s.Key.ID) + 3*len(s.unresolved) + s.parts.Size(true)
 	for _, st := range s.states {
 		if st != nil {
 			n += st.Size(true)
@@ -132,9 +132,9 @@ func (s *session) stateCost() int {
 
 // forgetTo forgets sessions that have nothing to say until the state is some want bytes large, and returns how many: those of tenants that
 // have more than their share first, the longest silent before others.
-func (f *folder) forgetTo(size, want int, now int64) int {
+func (f *Fold) forgetTo(size, want int, now int64) int {
 	type candidate struct {
-		s     *session
+		s     *Session
 		cost  int
 		heavy bool
 	}
@@ -142,14 +142,14 @@ func (f *folder) forgetTo(size, want int, now int64) int {
 	var all []candidate
 	for _, s := range f.sessions {
 		cost := s.stateCost()
-		tenants[s.key.tenant] += cost
+		tenants[s.Key.Tenant] += cost
 		total += cost
 		if load := s.load(); !s.touched && s.heldSince == 0 && !load.Waits && !load.Alone && !load.Unsaid {
 			all = append(all, candidate{s: s, cost: cost})
 		}
 	}
 	for i := range all {
-		all[i].heavy = tenants[all[i].s.key.tenant]*len(tenants) >= total
+		all[i].heavy = tenants[all[i].s.Key.Tenant]*len(tenants) >= total
 	}
 	slices.SortFunc(all, func(a, b candidate) int {
 		if a.heavy != b.heavy {
@@ -158,7 +158,7 @@ func (f *folder) forgetTo(size, want int, now int64) int {
 			}
 			return 1
 		}
-		return cmp.Compare(a.s.lastReceivedAt, b.s.lastReceivedAt)
+		return cmp.Compare(a.s.LastReceivedAt, b.s.LastReceivedAt)
 	})
 	n := 0
 	scale := float64(size) / float64(total) // compression, and what the estimate does not see

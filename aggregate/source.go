@@ -1,6 +1,9 @@
 package aggregate
 
-import "github.com/warpline/warpline/proto/stream"
+import (
+	"github.com/warpline/warpline/aggregate/state"
+	"github.com/warpline/warpline/proto/stream"
+)
 
 // Source is one kind of telemetry in this stage. Workers get theirs by Config.Sources; which one folds a part follows from the kind in the
 // part's envelope.
@@ -11,17 +14,19 @@ type Source struct {
 	Version uint64
 	// Kinds of the parts that it folds.
 	Kinds []stream.Kind
+	// Reasons of rejects that are its own, for their metrics.
+	Reasons []string
 	// Open makes what folds its parts in one partition.
-	Open func(*folder) Folding
+	Open func(*Fold) Folding
 }
 
 // Folding is a source at work in one partition. Only the partition's owner calls it.
 type Folding interface {
 	// New makes what the source keeps of a session: when its first part comes, or when the session is read from a state.
-	New(*session) State
+	New(*Session) State
 	// Fold folds a part into rows and into what New made of its session. Every event of it is received once, and then stored, rejected or a
 	// duplicate.
-	Fold(s State, p *part, body []byte)
+	Fold(s State, p *Part, body []byte)
 	// Tick does what time alone brings about. now is the owner's clock in nanoseconds.
 	Tick(now int64)
 }
@@ -34,10 +39,10 @@ type State interface {
 	// Dense reports whether what is held back has company enough to be worth its rows.
 	Dense() bool
 	// Append writes the section: all that is kept, or what has changed since Published. Size estimates its bytes; 0 is nothing kept.
-	Append(w *writer, full bool)
+	Append(w *state.Writer, full bool)
 	Size(full bool) int
 	// Read adds what Append wrote under a version of the source, this one or an earlier one.
-	Read(version uint64, r *reader)
+	Read(version uint64, r *state.Reader)
 	// Published says that what has changed is part of the log now.
 	Published()
 	// Resume is called once a state is read whole: what waits waits on from now, by this owner's clock. When anew is true the state was made
@@ -73,7 +78,7 @@ func (l *Load) add(m Load) {
 }
 
 // load adds up what all sources keep of the session.
-func (s *session) load() (l Load) {
+func (s *Session) load() (l Load) {
 	for _, st := range s.states {
 		if st != nil {
 			l.add(st.Load())
@@ -89,8 +94,8 @@ type opened struct {
 }
 
 // open opens the sources, once.
-func (f *folder) open() {
-	for _, src := range f.cfg.Sources {
+func (f *Fold) open() {
+	for _, src := range f.Config.Sources {
 		for _, kind := range src.Kinds {
 			f.kinds[kind] = len(f.sources)
 		}
@@ -99,7 +104,7 @@ func (f *folder) open() {
 }
 
 // stateOf returns what a source keeps of the session.
-func (f *folder) stateOf(s *session, source int) State {
+func (f *Fold) stateOf(s *Session, source int) State {
 	if s.states == nil {
 		s.states = make([]State, len(f.sources))
 	}

@@ -18,11 +18,11 @@ func stateOf(tb testing.TB) (change, snapshot []byte) {
 {"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":9999,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,7777,7,5,999999,0,32,1]]}
 `), activityPart(1), activityPart(4))
 	for i, body := range parts {
-		p := &part{seq: uint64(i + 1), now: time.Now().UnixNano(), env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
+		p := &Part{Seq: uint64(i + 1), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
 			ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}
-		f.fold(p, f.session(p), body)
+		f.Take(p, f.Session(p), body)
 	}
-	return f.appendState(nil, false), f.appendState(nil, true)
+	return f.AppendState(nil, false), f.AppendState(nil, true)
 }
 
 // A successor that reads a state writes the same state: nothing that decides later rows is lost on the way.
@@ -30,12 +30,12 @@ func TestStateSurvivesAHandOver(t *testing.T) {
 	_, snapshot := stateOf(t)
 	cfg := testConfig()
 	f := newFolder(&cfg, newCounters(nil))
-	if err := f.applyState(snapshot); err != nil {
+	if err := f.ApplyState(snapshot); err != nil {
 		t.Fatal(err)
 	}
-	again := f.appendState(nil, true)
+	again := f.AppendState(nil, true)
 	g := newFolder(&cfg, newCounters(nil))
-	if err := g.applyState(again); err != nil {
+	if err := g.ApplyState(again); err != nil {
 		t.Fatal(err)
 	}
 	a, b := f.sessions[sessionKey{"t", "s"}], g.sessions[sessionKey{"t", "s"}]
@@ -45,7 +45,7 @@ func TestStateSurvivesAHandOver(t *testing.T) {
 	if len(again) != len(snapshot) || flightOf(a).waiting.live != 1 || flightOf(a).scopes.halves.count != 3 || flightOf(a).details.GetCardinality() != 300 || len(flightOf(a).configs) != 40 || len(flightOf(a).kernels.dirty) == 0 {
 		t.Errorf("snapshot of %d bytes came back as %d: %d waiting, %d scopes, %d details, %d configs, %d held", len(snapshot), len(again), flightOf(a).waiting.live, flightOf(a).scopes.halves.count, flightOf(a).details.GetCardinality(), len(flightOf(a).configs), len(flightOf(a).kernels.dirty))
 	}
-	if flightOf(a).waiting.live != flightOf(b).waiting.live || flightOf(a).scopes.halves.count != flightOf(b).scopes.halves.count || !flightOf(a).details.Equals(flightOf(b).details) || len(flightOf(a).kernels.dirty) != len(flightOf(b).kernels.dirty) || a.vendor != "NVIDIA" || b.vendor != a.vendor {
+	if flightOf(a).waiting.live != flightOf(b).waiting.live || flightOf(a).scopes.halves.count != flightOf(b).scopes.halves.count || !flightOf(a).details.Equals(flightOf(b).details) || len(flightOf(a).kernels.dirty) != len(flightOf(b).kernels.dirty) || a.Vendor != "NVIDIA" || b.Vendor != a.Vendor {
 		t.Error("the second hand-over lost what the first had")
 	}
 }
@@ -61,11 +61,11 @@ func FuzzApplyState(f *testing.F) {
 	g := newFolding()
 	g.take("a", "gone", noon)
 	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", At: noon.UnixNano()})
-	f.Add(g.f.appendState(nil, false))
-	f.Add(g.f.appendState(nil, true))
+	f.Add(g.f.AppendState(nil, false))
+	f.Add(g.f.AppendState(nil, true))
 	f.Fuzz(func(t *testing.T, state []byte) {
 		cfg := testConfig()
-		newFolder(&cfg, newCounters(nil)).applyState(state)
+		newFolder(&cfg, newCounters(nil)).ApplyState(state)
 	})
 }
 

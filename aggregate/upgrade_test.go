@@ -146,7 +146,7 @@ func TestStateOfThisVersionIsFrozen(t *testing.T) {
 	}
 	l := readLeft(t, files[len(files)-1])
 	for name, data := range l.state {
-		again, version, err := aggregate.Reencode(data)
+		again, version, err := aggregate.Reencode(data, sources...)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -145,7 +145,7 @@ type PartitionStatus struct {
 // New returns a worker on the opened streams. Nothing runs until Run.
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
-	m := newCounters(cfg.Registerer)
+	m := newCounters(cfg.Registerer, cfg.Sources...)
 	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}, newest: map[int]uint64{}, told: map[int]told{}}
 }
 

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/warpline/warpline/aggregate"
+import (
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/telemetry"
+)
 
 // sources are the kinds of telemetry that this program reads.
-var sources = []aggregate.Source{aggregate.Flight(), aggregate.Memory()}
+var sources = []aggregate.Source{aggregate.Flight(), telemetry.Source()}

@@ -1,4 +1,4 @@
-package aggregate
+package telemetry
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
@@ -80,31 +82,30 @@ func (k *eventKeys) add(entry uint64) {
 }
 
 // append writes the keys for the state: all of them, or the fresh ones.
-func (k *eventKeys) append(w *writer, full bool) {
+func (k *eventKeys) append(w *state.Writer, full bool) {
 	if !full {
-		w.entries(len(k.fresh), k.fresh)
+		appendEntries(w, len(k.fresh), k.fresh)
 		return
 	}
-	w.entries(k.count(), k.old.slots, k.young.slots)
+	appendEntries(w, k.count(), k.old.slots, k.young.slots)
 }
 
-func (w *writer) entries(n int, lists ...[]uint64) {
-	w.n(n)
+func appendEntries(w *state.Writer, n int, lists ...[]uint64) {
+	w.N(n)
 	for _, list := range lists {
 		for _, entry := range list {
 			if entry != 0 {
-				w.b = binary.LittleEndian.AppendUint64(w.b, entry)
+				w.Body = binary.LittleEndian.AppendUint64(w.Body, entry)
 			}
 		}
 	}
 }
 
-func (k *eventKeys) read(r *reader) {
-	for range r.n(8) {
-		entry := binary.LittleEndian.Uint64(r.b)
-		r.b = r.b[8:]
+func (k *eventKeys) read(r *state.Reader) {
+	for range r.N(8) {
+		entry := r.Fixed64()
 		if entry&^maxRichness == 0 {
-			r.fail()
+			r.Fail()
 			return
 		}
 		if p := k.find(entry); p != nil {
@@ -171,7 +172,7 @@ func (t *keyTable) put(entry uint64) {
 
 // seenEvent tells whether the session's event has been counted, and whether this copy says more than the one that is shown; then old is
 // how much that said. It remembers the event.
-func (f *memory) seenEvent(s *memorySession, key uint64, rich uint8) (seen, richer bool, old uint8) {
+func (f *folding) seenEvent(s *session, key uint64, rich uint8) (seen, richer bool, old uint8) {
 	if p := s.keys.find(key); p != nil {
 		if old = uint8(*p & maxRichness); rich <= old {
 			return true, false, old
@@ -189,14 +190,14 @@ func (f *memory) seenEvent(s *memorySession, key uint64, rich uint8) (seen, rich
 
 // trimEventKeys takes the keys from the sessions that were silent longest, of tenants that have more than their share, until a quarter
 // of the room is free; keep has its own bound.
-func (f *memory) trimEventKeys(keep *memorySession) {
-	var holders []*memorySession
+func (f *folding) trimEventKeys(keep *session) {
+	var holders []*session
 	f.eventKeys = 0
 	tenants := map[string]int{}
 	for s := range f.own {
 		if n := s.keys.count(); n > 0 {
 			f.eventKeys += n
-			tenants[s.key.tenant] += n
+			tenants[s.Key.Tenant] += n
 			holders = append(holders, s)
 		}
 	}
@@ -204,17 +205,17 @@ func (f *memory) trimEventKeys(keep *memorySession) {
 	if f.eventKeys <= room {
 		return
 	}
-	slices.SortFunc(holders, func(a, b *memorySession) int {
-		return cmp.Or(cmp.Compare(a.lastReceivedAt, b.lastReceivedAt), cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(a.key.id, b.key.id))
+	slices.SortFunc(holders, func(a, b *session) int {
+		return cmp.Or(cmp.Compare(a.LastReceivedAt, b.LastReceivedAt), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.ID, b.Key.ID))
 	})
-	share := fairShare(tenants, room)
+	share := aggregate.FairShare(tenants, room)
 	for _, s := range holders {
 		if f.eventKeys <= room {
 			return
 		}
-		if s != keep && tenants[s.key.tenant] > share {
+		if s != keep && tenants[s.Key.Tenant] > share {
 			f.eventKeys -= s.keys.count()
-			tenants[s.key.tenant] -= s.keys.count()
+			tenants[s.Key.Tenant] -= s.keys.count()
 			s.keys = eventKeys{}
 		}
 	}

@@ -1,6 +1,7 @@
-package aggregate
+package telemetry
 
 import (
+	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
@@ -12,23 +13,23 @@ var statusRanks = map[string]uint8{
 }
 
 // summary folds what a tracker says of its session as a whole. A session that is known by nothing else is one all the same.
-func (f *memory) summary(p *part, body []byte) {
+func (f *folding) summary(p *aggregate.Part, body []byte) {
 	sum, err := telemetry.ParseSummary(body)
 	rank := uint8(table.EndUnknown)
 	if err == nil {
 		rank = statusRanks[sum.Status]
 	}
 	if rank == table.EndUnknown {
-		p.received(1)
-		f.reject(p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: "a session's summary that this version cannot read: upgrade the workers", events: 1, payload: body})
+		p.Received(1)
+		f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "a session's summary that this version cannot read: upgrade the workers", Events: 1, Payload: body})
 		return
 	}
-	p.s.delta.began(sum.StartedAtNS)
+	p.Session.Delta.Began(sum.StartedAtNS)
 	at := sum.EndedAtNS
 	if rank == table.EndRunning {
 		at = 0 // it has not ended, whatever else it says
 	}
-	f.tell(p, sessionEnd{rank: rank, at: at})
+	f.Tell(p, aggregate.SessionEnd{Rank: rank, At: at})
 }
 
 // stopEvent is the last event of a part that says that tracking stopped. Without a summary it ends a session. Events that were counted

@@ -1,4 +1,4 @@
-package aggregate
+package telemetry
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
@@ -24,7 +26,7 @@ func exportFrames(t testing.TB, from, to int, poor bool) (body []byte, n uint64)
 		kind := []string{"sample", "peak", "allocation"}[i%3]
 		text := fmt.Sprintf(`{"schema_version":3,"session_id":"s","timestamp_ns":%d,"event_type":"%s","collector":"c","sampling_interval_ms":1,"pid":1,"host":"h","device_id":0,`+
 			`"allocator_allocated_bytes":%d,"allocator_reserved_bytes":9,"allocator_active_bytes":null,"allocator_inactive_bytes":null,"allocator_change_bytes":7,"device_used_bytes":9,`+
-			`"device_free_bytes":null,"device_total_bytes":null,"context":null,"metadata":%s}`, testEpoch+int64(i/3)*256, kind, i, metadata)
+			`"device_free_bytes":null,"device_total_bytes":null,"context":null,"metadata":%s}`, exportEpoch+int64(i/3)*256, kind, i, metadata)
 		if r := v.Event(&e, []byte(text), nil); r != nil {
 			t.Fatal(r)
 		}
@@ -36,60 +38,61 @@ func exportFrames(t testing.TB, from, to int, poor bool) (body []byte, n uint64)
 
 type exportOwner struct {
 	t      *testing.T
-	f      *folder
+	f      *aggregate.Fold
+	m      *folding
 	now    int64
 	parts  int
 	states [][]byte
 	rows   map[string]int
-	sum    usageAcc
+	sum    aggregate.Counts
 	bytes  uint64 // of allocations
 }
 
 func newExportOwner(t *testing.T) *exportOwner {
-	return &exportOwner{t: t, f: newTestFolder(), now: time.Now().UnixNano(), rows: map[string]int{}}
+	o := &exportOwner{t: t, now: time.Now().UnixNano(), rows: map[string]int{}}
+	o.f, o.m = newExportFold()
+	return o
 }
 
 func (o *exportOwner) send(body []byte, n uint64) {
 	o.parts++
-	p := &part{seq: uint64(o.parts), now: o.now, env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: stream.KindTelemetry, Source: "telemetry", Identity: fmt.Sprint(o.parts), Events: n,
-		ReceivedAt: testEpoch, RetentionDays: 7, RollupDays: 395}}
-	o.f.fold(p, o.f.session(p), body)
-	for _, a := range o.f.usage {
-		o.sum.stored, o.sum.duplicates, o.sum.events = o.sum.stored+a.stored, o.sum.duplicates+a.duplicates, o.sum.events+a.events
-	}
-	for _, s := range o.f.sessions {
-		for _, a := range memoryOf(s).minutes {
+	p := &aggregate.Part{Seq: uint64(o.parts), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: stream.KindTelemetry, Source: "telemetry", Identity: fmt.Sprint(o.parts), Events: n,
+		ReceivedAt: exportEpoch, RetentionDays: 7, RollupDays: 395}}
+	o.f.Take(p, o.f.Session(p), body)
+	a := p.Counted()
+	o.sum.Stored, o.sum.Duplicates, o.sum.Events = o.sum.Stored+a.Stored, o.sum.Duplicates+a.Duplicates, o.sum.Events+a.Events
+	for s := range o.m.own {
+		for _, a := range s.minutes {
 			o.bytes += a.allocationBytes
 		}
-		memoryOf(s).minutes = nil
+		s.minutes = nil
 	}
-	clear(o.f.usage)
-	o.f.memory().reader.last = memoryLast{}
+	o.m.reader.last = memoryLast{}
 }
 
 func (o *exportOwner) publish() {
 	for _, tab := range []*table.Table{table.MemoryEvents.Table, table.MemoryReplaced.Table} {
-		o.rows[tab.Name] += o.f.out.batch(tab, rawPartition(testEpoch, 7)).Rows()
+		o.rows[tab.Name] += o.f.Out.Batch(tab, rows.RawPartition(exportEpoch, 7)).Rows()
 	}
-	o.states = append(o.states, o.f.appendState(nil, false))
-	o.f.published()
-	o.f.out.reset()
-	o.f.outSerial++
+	o.states = append(o.states, o.f.AppendState(nil, false))
+	o.f.Published()
+	o.f.Out.Reset()
+	o.f.OutSerial++
 }
 
 // handOver goes on in a new owner, from the changes or from a snapshot.
 func (o *exportOwner) handOver(snapshot bool) {
 	states := o.states
 	if snapshot {
-		states = [][]byte{o.f.appendState(nil, true)}
+		states = [][]byte{o.f.AppendState(nil, true)}
 	}
-	o.f = newTestFolder()
+	o.f, o.m = newExportFold()
 	for _, s := range states {
-		if err := o.f.applyState(s); err != nil {
+		if err := o.f.ApplyState(s); err != nil {
 			o.t.Fatal(err)
 		}
 	}
-	o.f.resume(o.now, o.now, false)
+	o.f.Resume(o.now, o.now, false)
 }
 
 // json, csv, ndjson, sink and a ring that is exported twice give one set of events, in any order, a day later and after a worker's
@@ -106,14 +109,14 @@ func TestOneEventCountsOnce(t *testing.T) {
 			o.publish()
 			o.handOver(r.IntN(2) == 0)
 			o.now += int64(26 * time.Hour)
-			o.f.expire(o.now)
-			o.f.expireIdle(o.now)
+			o.f.Expire(o.now)
+			o.f.ExpireIdle(o.now)
 		}
 		o.send(exportFrames(t, 0, 300, true))
 		o.send(exportFrames(t, 0, 300, false))
 		o.send(exportFrames(t, 0, 300, false))
 		o.publish()
-		if o.sum.stored != 300 || o.sum.stored+o.sum.duplicates != o.sum.events || o.bytes != 700 {
+		if o.sum.Stored != 300 || o.sum.Stored+o.sum.Duplicates != o.sum.Events || o.bytes != 700 {
 			t.Errorf("seed %d: %+v, %d bytes allocated: want 300 stored and 700 bytes", seed, o.sum, o.bytes)
 		}
 		if shown := o.rows["memory_events_data"] - o.rows["memory_replaced_data"]; shown != 300 || o.rows["memory_replaced_data"] == 0 {
@@ -134,79 +137,36 @@ func TestEventKeysAreBounded(t *testing.T) {
 	if last := uint64(3*maxEventKeys+5) << richnessBits; k.find(last) == nil || k.find(1<<richnessBits) != nil {
 		t.Error("not the newest are remembered")
 	}
-	f := newTestFolder()
+	fold, f := newExportFold()
+	add := func(tenant string, i int, at int64) *session {
+		s := fold.Session(&aggregate.Part{Env: stream.Envelope{Tenant: tenant, Session: fmt.Sprint(i)}})
+		s.LastReceivedAt = at
+		return f.New(s).(*session)
+	}
+	var flood []*session
 	for i := range 6 {
-		s := newSession(sessionKey{"t", fmt.Sprint(i)}, "")
-		f.stateOf(s, 1)
-		s.lastReceivedAt = int64(i)
-		f.sessions[s.key] = s
+		s := add("t", i, int64(i))
+		flood = append(flood, s)
 		for j := range uint64(1 << 20) {
-			if memoryOf(s).keys.young.n < maxEventKeys {
-				memoryOf(s).keys.young.add((j + 1) << richnessBits)
+			if s.keys.young.n < maxEventKeys {
+				s.keys.young.add((j + 1) << richnessBits)
 			} else {
-				memoryOf(s).keys.old.add((j + 1) << richnessBits)
+				s.keys.old.add((j + 1) << richnessBits)
 			}
 		}
 	}
 	// One that has been silent for longer than all of them, of a tenant that has little.
-	modest := newSession(sessionKey{"u", "s"}, "")
-	f.stateOf(modest, 1)
-	modest.lastReceivedAt = -1
-	f.sessions[modest.key] = modest
+	modest := add("u", 0, -1)
 	for j := range uint64(1000) {
-		memoryOf(modest).keys.add((j + 1) << richnessBits)
+		modest.keys.add((j + 1) << richnessBits)
 	}
-	last := f.sessions[sessionKey{"t", "5"}]
-	f.memory().trimEventKeys(memoryOf(last))
-	if memoryOf(f.sessions[sessionKey{"t", "0"}]).keys.count() != 0 || memoryOf(last).keys.count() != 1<<20 || f.memory().eventKeys > maxPartitionEventKeys {
-		t.Errorf("%d keys are left", f.memory().eventKeys)
+	last := flood[5]
+	f.trimEventKeys(last)
+	if flood[0].keys.count() != 0 || last.keys.count() != 1<<20 || f.eventKeys > maxPartitionEventKeys {
+		t.Errorf("%d keys are left", f.eventKeys)
 	}
-	if memoryOf(modest).keys.count() != 1000 {
+	if modest.keys.count() != 1000 {
 		t.Error("another tenant's flood made the modest one's events forgotten")
-	}
-}
-
-func TestFairShare(t *testing.T) {
-	for _, c := range []struct {
-		has        map[string]int
-		room, want int
-	}{
-		{nil, 10, 0},
-		{map[string]int{"a": 50}, 10, 10},
-		{map[string]int{"a": 50, "b": 2}, 10, 8},
-		{map[string]int{"a": 50, "b": 60, "c": 1, "d": 0}, 11, 5},
-		{map[string]int{"a": 5, "b": 5}, 4, 2},
-	} {
-		if got := fairShare(c.has, c.room); got != c.want {
-			t.Errorf("%v in %d: %d, want %d", c.has, c.room, got, c.want)
-		}
-	}
-}
-
-// A tenant with more sessions than a partition keeps loses its own, and no other's.
-func TestFloodOfSessions(t *testing.T) {
-	f := newTestFolder()
-	now := time.Now().UnixNano()
-	add := func(tenant string, i int, at int64) {
-		s := newSession(sessionKey{tenant, fmt.Sprint(i)}, "")
-		f.stateOf(s, 1)
-		s.lastReceivedAt = at
-		memoryOf(s).keys.add(1 << richnessBits)
-		f.sessions[s.key] = s
-	}
-	for i := range maxSessions + 500 {
-		add("loud", i, now-int64(i))
-	}
-	for i := range 20 {
-		add("modest", i, now-int64(time.Hour))
-	}
-	f.forgetSilent(now)
-	left := map[string]int{}
-	for k := range f.sessions {
-		left[k.tenant]++
-	}
-	if left["modest"] != 20 || left["loud"] != maxSessions-20 || f.sessions[sessionKey{"loud", "0"}] == nil {
-		t.Errorf("left are %v", left)
 	}
 }
 

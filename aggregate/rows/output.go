@@ -1,20 +1,20 @@
-package aggregate
+// Package rows collects the rows of an open chunk, and has what makes values and partitions of them.
+package rows
 
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // output collects the rows of the open chunk: one batch per (table, ClickHouse partition).
-type output struct {
+type Output struct {
 	batches map[batchKey]*table.Batch
 	order   []batchKey // facts, then the rest as first used, so that a chunk's tables come in a stable order
 	body    []byte     // scratch of encode
-	oldest  int64      // earliest gateway stamp among the rows, 0: none
+	Oldest  int64      // earliest gateway stamp among the rows, 0: none
 }
 
 type batchKey struct {
@@ -22,10 +22,10 @@ type batchKey struct {
 	partition table.Partition
 }
 
-func newOutput() *output { return &output{batches: map[batchKey]*table.Batch{}} }
+func NewOutput() *Output { return &Output{batches: map[batchKey]*table.Batch{}} }
 
 // batch returns the batch for rows of t that go to partition p.
-func (o *output) batch(t *table.Table, p table.Partition) *table.Batch {
+func (o *Output) Batch(t *table.Table, p table.Partition) *table.Batch {
 	key := batchKey{t, p}
 	b, ok := o.batches[key]
 	if !ok {
@@ -41,7 +41,7 @@ func (o *output) batch(t *table.Table, p table.Partition) *table.Batch {
 }
 
 // size returns rows and estimated bytes of the open chunk. A chunk has few batches, so this is cheap.
-func (o *output) size() (rows, bytes int) {
+func (o *Output) Size() (rows, bytes int) {
 	for _, b := range o.batches {
 		rows += b.Rows()
 		bytes += b.Bytes()
@@ -50,14 +50,14 @@ func (o *output) size() (rows, bytes int) {
 }
 
 // tails are the columns that are the same in every row of a chunk.
-type tails struct {
-	partition uint16
-	chunk     uint64
+type Tails struct {
+	Partition uint16
+	Chunk     uint64
 }
 
 // encode fills the constant columns and returns the chunk's tables and body. The body is valid until the next encode; the batches
 // stay as they are until reset.
-func (o *output) encode(tail tails) (rows []stream.Rows, body []byte, err error) {
+func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error) {
 	body = o.body[:0]
 	defer func() { o.body = body }()
 	for _, key := range o.order {
@@ -66,7 +66,7 @@ func (o *output) encode(tail tails) (rows []stream.Rows, body []byte, err error)
 		if n == 0 {
 			continue
 		}
-		b.FillTail(key.partition, tail.partition, tail.chunk)
+		b.FillTail(key.partition, tail.Partition, tail.Chunk)
 		at := len(body)
 		schema := key.table.SchemaMessage()
 		body = append(body, schema...)
@@ -83,8 +83,8 @@ func (o *output) encode(tail tails) (rows []stream.Rows, body []byte, err error)
 }
 
 // reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are let go.
-func (o *output) reset() {
-	o.oldest = 0
+func (o *Output) Reset() {
+	o.Oldest = 0
 	o.order = slices.DeleteFunc(o.order, func(key batchKey) bool {
 		b := o.batches[key]
 		if b.Rows() == 0 {
@@ -97,20 +97,8 @@ func (o *output) reset() {
 }
 
 // saw notes the gateway stamp of rows that enter the chunk.
-func (o *output) saw(receivedAt int64) {
-	if o.oldest == 0 || receivedAt < o.oldest {
-		o.oldest = receivedAt
+func (o *Output) Saw(receivedAt int64) {
+	if o.Oldest == 0 || receivedAt < o.Oldest {
+		o.Oldest = receivedAt
 	}
-}
-
-const nanosPerDay = int64(24 * time.Hour)
-
-// rawPartition is the ClickHouse partition of raw rows received at a time: its day and retention class.
-func rawPartition(receivedAt int64, days uint16) table.Partition {
-	return table.Partition{Day: table.DayOf(receivedAt), RetentionDays: days}
-}
-
-// factPartition is the same for rollups and facts: the first day of the month.
-func factPartition(receivedAt int64, days uint16) table.Partition {
-	return table.Partition{Day: table.MonthOf(table.DayOf(receivedAt)), RetentionDays: days}
 }

@@ -1,4 +1,4 @@
-package aggregate
+package telemetry
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
@@ -53,13 +55,13 @@ type memoryReader struct {
 
 // memoryLast is the accumulator of the event before: events of a process come in order.
 type memoryLast struct {
-	s   *memorySession
+	s   *session
 	key memoryKey
 	acc *memoryAcc
 }
 
 // telemetry folds the frames of a part of memory telemetry. The gateway has applied the rules; what they refuse here was damaged.
-func (f *memory) telemetry(s *memorySession, p *part, body []byte) {
+func (f *folding) events(s *session, p *aggregate.Part, body []byte) {
 	var stop stopEvent
 	for len(body) > 0 {
 		line := body
@@ -68,43 +70,43 @@ func (f *memory) telemetry(s *memorySession, p *part, body []byte) {
 		} else {
 			body = nil
 		}
-		p.line++
-		f.checkLine(p)
-		p.received(1)
+		p.Line++
+		f.CheckLine(p)
+		p.Received(1)
 		frame, err := telemetry.ParseFrame(line)
 		if err != nil {
-			f.reject(p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: 1, payload: line})
+			f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonBadJSON, Detail: err.Error(), Events: 1, Payload: line})
 			continue
 		}
 		e := &f.reader.e
 		if r := frame.Event(&f.reader.v, e); r != nil {
-			f.reject(p, rejectRow{reason: string(r.Code), detail: clip(r.Message), events: 1, payload: frame.JSON})
+			f.Reject(p, aggregate.Reject{Reason: string(r.Code), Detail: rows.Clip(r.Message), Events: 1, Payload: frame.JSON})
 			continue
 		}
 		stop.saw(e)
 		if f.memoryEvent(s, p, e, frame.Index) {
-			p.stored(1)
+			p.Stored(1)
 		} else {
-			p.duplicate(1)
+			p.Duplicate(1)
 		}
 	}
 	f.reader.last = memoryLast{} // of this session, which may be forgotten
-	if stop.seen && !p.env.Summarized {
-		f.tell(p, sessionEnd{rank: table.EndStopped, at: stop.at})
+	if stop.seen && !p.Env.Summarized {
+		f.Tell(p, aggregate.SessionEnd{Rank: table.EndStopped, At: stop.at})
 	}
-	f.out.saw(p.env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // memoryEvent counts an event and makes its row. It returns false for an event that was counted before, in another export: then at
 // most a row that says more takes the place of the one that is there.
-func (f *memory) memoryEvent(s *memorySession, p *part, e *telemetry.Event, index uint32) bool {
+func (f *folding) memoryEvent(s *session, p *aggregate.Part, e *telemetry.Event, index uint32) bool {
 	m := &f.reader
 	h := m.health.Read(e.Metadata)
 	rich := richness(e, h.Keys)
 	var key uint64
 	key, m.key = eventKey(m.key, e)
 	seen, richer, old := f.seenEvent(s, key, rich)
-	if seen && (!richer || s.noRaw) {
+	if seen && (!richer || s.NoRaw) {
 		return false
 	}
 	backend, framework := e.Source()
@@ -114,35 +116,35 @@ func (f *memory) memoryEvent(s *memorySession, p *part, e *telemetry.Event, inde
 		return false
 	}
 	at := e.TimestampNS // 64 bits of nanoseconds are just what DateTime64(9) holds
-	s.delta.samples++
-	s.delta.sawEvent(at)
+	s.Delta.Samples++
+	s.Delta.SawEvent(at)
 	s.describeMemory(e, framework)
 	f.memoryDevice(s, p, e, backend)
-	f.addMemory(s, e, memoryKey{e.DeviceID, e.Rank, bucketOf(at)})
-	if !s.noRaw {
+	f.addMemory(s, e, memoryKey{e.DeviceID, e.Rank, rows.BucketOf(at)})
+	if !s.NoRaw {
 		f.memoryRow(s, p, e, h, index, key, rich, backend, framework)
 	}
 	return true
 }
 
 // replaceMemory says that the row of an event whose richness is old is not the one to show.
-func (f *memory) replaceMemory(s *memorySession, p *part, e *telemetry.Event, key uint64, old uint8) {
+func (f *folding) replaceMemory(s *session, p *aggregate.Part, e *telemetry.Event, key uint64, old uint8) {
 	t := &table.MemoryReplaced
-	b := f.out.batch(t.Table, p.raw)
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.TimestampNS.Append(b, e.TimestampNS)
 	t.EventHash.Append(b, uint32(key>>32))
 	t.Richness.Append(b, old)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 }
 
-func (f *memory) memoryRow(s *memorySession, p *part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
+func (f *folding) memoryRow(s *session, p *aggregate.Part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
 	at := e.TimestampNS
 	t := &table.MemoryEvents
-	b := f.out.batch(t.Table, p.raw)
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
+	b := f.Out.Batch(t.Table, p.Raw)
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
 	t.At.Append(b, at)
 	t.TimestampNS.Append(b, e.TimestampNS)
 	t.EventType.Append(b, t.EventType.IndexBytes(b, e.EventType))
@@ -168,51 +170,43 @@ func (f *memory) memoryRow(s *memorySession, p *part, e *telemetry.Event, h *tel
 	t.Context.AppendBytes(b, e.Context)
 	t.Metadata.AppendBytes(b, e.Metadata)
 	t.Present.Append(b, uint16(e.Has))
-	t.Legacy.Append(b, flag(e.Legacy))
-	t.Origin.AppendString(b, p.env.Origin)
+	t.Legacy.Append(b, rows.Flag(e.Legacy))
+	t.Origin.AppendString(b, p.Env.Origin)
 	t.UploadIndex.Append(b, index)
 	t.SentVersion.Append(b, e.Version)
 	t.RecordSession.Append(b, t.RecordSession.IndexBytes(b, e.SessionID))
 	t.Capabilities.Append(b, uint16(e.Capabilities))
-	t.CapabilityBackend.Append(b, t.CapabilityBackend.IndexBytes(b, clipBytes(e.CapabilityBackend)))
-	t.CapabilityOf.Append(b, t.CapabilityOf.IndexBytes(b, clipBytes(e.CapabilityCollector)))
-	t.SamplingSource.Append(b, t.SamplingSource.IndexBytes(b, clipBytes(e.SamplingSource)))
+	t.CapabilityBackend.Append(b, t.CapabilityBackend.IndexBytes(b, rows.ClipBytes(e.CapabilityBackend)))
+	t.CapabilityOf.Append(b, t.CapabilityOf.IndexBytes(b, rows.ClipBytes(e.CapabilityCollector)))
+	t.SamplingSource.Append(b, t.SamplingSource.IndexBytes(b, rows.ClipBytes(e.SamplingSource)))
 	t.HealthPresent.Append(b, uint8(h.Has))
-	t.HealthStatus.Append(b, t.HealthStatus.IndexBytes(b, clipBytes(h.Status)))
-	t.Partial.Append(b, flag(h.Partial))
-	t.PartialFields.Append(b, t.PartialFields.IndexBytes(b, clipBytes(h.PartialFields)))
-	t.LastError.Append(b, t.LastError.IndexBytes(b, clipBytes(h.LastError)))
+	t.HealthStatus.Append(b, t.HealthStatus.IndexBytes(b, rows.ClipBytes(h.Status)))
+	t.Partial.Append(b, rows.Flag(h.Partial))
+	t.PartialFields.Append(b, t.PartialFields.IndexBytes(b, rows.ClipBytes(h.PartialFields)))
+	t.LastError.Append(b, t.LastError.IndexBytes(b, rows.ClipBytes(h.LastError)))
 	t.Failures.Append(b, h.Failures)
 	t.NextRetry.Append(b, h.NextRetry)
 	t.EventHash.Append(b, uint32(key>>32))
 	t.Richness.Append(b, rich)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
-}
-
-// clipBytes is clip for text that is not kept.
-func clipBytes(b []byte) []byte {
-	if len(b) <= maxTextBytes {
-		return b
-	}
-	return []byte(clip(string(b)))
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 }
 
 // describeMemory keeps what the session's row says of the process. Host, pid and job are the session's own; a program is known by its
 // job, else by its framework, else by the collector that watches it.
-func (s *memorySession) describeMemory(e *telemetry.Event, framework string) {
-	if s.host != string(e.Host) {
-		s.host = clip(string(e.Host))
+func (s *session) describeMemory(e *telemetry.Event, framework string) {
+	if s.Host != string(e.Host) {
+		s.Host = rows.Clip(string(e.Host))
 	}
-	s.pid = clampU32(e.PID)
+	s.PID = rows.ClampU32(e.PID)
 	switch {
 	case e.Has&telemetry.HasJobID != 0:
-		if s.app != string(e.JobID) {
-			s.app = clip(string(e.JobID))
+		if s.App != string(e.JobID) {
+			s.App = rows.Clip(string(e.JobID))
 		}
 	case framework != "":
-		s.app = framework
-	case s.app == "":
-		s.app = clip(string(e.Collector))
+		s.App = framework
+	case s.App == "":
+		s.App = rows.Clip(string(e.Collector))
 	}
 }
 
@@ -220,17 +214,17 @@ func (s *memorySession) describeMemory(e *telemetry.Event, framework string) {
 var memoryVendors = map[string]string{"cuda": "NVIDIA", "rocm": "AMD", "mps": "Apple"}
 
 // memoryDevice writes a row of `devices` once the size of a device is known.
-func (f *memory) memoryDevice(s *memorySession, p *part, e *telemetry.Event, backend string) {
-	if e.DeviceID < 0 || e.DeviceID > 1<<30 || e.Has&telemetry.HasTotal == 0 || len(s.deviceIDs) >= maxMemoryDevices || slices.Contains(s.deviceIDs, int32(e.DeviceID)) {
+func (f *folding) memoryDevice(s *session, p *aggregate.Part, e *telemetry.Event, backend string) {
+	if e.DeviceID < 0 || e.DeviceID > 1<<30 || e.Has&telemetry.HasTotal == 0 || len(s.DeviceIDs) >= maxMemoryDevices || slices.Contains(s.DeviceIDs, int32(e.DeviceID)) {
 		return
 	}
 	vendor := memoryVendors[backend]
-	s.vendor = cmp.Or(vendor, s.vendor)
-	f.addDevice(p, &device{id: int32(e.DeviceID), vendor: vendor, totalBytes: uint64(e.DeviceTotal)})
+	s.Vendor = cmp.Or(vendor, s.Vendor)
+	f.AddDevice(p, &aggregate.Device{ID: int32(e.DeviceID), Vendor: vendor, TotalBytes: uint64(e.DeviceTotal)})
 }
 
 // addMemory adds an event to its minute.
-func (f *memory) addMemory(s *memorySession, e *telemetry.Event, key memoryKey) {
+func (f *folding) addMemory(s *session, e *telemetry.Event, key memoryKey) {
 	l := &f.reader.last
 	if l.acc == nil || l.s != s || l.key != key {
 		a := s.minutes[key]
@@ -249,10 +243,10 @@ func (f *memory) addMemory(s *memorySession, e *telemetry.Event, key memoryKey) 
 func (a *memoryAcc) add(e *telemetry.Event) {
 	// The largest text of several, as the table keeps it: the order of events must not matter.
 	if a.host < string(e.Host) {
-		a.host = clip(string(e.Host))
+		a.host = rows.Clip(string(e.Host))
 	}
 	if a.job < string(e.JobID) {
-		a.job = clip(string(e.JobID))
+		a.job = rows.Clip(string(e.JobID))
 	}
 	a.events++
 	reading(&a.allocated, &a.allocatedPeak, &a.noAllocated, e.Allocated, e.Has&telemetry.NoAllocated == 0)
@@ -331,16 +325,16 @@ func share(sum, peak *uint64, part, whole uint64) {
 }
 
 // Flush writes the session's minutes of memory.
-func (s *memorySession) Flush(bool) {
+func (s *session) Flush(bool) {
 	if len(s.minutes) == 0 {
 		return
 	}
 	f := s.f
 	t := &table.MemoryStats
-	b := f.out.batch(t.Table, s.factPartition())
+	b := f.Out.Batch(t.Table, s.FactPartition())
 	for key, a := range s.minutes {
-		t.Tenant.AppendString(b, s.key.tenant)
-		t.SessionID.AppendString(b, s.key.id)
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
 		t.Bucket.Append(b, key.bucket)
 		t.BucketS.Append(b, 60)
 		t.DeviceID.Append(b, key.device)
@@ -377,7 +371,7 @@ func (s *memorySession) Flush(bool) {
 		t.InactiveEvents.Append(b, a.inactiveEvents)
 		t.InactivePPB.Append(b, a.inactive)
 		t.InactivePeak.Append(b, a.inactivePeak)
-		t.ReceivedDay.Append(b, s.receivedDay())
+		t.ReceivedDay.Append(b, s.ReceivedDay())
 	}
 	s.minutes = nil
 }

@@ -1,9 +1,11 @@
-package aggregate
+package telemetry
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
 )
@@ -22,23 +24,24 @@ func BenchmarkFoldMemory(b *testing.B) {
 		body = telemetry.AppendFrame(body, n, &e)
 		n++
 	}
-	cfg := testConfig()
-	f := newFolder(&cfg, newCounters(nil))
-	rows := 0
+	f, m := newExportFold()
+	events := 0
 	b.SetBytes(int64(len(body)))
 	for i := 0; b.Loop(); i++ {
-		p := &part{seq: uint64(i + 1), now: 1, env: stream.Envelope{Tenant: "t", Session: fmt.Sprint(i), Kind: stream.KindTelemetry, Source: "telemetry", Identity: "w", Part: i, ReceivedAt: 1700000000e9, RetentionDays: 7, RollupDays: 395}}
-		f.fold(p, f.session(p), body)
-		if rows += n; i%40 == 39 {
-			f.flush(1)
-			if _, _, err := f.out.encode(tails{}); err != nil {
+		p := &aggregate.Part{Seq: uint64(i + 1), Now: 1, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindTelemetry, Source: "telemetry", Identity: "w", Part: i, ReceivedAt: 1700000000e9, RetentionDays: 7, RollupDays: 395}}
+		f.Take(p, f.Session(p), body)
+		for s := range m.own { // or its events would be known
+			s.keys = eventKeys{}
+		}
+		m.eventKeys = 0
+		if events += n; i%40 == 39 {
+			f.Flush(1)
+			if _, _, err := f.Out.Encode(rows.Tails{}); err != nil {
 				b.Fatal(err)
 			}
-			f.published()
-			f.out.reset()
-			clear(f.sessions) // each part is a session of its own, or its events would be known
-			f.memory().eventKeys = 0
+			f.Published()
+			f.Out.Reset()
 		}
 	}
-	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "rows/s")
 }

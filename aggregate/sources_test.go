@@ -1,0 +1,11 @@
+package aggregate_test
+
+import (
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/telemetry"
+)
+
+// sources are those of the program. Tests inside the package, which cannot import them, get them here.
+var sources = append(aggregate.Sources, telemetry.Source())
+
+func init() { aggregate.Sources = sources }
