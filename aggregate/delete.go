@@ -58,7 +58,7 @@ func (o *owner) deletion(p *Part, stored time.Time) bool {
 	if e.Kind == stream.KindDelete && e.Delete != nil {
 		d := *e.Delete
 		d.Tenant, d.At = e.Tenant, stored.UnixNano()
-		o.folder.erase(d)
+		o.folder.Erase(d)
 		return true
 	}
 	if !o.folder.drops(p) {
@@ -71,7 +71,7 @@ func (o *owner) deletion(p *Part, stored time.Time) bool {
 }
 
 // erase folds a tombstone.
-func (f *Fold) erase(d stream.Deletion) {
+func (f *Fold) Erase(d stream.Deletion) {
 	key := deletionKey{tenant: d.Tenant}
 	if d.Session != "" {
 		key = keyOf(d.Tenant, d.Session)
@@ -81,11 +81,11 @@ func (f *Fold) erase(d stream.Deletion) {
 	}
 	mark := deletion{at: d.At, until: d.At + int64(keepDeletion), id: d.ID}
 	f.remember(key, mark)
-	gone := map[sessionKey]struct{}{}
+	gone := map[SessionKey]struct{}{}
 	if d.Session != "" {
-		gone[sessionKey{d.Tenant, d.Session}] = struct{}{}
+		gone[SessionKey{d.Tenant, d.Session}] = struct{}{}
 	} else {
-		for k := range f.sessions {
+		for k := range f.Sessions {
 			if k.Tenant == d.Tenant {
 				gone[k] = struct{}{}
 			}
@@ -116,9 +116,9 @@ func (f *Fold) remember(key deletionKey, d deletion) {
 
 // drop forgets sessions with all that they hold back. Rows of theirs that are in the open chunk already stay there: the sink deletes
 // them with the rest.
-func (f *Fold) drop(gone map[sessionKey]struct{}) {
+func (f *Fold) drop(gone map[SessionKey]struct{}) {
 	for k := range gone {
-		if s := f.sessions[k]; s != nil {
+		if s := f.Sessions[k]; s != nil {
 			f.abandon(s)
 		}
 		delete(f.tombstones, k)
@@ -172,13 +172,13 @@ func (f *Fold) countDropped(p *Part, books bool) {
 	if n == 0 {
 		return
 	}
-	nobody := &Session{Key: sessionKey{Tenant: p.Env.Tenant}} // the row must not name the session
+	nobody := &Session{Key: SessionKey{Tenant: p.Env.Tenant}} // the row must not name the session
 	p.Raw = rows.RawPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
 	p.Session, p.usage = nobody, f.usageOf(p)
 	p.usage.Events += n
 	p.usage.bytes += p.Env.Bytes
 	p.usage.rejected += n
-	f.writeReject(p, &Reject{Reason: gpuflight.ReasonSessionDeleted, Detail: "a part of a session that was deleted; its bytes were not kept", Events: n, bytes: p.Env.Bytes, ref: "deleted"})
+	f.writeReject(p, &Reject{Reason: gpuflight.ReasonSessionDeleted, Detail: "a part of a session that was deleted; its bytes were not kept", Events: n, Bytes: p.Env.Bytes, Ref: "deleted"})
 }
 
 // forgetDeletions drops marks whose time is over. Whether a mark still holds follows from a part's own stamp (see drops), so owners that

@@ -23,22 +23,22 @@ type nameBlock struct {
 }
 
 type nameEntry struct {
-	ref   nameRef
+	ref   NameRef
 	value string
 }
 
 // cutName cuts a name that is too long to be kept.
-func cutName(text string) string {
-	if len(text) > maxNameBytes {
-		return strings.ToValidUTF8(text[:maxNameBytes], "") + "…"
+func CutName(text string) string {
+	if len(text) > MaxNameBytes {
+		return strings.ToValidUTF8(text[:MaxNameBytes], "") + "…"
 	}
 	return text
 }
 
 // addName takes in a name that the session has not had; false means that the session has as many as it may.
-func (f *Fold) addName(p *Part, ref nameRef, text string) bool {
+func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
 	s := p.Session
-	if s.names >= maxNames || s.nameBytes+len(text) > maxNameTotal {
+	if s.names >= MaxNames || s.nameBytes+len(text) > MaxNameTotal {
 		return false
 	}
 	n := len(f.names)
@@ -56,7 +56,7 @@ func (f *Fold) addName(p *Part, ref nameRef, text string) bool {
 }
 
 // learn remembers a name, and reports whether there is room for its text: else its id is resolved at read.
-func (s *Session) learn(ref nameRef, text string) bool {
+func (s *Session) learn(ref NameRef, text string) bool {
 	s.names++
 	s.nameBytes += len(text)
 	cost := nameEntryBytes + len(text)
@@ -64,17 +64,17 @@ func (s *Session) learn(ref nameRef, text string) bool {
 		s.refuse(ref, text)
 		return false
 	}
-	if s.dicts[ref.dict] == nil {
-		s.dicts[ref.dict] = map[uint32]string{}
+	if s.dicts[ref.Dict] == nil {
+		s.dicts[ref.Dict] = map[uint32]string{}
 	}
-	s.dicts[ref.dict][ref.id] = text
+	s.dicts[ref.Dict][ref.ID] = text
 	s.nameCost += cost
 	return true
 }
 
 // nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked
 // up for those.
-func (f *Fold) nameRow(p *Part, ref nameRef, text string) {
+func (f *Fold) nameRow(p *Part, ref NameRef, text string) {
 	s := p.Session
 	late := uint8(0)
 	_, used := s.unresolved[ref]
@@ -90,8 +90,8 @@ func (f *Fold) nameRow(p *Part, ref nameRef, text string) {
 	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
-	t.Dict.AppendString(b, ref.dict.String())
-	t.ID.Append(b, ref.id)
+	t.Dict.AppendString(b, ref.Dict.String())
+	t.ID.Append(b, ref.ID)
 	t.Value.Append(b, text)
 	t.Late.Append(b, late)
 	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
@@ -111,8 +111,8 @@ func (b *nameBlock) encode() [][]byte {
 		}
 	}
 	for _, e := range b.entries {
-		w.N(int(e.ref.dict))
-		w.U64(uint64(e.ref.id))
+		w.N(int(e.ref.Dict))
+		w.U64(uint64(e.ref.ID))
 		w.Str(e.value)
 		if len(w.Body) > maxBlockBytes {
 			flush()
@@ -123,9 +123,9 @@ func (b *nameBlock) encode() [][]byte {
 }
 
 // decodeNames reads a value that encode wrote.
-func decodeNames(value []byte, f func(ref nameRef, text string)) error {
+func decodeNames(value []byte, f func(ref NameRef, text string)) error {
 	n, err := s2.DecodedLen(value)
-	if err != nil || n > maxBlockBytes+maxNameBytes+64 {
+	if err != nil || n > maxBlockBytes+MaxNameBytes+64 {
 		return fmt.Errorf("dictionary block: %w", state.Err)
 	}
 	plain, err := s2.Decode(nil, value)
@@ -136,45 +136,45 @@ func decodeNames(value []byte, f func(ref nameRef, text string)) error {
 	for len(r.Rest) > 0 && r.Err == nil {
 		dict, id, text := r.U64(), r.U32(), r.Str()
 		if r.Err == nil && dict < numDicts {
-			f(nameRef{gpuflight.Dict(dict), id}, text)
+			f(NameRef{gpuflight.Dict(dict), id}, text)
 		}
 	}
 	return r.Err
 }
 
 // ownNames is where the ids of names begin that came as text. The client counts its ids from 1.
-const ownNames = uint32(1) << 31
+const OwnNames = uint32(1) << 31
 
 // maxProbes bounds the search for a free id; nobody who does not try for it needs a second.
 const maxProbes = 64
 
 // intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
 // from the text: it is a hash, or the next free id behind it. ” is 0. ok is false when the session has as many names as it may.
-func (f *Fold) intern(p *Part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
+func (f *Fold) Intern(p *Part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
 	s := p.Session
 	if len(text) == 0 {
 		return 0, true
 	}
-	if len(text) > maxNameBytes {
-		text = []byte(cutName(string(text)))
+	if len(text) > MaxNameBytes {
+		text = []byte(CutName(string(text)))
 	}
-	id = ownNames | uint32(xxh3.Hash(text))
+	id = OwnNames | uint32(xxh3.Hash(text))
 	for range maxProbes {
 		known, taken := s.dicts[dict][id]
 		if !taken {
-			if hash, refused := s.refused[nameRef{dict, id}]; refused {
+			if hash, refused := s.refused[NameRef{dict, id}]; refused {
 				if hash == xxh3.Hash(text) {
 					return id, true
 				}
-				id = ownNames | (id + 1)
+				id = OwnNames | (id + 1)
 				continue
 			}
-			return id, f.addName(p, nameRef{dict, id}, string(text))
+			return id, f.AddName(p, NameRef{dict, id}, string(text))
 		}
 		if known == string(text) {
 			return id, true
 		}
-		id = ownNames | (id + 1)
+		id = OwnNames | (id + 1)
 	}
 	return 0, false
 }

@@ -9,9 +9,9 @@ import (
 type SessionEnd struct {
 	Rank             uint8
 	At               int64
-	synthetic        bool
-	exitCode, signal int64
-	windowStopped    bool
+	Synthetic        bool
+	ExitCode, Signal int64
+	WindowStopped    bool
 }
 
 // endReasons names the ranks in sessions_data, where versions before session_ends_data looked for them.
@@ -20,7 +20,7 @@ var endReasons = [...]string{
 }
 
 // end writes that the session has ended: nothing of it waits for more.
-func (f *Fold) end(p *Part, e SessionEnd) {
+func (f *Fold) End(p *Part, e SessionEnd) {
 	s := p.Session
 	s.Delta.endedAt, s.Delta.endReason = max(s.Delta.endedAt, e.At), max(s.Delta.endReason, endReasons[e.Rank])
 	f.closing[s] = struct{}{}
@@ -36,9 +36,9 @@ func (f *Fold) Tell(p *Part, e SessionEnd) {
 	t.SessionID.AppendString(b, p.Session.Key.ID)
 	t.Rank.Append(b, e.Rank)
 	t.At.Append(b, max(e.At, 0))
-	t.Synthetic.Append(b, rows.Flag(e.synthetic))
-	t.ExitCode.Append(b, e.exitCode)
-	t.Signal.Append(b, int32(min(max(e.signal, -1<<31), 1<<31-1)))
-	t.WindowStopped.Append(b, rows.Flag(e.windowStopped))
+	t.Synthetic.Append(b, rows.Flag(e.Synthetic))
+	t.ExitCode.Append(b, e.ExitCode)
+	t.Signal.Append(b, int32(min(max(e.Signal, -1<<31), 1<<31-1)))
+	t.WindowStopped.Append(b, rows.Flag(e.WindowStopped))
 	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }

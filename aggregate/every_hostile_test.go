@@ -132,8 +132,8 @@ func TestEveryFieldSpoiled(t *testing.T) {
 				}
 			}
 		}
-		for ref := range o.f.sessions {
-			o.load(o.f.sessions[ref])
+		for ref := range o.f.Sessions {
+			o.load(o.f.Sessions[ref])
 		}
 		o.end()
 		f := newFolder(&o.cfg, newCounters(nil))
@@ -169,12 +169,12 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 		}
 		send(strings.TrimSuffix(b.String(), ",") + "]}\n")
 	}
-	s := o.f.sessions[sessionKey{"t", "s"}]
-	if len(s.DeviceIDs) != maxSessionDevices {
+	s := o.f.Sessions[SessionKey{"t", "s"}]
+	if len(s.DeviceIDs) != 1024 {
 		t.Errorf("%d devices are remembered", len(s.DeviceIDs))
 	}
 	const rows = 2000
-	for i := range 3 * maxSparse / rows {
+	for i := range 3 * 4 << 14 / rows {
 		var b strings.Builder
 		fmt.Fprintf(&b, `{"type":"kernel_event_batch","session_id":"s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, i)
 		for r := range rows {
@@ -183,14 +183,14 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 		send(strings.TrimSuffix(b.String(), ",") + "]}\n")
 		if i%5 == 4 {
 			o.publish()
-			if len(flightOf(s).kernels.sparse) > maxSparse+5*rows {
-				t.Fatalf("%d slots are kept", len(flightOf(s).kernels.sparse))
+			if index := s.load().Index; index > 160*(4<<14+5*rows)+8<<14 {
+				t.Fatalf("%d bytes of slots are kept", index)
 			}
 		}
 	}
 	o.end()
-	if got := o.sums.sum["kernel_stats_data s 29919598 calls"]; got != uint64(3*maxSparse/rows*rows) {
-		t.Errorf("%d kernels are counted, want %d", got, 3*maxSparse/rows*rows)
+	if got := o.sums.sum["kernel_stats_data s 29919598 calls"]; got != uint64(3*4<<14/rows*rows) {
+		t.Errorf("%d kernels are counted, want %d", got, 3*4<<14/rows*rows)
 	}
 }
 
@@ -213,13 +213,13 @@ func TestNamesAreBoundedInBytes(t *testing.T) {
 		s := o.f.Session(p)
 		o.f.Take(p, s, []byte(strings.TrimSuffix(b.String(), ",")+"}}\n"))
 		refused += p.usage.rejected
-		if s.nameBytes > maxNameTotal {
+		if s.nameBytes > MaxNameTotal {
 			t.Fatalf("%d bytes of names", s.nameBytes)
 		}
 		o.f.Out.Reset()
 		o.f.names, o.f.usage = nil, map[usageKey]*Counts{}
 	}
-	if want := uint64(300 - maxNameTotal/(30<<10)/20); refused < want-1 || refused > want+1 {
+	if want := uint64(300 - MaxNameTotal/(30<<10)/20); refused < want-1 || refused > want+1 {
 		t.Errorf("%d lines are refused, want some %d", refused, want)
 	}
 }

@@ -183,14 +183,14 @@ type everyOwner struct {
 	done   int         // position of the published chunks
 	at     int         // position of the folder
 	states [][]byte
-	names  map[sessionKey]map[nameRef]string
+	names  map[SessionKey]map[NameRef]string
 	sums   everySums
 	noRaw  bool
 }
 
 func newEveryOwner(t testing.TB) *everyOwner {
 	o := &everyOwner{t: t, cfg: Config{Sources: Sources, RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
-		now: 1_795_175_940_000_000_000, names: map[sessionKey]map[nameRef]string{}, sums: newEverySums(t)}
+		now: 1_795_175_940_000_000_000, names: map[SessionKey]map[NameRef]string{}, sums: newEverySums(t)}
 	o.f = newFolder(&o.cfg, newCounters(nil))
 	return o
 }
@@ -203,7 +203,7 @@ func (o *everyOwner) load(s *Session) {
 	accepted := s.names
 	s.names = 0
 	for ref, text := range o.names[s.Key] {
-		if _, known := s.dicts[ref.dict][ref.id]; !known {
+		if _, known := s.dicts[ref.Dict][ref.ID]; !known {
 			s.learn(ref, text)
 		}
 	}
@@ -219,7 +219,7 @@ func (o *everyOwner) take() {
 	p := &Part{Seq: uint64(o.at + 1), Now: o.now, Env: in.env}
 	p.Env.NoRaw = o.noRaw
 	if d := in.env.Delete; d != nil {
-		o.f.erase(*d)
+		o.f.Erase(*d)
 		o.at++
 		return
 	}
@@ -264,7 +264,7 @@ func (o *everyOwner) publish() {
 	for i := range o.f.names {
 		b := &o.f.names[i]
 		if o.names[b.session.Key] == nil {
-			o.names[b.session.Key] = map[nameRef]string{}
+			o.names[b.session.Key] = map[NameRef]string{}
 		}
 		for _, e := range b.entries {
 			o.names[b.session.Key][e.ref] = e.value
@@ -308,18 +308,18 @@ func (o *everyOwner) die(snapshot bool) {
 // end finalizes every session and writes all that is held.
 func (o *everyOwner) end() {
 	o.publish()
-	for _, s := range o.f.sessions {
+	for _, s := range o.f.Sessions {
 		o.load(s)
-		o.f.finalize(s)
+		o.f.Close(s)
 	}
 	o.f.leaving = true
 	o.publish()
 	for s := range o.f.held { // what began to wait with the chunk before
-		o.f.touch(s)
+		o.f.Touch(s)
 	}
 	o.publish()
-	if o.f.heldAccs != 0 || len(o.f.flight().waitingSessions) != 0 || len(o.f.held) != 0 {
-		o.t.Fatalf("%d accumulators, %d waiting sessions, %d held ones are left", o.f.heldAccs, len(o.f.flight().waitingSessions), len(o.f.held))
+	if o.f.HeldAccs != 0 || o.waiting() != 0 || len(o.f.held) != 0 {
+		o.t.Fatalf("%d accumulators, %d waiting sessions, %d held ones are left", o.f.HeldAccs, o.waiting(), len(o.f.held))
 	}
 }
 
@@ -559,7 +559,9 @@ func (e *everySums) settled() map[string]string {
 			name := e.late[ref]
 			if w, function := strings.CutSuffix(what, "\x00"); function {
 				what = w
-				name, _ = splitFunction(name)
+				if i := strings.LastIndexByte(name, '@'); i >= 0 {
+					name = name[:i]
+				}
 			}
 			sum[what+name] += n
 		}
@@ -801,7 +803,7 @@ func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
 		o.pass(2 * time.Hour) // whatever waits goes out
 		o.publish()
 		o.end()
-		if s := o.f.sessions[sessionKey{"t", gone}]; s != nil {
+		if s := o.f.Sessions[SessionKey{"t", gone}]; s != nil {
 			t.Fatalf("seed %d: session %s is there", seed, gone)
 		}
 		dropped := func(k string) bool { // rejects of dropped parts and contents name no session
@@ -820,4 +822,14 @@ func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
 			t.Fatalf("seed %d, without %s:\n%s", seed, gone, d)
 		}
 	}
+}
+
+// waiting is how many sessions have something that waits for another half.
+func (o *everyOwner) waiting() (n int) {
+	for _, s := range o.f.Sessions {
+		if s.load().Waits {
+			n++
+		}
+	}
+	return n
 }

@@ -12,12 +12,12 @@ func (f *Fold) Expire(now int64) {
 	for i := range f.sources {
 		f.sources[i].folding.Tick(now)
 	}
-	for _, s := range sortedSessions(f.closing) {
+	for _, s := range SortedSessions(f.closing) {
 		if now-s.LastReceivedAt >= int64(f.Config.DetailWait) {
-			if s.load().Unsaid && f.awaitNames(s) {
+			if s.load().Unsaid && f.AwaitNames(s) {
 				continue
 			}
-			f.finalize(s)
+			f.Close(s)
 			delete(f.closing, s)
 		}
 	}
@@ -27,11 +27,11 @@ func (f *Fold) Expire(now int64) {
 func (f *Fold) ExpireIdle(now int64) {
 	f.forgetSilent(now)
 	f.forgetDeletions(now)
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		idle := now - s.LastReceivedAt
 		load := s.load()
-		if idle >= int64(f.Config.IdleAfter) && load.Unsaid && !f.awaitNames(s) {
-			f.finalize(s)
+		if idle >= int64(f.Config.IdleAfter) && load.Unsaid && !f.AwaitNames(s) {
+			f.Close(s)
 			continue // touched
 		}
 		if idle >= int64(f.Config.DropNames) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid { // rebuilt when the session speaks again
@@ -42,25 +42,25 @@ func (f *Fold) ExpireIdle(now int64) {
 }
 
 // finalize closes a session: whatever waits for its other half goes out alone.
-func (f *Fold) finalize(s *Session) {
+func (f *Fold) Close(s *Session) {
 	for _, st := range s.states {
 		if st != nil {
 			st.Close()
 		}
 	}
-	f.touch(s)
+	f.Touch(s)
 }
 
 // keyed is what has the key of a session.
 type keyed interface {
 	comparable
-	sessionKey() sessionKey
+	sessionKey() SessionKey
 }
 
-func (s *Session) sessionKey() sessionKey { return s.Key }
+func (s *Session) sessionKey() SessionKey { return s.Key }
 
 // sortedSessions gives a stable order, so that one state emits one sequence of rows.
-func sortedSessions[S keyed](m map[S]struct{}) []S {
+func SortedSessions[S keyed](m map[S]struct{}) []S {
 	if len(m) == 0 {
 		return nil
 	}

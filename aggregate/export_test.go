@@ -36,10 +36,5 @@ func Reencode(snapshot []byte, sources ...Source) (again []byte, version string,
 // testConfig has the sources of this program.
 func testConfig() Config { return Config{Sources: Sources}.withDefaults() }
 
-// Sources are those of this program.
-var Sources = []Source{Flight()}
-
-// flightOf is what GPU Flight keeps of a session.
-func flightOf(s *Session) *flightSession { return s.states[0].(*flightSession) }
-
-func (f *Fold) flight() *flight { return f.sources[0].folding.(*flight) }
+// Sources are those of this program: the outer tests, which may import them, put them here.
+var Sources []Source

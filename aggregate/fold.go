@@ -25,7 +25,7 @@ type Part struct {
 	refused []stream.Rejected         // of a part that somebody asks about
 	rejects map[rejectKind]*rejectRun // of this part, by reason and type
 	keep    bool                      // its object is referred to by a reject and must stay
-	body    []byte
+	Body    []byte
 	Session *Session // whose
 	budget  budget
 }
@@ -34,7 +34,7 @@ type Part struct {
 type Fold struct {
 	Config   *Config
 	metrics  *counters
-	sessions map[sessionKey]*Session
+	Sessions map[SessionKey]*Session
 	Out      *rows.Output
 	sources  []opened
 	kinds    map[stream.Kind]int // which of sources folds a kind
@@ -42,7 +42,7 @@ type Fold struct {
 	touched    []*Session            // in the open chunk
 	held       map[*Session]struct{} // with rollups that wait
 	hold       time.Duration         // how long they wait now
-	heldAccs   int                   // accumulators of all sessions
+	HeldAccs   int                   // accumulators of all sessions
 	leaving    bool                  // the owner ends: nothing is held back
 	rush       bool                  // nothing is held back in this chunk
 	budget     *nameBudget           // names.go
@@ -50,12 +50,12 @@ type Fold struct {
 	named      map[*Session]struct{} // those sessions
 	pending    int                   // bytes of what waits, pending.go
 	pendings   map[*Session]struct{} // of these sessions
-	tombstones map[sessionKey]tombstone
+	tombstones map[SessionKey]tombstone
 	closing    map[*Session]struct{} // ended, to be finalized
 	unnamed    []*Session            // taken over with rows to come, names not loaded yet
 	usage      map[usageKey]*Counts  // of the open chunk
 	names      []nameBlock           // dictionary entries of the open chunk, to be stored before it is published
-	removed    []sessionKey          // dropped since the last published state
+	removed    []SessionKey          // dropped since the last published state
 
 	deletions      map[deletionKey]deletion // what was deleted; see delete.go
 	freshDeletions []deletionKey            // of them, those that are not in a published state change yet
@@ -80,10 +80,13 @@ func NewFold(cfg Config) *Fold {
 	return newFolder(&cfg, newCounters(nil))
 }
 
+// TakeNames gives a session the names that it has with another owner, as if they had been loaded: for tests of sources.
+func (s *Session) TakeNames(from *Session) { s.dicts, s.dictsLoaded = from.dicts, true }
+
 func newFolder(cfg *Config, m *counters) *Fold {
 	f := &Fold{
 		Config: cfg, metrics: m, kinds: map[stream.Kind]int{},
-		sessions: map[sessionKey]*Session{}, tombstones: map[sessionKey]tombstone{}, Out: rows.NewOutput(),
+		Sessions: map[SessionKey]*Session{}, tombstones: map[SessionKey]tombstone{}, Out: rows.NewOutput(),
 		budget: newNameBudget(cfg.NamesBytes, m), named: map[*Session]struct{}{}, pendings: map[*Session]struct{}{},
 		held: map[*Session]struct{}{}, hold: minHold, closing: map[*Session]struct{}{}, usage: map[usageKey]*Counts{},
 	}
@@ -93,19 +96,19 @@ func newFolder(cfg *Config, m *counters) *Fold {
 
 // session returns the state of a part's session, new when it was never seen.
 func (f *Fold) Session(p *Part) *Session {
-	key := sessionKey{p.Env.Tenant, p.Env.Session}
-	s := f.sessions[key]
+	key := SessionKey{p.Env.Tenant, p.Env.Session}
+	s := f.Sessions[key]
 	if s == nil {
 		s = newSession(key, stream.SessionToken(p.Env.Session))
 		f.revive(s)
-		f.sessions[key] = s
+		f.Sessions[key] = s
 	}
 	s.nameRoom = f.budget.room()
 	return s
 }
 
 // touch makes the session's state part of the open chunk.
-func (f *Fold) touch(s *Session) {
+func (f *Fold) Touch(s *Session) {
 	if !s.touched {
 		s.touched = true
 		f.touched = append(f.touched, s)
@@ -114,17 +117,17 @@ func (f *Fold) touch(s *Session) {
 
 // fold folds one part whose body is already decompressed. The caller has loaded the session's dictionaries.
 func (f *Fold) Take(p *Part, s *Session, body []byte) {
-	f.touch(s)
+	f.Touch(s)
 	f.metrics.meet(p.Env.Tenant)
-	p.body, p.Session = body, s
+	p.Body, p.Session = body, s
 	p.Raw = rows.RawPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
 	if s.firstReceived == 0 {
 		s.firstReceived = p.Env.ReceivedAt
 	}
-	s.lastReceived, s.LastReceivedAt = max(s.lastReceived, p.Env.ReceivedAt), p.Now
-	s.retentionDays, s.rollupDays, s.NoRaw = p.Env.RetentionDays, p.Env.RollupDays, p.Env.NoRaw
+	s.LastReceived, s.LastReceivedAt = max(s.LastReceived, p.Env.ReceivedAt), p.Now
+	s.RetentionDays, s.RollupDays, s.NoRaw = p.Env.RetentionDays, p.Env.RollupDays, p.Env.NoRaw
 	s.source = p.Env.Source
-	if s.completed || s.shutdown {
+	if s.Completed || s.Shutdown {
 		f.closing[s] = struct{}{} // again: more came after the end
 	}
 	if s.Host == "" {

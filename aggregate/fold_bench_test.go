@@ -72,7 +72,7 @@ func BenchmarkFold(b *testing.B) {
 			b.ResetTimer()
 			f := newFolder(&cfg, m)
 			for b.Loop() {
-				f.sessions = map[sessionKey]*Session{} // the batches are reused, as an owner does
+				f.Sessions = map[SessionKey]*Session{} // the batches are reused, as an owner does
 				for i, body := range parts {
 					p := &Part{Seq: uint64(i), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight",
 						Identity: "w", Part: i, ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}

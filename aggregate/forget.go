@@ -28,8 +28,8 @@ const (
 // forget drops a session's state.
 func (f *Fold) forget(s *Session, now int64) {
 	f.abandon(s)
-	if s.names > 0 || s.nextConfig > 0 || s.nextLaunch > 0 {
-		f.tombstones[s.Key] = tombstone{s.names, s.nextConfig, s.nextLaunch, now}
+	if s.names > 0 || s.NextConfig > 0 || s.NextLaunch > 0 {
+		f.tombstones[s.Key] = tombstone{s.names, s.NextConfig, s.NextLaunch, now}
 	}
 	f.removed = append(f.removed, s.Key)
 }
@@ -42,7 +42,7 @@ func (f *Fold) abandon(s *Session) {
 		}
 	}
 	f.release(s)
-	delete(f.sessions, s.Key)
+	delete(f.Sessions, s.Key)
 	delete(f.closing, s)
 	delete(f.held, s)
 }
@@ -55,13 +55,13 @@ func (f *Fold) revive(s *Session) {
 		return
 	}
 	delete(f.tombstones, s.Key)
-	s.names, s.nextConfig, s.nextLaunch = t.names, t.nextConfig, t.nextLaunch
+	s.names, s.NextConfig, s.NextLaunch = t.names, t.nextConfig, t.nextLaunch
 }
 
 // forgetSilent forgets sessions silent for Config.Forget, and the longest silent ones of too many.
 func (f *Fold) forgetSilent(now int64) {
 	var silent []*Session
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		if s.touched || s.heldSince != 0 {
 			continue // it has something to say yet
 		}
@@ -71,21 +71,21 @@ func (f *Fold) forgetSilent(now int64) {
 		}
 		if now-s.LastReceivedAt >= int64(f.Config.Forget)*int64(max(load.Keep, 1)) {
 			if load.Unsaid {
-				if f.awaitNames(s) {
+				if f.AwaitNames(s) {
 					continue
 				}
-				f.finalize(s) // lone ends are counted before it goes
+				f.Close(s) // lone ends are counted before it goes
 				continue
 			}
 			f.forget(s, now)
-		} else if len(f.sessions) > maxSessions {
+		} else if len(f.Sessions) > maxSessions {
 			silent = append(silent, s)
 		}
 	}
-	if over := len(f.sessions) - maxSessions; over > 0 {
+	if over := len(f.Sessions) - maxSessions; over > 0 {
 		slices.SortFunc(silent, func(a, b *Session) int { return cmp.Compare(a.LastReceivedAt, b.LastReceivedAt) })
 		tenants := map[string]int{}
-		for k := range f.sessions {
+		for k := range f.Sessions {
 			tenants[k.Tenant]++
 		}
 		share := FairShare(tenants, maxSessions)
@@ -99,22 +99,22 @@ func (f *Fold) forgetSilent(now int64) {
 			over--
 			tenants[s.Key.Tenant]--
 			load := s.load()
-			if load.Unsaid && f.awaitNames(s) {
+			if load.Unsaid && f.AwaitNames(s) {
 				continue
 			}
 			if load.Alone || load.Unsaid {
-				f.finalize(s) // its last rows go out with the next chunk, and it the next time
+				f.Close(s) // its last rows go out with the next chunk, and it the next time
 			} else {
 				f.forget(s, now)
 			}
 		}
 	}
 	if over := len(f.tombstones) - maxTombstones; over > 0 {
-		keys := make([]sessionKey, 0, len(f.tombstones))
+		keys := make([]SessionKey, 0, len(f.tombstones))
 		for k := range f.tombstones {
 			keys = append(keys, k)
 		}
-		slices.SortFunc(keys, func(a, b sessionKey) int { return cmp.Compare(f.tombstones[a].at, f.tombstones[b].at) })
+		slices.SortFunc(keys, func(a, b SessionKey) int { return cmp.Compare(f.tombstones[a].at, f.tombstones[b].at) })
 		for _, k := range keys[:over] {
 			delete(f.tombstones, k)
 		}

@@ -11,9 +11,9 @@ func TestFloodOfSessions(t *testing.T) {
 	f := newTestFolder()
 	now := time.Now().UnixNano()
 	add := func(tenant string, i int, at int64) {
-		s := newSession(sessionKey{tenant, fmt.Sprint(i)}, "")
+		s := newSession(SessionKey{tenant, fmt.Sprint(i)}, "")
 		s.LastReceivedAt = at
-		f.sessions[s.Key] = s
+		f.Sessions[s.Key] = s
 	}
 	for i := range maxSessions + 500 {
 		add("loud", i, now-int64(i))
@@ -23,10 +23,10 @@ func TestFloodOfSessions(t *testing.T) {
 	}
 	f.forgetSilent(now)
 	left := map[string]int{}
-	for k := range f.sessions {
+	for k := range f.Sessions {
 		left[k.Tenant]++
 	}
-	if left["modest"] != 20 || left["loud"] != maxSessions-20 || f.sessions[sessionKey{"loud", "0"}] == nil {
+	if left["modest"] != 20 || left["loud"] != maxSessions-20 || f.Sessions[SessionKey{"loud", "0"}] == nil {
 		t.Errorf("left are %v", left)
 	}
 }

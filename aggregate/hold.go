@@ -29,7 +29,7 @@ func (f *Fold) holdFor(n int) time.Duration {
 // ripe reports whether the session's held rollups should go out with the open chunk.
 func (f *Fold) ripe(s *Session, now int64, hold time.Duration) bool {
 	if s.awaitsNames() {
-		f.awaitNames(s)
+		f.AwaitNames(s)
 		return false
 	}
 	if s.heldSince != 0 && now-s.heldSince >= int64(hold) {
@@ -57,35 +57,35 @@ func (d *sessionDelta) lifecycle() bool { return d.startedAt != 0 || d.endReason
 func (f *Fold) releaseHeld(now int64) {
 	for s := range f.held {
 		if now-s.heldSince >= int64(f.hold) && !s.awaitsNames() {
-			f.touch(s)
+			f.Touch(s)
 		}
 	}
 }
 
 func (d *sessionDelta) append(w *state.Writer) {
-	for _, v := range []uint64{d.kernels, d.Samples, d.events, d.bytes, d.rejects, d.duplicates} {
+	for _, v := range []uint64{d.Kernels, d.Samples, d.events, d.bytes, d.Rejects, d.duplicates} {
 		w.U64(v)
 	}
-	for _, v := range []int64{d.firstEvent, d.lastEvent, d.startedAt, d.endedAt, int64(d.segment)} {
+	for _, v := range []int64{d.firstEvent, d.lastEvent, d.startedAt, d.endedAt, int64(d.Segment)} {
 		w.I64(v)
 	}
-	for _, v := range []string{d.endReason, d.runID, d.kind, d.engine} {
+	for _, v := range []string{d.endReason, d.RunID, d.Kind, d.Engine} {
 		w.Str(v)
 	}
-	w.Bool(d.hasSegment)
-	w.Bool(d.crashed)
+	w.Bool(d.HasSegment)
+	w.Bool(d.Crashed)
 }
 
 func (d *sessionDelta) read(r *state.Reader) {
-	for _, v := range []*uint64{&d.kernels, &d.Samples, &d.events, &d.bytes, &d.rejects, &d.duplicates} {
+	for _, v := range []*uint64{&d.Kernels, &d.Samples, &d.events, &d.bytes, &d.Rejects, &d.duplicates} {
 		*v = r.U64()
 	}
 	for _, v := range []*int64{&d.firstEvent, &d.lastEvent, &d.startedAt, &d.endedAt} {
 		*v = r.I64()
 	}
-	d.segment = int32(r.I64())
-	for _, v := range []*string{&d.endReason, &d.runID, &d.kind, &d.engine} {
+	d.Segment = int32(r.I64())
+	for _, v := range []*string{&d.endReason, &d.RunID, &d.Kind, &d.Engine} {
 		*v = r.Str()
 	}
-	d.hasSegment, d.crashed = r.Bool(), r.Bool()
+	d.HasSegment, d.Crashed = r.Bool(), r.Bool()
 }

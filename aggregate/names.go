@@ -67,17 +67,17 @@ func (b *nameBudget) over(tenant string) bool {
 }
 
 // refuse remembers of a name that there is no room for only what tells it from others.
-func (s *Session) refuse(ref nameRef, text string) {
+func (s *Session) refuse(ref NameRef, text string) {
 	if s.refused == nil {
-		s.refused = map[nameRef]uint64{}
+		s.refused = map[NameRef]uint64{}
 	}
 	s.refused[ref] = xxh3.HashString(text)
 	s.nameCost += refusedBytes
 }
 
 // hasName reports whether the session has a name for the id, in memory or not.
-func (s *Session) hasName(ref nameRef) bool {
-	if _, ok := s.dicts[ref.dict][ref.id]; ok {
+func (s *Session) HasName(ref NameRef) bool {
+	if _, ok := s.dicts[ref.Dict][ref.ID]; ok {
 		return true
 	}
 	_, ok := s.refused[ref]
@@ -131,7 +131,7 @@ func (f *Fold) releaseAll() {
 }
 
 // awaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
-func (f *Fold) awaitNames(s *Session) bool {
+func (f *Fold) AwaitNames(s *Session) bool {
 	if !s.nameless() {
 		return false
 	}

@@ -64,7 +64,7 @@ func (f *Fold) readFlatSession(s *Session, r *state.Reader) {
 
 // dropEmpty takes from sessions what sources keep of them that is nothing: every source had a look at every session that was read.
 func (f *Fold) dropEmpty() {
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		for i, st := range s.states {
 			if st != nil && st.Size(true) == 0 {
 				st.Drop()
@@ -100,7 +100,7 @@ func (f *Fold) stateReader(written []byte) (state.Reader, error) {
 }
 
 // plausible fails a dry run that reads as keys what cannot be some.
-func plausible(r *state.Reader, key sessionKey) {
+func plausible(r *state.Reader, key SessionKey) {
 	if r.Dry && (key.Tenant == "" || !utf8.ValidString(key.Tenant) || !utf8.ValidString(key.ID)) {
 		r.Fail()
 	}

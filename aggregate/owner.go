@@ -308,7 +308,7 @@ func (o *owner) folded(seq uint64) {
 
 // seen reports whether the part was folded before.
 func (o *owner) seen(e *stream.Envelope) bool {
-	s := o.folder.sessions[sessionKey{e.Tenant, e.Session}]
+	s := o.folder.Sessions[SessionKey{e.Tenant, e.Session}]
 	return s != nil && s.parts.Has(partHash(e))
 }
 
@@ -377,8 +377,8 @@ func (o *owner) tick(now time.Time) {
 	if now.Sub(o.lastIdle) > 10*time.Second {
 		o.lastIdle = now
 		f.ExpireIdle(now.UnixNano())
-		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.sessions) })
-		o.countSessions(len(f.sessions))
+		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.Sessions) })
+		o.countSessions(len(f.Sessions))
 	}
 	if (len(f.touched) > before || len(f.removed) > 0) && o.opened.IsZero() {
 		o.opened = now
@@ -415,7 +415,7 @@ func (o *owner) leave(ctx context.Context) error {
 	defer cancel()
 	o.folder.leaving = true
 	for s := range o.folder.held {
-		o.folder.touch(s)
+		o.folder.Touch(s)
 	}
 	if !o.opened.IsZero() || len(o.folder.touched) > 0 {
 		if err := o.publish(last); err != nil {

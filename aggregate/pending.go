@@ -48,10 +48,10 @@ func (f *Fold) boundPending() {
 		if f.pending <= f.maxPending()*3/4 {
 			return
 		}
-		if s.load().Unsaid && f.awaitNames(s) {
+		if s.load().Unsaid && f.AwaitNames(s) {
 			continue
 		}
-		f.finalize(s)
+		f.Close(s)
 		f.chargePending(s)
 		f.metrics.gaveUp.Inc()
 	}

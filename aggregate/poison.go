@@ -244,7 +244,7 @@ func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries
 	e.Events, e.Bytes = max(e.Events, 1), max(e.Bytes, uint64(len(body)))
 	detail := fmt.Sprintf("folding this part failed %d times (a panic, over %v, or over %d MiB): nothing of it is stored; please report it", tries, foldTime, foldBytes>>20)
 	o.log.Error("a part of INGEST is kept as a reject of reason poison", "seq", seq, "tenant", e.Tenant, "events", e.Events, "tries", tries)
-	e.Kind, e.Reject = stream.KindReject, &stream.Reject{Reason: gpuflight.ReasonPoison, Detail: detail, Ref: p.ref()}
+	e.Kind, e.Reject = stream.KindReject, &stream.Reject{Reason: gpuflight.ReasonPoison, Detail: detail, Ref: p.Ref()}
 	p.keep = true
 	f := o.folder
 	f.Take(p, f.Session(p), body[:min(len(body), stream.RejectBytes)])

@@ -56,10 +56,10 @@ func (o *owner) publish(ctx context.Context) error {
 // flush turns accumulators of the touched sessions into rows, as far as they are ripe.
 func (f *Fold) Flush(now int64) {
 	f.hold = f.holdFor(len(f.touched))
-	rush := f.rush || f.leaving || f.heldAccs > maxHeldAccs
+	rush := f.rush || f.leaving || f.HeldAccs > maxHeldAccs
 	if rush {
 		for s := range f.held {
-			f.touch(s)
+			f.Touch(s)
 		}
 	}
 	for _, s := range f.touched {

@@ -47,7 +47,7 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 		if errors.Is(err, jetstream.ErrObjectNotFound) { // deleted when it was folded: that it was is all that can be remembered
 			p := &Part{Env: env, Seq: raw.Sequence, Now: now}
 			s := o.folder.Session(p)
-			o.folder.touch(s)
+			o.folder.Touch(s)
 			s.parts.Add(partHash(&env))
 			o.at = now
 			o.folded(raw.Sequence)
@@ -94,19 +94,19 @@ func (q *quiet) end(then int64, flushed bool) {
 	f := q.o.folder
 	if flushed {
 		for s := range f.held {
-			f.touch(s)
+			f.Touch(s)
 		}
 	}
 	f.leaving = flushed
 	q.hush(then)
 	f.leaving = false
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		// Launches and configurations that the first folding wrote under later ids must not be met again.
-		if s.nextLaunch > 0 {
-			s.nextLaunch += idLeap
+		if s.NextLaunch > 0 {
+			s.NextLaunch += idLeap
 		}
-		if s.nextConfig > 0 {
-			s.nextConfig += idLeap
+		if s.NextConfig > 0 {
+			s.NextConfig += idLeap
 		}
 	}
 	f.unnamed = f.unnamed[:0]

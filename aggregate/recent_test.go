@@ -11,25 +11,23 @@ import (
 func TestSilentSessionsKeepHalfOfEachHash(t *testing.T) {
 	hash := func(i int) xxh3.Uint128 { return xxh3.Hash128([]byte{byte(i), byte(i >> 8)}) }
 	f := newTestFolder()
-	s := newSession(sessionKey{"t", "s"}, "token")
-	f.stateOf(s, 0)
-	f.sessions[s.Key] = s
+	s := newSession(SessionKey{"t", "s"}, "token")
+	f.Sessions[s.Key] = s
 	for i := range 1000 {
-		flightOf(s).lines.Add(hash(i))
+		s.parts.Add(hash(i))
 	}
-	f.touch(s)
+	f.Touch(s)
 	whole := f.AppendState(nil, false)
 	f.Published()
 	f.ExpireIdle(1 << 62) // also forgets, but not what waits; the session here is put back
-	f.sessions[s.Key], f.removed = s, nil
+	f.Sessions[s.Key], f.removed = s, nil
 	s.parts.Shorten()
-	flightOf(s).lines.Shorten()
 	for i := range 1010 {
-		if flightOf(s).lines.Add(hash(i)) != (i >= 1000) {
+		if s.parts.Add(hash(i)) != (i >= 1000) {
 			t.Fatalf("line %d", i)
 		}
 	}
-	f.touch(s)
+	f.Touch(s)
 	change, snapshot := f.AppendState(nil, false), f.AppendState(nil, true)
 	if len(snapshot) > len(whole)*55/100 {
 		t.Errorf("%d bytes, before %d", len(snapshot), len(whole))
@@ -41,9 +39,9 @@ func TestSilentSessionsKeepHalfOfEachHash(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		heir := g.sessions[s.Key]
+		heir := g.Sessions[s.Key]
 		for i := range 1020 {
-			if flightOf(heir).lines.Add(hash(i)) != (i >= 1010) {
+			if heir.parts.Add(hash(i)) != (i >= 1010) {
 				t.Fatalf("%s: line %d", name, i)
 			}
 		}

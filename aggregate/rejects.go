@@ -13,12 +13,12 @@ import (
 // rejectRow is one refused piece on its way to the rejects table.
 type Reject struct {
 	Reason, Detail string
-	typ            string // of the refused line, "" when it has none that is known
+	Type           string // of the refused line, "" when it has none that is known
 	Events         uint64
 	Payload        []byte
-	bytes          uint64 // of the refused piece when payload is only its beginning
-	ref            string // where the rest is
-	whole          bool   // keep every byte: a later version will read it
+	Bytes          uint64 // of the refused piece when payload is only its beginning
+	Ref            string // where the rest is
+	Whole          bool   // keep every byte: a later version will read it
 }
 
 // rejectKind is what equal rejects of one part share.
@@ -38,13 +38,13 @@ const maxRejectRows = 100
 
 // again counts a reject towards its run and reports whether it shares the run's row.
 func (p *Part) again(r *Reject) bool {
-	if r.whole || p.Env.Kind == stream.KindReject {
+	if r.Whole || p.Env.Kind == stream.KindReject {
 		return false
 	}
 	if p.rejects == nil {
 		p.rejects = map[rejectKind]*rejectRun{}
 	}
-	kind := rejectKind{r.Reason, r.typ}
+	kind := rejectKind{r.Reason, r.Type}
 	run := p.rejects[kind]
 	if run == nil {
 		run = &rejectRun{}
@@ -56,10 +56,10 @@ func (p *Part) again(r *Reject) bool {
 	if run.rows == maxRejectRows+1 {
 		run.first = *r
 		run.first.Payload = bytes.Clone(r.Payload[:min(len(r.Payload), stream.RejectBytes)])
-		run.first.ref = p.ref()
+		run.first.Ref = p.Ref()
 	}
 	run.events += r.Events
-	run.bytes += max(r.bytes, uint64(len(r.Payload)))
+	run.bytes += max(r.Bytes, uint64(len(r.Payload)))
 	return true
 }
 
@@ -70,7 +70,7 @@ func (f *Fold) flushRejects(p *Part) {
 			continue
 		}
 		r := run.first
-		r.typ, r.Events, r.bytes = kind.typ, run.events, run.bytes
+		r.Type, r.Events, r.Bytes = kind.typ, run.events, run.bytes
 		r.Detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.Env.Bytes)
 		f.writeReject(p, &r)
 	}
@@ -79,8 +79,8 @@ func (f *Fold) flushRejects(p *Part) {
 // reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
 func (f *Fold) Reject(p *Part, r Reject) {
 	s := p.Session
-	f.touch(s)
-	s.Delta.rejects += r.Events
+	f.Touch(s)
+	s.Delta.Rejects += r.Events
 	p.usage.rejected += r.Events
 	if p.Env.Asked != "" {
 		p.refused = stream.AddRejected(p.refused, r.Reason, r.Events, maxVerdictReasons)
@@ -92,14 +92,14 @@ func (f *Fold) Reject(p *Part, r Reject) {
 }
 
 func (f *Fold) writeReject(p *Part, r *Reject) {
-	r.bytes = max(r.bytes, uint64(len(r.Payload)))
-	if !r.whole && len(r.Payload) > stream.RejectBytes {
+	r.Bytes = max(r.Bytes, uint64(len(r.Payload)))
+	if !r.Whole && len(r.Payload) > stream.RejectBytes {
 		r.Payload = r.Payload[:stream.RejectBytes]
 	}
-	if uint64(len(r.Payload)) < r.bytes && r.ref == "" {
-		r.ref = p.ref()
+	if uint64(len(r.Payload)) < r.Bytes && r.Ref == "" {
+		r.Ref = p.Ref()
 	}
-	p.keep = p.keep || r.ref != ""
+	p.keep = p.keep || r.Ref != ""
 	t := &table.Rejects
 	b := f.Out.Batch(t.Table, p.Raw)
 	t.Tenant.AppendString(b, p.Session.Key.Tenant)
@@ -108,17 +108,17 @@ func (f *Fold) writeReject(p *Part, r *Reject) {
 	t.Source.AppendString(b, p.Env.Source)
 	t.Reason.AppendString(b, r.Reason)
 	t.Detail.Append(b, r.Detail)
-	t.Type.AppendString(b, r.typ)
+	t.Type.AppendString(b, r.Type)
 	t.Events.Append(b, r.Events)
-	t.Bytes.Append(b, r.bytes)
+	t.Bytes.Append(b, r.Bytes)
 	t.Payload.AppendBytes(b, r.Payload)
-	t.PayloadRef.Append(b, r.ref)
+	t.PayloadRef.Append(b, r.Ref)
 	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
-func (p *Part) ref() string {
+func (p *Part) Ref() string {
 	if p.Env.Object != "" {
 		return "object:" + p.Env.Object
 	}
@@ -127,12 +127,12 @@ func (p *Part) ref() string {
 
 // rejectPart stores what the gateway refused.
 func (f *Fold) rejectPart(p *Part, body []byte) {
-	r := Reject{Reason: gpuflight.ReasonBadJSON, Events: p.Env.Events, Payload: body, bytes: p.Env.Bytes}
+	r := Reject{Reason: gpuflight.ReasonBadJSON, Events: p.Env.Events, Payload: body, Bytes: p.Env.Bytes}
 	if p.Env.Reject != nil {
-		r.Reason, r.Detail, r.ref = p.Env.Reject.Reason, p.Env.Reject.Detail, p.Env.Reject.Ref
+		r.Reason, r.Detail, r.Ref = p.Env.Reject.Reason, p.Env.Reject.Detail, p.Env.Reject.Ref
 	}
-	if r.ref == "" && uint64(len(body)) < r.bytes {
-		r.ref = "cut"
+	if r.Ref == "" && uint64(len(body)) < r.Bytes {
+		r.Ref = "cut"
 	}
 	f.Reject(p, r)
 }

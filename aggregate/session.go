@@ -13,19 +13,19 @@ const (
 	// maxParts: 4096 parts are 4 GiB of raw input; an older part that comes again is caught by the gateway's record or by its lines.
 	maxParts = 4096
 	// maxNames dictionary entries of a session; one beyond it is a reject dictionary_full.
-	maxNames = 200_000
+	MaxNames = 200_000
 	// maxNameBytes cuts a longer name (call stacks can be long) and marks the cut.
-	maxNameBytes = 32 << 10
+	MaxNameBytes = 32 << 10
 	// maxNameTotal bytes of all names of a session; one beyond it is the same reject. How many are in memory is bounded by names.go.
-	maxNameTotal = 128 << 20
+	MaxNameTotal = 128 << 20
 	// maxUnresolved ids that were used before their name came; beyond it every later name counts as late.
 	maxUnresolved = 65536
 )
 
 // sessionKey names a session: the client's id counts only together with the tenant.
-type sessionKey struct{ Tenant, ID string }
+type SessionKey struct{ Tenant, ID string }
 
-func (a sessionKey) compare(b sessionKey) int {
+func (a SessionKey) compare(b SessionKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
 }
 
@@ -33,44 +33,44 @@ func (a sessionKey) compare(b sessionKey) int {
 const numDicts = 6
 
 // nameRef is one dictionary id.
-type nameRef struct {
-	dict gpuflight.Dict
-	id   uint32
+type NameRef struct {
+	Dict gpuflight.Dict
+	ID   uint32
 }
 
 // session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published state
 // (see state.go).
 type Session struct {
-	Key    sessionKey
+	Key    SessionKey
 	token  string
 	states []State // what its sources keep, in the order of folder.sources; nil of those that have not spoken
 
 	// Facts, published whole when the session is touched.
-	source, App, Host, ip                       string
+	source, App, Host, IP                       string
 	PID                                         uint32
 	Vendor                                      string
 	DeviceIDs                                   []int32 // in `devices`; more than one means that kernels' device is unknown
-	completed, shutdown                         bool
-	firstReceived, lastReceived, LastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded
-	retentionDays, rollupDays                   uint16
+	Completed, Shutdown                         bool
+	firstReceived, LastReceived, LastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded
+	RetentionDays, RollupDays                   uint16
 	names                                       int    // dictionary entries ever accepted
-	nextConfig, nextLaunch                      uint32 // last ids handed out, 0: none
+	NextConfig, NextLaunch                      uint32 // last ids handed out, 0: none
 	allLate                                     bool   // unresolved overflowed
 	NoRaw                                       bool   // the tenant keeps no raw rows
-	clock                                       clock
+	Clock                                       Clock
 
 	parts state.Recent
 
 	dicts           [numDicts]map[uint32]string
 	dictsLoaded     bool
-	refused         map[nameRef]uint64 // hashes of names that there was no room for
+	refused         map[NameRef]uint64 // hashes of names that there was no room for
 	nameBytes       int                // of all names
 	nameCost        int                // of those in memory, with what they cost beside their bytes
 	nameRoom        int                // what that may be, 0: no bound
 	awaited         bool               // in folder.unnamed
 	pendingCharged  int                // what folder.pending knows of
 	charged         int                // what the worker's budget knows of
-	unresolved      map[nameRef]struct{}
+	unresolved      map[NameRef]struct{}
 	unresolvedDirty bool
 
 	// Held with the rollups (hold.go): part of the state until they are flushed.
@@ -79,20 +79,20 @@ type Session struct {
 	touched   bool  // in the open chunk
 }
 
-func newSession(key sessionKey, token string) *Session {
+func newSession(key SessionKey, token string) *Session {
 	return &Session{Key: key, token: token, parts: state.Recent{Limit: maxParts}}
 }
 
 // sessionDelta is what has happened since the last row of `sessions`.
 type sessionDelta struct {
-	kernels, Samples, events, bytes, rejects, duplicates uint64
+	Kernels, Samples, events, bytes, Rejects, duplicates uint64
 	firstEvent, lastEvent                                int64 // 0: none
 	startedAt, endedAt                                   int64
 	endReason                                            string
-	runID, kind, engine                                  string
-	segment                                              int32
-	hasSegment                                           bool
-	crashed                                              bool
+	RunID, Kind, Engine                                  string
+	Segment                                              int32
+	HasSegment                                           bool
+	Crashed                                              bool
 }
 
 // sawEvent widens the session's event time. Times that are no epoch (AMD activity clocks) would spoil it, so only plausible ones count.
@@ -114,7 +114,7 @@ func (d *sessionDelta) Began(ns int64) {
 }
 
 // device returns the device of kernels and copies, which carry none: the session's only one, or -1.
-func (s *Session) device() int32 {
+func (s *Session) Device() int32 {
 	if len(s.DeviceIDs) == 1 {
 		return s.DeviceIDs[0]
 	}
@@ -125,7 +125,7 @@ func (s *Session) device() int32 {
 func (s *Session) nameless() bool { return !s.dictsLoaded && s.names > 0 }
 
 // name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
-func (s *Session) name(dict gpuflight.Dict, id uint32) string {
+func (s *Session) Name(dict gpuflight.Dict, id uint32) string {
 	if id == 0 {
 		return ""
 	}
@@ -135,13 +135,13 @@ func (s *Session) name(dict gpuflight.Dict, id uint32) string {
 	if s.allLate {
 		return ""
 	}
-	if _, ok := s.refused[nameRef{dict, id}]; ok {
+	if _, ok := s.refused[NameRef{dict, id}]; ok {
 		return "" // it is looked up at read
 	}
 	if s.unresolved == nil {
-		s.unresolved = map[nameRef]struct{}{}
+		s.unresolved = map[NameRef]struct{}{}
 	}
-	ref := nameRef{dict, id}
+	ref := NameRef{dict, id}
 	if _, ok := s.unresolved[ref]; !ok {
 		s.unresolvedDirty = true
 		if len(s.unresolved) >= maxUnresolved {

@@ -140,7 +140,7 @@ func (f *Fold) forgetTo(size, want int, now int64) int {
 	}
 	tenants, total := map[string]int{}, 1
 	var all []candidate
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		cost := s.stateCost()
 		tenants[s.Key.Tenant] += cost
 		total += cost

@@ -113,3 +113,13 @@ func (f *Fold) stateOf(s *Session, source int) State {
 	}
 	return s.states[source]
 }
+
+// State returns what a source keeps of the session, nil when it keeps nothing.
+func (f *Fold) State(s *Session, source string) State {
+	for i := range s.states {
+		if f.sources[i].Name == source {
+			return s.states[i]
+		}
+	}
+	return nil
+}

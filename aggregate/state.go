@@ -19,8 +19,8 @@ func (f *Fold) AppendState(dst []byte, full bool) []byte {
 	sessions := f.touched
 	if full {
 		removed = nil
-		sessions = make([]*Session, 0, len(f.sessions))
-		for _, s := range f.sessions {
+		sessions = make([]*Session, 0, len(f.Sessions))
+		for _, s := range f.Sessions {
 			sessions = append(sessions, s)
 		}
 		slices.SortFunc(sessions, func(a, b *Session) int {
@@ -52,7 +52,7 @@ func (f *Fold) AppendState(dst []byte, full bool) []byte {
 
 // stateSize estimates the open chunk's state change in bytes, before compression.
 func (f *Fold) stateSize() int {
-	n := 16*f.heldAccs + 64*len(f.freshDeletions)
+	n := 16*f.HeldAccs + 64*len(f.freshDeletions)
 	for _, s := range f.touched {
 		n += 300 + s.parts.Size(false)
 		for _, st := range s.states {
@@ -145,7 +145,7 @@ func (f *Fold) readSession(s *Session, r *state.Reader) {
 
 // append writes what the partition itself knows of the session.
 func (s *Session) append(w *state.Writer, full bool) {
-	for _, v := range []string{s.source, s.App, s.Host, s.ip, s.Vendor} {
+	for _, v := range []string{s.source, s.App, s.Host, s.IP, s.Vendor} {
 		w.Str(v)
 	}
 	w.U64(uint64(s.PID))
@@ -153,24 +153,24 @@ func (s *Session) append(w *state.Writer, full bool) {
 	for _, id := range s.DeviceIDs {
 		w.I64(int64(id))
 	}
-	for _, v := range []bool{s.completed, s.shutdown, s.allLate, s.NoRaw} {
+	for _, v := range []bool{s.Completed, s.Shutdown, s.allLate, s.NoRaw} {
 		w.Bool(v)
 	}
 	w.I64(s.firstReceived)
-	w.I64(s.lastReceived)
+	w.I64(s.LastReceived)
 	w.I64(s.LastReceivedAt)
-	w.U64(uint64(s.retentionDays))
-	w.U64(uint64(s.rollupDays))
+	w.U64(uint64(s.RetentionDays))
+	w.U64(uint64(s.RollupDays))
 	w.N(s.names)
-	w.U64(uint64(s.nextConfig))
-	w.U64(uint64(s.nextLaunch))
+	w.U64(uint64(s.NextConfig))
+	w.U64(uint64(s.NextLaunch))
 	s.parts.Append(w, full)
 	w.Bool(full || s.unresolvedDirty)
 	if full || s.unresolvedDirty {
 		w.N(len(s.unresolved))
 		for ref := range s.unresolved {
-			w.U64(uint64(ref.dict))
-			w.U64(uint64(ref.id))
+			w.U64(uint64(ref.Dict))
+			w.U64(uint64(ref.ID))
 		}
 	}
 	w.I64(s.heldSince)
@@ -189,7 +189,7 @@ func (s *Session) read(r *state.Reader) {
 }
 
 func (s *Session) readFacts(r *state.Reader) {
-	for _, v := range []*string{&s.source, &s.App, &s.Host, &s.ip, &s.Vendor} {
+	for _, v := range []*string{&s.source, &s.App, &s.Host, &s.IP, &s.Vendor} {
 		*v = r.Str()
 	}
 	s.PID = r.U32()
@@ -197,15 +197,15 @@ func (s *Session) readFacts(r *state.Reader) {
 	for range r.N(1) {
 		s.DeviceIDs = append(s.DeviceIDs, int32(r.I64()))
 	}
-	for _, v := range []*bool{&s.completed, &s.shutdown, &s.allLate, &s.NoRaw} {
+	for _, v := range []*bool{&s.Completed, &s.Shutdown, &s.allLate, &s.NoRaw} {
 		*v = r.Bool()
 	}
-	s.firstReceived, s.lastReceived, s.LastReceivedAt = r.I64(), r.I64(), r.I64()
-	s.retentionDays, s.rollupDays = uint16(r.U64()), uint16(r.U64())
+	s.firstReceived, s.LastReceived, s.LastReceivedAt = r.I64(), r.I64(), r.I64()
+	s.RetentionDays, s.RollupDays = uint16(r.U64()), uint16(r.U64())
 	s.names = int(r.U64())
-	s.nextConfig = r.U32()
+	s.NextConfig = r.U32()
 	if r.Has(state.HasTombstones) {
-		s.nextLaunch = r.U32()
+		s.NextLaunch = r.U32()
 	}
 }
 
@@ -213,10 +213,10 @@ func (s *Session) readUnresolved(r *state.Reader) {
 	if !r.Bool() {
 		return
 	}
-	s.unresolved = map[nameRef]struct{}{}
+	s.unresolved = map[NameRef]struct{}{}
 	for range r.N(2) {
 		dict, id := r.U64(), r.U32()
-		s.unresolved[nameRef{gpuflight.Dict(min(dict, numDicts-1)), id}] = struct{}{}
+		s.unresolved[NameRef{gpuflight.Dict(min(dict, numDicts-1)), id}] = struct{}{}
 	}
 }
 
@@ -244,7 +244,7 @@ func (f *Fold) ApplyState(written []byte) error {
 // readState reads a state behind its version.
 func (f *Fold) readState(r *state.Reader) error {
 	for range r.N(2) {
-		key := sessionKey{r.Str(), r.Str()}
+		key := SessionKey{r.Str(), r.Str()}
 		var t tombstone
 		if r.Has(state.HasTombstones) {
 			t = tombstone{int(r.U64()), r.U32(), r.U32(), r.I64()}
@@ -253,7 +253,7 @@ func (f *Fold) readState(r *state.Reader) error {
 		if r.Err != nil {
 			break
 		}
-		if s := f.sessions[key]; s != nil {
+		if s := f.Sessions[key]; s != nil {
 			f.abandon(s)
 		}
 		delete(f.tombstones, key)
@@ -262,15 +262,15 @@ func (f *Fold) readState(r *state.Reader) error {
 		}
 	}
 	for range r.N(2) {
-		key := sessionKey{r.Str(), r.Str()}
+		key := SessionKey{r.Str(), r.Str()}
 		plausible(r, key)
 		if r.Err != nil {
 			break
 		}
-		s := f.sessions[key]
+		s := f.Sessions[key]
 		if s == nil {
 			s = newSession(key, stream.SessionToken(key.ID))
-			f.sessions[key] = s
+			f.Sessions[key] = s
 			delete(f.tombstones, key)
 		}
 		if r.Layout == state.LayoutNow {
@@ -288,7 +288,7 @@ func (f *Fold) readState(r *state.Reader) error {
 // resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
 // compare; then is the other clock at the last chunk. anew says that the state was made again from parts whose rows are published.
 func (f *Fold) Resume(now, then int64, anew bool) {
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		s.LastReceivedAt = now - max(then-s.LastReceivedAt, 0) // as silent as it was when the last chunk was made
 		if s.heldSince != 0 {
 			s.heldSince = now
@@ -302,9 +302,9 @@ func (f *Fold) Resume(now, then int64, anew bool) {
 		f.chargePending(s)
 		load := s.load()
 		if s.nameless() && (s.heldSince != 0 || load.Waits || load.Unsaid) {
-			f.awaitNames(s)
+			f.AwaitNames(s)
 		}
-		if (s.completed || s.shutdown) && load.Waiting > 0 {
+		if (s.Completed || s.Shutdown) && load.Waiting > 0 {
 			f.closing[s] = struct{}{}
 		}
 	}

@@ -31,7 +31,7 @@ func (o *owner) takeOver(ctx context.Context) error {
 		return fmt.Errorf("claim: %w", err)
 	}
 	go sweep.sweep(ctx, o.streams)
-	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.sessions))
+	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.Sessions))
 	return nil
 }
 
@@ -164,8 +164,8 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 	}
 	accepted := s.names
 	s.names = 0
-	learn := func(ref nameRef, text string) {
-		if !s.hasName(ref) {
+	learn := func(ref NameRef, text string) {
+		if !s.HasName(ref) {
 			s.learn(ref, text)
 		}
 	}
@@ -176,7 +176,7 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 		if s.names < accepted && o.w.cfg.LoadNames != nil {
 			err := o.w.cfg.LoadNames(ctx, s.Key.Tenant, s.Key.ID, func(dict string, id uint32, value string) {
 				if d, ok := gpuflight.DictOf(dict); ok {
-					learn(nameRef{d, id}, value)
+					learn(NameRef{d, id}, value)
 				}
 			})
 			if err != nil {
@@ -192,7 +192,7 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 
 // readBlocks reads the session's blocks up to the position: later ones belong to parts that are folded again. Where INGEST has lost parts
 // that were folded, their blocks count too; those that were stored since belong to parts that have the lost ones' sequences now.
-func (o *owner) readBlocks(ctx context.Context, s *Session, learn func(nameRef, string)) error {
+func (o *owner) readBlocks(ctx context.Context, s *Session, learn func(NameRef, string)) error {
 	watch, err := o.streams.Dictionaries.Watch(ctx, stream.DictionaryFilter(s.Key.Tenant, s.token), jetstream.IgnoreDeletes())
 	if err != nil {
 		return err

@@ -53,11 +53,11 @@ func (f *Fold) repeats(p *Part) {
 	u.Duplicates += p.Env.Events
 }
 
-func (s *Session) ReceivedDay() int32 { return rows.DayOf(s.lastReceived) }
+func (s *Session) ReceivedDay() int32 { return rows.DayOf(s.LastReceived) }
 
 // factPartition is the partition of the session's rollups and facts in the open chunk.
 func (s *Session) FactPartition() table.Partition {
-	return rows.FactPartition(s.lastReceived, s.rollupDays)
+	return rows.FactPartition(s.LastReceived, s.RollupDays)
 }
 
 // flushUsage writes the chunk's usage rows. rawBytes is the size of all rows of the chunk; tenants share it by their events.
@@ -93,3 +93,9 @@ func (f *Fold) flushUsage(rawBytes int) {
 	}
 	clear(f.usage)
 }
+
+// CountUnknown counts columns and keys that this version does not know, CountBad fields whose value did not fit.
+func (f *Fold) CountUnknown(n int) { f.metrics.unknownColumns.Add(float64(n)) }
+
+// CountBad is described at CountUnknown.
+func (f *Fold) CountBad(n int) { f.metrics.badFields.Add(float64(n)) }

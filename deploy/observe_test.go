@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/gpuflight"
 	"github.com/warpline/warpline/aggregate/telemetry"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
@@ -51,7 +52,7 @@ func series(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{aggregate.Flight(), telemetry.Source()}, Registerer: reg})
+	aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{gpuflight.Source(), telemetry.Source()}, Registerer: reg})
 	if _, err := sink.New(streams, sink.Config{HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil { // it asks nobody
 		t.Fatal(err)
 	}
