@@ -63,7 +63,7 @@ func scopeNames(n int) string {
 type scopeBench struct {
 	t     testing.TB
 	id    string
-	cfg   aggregate.Config
+	cfg   *aggregate.Config
 	f     *aggregate.Fold
 	now   int64
 	parts int
@@ -90,8 +90,8 @@ type scopeRaw struct {
 
 func newScopeBench(t testing.TB) *scopeBench {
 	b := &scopeBench{t: t, id: "s", now: 1_800_000_000_000_000_000, stats: map[string]*scopeSums{}}
-	b.f = newTestFlight(b.cfg)
-	b.cfg = *b.f.Config
+	b.f = newTestFlight(aggregate.Config{})
+	b.cfg = b.f.Config
 	return b
 }
 
@@ -141,14 +141,14 @@ func (b *scopeBench) pass(d time.Duration) {
 // takeOver goes on in a new owner with the state that the chunks left.
 func (b *scopeBench) takeOver(states ...[]byte) {
 	old := b.session()
-	f := newTestFlight(b.cfg)
+	f := newTestFlight(*b.cfg)
 	for _, s := range states {
 		if err := f.ApplyState(s); err != nil {
 			b.t.Fatal(err)
 		}
 	}
 	f.Resume(b.now, b.now, false)
-	b.f = f
+	b.f, b.cfg = f, f.Config
 	if s := b.session(); s != nil && old != nil {
 		s.TakeNames(old)
 	}
