@@ -37,11 +37,13 @@ type counters struct {
 	partitions                 prometheus.Gauge
 	sessions                   prometheus.Gauge
 
+	reasons []string // of sources
+
 	mu  sync.Mutex
 	met map[string]struct{} // tenants that have series of their own at 0
 }
 
-func newCounters(reg prometheus.Registerer) *counters {
+func newCounters(reg prometheus.Registerer, sources ...Source) *counters {
 	c := &counters{
 		events:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_events_total", Help: "Events folded, by tenant and outcome: stored, rejected or duplicate."}, []string{"tenant", "outcome"}),
 		rejects:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rejects_total", Help: "Events refused, by tenant and reason; their bytes are in the table rejects."}, []string{"tenant", "reason"}),
@@ -70,6 +72,9 @@ func newCounters(reg prometheus.Registerer) *counters {
 			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_partitions", Help: "Partitions that this process owns."}),
 		sessions:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_sessions", Help: "Sessions whose state this process holds."}),
+	}
+	for i := range sources {
+		c.reasons = append(c.reasons, sources[i].Reasons...)
 	}
 	c.begin()
 	for _, name := range []string{stream.IngestStream, stream.RowsStream} {

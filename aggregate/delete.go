@@ -8,6 +8,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -51,12 +53,12 @@ func keyOf(tenant, session string) deletionKey {
 }
 
 // deletion handles tombstones and the parts of what they deleted, and reports whether the part was one. stored is when NATS got it.
-func (o *owner) deletion(p *part, stored time.Time) bool {
-	e := &p.env
+func (o *owner) deletion(p *Part, stored time.Time) bool {
+	e := &p.Env
 	if e.Kind == stream.KindDelete && e.Delete != nil {
 		d := *e.Delete
 		d.Tenant, d.At = e.Tenant, stored.UnixNano()
-		o.folder.erase(d)
+		o.folder.Erase(d)
 		return true
 	}
 	if !o.folder.drops(p) {
@@ -69,7 +71,7 @@ func (o *owner) deletion(p *part, stored time.Time) bool {
 }
 
 // erase folds a tombstone.
-func (f *folder) erase(d stream.Deletion) {
+func (f *Fold) Erase(d stream.Deletion) {
 	key := deletionKey{tenant: d.Tenant}
 	if d.Session != "" {
 		key = keyOf(d.Tenant, d.Session)
@@ -79,22 +81,22 @@ func (f *folder) erase(d stream.Deletion) {
 	}
 	mark := deletion{at: d.At, until: d.At + int64(keepDeletion), id: d.ID}
 	f.remember(key, mark)
-	gone := map[sessionKey]struct{}{}
+	gone := map[SessionKey]struct{}{}
 	if d.Session != "" {
-		gone[sessionKey{d.Tenant, d.Session}] = struct{}{}
+		gone[SessionKey{d.Tenant, d.Session}] = struct{}{}
 	} else {
-		for k := range f.sessions {
-			if k.tenant == d.Tenant {
+		for k := range f.Sessions {
+			if k.Tenant == d.Tenant {
 				gone[k] = struct{}{}
 			}
 		}
 		for k := range f.tombstones {
-			if k.tenant == d.Tenant {
+			if k.Tenant == d.Tenant {
 				gone[k] = struct{}{}
 			}
 		}
 		for k := range gone {
-			f.remember(keyOf(k.tenant, k.id), mark)
+			f.remember(keyOf(k.Tenant, k.ID), mark)
 		}
 	}
 	f.drop(gone)
@@ -102,7 +104,7 @@ func (f *folder) erase(d stream.Deletion) {
 }
 
 // remember sets a mark and makes it part of the next state change.
-func (f *folder) remember(key deletionKey, d deletion) {
+func (f *Fold) remember(key deletionKey, d deletion) {
 	if f.deletions == nil {
 		f.deletions = map[deletionKey]deletion{}
 	}
@@ -112,48 +114,42 @@ func (f *folder) remember(key deletionKey, d deletion) {
 
 // drop forgets sessions with all that they hold back. Rows of theirs that are in the open chunk already stay there: the sink deletes
 // them with the rest.
-func (f *folder) drop(gone map[sessionKey]struct{}) {
+func (f *Fold) drop(gone map[SessionKey]struct{}) {
 	for k := range gone {
-		if s := f.sessions[k]; s != nil {
-			f.dropHeld(s)
-			f.release(s)
-			delete(f.sessions, k)
-			delete(f.waitingSessions, s)
-			delete(f.closing, s)
-			delete(f.held, s)
-			delete(f.scoped, s) // or its scopes would bring rows back when their time comes
+		if s := f.Sessions[k]; s != nil {
+			f.abandon(s)
 		}
 		delete(f.tombstones, k)
 		f.removed = append(f.removed, k)
 	}
-	is := func(s *session) bool { _, ok := gone[s.key]; return ok }
+	is := func(s *Session) bool { _, ok := gone[s.Key]; return ok }
 	f.touched, f.unnamed = slices.DeleteFunc(f.touched, is), slices.DeleteFunc(f.unnamed, is)
 	f.names = slices.DeleteFunc(f.names, func(b nameBlock) bool { return is(b.session) })
 }
 
 // deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that may come back: the sink
 // deletes rows up to and with this chunk, and what is folded next may be new.
-func (f *folder) deletesDue() bool {
+func (f *Fold) deletesDue() bool {
 	n := len(f.deletes)
 	return n >= maxChunkDeletes || n > 0 && f.deletes[n-1].Bounded()
 }
 
 // drops reports whether the part belongs to what was deleted, and counts it if so. Its bytes are kept nowhere.
-func (f *folder) drops(p *part) bool {
+func (f *Fold) drops(p *Part) bool {
 	if len(f.deletions) == 0 {
 		return false
 	}
-	received := p.env.ReceivedAt
-	if t, ok := f.deletions[deletionKey{tenant: p.env.Tenant}]; ok && received <= t.at {
+	received := p.Env.ReceivedAt
+	if t, ok := f.deletions[deletionKey{tenant: p.Env.Tenant}]; ok && received <= t.at {
 		f.countDropped(p, false)
 		return true
 	}
-	key := keyOf(p.env.Tenant, p.env.Session)
+	key := keyOf(p.Env.Tenant, p.Env.Session)
 	d, ok := f.deletions[key]
-	if !ok || received >= d.until || received > d.at && p.env.ComesBack() {
+	if !ok || received >= d.until || received > d.at && p.Env.ComesBack() {
 		return false
 	}
-	if until := received + int64(keepDeletion); until > d.until+nanosPerDay { // once a day is often enough for the state
+	if until := received + int64(keepDeletion); until > d.until+rows.NanosPerDay { // once a day is often enough for the state
 		d.until = until
 		f.remember(key, d)
 	}
@@ -163,29 +159,29 @@ func (f *folder) drops(p *part) bool {
 
 // countDropped enters a dropped part into the books: received, and rejected. books is false for parts from before a tenant's purge: a row of
 // usage would be the tenant's again, so only the metrics count them.
-func (f *folder) countDropped(p *part, books bool) {
-	n := p.env.Events
+func (f *Fold) countDropped(p *Part, books bool) {
+	n := p.Env.Events
 	f.metrics.parts.WithLabelValues("deleted").Inc()
-	f.metrics.rejects.WithLabelValues(p.env.Tenant, reject.SessionDeleted).Add(float64(n))
+	f.metrics.rejects.WithLabelValues(p.Env.Tenant, reject.SessionDeleted).Add(float64(n))
 	if !books {
-		f.metrics.events.WithLabelValues(p.env.Tenant, "rejected").Add(float64(n))
+		f.metrics.events.WithLabelValues(p.Env.Tenant, "rejected").Add(float64(n))
 		return
 	}
 	if n == 0 {
 		return
 	}
-	nobody := &session{key: sessionKey{tenant: p.env.Tenant}} // the row must not name the session
-	p.raw = rawPartition(p.env.ReceivedAt, p.env.RetentionDays)
-	p.usage = f.usageOf(nobody, p)
-	p.usage.events += n
-	p.usage.bytes += p.env.Bytes
+	nobody := &Session{Key: SessionKey{Tenant: p.Env.Tenant}} // the row must not name the session
+	p.Raw = rows.RawPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
+	p.Session, p.usage = nobody, f.usageOf(p)
+	p.usage.Events += n
+	p.usage.bytes += p.Env.Bytes
 	p.usage.rejected += n
-	f.writeReject(nobody, p, &rejectRow{reason: reject.SessionDeleted, detail: "a part of a session that was deleted; its bytes were not kept", events: n, bytes: p.env.Bytes, ref: "deleted"})
+	f.writeReject(p, &Reject{Reason: reject.SessionDeleted, Detail: "a part of a session that was deleted; its bytes were not kept", Events: n, Bytes: p.Env.Bytes, Ref: "deleted"})
 }
 
 // forgetDeletions drops marks whose time is over. Whether a mark still holds follows from a part's own stamp (see drops), so owners that
 // clean up at different times fold the same.
-func (f *folder) forgetDeletions(now int64) {
+func (f *Fold) forgetDeletions(now int64) {
 	for k, d := range f.deletions {
 		if now > d.until+int64(lateDeletion) {
 			delete(f.deletions, k)
@@ -200,7 +196,7 @@ func (f *folder) forgetDeletions(now int64) {
 	}
 }
 
-func (f *folder) sortedDeletions() []deletionKey {
+func (f *Fold) sortedDeletions() []deletionKey {
 	keys := make([]deletionKey, 0, len(f.deletions))
 	for k := range f.deletions {
 		keys = append(keys, k)
@@ -212,28 +208,28 @@ func (f *folder) sortedDeletions() []deletionKey {
 }
 
 // appendDeletions writes the marks at the end of a state of version 3: all of them, or those that are new.
-func (f *folder) appendDeletions(w *writer, full bool) {
+func (f *Fold) appendDeletions(w *state.Writer, full bool) {
 	keys := f.freshDeletions
 	if full {
 		keys = f.sortedDeletions()
 	}
-	w.n(len(keys))
+	w.N(len(keys))
 	for _, k := range keys {
 		d := f.deletions[k]
-		w.str(k.tenant)
-		w.hash(k.session)
-		w.i64(d.at)
-		w.i64(d.until)
-		w.str(d.id)
+		w.Str(k.tenant)
+		w.Hash(k.session)
+		w.I64(d.at)
+		w.I64(d.until)
+		w.Str(d.id)
 	}
 }
 
 // readDeletions applies what appendDeletions wrote.
-func (f *folder) readDeletions(r *reader) {
-	for range r.n(20) {
-		k := deletionKey{r.str(), r.hash()}
-		d := deletion{r.i64(), r.i64(), r.str()}
-		if r.err != nil {
+func (f *Fold) readDeletions(r *state.Reader) {
+	for range r.N(20) {
+		k := deletionKey{r.Str(), r.Hash()}
+		d := deletion{r.I64(), r.I64(), r.Str()}
+		if r.Err != nil {
 			return
 		}
 		if f.deletions == nil {

@@ -12,18 +12,18 @@ import (
 
 // folding drives a folder as its owner does, without NATS.
 type folding struct {
-	f   *folder
+	f   *Fold
 	seq uint64
 }
 
 func newFolding() *folding {
-	cfg := Config{}.withDefaults()
+	cfg := testConfig()
 	return &folding{f: newFolder(&cfg, newCounters(nil))}
 }
 
-func (g *folding) part(tenant, session string, received time.Time) *part {
+func (g *folding) part(tenant, session string, received time.Time) *Part {
 	g.seq++
-	return &part{seq: g.seq, now: received.UnixNano(), env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
+	return &Part{Seq: g.seq, Now: received.UnixNano(), Env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
 		Recurs: strings.HasPrefix(session, "mem:"), // as the gateway says of telemetry
 		Events: 1, ReceivedAt: received.UnixNano(), RetentionDays: 7, RollupDays: 395}}
 }
@@ -35,27 +35,27 @@ func (g *folding) take(tenant, session string, received time.Time) (kept bool) {
 		return false
 	}
 	line := fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,1000,%d,0,32,1]]}`+"\n", session, g.seq, g.seq)
-	s := g.f.session(p)
-	g.f.fold(p, s, line)
+	s := g.f.Session(p)
+	g.f.Take(p, s, line)
 	return true
 }
 
 // handOver publishes the open chunk's change and applies it to a successor, which began with the same states.
 func (g *folding) handOver(t testing.TB, to *folding) {
 	t.Helper()
-	g.f.flush(0)
-	if err := to.f.applyState(g.f.appendState(nil, false)); err != nil {
+	g.f.Flush(0)
+	if err := to.f.ApplyState(g.f.AppendState(nil, false)); err != nil {
 		t.Fatal(err)
 	}
-	g.f.published()
-	g.f.out.reset()
+	g.f.Published()
+	g.f.Out.Reset()
 	to.seq = g.seq
 }
 
 func snapshotOf(t testing.TB, g *folding) *folding {
 	t.Helper()
 	to := newFolding()
-	if err := to.f.applyState(g.f.appendState(nil, true)); err != nil {
+	if err := to.f.ApplyState(g.f.AppendState(nil, true)); err != nil {
 		t.Fatal(err)
 	}
 	to.seq = g.seq
@@ -72,14 +72,14 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 	g.take("b", "gone", noon)
 	g.handOver(t, successor)
 	g.take("a", "gone", noon) // in the open chunk, with rollups held back
-	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
-	if g.f.heldAccs != len(g.f.sessions[sessionKey{"a", "stays"}].dirty)+len(g.f.sessions[sessionKey{"b", "gone"}].dirty) {
-		t.Errorf("%d accumulators are held", g.f.heldAccs)
+	g.f.Erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	if g.f.HeldAccs != g.f.Sessions[SessionKey{"a", "stays"}].load().Rollups+g.f.Sessions[SessionKey{"b", "gone"}].load().Rollups {
+		t.Errorf("%d accumulators are held", g.f.HeldAccs)
 	}
 	g.handOver(t, successor)
 	for name, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g), "snapshot of the successor": snapshotOf(t, successor)} {
-		if h.f.sessions[sessionKey{"a", "gone"}] != nil || len(h.f.sessions) != 2 {
-			t.Errorf("%s has %d sessions", name, len(h.f.sessions))
+		if h.f.Sessions[SessionKey{"a", "gone"}] != nil || len(h.f.Sessions) != 2 {
+			t.Errorf("%s has %d sessions", name, len(h.f.Sessions))
 		}
 		if h.take("a", "gone", noon.Add(time.Hour)) || h.take("a", "gone", noon.Add(-time.Hour)) {
 			t.Errorf("%s folds a part of a deleted session", name)
@@ -95,25 +95,25 @@ func TestDeletedScopesStayDeleted(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		g := newFolding()
 		p := g.part("a", "gone", noon)
-		g.f.fold(p, g.f.session(p), []byte(`{"version":1,"type":"scope_event_batch","session_id":"gone","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[10,2,2,0,1],[20,2,2,1,1],[30,1,1,1,0]]}`+"\n"))
+		g.f.Take(p, g.f.Session(p), []byte(`{"version":1,"type":"scope_event_batch","session_id":"gone","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[10,2,2,0,1],[20,2,2,1,1],[30,1,1,1,0]]}`+"\n"))
 		g.handOver(t, newFolding())
 		successor := snapshotOf(t, g)
-		s := successor.f.sessions[sessionKey{"a", "gone"}]
+		s := successor.f.Sessions[SessionKey{"a", "gone"}]
 		s.names = 1 // as if it had sent names, which a successor loads when it can
 		s.dictsLoaded = false
-		successor.f.resume(noon.UnixNano(), noon.UnixNano())
-		if len(g.f.scoped) != 1 || len(successor.f.scoped) != 1 || len(successor.f.unnamed) != 1 {
-			t.Fatalf("nothing waits: %d, %d, %d", len(g.f.scoped), len(successor.f.scoped), len(successor.f.unnamed))
+		successor.f.Resume(noon.UnixNano(), noon.UnixNano(), false)
+		if g.f.Sessions[s.Key].load().Waiting == 0 || s.load().Waiting == 0 || len(successor.f.unnamed) != 1 {
+			t.Fatalf("nothing waits: %+v, %+v, %d", g.f.Sessions[s.Key].load(), s.load(), len(successor.f.unnamed))
 		}
 		d := stream.Deletion{ID: "1", Tenant: "a", At: noon.UnixNano()}
 		if !whole {
 			d.Session = "gone"
 		}
 		for name, h := range map[string]*folding{"owner": g, "successor": successor} {
-			h.f.erase(d)
+			h.f.Erase(d)
 			h.handOver(t, newFolding())
-			h.f.expire(noon.Add(time.Hour).UnixNano())
-			h.f.expireIdle(noon.Add(time.Hour).UnixNano())
+			h.f.Expire(noon.Add(time.Hour).UnixNano())
+			h.f.ExpireIdle(noon.Add(time.Hour).UnixNano())
 			if len(h.f.touched) != 0 || len(h.f.unnamed) != 0 {
 				t.Errorf("%s, whole tenant %t: %d sessions have rows after they were deleted, %d wait for names", name, whole, len(h.f.touched), len(h.f.unnamed))
 			}
@@ -126,9 +126,9 @@ func TestDeletionsHoldNoID(t *testing.T) {
 	g := newFolding()
 	g.take("a", "a-very-secret-id", noon)
 	g.handOver(t, newFolding())
-	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "a-very-secret-id", At: noon.UnixNano()})
+	g.f.Erase(stream.Deletion{ID: "1", Tenant: "a", Session: "a-very-secret-id", At: noon.UnixNano()})
 	g.handOver(t, newFolding())
-	if bytes.Contains(g.f.appendState(nil, true), []byte("secret")) {
+	if bytes.Contains(g.f.AppendState(nil, true), []byte("secret")) {
 		t.Error("the snapshot names the session")
 	}
 }
@@ -136,7 +136,7 @@ func TestDeletionsHoldNoID(t *testing.T) {
 // A tombstone of a session that nobody has seen works for what comes later.
 func TestDeletionComesFirst(t *testing.T) {
 	g, successor := newFolding(), newFolding()
-	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	g.f.Erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
 	if len(g.f.deletes) != 1 {
 		t.Fatal("the sink does not hear of it")
 	}
@@ -150,17 +150,17 @@ func TestDeletionComesFirst(t *testing.T) {
 func TestTombstoneComesTwice(t *testing.T) {
 	g := newFolding()
 	d := stream.Deletion{ID: "1", Tenant: "a", At: noon.UnixNano()}
-	g.f.erase(d)
+	g.f.Erase(d)
 	g.handOver(t, newFolding())
 	g.take("a", "new", noon.Add(time.Second))
 	d.At = noon.Add(time.Minute).UnixNano()
-	g.f.erase(d)
-	if len(g.f.deletes) != 0 || g.f.sessions[sessionKey{"a", "new"}] == nil {
+	g.f.Erase(d)
+	if len(g.f.deletes) != 0 || g.f.Sessions[SessionKey{"a", "new"}] == nil {
 		t.Error("a purge that came twice deletes what is new")
 	}
 	d.ID = "2"
-	g.f.erase(d)
-	if len(g.f.deletes) != 1 || g.f.sessions[sessionKey{"a", "new"}] != nil {
+	g.f.Erase(d)
+	if len(g.f.deletes) != 1 || g.f.Sessions[SessionKey{"a", "new"}] != nil {
 		t.Error("a second purge does nothing")
 	}
 }
@@ -171,12 +171,12 @@ func TestPurgeAndNewSessions(t *testing.T) {
 	g.take("a", "old", noon)
 	g.take("a", "forgotten", noon)
 	g.handOver(t, successor)
-	s := g.f.sessions[sessionKey{"a", "forgotten"}]
+	s := g.f.Sessions[SessionKey{"a", "forgotten"}]
 	s.names = 1
 	g.f.forget(s, noon.UnixNano())
 	g.take("b", "other", noon)
 	g.handOver(t, successor)
-	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", At: noon.Add(time.Minute).UnixNano()})
+	g.f.Erase(stream.Deletion{ID: "1", Tenant: "a", At: noon.Add(time.Minute).UnixNano()})
 	if !g.f.deletesDue() {
 		t.Error("the chunk goes on behind a purge")
 	}
@@ -203,7 +203,7 @@ func TestPurgeAndNewSessions(t *testing.T) {
 // Uploads without a session can be deleted, and those that come later are kept.
 func TestDeleteUploadsWithoutASession(t *testing.T) {
 	g := newFolding()
-	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: stream.NoSession, At: noon.UnixNano()})
+	g.f.Erase(stream.Deletion{ID: "1", Tenant: "a", Session: stream.NoSession, At: noon.UnixNano()})
 	if !g.f.deletesDue() || g.take("a", stream.NoSession, noon) || !g.take("a", stream.NoSession, noon.Add(1)) {
 		t.Error("what came later is dropped, or what came before is kept")
 	}
@@ -225,13 +225,13 @@ func TestDeletionOfWhatComesBack(t *testing.T) {
 			g := newFolding()
 			g.take("a", id, noon)
 			d.At = noon.Add(time.Minute).UnixNano()
-			g.f.erase(d)
+			g.f.Erase(d)
 			if !g.f.deletesDue() {
 				t.Errorf("%s: the chunk goes on behind the tombstone", name)
 			}
 			for after, kept := range map[time.Duration]bool{0: false, time.Minute: false, time.Minute + 1: c.kept} {
 				p := g.part("a", id, noon.Add(after))
-				c.change(&p.env)
+				c.change(&p.Env)
 				if g.f.drops(p) == kept {
 					t.Errorf("%s: %v after noon: dropped %t", name, after, kept)
 				}
@@ -243,14 +243,14 @@ func TestDeletionOfWhatComesBack(t *testing.T) {
 // Dropped parts are counted, and the row that counts them does not name the session.
 func TestDroppedPartsAreCounted(t *testing.T) {
 	g := newFolding()
-	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	g.f.Erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
 	g.take("a", "gone", noon.Add(time.Hour))
 	for _, u := range g.f.usage {
-		if u.events != 1 || u.rejected != 1 || u.stored != 0 {
+		if u.Events != 1 || u.rejected != 1 || u.Stored != 0 {
 			t.Errorf("usage %+v", *u)
 		}
 	}
-	rows, _ := g.f.out.size()
+	rows, _ := g.f.Out.Size()
 	if len(g.f.usage) != 1 || rows != 1 || len(g.f.touched) != 0 {
 		t.Errorf("%d usages, %d rows, %d sessions touched; want 1 of usage, the row of the reject, no session", len(g.f.usage), rows, len(g.f.touched))
 	}
@@ -259,7 +259,7 @@ func TestDroppedPartsAreCounted(t *testing.T) {
 // A mark lasts 30 days from the last part that it dropped, by the parts' own stamps: owners with different clocks agree.
 func TestDeletionsEnd(t *testing.T) {
 	g, successor := newFolding(), newFolding()
-	g.f.erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
+	g.f.Erase(stream.Deletion{ID: "1", Tenant: "a", Session: "gone", At: noon.UnixNano()})
 	g.take("a", "gone", noon.Add(20*24*time.Hour))
 	g.handOver(t, successor)
 	for name, h := range map[string]*folding{"owner": g, "successor": successor} {
@@ -286,27 +286,6 @@ func TestDeletionsAreBounded(t *testing.T) {
 	}
 }
 
-// Scopes of a deleted session that still wait for their parents are counted for nobody: no row of it comes behind its tombstone, and no
-// successor knows it.
-func TestDeletedSessionLeavesNoScopes(t *testing.T) {
-	b := newScopeBench(t)
-	b.fold(scopeNames(2) + scopeLine(1, []scopeEvent{{0, 1, 1, scopeBegin, 0, 0}, {10, 2, 2, scopeBegin, 1, 10}, {40, 2, 2, scopeEnd, 1, 10}, {90, 1, 1, scopeEnd, 0, 0}}))
-	states := [][]byte{b.publish()}
-	b.f.erase(stream.Deletion{ID: "1", Tenant: "t", Session: "s", At: b.now})
-	states = append(states, b.publish())
-	b.pass(3 * b.cfg.DetailWait)
-	b.f.expireIdle(b.now)
-	b.f.flush(b.now)
-	if rows, _ := b.f.out.size(); rows != 0 || len(b.f.touched) != 0 || len(b.f.scoped) != 0 {
-		t.Errorf("%d rows, %d sessions touched, %d with scopes after the deletion", rows, len(b.f.touched), len(b.f.scoped))
-	}
-	states = append(states, b.f.appendState(nil, false))
-	b.takeOver(states...)
-	if len(b.f.sessions) != 0 {
-		t.Error("a successor has the session again")
-	}
-}
-
 // Telemetry goes on after a deletion: its sessions are named after processes, which have the same names again. What was on its way is dropped.
 func TestTelemetryGoesOnAfterADeletion(t *testing.T) {
 	for name, d := range map[string]stream.Deletion{
@@ -320,13 +299,13 @@ func TestTelemetryGoesOnAfterADeletion(t *testing.T) {
 		}
 		g.take("a", session, noon.Add(-time.Hour))
 		g.handOver(t, successor)
-		g.f.erase(d)
+		g.f.Erase(d)
 		if !g.f.deletesDue() {
 			t.Errorf("%s: the chunk goes on behind it", name)
 		}
 		g.handOver(t, successor)
 		for who, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g)} {
-			if h.take("a", session, noon) || h.f.sessions[sessionKey{"a", session}] != nil {
+			if h.take("a", session, noon) || h.f.Sessions[SessionKey{"a", session}] != nil {
 				t.Errorf("%s, %s: what was on its way is kept", name, who)
 			}
 			if !h.take("a", session, noon.Add(time.Second)) {

@@ -5,9 +5,11 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/s2"
+	"github.com/zeebo/xxh3"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
-	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -15,59 +17,33 @@ import (
 // uses it is published; what it holds follows from the part and the state before it, so an owner that folds the part again
 // writes the same block.
 type nameBlock struct {
-	session *session
+	session *Session
 	seq     uint64
 	entries []nameEntry
 }
 
 type nameEntry struct {
-	ref   nameRef
+	ref   NameRef
 	value string
 }
 
-// dictionary folds one dictionary_update line.
-func (f *folder) dictionary(s *session, p *part, l *gpuflight.Line) {
-	over := 0
-	skipped, err := gpuflight.DecodeDictionary(l, func(dict gpuflight.Dict, id uint32, value []byte) {
-		if s.hasName(nameRef{dict, id}) {
-			return // sent again: ids are stable within a session
-		}
-		if !f.addName(s, p, nameRef{dict, id}, cutName(string(value))) {
-			over++
-		}
-	})
-	if err != nil { // cannot be: Decode has accepted the line
-		f.refuse(s, p, l, err)
-		return
-	}
-	if over > 0 || skipped > 0 {
-		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are no \"id\": \"text\"", skipped)
-		if over > 0 {
-			reason, detail = reject.DictionaryFull, fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, maxNames, maxNameTotal>>20)
-		}
-		f.reject(s, p, rejectRow{reason: reason, detail: detail, typ: l.Type, events: 1, payload: l.Raw})
-		return
-	}
-	f.stored(s, p, 1)
-	f.leftovers(s, p, l)
-}
-
 // cutName cuts a name that is too long to be kept.
-func cutName(text string) string {
-	if len(text) > maxNameBytes {
-		return strings.ToValidUTF8(text[:maxNameBytes], "") + "…"
+func CutName(text string) string {
+	if len(text) > MaxNameBytes {
+		return strings.ToValidUTF8(text[:MaxNameBytes], "") + "…"
 	}
 	return text
 }
 
 // addName takes in a name that the session has not had; false means that the session has as many as it may.
-func (f *folder) addName(s *session, p *part, ref nameRef, text string) bool {
-	if s.names >= maxNames || s.nameBytes+len(text) > maxNameTotal {
+func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
+	s := p.Session
+	if s.names >= MaxNames || s.nameBytes+len(text) > MaxNameTotal {
 		return false
 	}
 	n := len(f.names)
-	if n == 0 || f.names[n-1].session != s || f.names[n-1].seq != p.seq {
-		f.names = append(f.names, nameBlock{session: s, seq: p.seq})
+	if n == 0 || f.names[n-1].session != s || f.names[n-1].seq != p.Seq {
+		f.names = append(f.names, nameBlock{session: s, seq: p.Seq})
 		n++
 	}
 	block := &f.names[n-1]
@@ -75,12 +51,12 @@ func (f *folder) addName(s *session, p *part, ref nameRef, text string) bool {
 	if !s.learn(ref, text) {
 		f.metrics.namesRefused.Inc()
 	}
-	f.nameRow(s, p, ref, text)
+	f.nameRow(p, ref, text)
 	return true
 }
 
 // learn remembers a name, and reports whether there is room for its text: else its id is resolved at read.
-func (s *session) learn(ref nameRef, text string) bool {
+func (s *Session) learn(ref NameRef, text string) bool {
 	s.names++
 	s.nameBytes += len(text)
 	cost := nameEntryBytes + len(text)
@@ -88,17 +64,18 @@ func (s *session) learn(ref nameRef, text string) bool {
 		s.refuse(ref, text)
 		return false
 	}
-	if s.dicts[ref.dict] == nil {
-		s.dicts[ref.dict] = map[uint32]string{}
+	if s.dicts[ref.Dict] == nil {
+		s.dicts[ref.Dict] = map[uint32]string{}
 	}
-	s.dicts[ref.dict][ref.id] = text
+	s.dicts[ref.Dict][ref.ID] = text
 	s.nameCost += cost
 	return true
 }
 
 // nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked
 // up for those.
-func (f *folder) nameRow(s *session, p *part, ref nameRef, text string) {
+func (f *Fold) nameRow(p *Part, ref NameRef, text string) {
+	s := p.Session
 	late := uint8(0)
 	_, used := s.unresolved[ref]
 	_, refused := s.refused[ref]
@@ -110,14 +87,14 @@ func (f *folder) nameRow(s *session, p *part, ref nameRef, text string) {
 		}
 	}
 	t := &table.Dictionaries
-	b := f.out.batch(t.Table, factPartition(p.env.ReceivedAt, factDays(p.env.RetentionDays, p.env.RollupDays)))
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.Dict.AppendString(b, ref.dict.String())
-	t.ID.Append(b, ref.id)
+	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
+	t.Dict.AppendString(b, ref.Dict.String())
+	t.ID.Append(b, ref.ID)
 	t.Value.Append(b, text)
 	t.Late.Append(b, late)
-	t.ReceivedDay.Append(b, dayOf(p.env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }
 
 // maxBlockBytes keeps a block within one KV message; a part with more names than that makes several.
@@ -126,18 +103,18 @@ const maxBlockBytes = 4 << 20
 // encode returns the block's values for the bucket, one per key "<seq>-<n>".
 func (b *nameBlock) encode() [][]byte {
 	var values [][]byte
-	var w writer
+	var w state.Writer
 	flush := func() {
-		if len(w.b) > 0 {
-			values = append(values, s2.Encode(nil, w.b))
-			w.b = w.b[:0]
+		if len(w.Body) > 0 {
+			values = append(values, s2.Encode(nil, w.Body))
+			w.Body = w.Body[:0]
 		}
 	}
 	for _, e := range b.entries {
-		w.n(int(e.ref.dict))
-		w.u64(uint64(e.ref.id))
-		w.str(e.value)
-		if len(w.b) > maxBlockBytes {
+		w.N(int(e.ref.Dict))
+		w.U64(uint64(e.ref.ID))
+		w.Str(e.value)
+		if len(w.Body) > maxBlockBytes {
 			flush()
 		}
 	}
@@ -146,21 +123,58 @@ func (b *nameBlock) encode() [][]byte {
 }
 
 // decodeNames reads a value that encode wrote.
-func decodeNames(value []byte, f func(ref nameRef, text string)) error {
+func decodeNames(value []byte, f func(ref NameRef, text string)) error {
 	n, err := s2.DecodedLen(value)
-	if err != nil || n > maxBlockBytes+maxNameBytes+64 {
-		return fmt.Errorf("dictionary block: %w", errState)
+	if err != nil || n > maxBlockBytes+MaxNameBytes+64 {
+		return fmt.Errorf("dictionary block: %w", state.Err)
 	}
 	plain, err := s2.Decode(nil, value)
 	if err != nil {
 		return fmt.Errorf("dictionary block: %w", err)
 	}
-	r := reader{b: plain}
-	for len(r.b) > 0 && r.err == nil {
-		dict, id, text := r.u64(), r.u32(), r.str()
-		if r.err == nil && dict < numDicts {
-			f(nameRef{gpuflight.Dict(dict), id}, text)
+	r := state.Reader{Rest: plain}
+	for len(r.Rest) > 0 && r.Err == nil {
+		dict, id, text := r.U64(), r.U32(), r.Str()
+		if r.Err == nil && dict < numDicts {
+			f(NameRef{gpuflight.Dict(dict), id}, text)
 		}
 	}
-	return r.err
+	return r.Err
+}
+
+// ownNames is where the ids of names begin that came as text. The client counts its ids from 1.
+const OwnNames = uint32(1) << 31
+
+// maxProbes bounds the search for a free id; nobody who does not try for it needs a second.
+const maxProbes = 64
+
+// intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
+// from the text: it is a hash, or the next free id behind it. ” is 0. ok is false when the session has as many names as it may.
+func (f *Fold) Intern(p *Part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
+	s := p.Session
+	if len(text) == 0 {
+		return 0, true
+	}
+	if len(text) > MaxNameBytes {
+		text = []byte(CutName(string(text)))
+	}
+	id = OwnNames | uint32(xxh3.Hash(text))
+	for range maxProbes {
+		known, taken := s.dicts[dict][id]
+		if !taken {
+			if hash, refused := s.refused[NameRef{dict, id}]; refused {
+				if hash == xxh3.Hash(text) {
+					return id, true
+				}
+				id = OwnNames | (id + 1)
+				continue
+			}
+			return id, f.AddName(p, NameRef{dict, id}, string(text))
+		}
+		if known == string(text) {
+			return id, true
+		}
+		id = OwnNames | (id + 1)
+	}
+	return 0, false
 }

@@ -1,14 +1,17 @@
 package aggregate
 
-import "github.com/warpline/warpline/sink/table"
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/sink/table"
+)
 
 // sessionEnd is one telling of a session's end.
-type sessionEnd struct {
-	rank             uint8
-	at               int64
-	synthetic        bool
-	exitCode, signal int64
-	windowStopped    bool
+type SessionEnd struct {
+	Rank             uint8
+	At               int64
+	Synthetic        bool
+	ExitCode, Signal int64
+	WindowStopped    bool
 }
 
 // endReasons names the ranks in sessions_data, where versions before session_ends_data looked for them.
@@ -17,23 +20,24 @@ var endReasons = [...]string{
 }
 
 // end writes that the session has ended: nothing of it waits for more.
-func (f *folder) end(s *session, p *part, e sessionEnd) {
-	s.delta.endedAt, s.delta.endReason = max(s.delta.endedAt, e.at), max(s.delta.endReason, endReasons[e.rank])
+func (f *Fold) End(p *Part, e SessionEnd) {
+	s := p.Session
+	s.Delta.endedAt, s.Delta.endReason = max(s.Delta.endedAt, e.At), max(s.Delta.endReason, endReasons[e.Rank])
 	f.closing[s] = struct{}{}
-	f.tell(s, p, e)
+	f.Tell(p, e)
 }
 
 // tell writes what is said of the session's end. Much may be said, in any order and often; what says most counts, and that is found when
 // it is read (table.SessionEnds), so that nothing has to be remembered of a session for it.
-func (f *folder) tell(s *session, p *part, e sessionEnd) {
-	table.SessionEnds.Append(f.facts(p, table.SessionEnds.Table), &table.SessionEndRow{
-		HeadRow:       s.head(),
-		Rank:          e.rank,
-		At:            max(e.at, 0),
-		Synthetic:     flag(e.synthetic),
-		ExitCode:      e.exitCode,
-		Signal:        int32(min(max(e.signal, -1<<31), 1<<31-1)),
-		WindowStopped: flag(e.windowStopped),
-		ReceivedDay:   dayOf(p.env.ReceivedAt),
+func (f *Fold) Tell(p *Part, e SessionEnd) {
+	table.SessionEnds.Append(f.Facts(p, table.SessionEnds.Table), &table.SessionEndRow{
+		HeadRow:       p.Session.Head(),
+		Rank:          e.Rank,
+		At:            max(e.At, 0),
+		Synthetic:     rows.Flag(e.Synthetic),
+		ExitCode:      e.ExitCode,
+		Signal:        int32(min(max(e.Signal, -1<<31), 1<<31-1)),
+		WindowStopped: rows.Flag(e.WindowStopped),
+		ReceivedDay:   rows.DayOf(p.Env.ReceivedAt),
 	})
 }

@@ -56,17 +56,17 @@ func TestEveryFieldSpoiled(t *testing.T) {
 	long := `"` + strings.Repeat("n", 1<<20) + `"`
 	for typ, line := range examplesOfEach(t) {
 		o := newEveryOwner(t)
-		send := func(what string, line []byte) usageAcc {
+		send := func(what string, line []byte) Counts {
 			t.Helper()
-			p := &part{seq: uint64(o.at + 1), now: o.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint(o.at),
+			p := &Part{Seq: uint64(o.at + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint(o.at),
 				ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395, Events: uint64(gpuflight.CountEvents(line))}}
 			o.at++
-			o.f.fold(p, o.f.session(p), append(line, '\n'))
+			o.f.Take(p, o.f.Session(p), append(line, '\n'))
 			u := *p.usage
-			if u.events != u.stored+u.rejected+u.duplicates {
+			if u.Events != u.Stored+u.rejected+u.Duplicates {
 				t.Errorf("%v, %s: %+v", typ, what, u)
 			}
-			*p.usage = usageAcc{}
+			*p.usage = Counts{}
 			return u
 		}
 		var fields map[string]json.RawMessage
@@ -98,17 +98,17 @@ func TestEveryFieldSpoiled(t *testing.T) {
 			b.WriteByte('}')
 			return b.Bytes()
 		}
-		if u := send("as it is", write("", "")); u.stored == 0 || u.rejected > 0 {
+		if u := send("as it is", write("", "")); u.Stored == 0 || u.rejected > 0 {
 			t.Errorf("%v: as it is %+v", typ, u)
 		}
-		if u := send("again", write("", "")); u.duplicates == 0 || u.stored+u.rejected > 0 {
+		if u := send("again", write("", "")); u.Duplicates == 0 || u.Stored+u.rejected > 0 {
 			if typ != gpuflight.GraphNodeDefinition && typ != gpuflight.ProfileSample {
 				t.Errorf("%v: again %+v", typ, u)
 			}
 		}
 		whole := write("", "")
 		for _, at := range []int{1, len(whole) / 3, len(whole) / 2, len(whole) - 1} {
-			if u := send(fmt.Sprint("torn at ", at), whole[:at:at]); u.stored > 0 && typ != gpuflight.KernelDetail {
+			if u := send(fmt.Sprint("torn at ", at), whole[:at:at]); u.Stored > 0 && typ != gpuflight.KernelDetail {
 				t.Errorf("%v: torn at %d is stored: %+v", typ, at, u)
 			}
 		}
@@ -133,12 +133,12 @@ func TestEveryFieldSpoiled(t *testing.T) {
 				}
 			}
 		}
-		for ref := range o.f.sessions {
-			o.load(o.f.sessions[ref])
+		for ref := range o.f.Sessions {
+			o.load(o.f.Sessions[ref])
 		}
 		o.end()
 		f := newFolder(&o.cfg, newCounters(nil))
-		if err := f.applyState(o.f.appendState(nil, true)); err != nil {
+		if err := f.ApplyState(o.f.AppendState(nil, true)); err != nil {
 			t.Errorf("%v: the state cannot be read again: %v", typ, err)
 		}
 		for k := range o.sums.sum {
@@ -157,10 +157,10 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 	o := newEveryOwner(t)
 	n := 0
 	send := func(line string) {
-		p := &part{seq: uint64(n + 1), now: o.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: n,
+		p := &Part{Seq: uint64(n + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: n,
 			ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395, NoRaw: true}}
 		n++
-		o.f.fold(p, o.f.session(p), []byte(line))
+		o.f.Take(p, o.f.Session(p), []byte(line))
 	}
 	for i := range 60 {
 		var b strings.Builder
@@ -170,12 +170,12 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 		}
 		send(strings.TrimSuffix(b.String(), ",") + "]}\n")
 	}
-	s := o.f.sessions[sessionKey{"t", "s"}]
-	if len(s.deviceIDs) != maxSessionDevices {
-		t.Errorf("%d devices are remembered", len(s.deviceIDs))
+	s := o.f.Sessions[SessionKey{"t", "s"}]
+	if len(s.DeviceIDs) != 1024 {
+		t.Errorf("%d devices are remembered", len(s.DeviceIDs))
 	}
 	const rows = 2000
-	for i := range 3 * maxSparse / rows {
+	for i := range 3 * 4 << 14 / rows {
 		var b strings.Builder
 		fmt.Fprintf(&b, `{"type":"kernel_event_batch","session_id":"s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, i)
 		for r := range rows {
@@ -184,14 +184,14 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 		send(strings.TrimSuffix(b.String(), ",") + "]}\n")
 		if i%5 == 4 {
 			o.publish()
-			if len(s.sparse) > maxSparse+5*rows {
-				t.Fatalf("%d slots are kept", len(s.sparse))
+			if index := s.load().Index; index > 160*(4<<14+5*rows)+8<<14 {
+				t.Fatalf("%d bytes of slots are kept", index)
 			}
 		}
 	}
 	o.end()
-	if got := o.sums.sum["kernel_stats_data s 29919598 calls"]; got != uint64(3*maxSparse/rows*rows) {
-		t.Errorf("%d kernels are counted, want %d", got, 3*maxSparse/rows*rows)
+	if got := o.sums.sum["kernel_stats_data s 29919598 calls"]; got != uint64(3*4<<14/rows*rows) {
+		t.Errorf("%d kernels are counted, want %d", got, 3*4<<14/rows*rows)
 	}
 }
 
@@ -209,18 +209,18 @@ func TestNamesAreBoundedInBytes(t *testing.T) {
 		for n := range 20 {
 			fmt.Fprintf(&b, `"%d":"%s",`, 1+i*20+n, name)
 		}
-		p := &part{seq: uint64(i + 1), now: o.now, env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
+		p := &Part{Seq: uint64(i + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
 			ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395}}
-		s := o.f.session(p)
-		o.f.fold(p, s, []byte(strings.TrimSuffix(b.String(), ",")+"}}\n"))
+		s := o.f.Session(p)
+		o.f.Take(p, s, []byte(strings.TrimSuffix(b.String(), ",")+"}}\n"))
 		refused += p.usage.rejected
-		if s.nameBytes > maxNameTotal {
+		if s.nameBytes > MaxNameTotal {
 			t.Fatalf("%d bytes of names", s.nameBytes)
 		}
-		o.f.out.reset()
-		o.f.names, o.f.usage = nil, map[usageKey]*usageAcc{}
+		o.f.Out.Reset()
+		o.f.names, o.f.usage = nil, map[usageKey]*Counts{}
 	}
-	if want := uint64(300 - maxNameTotal/(30<<10)/20); refused < want-1 || refused > want+1 {
+	if want := uint64(300 - MaxNameTotal/(30<<10)/20); refused < want-1 || refused > want+1 {
 		t.Errorf("%d lines are refused, want some %d", refused, want)
 	}
 }

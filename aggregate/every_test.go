@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/telemetry"
@@ -187,38 +188,38 @@ func (e *everyFile) cut(r *rand.Rand, identity string, most int) (parts []everyP
 type everyOwner struct {
 	t      testing.TB
 	cfg    Config
-	f      *folder
+	f      *Fold
 	now    int64
 	log    []everyPart // what the stream brought
 	done   int         // position of the published chunks
 	at     int         // position of the folder
 	states [][]byte
-	names  map[sessionKey]map[nameRef]string
+	names  map[SessionKey]map[NameRef]string
 	sums   everySums
 	noRaw  bool
 }
 
 func newEveryOwner(t testing.TB) *everyOwner {
-	o := &everyOwner{t: t, cfg: Config{RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
-		now: 1_795_175_940_000_000_000, names: map[sessionKey]map[nameRef]string{}, sums: newEverySums(t)}
+	o := &everyOwner{t: t, cfg: Config{Sources: Sources, RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
+		now: 1_795_175_940_000_000_000, names: map[SessionKey]map[NameRef]string{}, sums: newEverySums(t)}
 	o.f = newFolder(&o.cfg, newCounters(nil))
 	return o
 }
 
 // load is what owner.loadNames does.
-func (o *everyOwner) load(s *session) {
+func (o *everyOwner) load(s *Session) {
 	if s.dictsLoaded {
 		return
 	}
 	accepted := s.names
 	s.names = 0
-	for ref, text := range o.names[s.key] {
-		if _, known := s.dicts[ref.dict][ref.id]; !known {
+	for ref, text := range o.names[s.Key] {
+		if _, known := s.dicts[ref.Dict][ref.ID]; !known {
 			s.learn(ref, text)
 		}
 	}
 	if s.names != accepted {
-		o.t.Fatalf("%s: %d names were stored of %d", s.key.id, s.names, accepted)
+		o.t.Fatalf("%s: %d names were stored of %d", s.Key.ID, s.names, accepted)
 	}
 	s.dictsLoaded = true
 }
@@ -226,10 +227,10 @@ func (o *everyOwner) load(s *session) {
 // take folds the next part of the log, and looks whether the books balance.
 func (o *everyOwner) take() {
 	in := o.log[o.at]
-	p := &part{seq: uint64(o.at + 1), now: o.now, env: in.env}
-	p.env.NoRaw = o.noRaw
+	p := &Part{Seq: uint64(o.at + 1), Now: o.now, Env: in.env}
+	p.Env.NoRaw = o.noRaw
 	if d := in.env.Delete; d != nil {
-		o.f.erase(*d)
+		o.f.Erase(*d)
 		o.at++
 		return
 	}
@@ -237,22 +238,22 @@ func (o *everyOwner) take() {
 		o.at++
 		return
 	}
-	s := o.f.session(p)
+	s := o.f.Session(p)
 	o.load(s)
-	books := func() (u usageAcc) {
+	books := func() (u Counts) {
 		for _, a := range o.f.usage {
-			u.events, u.stored, u.rejected, u.duplicates = u.events+a.events, u.stored+a.stored, u.rejected+a.rejected, u.duplicates+a.duplicates
+			u.Events, u.Stored, u.rejected, u.Duplicates = u.Events+a.Events, u.Stored+a.Stored, u.rejected+a.rejected, u.Duplicates+a.Duplicates
 		}
 		return u
 	}
 	before := books()
-	o.f.fold(p, s, in.body)
+	o.f.Take(p, s, in.body)
 	after := books()
-	if after.events-before.events != after.stored-before.stored+after.rejected-before.rejected+after.duplicates-before.duplicates {
+	if after.Events-before.Events != after.Stored-before.Stored+after.rejected-before.rejected+after.Duplicates-before.Duplicates {
 		o.t.Fatalf("the books do not balance: from %+v to %+v by\n%.2000s", before, after, in.body)
 	}
-	if after.events-before.events != in.env.Events && in.env.Session != "bad" { // a row that is no row is one only to who decodes it
-		o.t.Fatalf("%d events came, the gateway counted %d, in\n%.2000s", after.events-before.events, in.env.Events, in.body)
+	if after.Events-before.Events != in.env.Events && in.env.Session != "bad" { // a row that is no row is one only to who decodes it
+		o.t.Fatalf("%d events came, the gateway counted %d, in\n%.2000s", after.Events-before.Events, in.env.Events, in.body)
 	}
 	o.at++
 }
@@ -265,23 +266,23 @@ func (o *everyOwner) pass(d time.Duration) {
 		o.f.unnamed[0].awaited = false
 		o.f.unnamed = o.f.unnamed[1:]
 	}
-	o.f.expire(o.now)
-	o.f.expireIdle(o.now)
+	o.f.Expire(o.now)
+	o.f.ExpireIdle(o.now)
 }
 
 // publish closes the chunk; its rows count from here on.
 func (o *everyOwner) publish() {
 	for i := range o.f.names {
 		b := &o.f.names[i]
-		if o.names[b.session.key] == nil {
-			o.names[b.session.key] = map[nameRef]string{}
+		if o.names[b.session.Key] == nil {
+			o.names[b.session.Key] = map[NameRef]string{}
 		}
 		for _, e := range b.entries {
-			o.names[b.session.key][e.ref] = e.value
+			o.names[b.session.Key][e.ref] = e.value
 		}
 	}
-	o.f.flush(o.now)
-	rows, body, err := o.f.out.encode(tails{})
+	o.f.Flush(o.now)
+	rows, body, err := o.f.Out.Encode(rows.Tails{})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -293,43 +294,43 @@ func (o *everyOwner) publish() {
 	for _, d := range o.f.deletes { // as the sink does
 		o.sums.forget(d.Session)
 	}
-	o.states = append(o.states, o.f.appendState(nil, false))
-	o.f.published()
-	o.f.out.reset()
-	o.f.outSerial++
+	o.states = append(o.states, o.f.AppendState(nil, false))
+	o.f.Published()
+	o.f.Out.Reset()
+	o.f.OutSerial++
 	o.done = o.at
 }
 
 // die loses what was not published; a successor goes on from what was, by snapshot or by changes.
 func (o *everyOwner) die(snapshot bool) {
 	if snapshot && o.at == o.done {
-		o.states = [][]byte{o.f.appendState(nil, true)}
+		o.states = [][]byte{o.f.AppendState(nil, true)}
 	}
 	f := newFolder(&o.cfg, newCounters(nil))
 	for _, s := range o.states {
-		if err := f.applyState(s); err != nil {
+		if err := f.ApplyState(s); err != nil {
 			o.t.Fatal(err)
 		}
 	}
-	f.resume(o.now, o.now)
+	f.Resume(o.now, o.now, false)
 	o.f, o.at = f, o.done
 }
 
 // end finalizes every session and writes all that is held.
 func (o *everyOwner) end() {
 	o.publish()
-	for _, s := range o.f.sessions {
+	for _, s := range o.f.Sessions {
 		o.load(s)
-		o.f.finalize(s)
+		o.f.Close(s)
 	}
 	o.f.leaving = true
 	o.publish()
 	for s := range o.f.held { // what began to wait with the chunk before
-		o.f.touch(s)
+		o.f.Touch(s)
 	}
 	o.publish()
-	if o.f.heldAccs != 0 || len(o.f.waitingSessions) != 0 || len(o.f.held) != 0 {
-		o.t.Fatalf("%d accumulators, %d waiting sessions, %d held ones are left", o.f.heldAccs, len(o.f.waitingSessions), len(o.f.held))
+	if o.f.HeldAccs != 0 || o.waiting() != 0 || len(o.f.held) != 0 {
+		o.t.Fatalf("%d accumulators, %d waiting sessions, %d held ones are left", o.f.HeldAccs, o.waiting(), len(o.f.held))
 	}
 }
 
@@ -434,7 +435,7 @@ func (e *everySums) add(name string, piece []byte) {
 			}
 			key := name + " " + session + " "
 			if bucket, ok := column("bucket").(*array.Timestamp); ok {
-				key += fmt.Sprint(int64(bucket.Value(row))/bucketNS, " ")
+				key += fmt.Sprint(int64(bucket.Value(row))/rows.BucketNS, " ")
 			}
 			for _, n := range everyNames[name] {
 				weight := uint64(0)
@@ -569,7 +570,9 @@ func (e *everySums) settled() map[string]string {
 			name := e.late[ref]
 			if w, function := strings.CutSuffix(what, "\x00"); function {
 				what = w
-				name, _ = splitFunction(name)
+				if i := strings.LastIndexByte(name, '@'); i >= 0 {
+					name = name[:i]
+				}
 			}
 			sum[what+name] += n
 		}
@@ -811,7 +814,7 @@ func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
 		o.pass(2 * time.Hour) // whatever waits goes out
 		o.publish()
 		o.end()
-		if s := o.f.sessions[sessionKey{"t", gone}]; s != nil {
+		if s := o.f.Sessions[SessionKey{"t", gone}]; s != nil {
 			t.Fatalf("seed %d: session %s is there", seed, gone)
 		}
 		dropped := func(k string) bool { // rejects of dropped parts and contents name no session
@@ -830,4 +833,14 @@ func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
 			t.Fatalf("seed %d, without %s:\n%s", seed, gone, d)
 		}
 	}
+}
+
+// waiting is how many sessions have something that waits for another half.
+func (o *everyOwner) waiting() (n int) {
+	for _, s := range o.f.Sessions {
+		if s.load().Waits {
+			n++
+		}
+	}
+	return n
 }

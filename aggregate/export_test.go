@@ -6,10 +6,12 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/stream"
 )
 
-func init() { strict = true }
+func init() { rows.Strict = true }
 
 // WithFold returns c with limits of time for the fold of a part, and something that happens at the beginning of each fold.
 func (c Config) WithFold(limit, grace time.Duration, before func(stream.Envelope)) Config {
@@ -21,14 +23,21 @@ func (c Config) WithFold(limit, grace time.Duration, before func(stream.Envelope
 func Plain(snapshot []byte) ([]byte, error) { return s2.Decode(nil, snapshot) }
 
 // Reencode reads a snapshot and returns it as this version writes it, decompressed, and the version.
-func Reencode(snapshot []byte) (again []byte, version string, err error) {
+func Reencode(snapshot []byte, sources ...Source) (again []byte, version string, err error) {
 	plain, err := Plain(snapshot)
 	if err != nil {
 		return nil, "", err
 	}
-	f := newFolder(&Config{}, newCounters(nil))
-	if err := f.applyState(plain); err != nil {
+	cfg := Config{Sources: sources}
+	f := newFolder(&cfg, newCounters(nil))
+	if err := f.ApplyState(plain); err != nil {
 		return nil, "", err
 	}
-	return f.appendState(nil, true), strconv.Itoa(stateVersion), nil
+	return f.AppendState(nil, true), strconv.Itoa(state.Version), nil
 }
+
+// testConfig has the sources of this program.
+func testConfig() Config { return Config{Sources: Sources}.withDefaults() }
+
+// Sources are those of this program: the outer tests, which may import them, put them here.
+var Sources []Source

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -63,33 +64,33 @@ func BenchmarkFold(b *testing.B) {
 		details bool
 	}{{"columnar", 512, false}, {"full", 2048, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			parts, rows := kernelParts(200_000, c.perLine, c.details)
-			cfg := Config{}.withDefaults()
+			parts, kernels := kernelParts(200_000, c.perLine, c.details)
+			cfg := testConfig()
 			m := newCounters(nil)
 			total, chunkBytes := 0, 0
 			b.ReportAllocs()
 			b.ResetTimer()
 			f := newFolder(&cfg, m)
 			for b.Loop() {
-				f.sessions = map[sessionKey]*session{} // the batches are reused, as an owner does
+				f.Sessions = map[SessionKey]*Session{} // the batches are reused, as an owner does
 				for i, body := range parts {
-					p := &part{seq: uint64(i), now: time.Now().UnixNano(), env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight",
+					p := &Part{Seq: uint64(i), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight",
 						Identity: "w", Part: i, ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}
-					f.fold(p, f.session(p), body)
-					if _, bytes := f.out.size(); bytes > cfg.ChunkBytes || i == len(parts)-1 {
-						f.flush(time.Now().UnixNano())
-						rows, enc, err := f.out.encode(tails{})
+					f.Take(p, f.Session(p), body)
+					if _, bytes := f.Out.Size(); bytes > cfg.ChunkBytes || i == len(parts)-1 {
+						f.Flush(time.Now().UnixNano())
+						list, enc, err := f.Out.Encode(rows.Tails{})
 						if err != nil {
 							b.Fatal(err)
 						}
-						msg, _ := stream.AppendChunk(nil, &stream.Chunk{Tables: rows}, f.appendState(nil, false), enc)
+						msg, _ := stream.AppendChunk(nil, &stream.Chunk{Tables: list}, f.AppendState(nil, false), enc)
 						chunkBytes += len(msg)
-						f.published()
-						f.out.reset()
-						f.outSerial++
+						f.Published()
+						f.Out.Reset()
+						f.OutSerial++
 					}
 				}
-				total += rows
+				total += kernels
 			}
 			b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "rows/s")
 			b.ReportMetric(float64(chunkBytes)/float64(total), "chunkB/row")

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -25,89 +26,109 @@ const (
 )
 
 // forget drops a session's state.
-func (f *folder) forget(s *session, now int64) {
+func (f *Fold) forget(s *Session, now int64) {
+	f.abandon(s)
+	if s.names > 0 || s.NextConfig > 0 || s.NextLaunch > 0 {
+		f.tombstones[s.Key] = tombstone{s.names, s.NextConfig, s.NextLaunch, now}
+	}
+	f.removed = append(f.removed, s.Key)
+}
+
+// abandon takes a session out of all that could bring rows of it.
+func (f *Fold) abandon(s *Session) {
+	for _, st := range s.states {
+		if st != nil {
+			st.Drop()
+		}
+	}
 	f.release(s)
-	delete(f.sessions, s.key)
-	delete(f.waitingSessions, s)
+	delete(f.Sessions, s.Key)
 	delete(f.closing, s)
 	delete(f.held, s)
-	delete(f.scoped, s)
-	f.heldAccs -= len(s.dirty)
-	if s.names > 0 || s.nextConfig > 0 || s.nextLaunch > 0 {
-		f.tombstones[s.key] = tombstone{s.names, s.nextConfig, s.nextLaunch, now}
-	}
-	f.removed = append(f.removed, s.key)
 }
 
 // revive gives a new session what its tombstone kept.
-func (f *folder) revive(s *session) {
-	t, ok := f.tombstones[s.key]
+func (f *Fold) revive(s *Session) {
+	t, ok := f.tombstones[s.Key]
 	if !ok {
 		s.dictsLoaded = true // nothing to load: it is new
 		return
 	}
-	delete(f.tombstones, s.key)
-	s.names, s.nextConfig, s.nextLaunch = t.names, t.nextConfig, t.nextLaunch
+	delete(f.tombstones, s.Key)
+	s.names, s.NextConfig, s.NextLaunch = t.names, t.nextConfig, t.nextLaunch
 }
 
 // forgetSilent forgets sessions silent for Config.Forget, and the longest silent ones of too many.
-func (f *folder) forgetSilent(now int64) {
-	var silent []*session
-	for _, s := range f.sessions {
-		if s.touched || s.heldSince != 0 || s.waiting.live > 0 {
+func (f *Fold) forgetSilent(now int64) {
+	var silent []*Session
+	for _, s := range f.Sessions {
+		if s.touched || s.heldSince != 0 {
 			continue // it has something to say yet
 		}
-		keep := int64(f.cfg.Forget)
-		if s.keys.count() > 0 {
-			keep *= eventKeyDays
+		load := s.load()
+		if load.Waits {
+			continue
 		}
-		if now-s.lastReceivedAt >= keep {
-			if s.scopes.pending() {
-				if f.awaitNames(s) {
+		if now-s.LastReceivedAt >= int64(f.Config.Forget)*int64(max(load.Keep, 1)) {
+			if load.Unsaid {
+				if f.AwaitNames(s) {
 					continue
 				}
-				f.finalize(s) // lone ends are counted before it goes
+				f.Close(s) // lone ends are counted before it goes
 				continue
 			}
 			f.forget(s, now)
-		} else if len(f.sessions) > maxSessions {
+		} else if len(f.Sessions) > maxSessions {
 			silent = append(silent, s)
 		}
 	}
-	if over := len(f.sessions) - maxSessions; over > 0 {
-		slices.SortFunc(silent, func(a, b *session) int { return cmp.Compare(a.lastReceivedAt, b.lastReceivedAt) })
+	if over := len(f.Sessions) - maxSessions; over > 0 {
+		slices.SortFunc(silent, func(a, b *Session) int { return cmp.Compare(a.LastReceivedAt, b.LastReceivedAt) })
 		tenants := map[string]int{}
-		for k := range f.sessions {
-			tenants[k.tenant]++
+		for k := range f.Sessions {
+			tenants[k.Tenant]++
 		}
-		share := fairShare(tenants, maxSessions)
+		share := FairShare(tenants, maxSessions)
 		for _, s := range silent {
 			if over == 0 {
 				break
 			}
-			if tenants[s.key.tenant] <= share {
+			if tenants[s.Key.Tenant] <= share {
 				continue
 			}
 			over--
-			tenants[s.key.tenant]--
-			if s.scopes.pending() && f.awaitNames(s) {
+			tenants[s.Key.Tenant]--
+			load := s.load()
+			if load.Unsaid && f.AwaitNames(s) {
 				continue
 			}
-			if s.unwritten > 0 || s.scopes.pending() {
-				f.finalize(s) // its last rows go out with the next chunk, and it the next time
+			if load.Alone || load.Unsaid {
+				f.Close(s) // its last rows go out with the next chunk, and it the next time
 			} else {
 				f.forget(s, now)
 			}
 		}
 	}
 	if over := len(f.tombstones) - maxTombstones; over > 0 {
-		keys := make([]sessionKey, 0, len(f.tombstones))
+		keys := make([]SessionKey, 0, len(f.tombstones))
 		for k := range f.tombstones {
 			keys = append(keys, k)
 		}
-		slices.SortFunc(keys, func(a, b sessionKey) int { return cmp.Compare(f.tombstones[a].at, f.tombstones[b].at) })
+		slices.SortFunc(keys, func(a, b SessionKey) int { return cmp.Compare(f.tombstones[a].at, f.tombstones[b].at) })
 		for _, k := range keys[:over] {
 			delete(f.tombstones, k)
 		}
 	}
+}
+
+// fairShare is how much each tenant may have of room: what those leave who have less is for the others.
+func FairShare(has map[string]int, room int) (share int) {
+	counts := slices.Sorted(maps.Values(has))
+	for i, n := range counts {
+		if share = room / (len(counts) - i); n > share {
+			return share
+		}
+		room -= n
+	}
+	return share
 }

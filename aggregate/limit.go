@@ -46,46 +46,44 @@ type inFold struct {
 }
 
 // beginFold starts the clock of a part, and counts the try when the part is doubted.
-func (o *owner) beginFold(ctx context.Context, p *part) error {
+func (o *owner) beginFold(ctx context.Context, p *Part) error {
 	if o.trial.doubted {
-		if err := o.try(ctx, p.seq); err != nil {
+		if err := o.try(ctx, p.Seq); err != nil {
 			return err
 		}
 	}
 	w := o.w
 	p.budget = budget{clock: &w.clock, deadline: w.clock.Load() + int64(w.cfg.foldTime), bytes: foldBytes}
-	if len(o.folder.out.batches) > 0 {
-		_, bytes := o.folder.out.size()
-		p.budget.bytes += bytes
-	}
-	o.folding.Store(&inFold{seq: p.seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects, counted: o.trial.counted})
+	_, bytes := o.folder.Out.Size()
+	p.budget.bytes += bytes
+	o.folding.Store(&inFold{seq: p.Seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects, counted: o.trial.counted})
 	if w.cfg.beforeFold != nil {
-		w.cfg.beforeFold(p.env)
+		w.cfg.beforeFold(p.Env)
 	}
 	return nil
 }
 
 // checkTime ends a fold that takes too long. It is cheap enough for every line.
-func (p *part) checkTime() {
+func (p *Part) checkTime() {
 	if p.budget.clock != nil && p.budget.clock.Load() > p.budget.deadline {
-		panic(foldLimit{"time", fmt.Sprintf("took longer than %v, at line %d", foldTime, p.line)})
+		panic(foldLimit{"time", fmt.Sprintf("took longer than %v, at line %d", foldTime, p.Line)})
 	}
 }
 
 // checkRoom ends a fold that makes more rows than any part may. It costs a look at each batch.
-func (f *folder) checkRoom(p *part) {
+func (f *Fold) checkRoom(p *Part) {
 	if p.budget.clock == nil {
 		return
 	}
-	if _, bytes := f.out.size(); bytes > p.budget.bytes {
-		panic(foldLimit{"memory", fmt.Sprintf("made more than %d MiB of rows, at line %d", foldBytes>>20, p.line)})
+	if _, bytes := f.Out.Size(); bytes > p.budget.bytes {
+		panic(foldLimit{"memory", fmt.Sprintf("made more than %d MiB of rows, at line %d", foldBytes>>20, p.Line)})
 	}
 }
 
 // checkLine is the two before every line: the second now and then.
-func (f *folder) checkLine(p *part) {
+func (f *Fold) CheckLine(p *Part) {
 	p.checkTime()
-	if p.line&63 == 0 {
+	if p.Line&63 == 0 {
 		f.checkRoom(p)
 	}
 }

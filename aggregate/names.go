@@ -19,10 +19,8 @@ const DefaultNamesBytes = 256 << 20
 
 // What is charged beside the bytes of a text: entries of maps with their slack, and allocations rounded up.
 const (
-	nameEntryBytes   = 64
-	refusedBytes     = 40
-	kernelSlotBytes  = 160
-	launchEntryBytes = 56
+	nameEntryBytes = 64
+	refusedBytes   = 40
 )
 
 // nameBudget is shared by a worker's owners. It is safe for concurrent use.
@@ -69,39 +67,43 @@ func (b *nameBudget) over(tenant string) bool {
 }
 
 // refuse remembers of a name that there is no room for only what tells it from others.
-func (s *session) refuse(ref nameRef, text string) {
+func (s *Session) refuse(ref NameRef, text string) {
 	if s.refused == nil {
-		s.refused = map[nameRef]uint64{}
+		s.refused = map[NameRef]uint64{}
 	}
 	s.refused[ref] = xxh3.HashString(text)
 	s.nameCost += refusedBytes
 }
 
 // hasName reports whether the session has a name for the id, in memory or not.
-func (s *session) hasName(ref nameRef) bool {
-	if _, ok := s.dicts[ref.dict][ref.id]; ok {
+func (s *Session) HasName(ref NameRef) bool {
+	if _, ok := s.dicts[ref.Dict][ref.ID]; ok {
 		return true
 	}
 	_, ok := s.refused[ref]
 	return ok
 }
 
-// dropNames gives the memory of names back; they are loaded when the session speaks again.
-func (f *folder) dropNames(s *session) {
+// dropNames gives the memory of names, and of what is kept beside them, back; they are loaded when the session speaks again.
+func (f *Fold) dropNames(s *Session, silent bool) {
 	s.dicts, s.refused = [numDicts]map[uint32]string{}, nil
 	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
-	s.slots, s.sparse, s.slotCount, s.launches, s.scopeAcc, s.profile, s.hostAcc, s.devAcc, s.memory = nil, nil, 0, nil, nil, nil, nil, nil, nil
+	for _, st := range s.states {
+		if st != nil {
+			st.Rest(silent)
+		}
+	}
 	f.charge(s)
 }
 
 // charge enters what the session holds into the budgets. Call it whenever that may have changed; it costs little when it has not.
-func (f *folder) charge(s *session) {
+func (f *Fold) charge(s *Session) {
 	f.chargePending(s)
-	cost := s.nameCost + 8*cap(s.slots) + kernelSlotBytes*s.slotCount + launchEntryBytes*len(s.launches)
+	cost := s.nameCost + s.load().Index
 	if cost == s.charged {
 		return
 	}
-	f.budget.add(s.key.tenant, cost-s.charged)
+	f.budget.add(s.Key.Tenant, cost-s.charged)
 	f.nameBytes += cost - s.charged
 	if s.charged = cost; cost > 0 {
 		f.named[s] = struct{}{}
@@ -111,8 +113,8 @@ func (f *folder) charge(s *session) {
 }
 
 // release takes a session that is dropped out of the budget.
-func (f *folder) release(s *session) {
-	f.budget.add(s.key.tenant, -s.charged)
+func (f *Fold) release(s *Session) {
+	f.budget.add(s.Key.Tenant, -s.charged)
 	f.nameBytes -= s.charged
 	s.charged = 0
 	delete(f.named, s)
@@ -122,14 +124,14 @@ func (f *folder) release(s *session) {
 }
 
 // releaseAll is for an owner that ends.
-func (f *folder) releaseAll() {
+func (f *Fold) releaseAll() {
 	for s := range f.named {
 		f.release(s)
 	}
 }
 
 // awaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
-func (f *folder) awaitNames(s *session) bool {
+func (f *Fold) AwaitNames(s *Session) bool {
 	if !s.nameless() {
 		return false
 	}
@@ -142,35 +144,35 @@ func (f *folder) awaitNames(s *session) bool {
 
 // makeRoom drops names of this partition while the worker is over its budget, but not those of the session that speaks. all spares no
 // tenant.
-func (f *folder) makeRoom(speaks *session, all bool) {
-	var idle []*session
+func (f *Fold) makeRoom(speaks *Session, all bool) {
+	var idle []*Session
 	for s := range f.named {
-		if s != speaks && !s.touched && s.heldSince == 0 && len(s.dirty) == 0 {
+		if s != speaks && !s.touched && s.heldSince == 0 && s.load().Rollups == 0 {
 			idle = append(idle, s)
 		}
 	}
-	waits := func(s *session) int {
-		if s.waiting.live > 0 || s.scopes.pending() {
+	waits := func(s *Session) int {
+		if load := s.load(); load.Waits || load.Unsaid {
 			return 1 // it will need them
 		}
 		return 0
 	}
-	slices.SortFunc(idle, func(a, b *session) int {
-		return cmp.Or(cmp.Compare(waits(a), waits(b)), cmp.Compare(a.lastReceivedAt, b.lastReceivedAt))
+	slices.SortFunc(idle, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(waits(a), waits(b)), cmp.Compare(a.LastReceivedAt, b.LastReceivedAt))
 	})
 	for _, s := range idle {
 		if f.budget.total() <= f.budget.limit*9/10 {
 			return
 		}
-		if all || f.budget.over(s.key.tenant) {
-			f.dropNames(s)
+		if all || f.budget.over(s.Key.Tenant) {
+			f.dropNames(s, false)
 			f.metrics.namesDropped.Inc()
 		}
 	}
 }
 
 // boundNames keeps the worker's names within their budget after speaks has got some, nil for none.
-func (o *owner) boundNames(ctx context.Context, speaks *session) error {
+func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
 	f := o.folder
 	if speaks != nil {
 		f.charge(speaks)
@@ -193,4 +195,23 @@ func (o *owner) boundNames(ctx context.Context, speaks *session) error {
 	}
 	f.makeRoom(speaks, true)
 	return nil
+}
+
+// nameScopes loads the names of a few sessions that were taken over with rows to come: those may be written before the session speaks
+// again. It takes a part of a tick at most, since folding waits meanwhile.
+func (o *owner) nameScopes(ctx context.Context) {
+	f := o.folder
+	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
+		s := f.unnamed[0]
+		s.nameRoom = f.budget.room()
+		if err := o.loadNames(ctx, s); err != nil {
+			if ctx.Err() == nil {
+				o.retry("dictionary", err)
+			}
+			return
+		}
+		f.charge(s)
+		s.awaited = false
+		f.unnamed = f.unnamed[1:]
+	}
 }

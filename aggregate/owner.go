@@ -25,7 +25,7 @@ type owner struct {
 	streams   *broker.Streams
 	partition int
 	log       *slog.Logger
-	folder    *folder
+	folder    *Fold
 
 	epoch    uint64
 	nonce    string
@@ -245,10 +245,10 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		return nil
 	}
 	o.at = meta.Timestamp.UnixNano()
-	p := &part{seq: seq, now: o.now()}
+	p := &Part{Seq: seq, Now: o.now()}
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
 	if err == nil {
-		if p.env = env; o.deletion(p, meta.Timestamp) {
+		if p.Env = env; o.deletion(p, meta.Timestamp) {
 			o.folded(seq)
 			return nil
 		}
@@ -263,7 +263,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		env.Object, compressed = "", nil
 	}
 	if err == nil {
-		p.env = env // without an object that is not needed
+		p.Env = env // without an object that is not needed
 		o.body, err = o.bodyOf(ctx, &env, compressed)
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
@@ -272,7 +272,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	if err != nil {
 		o.badPart(p, msg, err)
 	} else {
-		s := o.folder.session(p)
+		s := o.folder.Session(p)
 		if err := o.loadNames(ctx, s); err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		if err := o.beginFold(ctx, p); err != nil {
 			return err
 		}
-		o.folder.fold(p, s, o.body)
+		o.folder.Take(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
 		} else if env.Object != "" {
@@ -308,8 +308,8 @@ func (o *owner) folded(seq uint64) {
 
 // seen reports whether the part was folded before.
 func (o *owner) seen(e *stream.Envelope) bool {
-	s := o.folder.sessions[sessionKey{e.Tenant, e.Session}]
-	return s != nil && s.parts.has(partHash(e))
+	s := o.folder.Sessions[SessionKey{e.Tenant, e.Session}]
+	return s != nil && s.parts.Has(partHash(e))
 }
 
 // bodyOf returns the decompressed body, from the message or from the object store. Only a body that is gone for good is an error
@@ -344,20 +344,20 @@ func (o *owner) object(ctx context.Context, name string) ([]byte, error) {
 }
 
 // badPart keeps a message that cannot be read as a reject of the tenant in its subject.
-func (o *owner) badPart(p *part, msg jetstream.Msg, err error) {
+func (o *owner) badPart(p *Part, msg jetstream.Msg, err error) {
 	o.w.metrics.parts.WithLabelValues("bad").Inc()
-	o.log.Error("a part of INGEST cannot be read and is kept as a reject", "seq", p.seq, "err", err)
-	if p.env.Tenant == "" {
-		p.env.Tenant = tenantOf(msg.Subject())
+	o.log.Error("a part of INGEST cannot be read and is kept as a reject", "seq", p.Seq, "err", err)
+	if p.Env.Tenant == "" {
+		p.Env.Tenant = tenantOf(msg.Subject())
 	}
-	if p.env.ReceivedAt == 0 {
-		p.env.ReceivedAt, p.env.RetentionDays, p.env.RollupDays = p.now, 7, 395
+	if p.Env.ReceivedAt == 0 {
+		p.Env.ReceivedAt, p.Env.RetentionDays, p.Env.RollupDays = p.Now, 7, 395
 	}
-	p.env.Events = max(p.env.Events, 1)
-	p.env.Kind, p.env.Identity = stream.KindReject, fmt.Sprintf("bad-%d", p.seq)
-	p.env.Reject = &stream.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "the stored part cannot be read: " + err.Error()}
-	s := o.folder.session(p)
-	o.folder.fold(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
+	p.Env.Events = max(p.Env.Events, 1)
+	p.Env.Kind, p.Env.Identity = stream.KindReject, fmt.Sprintf("bad-%d", p.Seq)
+	p.Env.Reject = &stream.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "the stored part cannot be read: " + err.Error()}
+	s := o.folder.Session(p)
+	o.folder.Take(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
 }
 
 // tenantOf returns the tenant that the subject of a part names, "" when it is none.
@@ -373,12 +373,12 @@ func (o *owner) tick(now time.Time) {
 	o.resnapshot.look(o, now)
 	f := o.folder
 	before := len(f.touched)
-	f.expire(now.UnixNano())
+	f.Expire(now.UnixNano())
 	if now.Sub(o.lastIdle) > 10*time.Second {
 		o.lastIdle = now
-		f.expireIdle(now.UnixNano())
-		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.sessions) })
-		o.countSessions(len(f.sessions))
+		f.ExpireIdle(now.UnixNano())
+		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.Sessions) })
+		o.countSessions(len(f.Sessions))
 	}
 	if (len(f.touched) > before || len(f.removed) > 0) && o.opened.IsZero() {
 		o.opened = now
@@ -401,7 +401,7 @@ func (o *owner) due(now time.Time) bool {
 	if now.Sub(o.opened) >= o.w.cfg.ChunkAge || o.folder.deletesDue() {
 		return true
 	}
-	rows, bytes := o.folder.out.size()
+	rows, bytes := o.folder.Out.Size()
 	return rows >= o.w.cfg.ChunkRows || bytes >= o.w.cfg.ChunkBytes || o.folder.stateSize() >= maxChunkState
 }
 
@@ -415,7 +415,7 @@ func (o *owner) leave(ctx context.Context) error {
 	defer cancel()
 	o.folder.leaving = true
 	for s := range o.folder.held {
-		o.folder.touch(s)
+		o.folder.Touch(s)
 	}
 	if !o.opened.IsZero() || len(o.folder.touched) > 0 {
 		if err := o.publish(last); err != nil {

@@ -9,30 +9,16 @@ import (
 // session where it is kept, and here for all sessions of a partition. Beyond it the sessions of the tenant that has most give up what waits,
 // those that have most first: its rows go out alone, as at a session's end.
 
-// What each thing that waits takes in memory.
-const (
-	waitingBytes   = 128
-	earlyBytes     = 56
-	halfBytes      = 160
-	keptScopeBytes = 64
-)
-
 // maxHeldAccs accumulators of rollups are held back by a partition; beyond it they all go out with the next chunk. Their state change alone
 // would make chunks due all the time.
 const maxHeldAccs = maxChunkState / 16
 
 // maxPending is what may wait in a partition.
-func (f *folder) maxPending() int { return f.budget.limit / 8 }
-
-// pendingCost is what waits of a session.
-func (s *session) pendingCost() int {
-	k := &s.scopes.kept
-	return waitingBytes*s.waiting.live + earlyBytes*len(s.early) + halfBytes*s.scopes.halves.count + keptScopeBytes*int(k.tail()-k.head)
-}
+func (f *Fold) maxPending() int { return f.budget.limit / 8 }
 
 // chargePending notes what waits of a session; call it whenever that may have changed.
-func (f *folder) chargePending(s *session) {
-	cost := s.pendingCost()
+func (f *Fold) chargePending(s *Session) {
+	cost := s.load().Waiting
 	f.pending += cost - s.pendingCharged
 	if s.pendingCharged = cost; cost > 0 {
 		f.pendings[s] = struct{}{}
@@ -42,30 +28,30 @@ func (f *folder) chargePending(s *session) {
 }
 
 // boundPending gives up what waits beyond the bound.
-func (f *folder) boundPending() {
+func (f *Fold) boundPending() {
 	if f.pending <= f.maxPending() {
 		return
 	}
 	tenants := map[string]int{}
 	for s := range f.pendings {
 		f.chargePending(s) // time may have done its part
-		tenants[s.key.tenant] += s.pendingCharged
+		tenants[s.Key.Tenant] += s.pendingCharged
 	}
-	var all []*session
+	var all []*Session
 	for s := range f.pendings {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b *session) int {
-		return cmp.Or(cmp.Compare(tenants[b.key.tenant], tenants[a.key.tenant]), cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(b.pendingCharged, a.pendingCharged))
+	slices.SortFunc(all, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(tenants[b.Key.Tenant], tenants[a.Key.Tenant]), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(b.pendingCharged, a.pendingCharged))
 	})
 	for _, s := range all {
 		if f.pending <= f.maxPending()*3/4 {
 			return
 		}
-		if s.scopes.pending() && f.awaitNames(s) {
+		if s.load().Unsaid && f.AwaitNames(s) {
 			continue
 		}
-		f.finalize(s)
+		f.Close(s)
 		f.chargePending(s)
 		f.metrics.gaveUp.Inc()
 	}

@@ -229,14 +229,14 @@ func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries
 		return err
 	}
 	o.w.metrics.parts.WithLabelValues("poison").Inc()
-	p := &part{seq: seq, now: time.Now().UnixNano()}
+	p := &Part{Seq: seq, Now: time.Now().UnixNano()}
 	body := o.readSafely(ctx, p, msg)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	e := &p.env
+	e := &p.Env
 	if e.ReceivedAt == 0 {
-		e.Tenant, e.ReceivedAt, e.RetentionDays, e.RollupDays = tenantOf(msg.Subject()), p.now, 7, 395
+		e.Tenant, e.ReceivedAt, e.RetentionDays, e.RollupDays = tenantOf(msg.Subject()), p.Now, 7, 395
 	}
 	if tries >= 2*maxTries || e.Identity == "" {
 		e.Session, e.Identity = stream.NoSession, fmt.Sprintf("poison-%d", seq)
@@ -244,28 +244,28 @@ func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries
 	e.Events, e.Bytes = max(e.Events, 1), max(e.Bytes, uint64(len(body)))
 	detail := fmt.Sprintf("folding this part failed %d times (a panic, over %v, or over %d MiB): nothing of it is stored; please report it", tries, foldTime, foldBytes>>20)
 	o.log.Error("a part of INGEST is kept as a reject of reason poison", "seq", seq, "tenant", e.Tenant, "events", e.Events, "tries", tries)
-	e.Kind, e.Reject = stream.KindReject, &stream.Reject{Reason: reject.Poison, Detail: detail, Ref: p.ref()}
+	e.Kind, e.Reject = stream.KindReject, &stream.Reject{Reason: reject.Poison, Detail: detail, Ref: p.Ref()}
 	p.keep = true
 	f := o.folder
-	f.fold(p, f.session(p), body[:min(len(body), stream.RejectBytes)])
+	f.Take(p, f.Session(p), body[:min(len(body), stream.RejectBytes)])
 	o.verdicts.add(p, time.Now().UnixNano())
 	o.folded(seq)
 	return o.publishOut(ctx)
 }
 
 // readSafely reads the part's envelope and body as far as that can be done.
-func (o *owner) readSafely(ctx context.Context, p *part, msg jetstream.Msg) (body []byte) {
+func (o *owner) readSafely(ctx context.Context, p *Part, msg jetstream.Msg) (body []byte) {
 	body = msg.Data()
 	defer func() { _ = recover() }() // then the message as it is has to do
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
 	if err != nil {
 		return body
 	}
-	p.env = env
+	p.Env = env
 	if env.Object != "" && o.seen(&env) {
 		return nil // its object may be gone, and it is a duplicate
 	}
-	plain, err := o.bodyOf(ctx, &p.env, compressed)
+	plain, err := o.bodyOf(ctx, &p.Env, compressed)
 	if err != nil {
 		return compressed
 	}

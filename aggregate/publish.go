@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -22,22 +23,22 @@ func (o *owner) publish(ctx context.Context) error {
 	if err := o.storeNames(ctx); err != nil {
 		return err
 	}
-	f.flush(time.Now().UnixNano())
+	f.Flush(time.Now().UnixNano())
 	o.number++
-	rows, body, err := f.out.encode(tails{partition: uint16(o.partition), chunk: o.number})
+	rows, body, err := f.Out.Encode(rows.Tails{Partition: uint16(o.partition), Chunk: o.number})
 	if err != nil {
 		return err
 	}
-	if columns := f.out.newlyMended(); columns != nil {
+	if columns := f.Out.NewlyMended(); columns != nil {
 		o.log.Error("rows lacked a value in some columns, which are written empty: this is a bug of Warpline, please report it", "columns", columns)
 	}
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position, PositionAt: o.positionAt,
-		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.out.oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
+		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.Out.Oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 		Verdicts: o.verdicts.publish(time.Now().UnixNano()),
 	}
 	o.describe(&c)
-	msg, err := o.message(ctx, &c, f.appendState(nil, false), body)
+	msg, err := o.message(ctx, &c, f.AppendState(nil, false), body)
 	if err != nil {
 		return err
 	}
@@ -56,35 +57,32 @@ func (o *owner) publish(ctx context.Context) error {
 }
 
 // flush turns accumulators of the touched sessions into rows, as far as they are ripe.
-func (f *folder) flush(now int64) {
+func (f *Fold) Flush(now int64) {
 	f.hold = f.holdFor(len(f.touched))
-	rush := f.rush || f.leaving || f.heldAccs > maxHeldAccs
+	rush := f.rush || f.leaving || f.HeldAccs > maxHeldAccs
 	if rush {
 		for s := range f.held {
-			f.touch(s)
+			f.Touch(s)
 		}
 	}
 	for _, s := range f.touched {
-		f.flushScopeStats(s)
-		f.flushProfile(s)
-		f.flushMetrics(s)
-		f.flushMemory(s)
-		if rush && !s.awaitsNames() || f.ripe(s, now, f.hold) {
-			f.flushKernelStats(s)
-			f.flushMinutes(s)
+		all := rush && !s.awaitsNames() || f.ripe(s, now, f.hold)
+		for _, st := range s.states {
+			if st != nil {
+				st.Flush(all)
+			}
+		}
+		if all {
 			f.flushSession(s)
-			s.heldSince, s.flushed = 0, true
+			s.heldSince = 0
 			delete(f.held, s)
 		} else if s.heldSince == 0 {
 			s.heldSince = now
 			f.held[s] = struct{}{}
 		}
-		if s.minutes.count() > maxMinutes {
-			f.flushMinutes(s)
-		}
 		f.chargePending(s)
 	}
-	_, bytes := f.out.size()
+	_, bytes := f.Out.Size()
 	f.flushUsage(bytes)
 }
 
@@ -99,9 +97,9 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	if c.OldestReceivedAt > 0 {
 		m.lag.Observe(time.Since(time.Unix(0, c.OldestReceivedAt)).Seconds())
 	}
-	o.folder.published()
-	o.folder.out.reset()
-	o.folder.outSerial++
+	o.folder.Published()
+	o.folder.Out.Reset()
+	o.folder.OutSerial++
 	if c.StateObject != "" {
 		o.stateObjects = append(o.stateObjects, c.StateObject)
 	}
@@ -251,7 +249,7 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 func (o *owner) storeNames(ctx context.Context) error {
 	for i := range o.folder.names {
 		b := &o.folder.names[i]
-		base := stream.DictionaryKey(b.session.key.tenant, b.session.token, b.seq)
+		base := stream.DictionaryKey(b.session.Key.Tenant, b.session.token, b.seq)
 		for n, value := range b.encode() {
 			key := base + "-" + strconv.Itoa(n)
 			for {

@@ -45,10 +45,10 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 		_, err := o.streams.Parts.GetInfo(get, env.Object)
 		cancel()
 		if errors.Is(err, jetstream.ErrObjectNotFound) { // deleted when it was folded: that it was is all that can be remembered
-			p := &part{env: env, seq: raw.Sequence, now: now}
-			s := o.folder.session(p)
-			o.folder.touch(s)
-			s.parts.add(partHash(&env))
+			p := &Part{Env: env, Seq: raw.Sequence, Now: now}
+			s := o.folder.Session(p)
+			o.folder.Touch(s)
+			s.parts.Add(partHash(&env))
 			o.at = now
 			o.folded(raw.Sequence)
 			return nil
@@ -79,13 +79,13 @@ func (q *quiet) fold(ctx context.Context, raw *jetstream.RawStreamMsg) (err erro
 // hush drops what the open chunk holds, as if it had been published.
 func (q *quiet) hush(now int64) {
 	f := q.o.folder
-	f.expire(now)
+	f.Expire(now)
 	clear(f.usage) // or the metrics would count it again
-	f.flush(now)
+	f.Flush(now)
 	clear(f.usage)
-	f.out.reset()
-	f.outSerial++
-	f.published()
+	f.Out.Reset()
+	f.OutSerial++
+	f.Published()
 	q.flush = now
 }
 
@@ -94,35 +94,23 @@ func (q *quiet) end(then int64, flushed bool) {
 	f := q.o.folder
 	if flushed {
 		for s := range f.held {
-			f.touch(s)
+			f.Touch(s)
 		}
 	}
 	f.leaving = flushed
 	q.hush(then)
 	f.leaving = false
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		// Launches and configurations that the first folding wrote under later ids must not be met again.
-		if s.nextLaunch > 0 {
-			s.nextLaunch += idLeap
+		if s.NextLaunch > 0 {
+			s.NextLaunch += idLeap
 		}
-		if s.nextConfig > 0 {
-			s.nextConfig += idLeap
-		}
-		s.launches = nil
-		for _, k := range s.slots {
-			if k != nil {
-				k.launch = 0
-			}
-		}
-		for _, k := range s.sparse {
-			k.launch = 0
-		}
-		if q.stateless { // the ids are those of the first folding only when it began where this one did
-			s.configs, s.configByID = nil, nil
+		if s.NextConfig > 0 {
+			s.NextConfig += idLeap
 		}
 	}
 	f.unnamed = f.unnamed[:0]
-	f.resume(time.Now().UnixNano(), then)
+	f.Resume(time.Now().UnixNano(), then, q.stateless)
 }
 
 // idLeap is more ids than a session hands out between two snapshots.

@@ -230,7 +230,7 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		if s.number == l.before.number {
 			now = time.Now().UnixNano()
 		}
-		o.folder.resume(now, s.at)
+		o.folder.Resume(now, s.at, false)
 		return s.position, s.number, nil
 	}
 	return stream.Point{}, 0, nil
@@ -295,7 +295,7 @@ const (
 
 // putSnapshot stores the whole state.
 func (o *owner) putSnapshot(ctx context.Context, name string) error {
-	state := s2.Encode(nil, o.folder.appendState(nil, true))
+	state := s2.Encode(nil, o.folder.AppendState(nil, true))
 	try, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	err := o.storeSnapshot(try, jetstream.ObjectMeta{Name: name, Metadata: map[string]string{
@@ -320,7 +320,7 @@ func (o *owner) loadSnapshot(ctx context.Context, name string) error {
 	if err != nil {
 		return &lostState{fmt.Errorf("snapshot %s: %w", name, err)}
 	}
-	if err := o.folder.applyState(plain); err != nil {
+	if err := o.folder.ApplyState(plain); err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	return nil

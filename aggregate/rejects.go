@@ -2,12 +2,8 @@ package aggregate
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-
-	"github.com/zeebo/xxh3"
 
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
@@ -15,40 +11,40 @@ import (
 )
 
 // rejectRow is one refused piece on its way to the rejects table.
-type rejectRow struct {
-	reason, detail string
-	typ            gpuflight.Type
-	events         uint64
-	payload        []byte
-	bytes          uint64 // of the refused piece when payload is only its beginning
-	ref            string // where the rest is
-	whole          bool   // keep every byte: a later version will read it
+type Reject struct {
+	Reason, Detail string
+	Type           string // of the refused line, "" when it has none that is known
+	Events         uint64
+	Payload        []byte
+	Bytes          uint64 // of the refused piece when payload is only its beginning
+	Ref            string // where the rest is
+	Whole          bool   // keep every byte: a later version will read it
 }
 
 // rejectKind is what equal rejects of one part share.
 type rejectKind struct {
 	reason string
-	typ    gpuflight.Type
+	typ    string
 }
 
 // rejectRun is rejects of one kind beyond the first few: a file of a hundred million broken lines must not become a hundred million rows.
 type rejectRun struct {
 	rows, events, bytes uint64
-	first               rejectRow // of those beyond
+	first               Reject // of those beyond
 }
 
 // maxRejectRows of one reason and type are written for one part; the rest share one row that counts them and says where they are.
 const maxRejectRows = 100
 
 // again counts a reject towards its run and reports whether it shares the run's row.
-func (p *part) again(r *rejectRow) bool {
-	if r.whole || p.env.Kind != stream.KindGPUFlight {
+func (p *Part) again(r *Reject) bool {
+	if r.Whole || p.Env.Kind == stream.KindReject {
 		return false
 	}
 	if p.rejects == nil {
 		p.rejects = map[rejectKind]*rejectRun{}
 	}
-	kind := rejectKind{r.reason, r.typ}
+	kind := rejectKind{r.Reason, r.Type}
 	run := p.rejects[kind]
 	if run == nil {
 		run = &rejectRun{}
@@ -59,144 +55,84 @@ func (p *part) again(r *rejectRow) bool {
 	}
 	if run.rows == maxRejectRows+1 {
 		run.first = *r
-		run.first.payload = bytes.Clone(r.payload[:min(len(r.payload), stream.RejectBytes)])
-		run.first.ref = p.ref()
+		run.first.Payload = bytes.Clone(r.Payload[:min(len(r.Payload), stream.RejectBytes)])
+		run.first.Ref = p.Ref()
 	}
-	run.events += r.events
-	run.bytes += max(r.bytes, uint64(len(r.payload)))
+	run.events += r.Events
+	run.bytes += max(r.Bytes, uint64(len(r.Payload)))
 	return true
 }
 
 // flushRejects writes the shared rows of a part. Their events are counted already.
-func (f *folder) flushRejects(s *session, p *part) {
+func (f *Fold) flushRejects(p *Part) {
 	for kind, run := range p.rejects {
 		if run.rows <= maxRejectRows {
 			continue
 		}
 		r := run.first
-		r.typ, r.events, r.bytes = kind.typ, run.events, run.bytes
-		r.detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.env.Bytes)
-		f.writeReject(s, p, &r)
+		r.Type, r.Events, r.Bytes = kind.typ, run.events, run.bytes
+		r.Detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.Env.Bytes)
+		f.writeReject(p, &r)
 	}
 }
 
 // reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
-func (f *folder) reject(s *session, p *part, r rejectRow) {
-	f.touch(s)
-	s.delta.rejects += r.events
-	p.usage.rejected += r.events
-	if p.env.Asked != "" {
-		p.refused = stream.AddRejected(p.refused, r.reason, r.events, maxVerdictReasons)
+func (f *Fold) Reject(p *Part, r Reject) {
+	s := p.Session
+	f.Touch(s)
+	s.Delta.Rejects += r.Events
+	p.usage.rejected += r.Events
+	if p.Env.Asked != "" {
+		p.refused = stream.AddRejected(p.refused, r.Reason, r.Events, maxVerdictReasons)
 	}
-	f.metrics.rejects.WithLabelValues(s.key.tenant, r.reason).Add(float64(r.events))
+	f.metrics.rejects.WithLabelValues(s.Key.Tenant, r.Reason).Add(float64(r.Events))
 	if !p.again(&r) {
-		f.writeReject(s, p, &r)
+		f.writeReject(p, &r)
 	}
 }
 
-func (f *folder) writeReject(s *session, p *part, r *rejectRow) {
-	r.bytes = max(r.bytes, uint64(len(r.payload)))
-	if !r.whole && len(r.payload) > stream.RejectBytes {
-		r.payload = r.payload[:stream.RejectBytes]
+func (f *Fold) writeReject(p *Part, r *Reject) {
+	r.Bytes = max(r.Bytes, uint64(len(r.Payload)))
+	if !r.Whole && len(r.Payload) > stream.RejectBytes {
+		r.Payload = r.Payload[:stream.RejectBytes]
 	}
-	if uint64(len(r.payload)) < r.bytes && r.ref == "" {
-		r.ref = p.ref()
+	if uint64(len(r.Payload)) < r.Bytes && r.Ref == "" {
+		r.Ref = p.Ref()
 	}
-	p.keep = p.keep || r.ref != ""
+	p.keep = p.keep || r.Ref != ""
 	t := &table.Rejects
-	b := f.out.batch(t.Table, p.raw)
-	t.Tenant.AppendString(b, s.key.tenant)
-	t.SessionID.AppendString(b, s.key.id)
-	t.At.Append(b, p.env.ReceivedAt)
-	t.Source.AppendString(b, p.env.Source)
-	t.Reason.AppendString(b, r.reason)
-	t.Detail.Append(b, r.detail)
-	t.Type.AppendString(b, typeName(r.typ))
-	t.Events.Append(b, r.events)
-	t.Bytes.Append(b, r.bytes)
-	t.Payload.AppendBytes(b, r.payload)
-	t.PayloadRef.Append(b, r.ref)
-	t.ReceivedAt.Append(b, p.env.ReceivedAt)
-	f.out.saw(p.env.ReceivedAt)
+	b := f.Out.Batch(t.Table, p.Raw)
+	t.Tenant.AppendString(b, p.Session.Key.Tenant)
+	t.SessionID.AppendString(b, p.Session.Key.ID)
+	t.At.Append(b, p.Env.ReceivedAt)
+	t.Source.AppendString(b, p.Env.Source)
+	t.Reason.AppendString(b, r.Reason)
+	t.Detail.Append(b, r.Detail)
+	t.Type.AppendString(b, r.Type)
+	t.Events.Append(b, r.Events)
+	t.Bytes.Append(b, r.Bytes)
+	t.Payload.AppendBytes(b, r.Payload)
+	t.PayloadRef.Append(b, r.Ref)
+	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
+	f.Out.Saw(p.Env.ReceivedAt)
 }
 
 // ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
-func (p *part) ref() string {
-	if p.env.Object != "" {
-		return "object:" + p.env.Object
+func (p *Part) Ref() string {
+	if p.Env.Object != "" {
+		return "object:" + p.Env.Object
 	}
-	return "ingest:" + strconv.FormatUint(p.seq, 10) + ":" + strconv.Itoa(p.line)
-}
-
-func typeName(t gpuflight.Type) string {
-	if t == gpuflight.TypeUnknown {
-		return ""
-	}
-	return t.String()
+	return "ingest:" + strconv.FormatUint(p.Seq, 10) + ":" + strconv.Itoa(p.Line)
 }
 
 // rejectPart stores what the gateway refused.
-func (f *folder) rejectPart(s *session, p *part, body []byte) {
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, events: p.env.Events, payload: body, bytes: p.env.Bytes}
-	if p.env.Reject != nil {
-		r.reason, r.detail, r.ref = p.env.Reject.Reason, p.env.Reject.Detail, p.env.Reject.Ref
+func (f *Fold) rejectPart(p *Part, body []byte) {
+	r := Reject{Reason: gpuflight.ReasonBadJSON, Events: p.Env.Events, Payload: body, Bytes: p.Env.Bytes}
+	if p.Env.Reject != nil {
+		r.Reason, r.Detail, r.Ref = p.Env.Reject.Reason, p.Env.Reject.Detail, p.Env.Reject.Ref
 	}
-	if r.ref == "" && uint64(len(body)) < r.bytes {
-		r.ref = "cut"
+	if r.Ref == "" && uint64(len(body)) < r.Bytes {
+		r.Ref = "cut"
 	}
-	f.reject(s, p, r)
-}
-
-// rejectLine stores a line that does not decode.
-func (f *folder) rejectLine(s *session, p *part, l *gpuflight.Line, line []byte, n uint64, err error) {
-	t := gpuflight.TypeUnknown
-	if l != nil {
-		t = l.Type
-	}
-	if !s.lines.add(lineHash(t, p, line)) { // the same bad line again is no second reject
-		f.duplicate(s, p, n)
-		return
-	}
-	f.refuseLine(s, p, t, line, n, err)
-}
-
-// refuse stores a line of one event that was taken for new and does not decode after all.
-func (f *folder) refuse(s *session, p *part, l *gpuflight.Line, err error) {
-	f.refuseLine(s, p, l.Type, l.Raw, 1, err)
-}
-
-// refuseLine stores a line that is known to be new and does not decode.
-func (f *folder) refuseLine(s *session, p *part, t gpuflight.Type, line []byte, n uint64, err error) {
-	r := rejectRow{reason: gpuflight.ReasonBadJSON, detail: err.Error(), events: n, payload: line}
-	var bad *gpuflight.LineError
-	if errors.As(err, &bad) {
-		r.reason, r.detail = bad.Reason, bad.Detail
-	}
-	r.typ = t
-	f.reject(s, p, r)
-}
-
-// rejectRow stores one row of a batch that only the fold can refuse. raw may be nil: the line is the payload then.
-func (f *folder) rejectRow(s *session, p *part, line *gpuflight.Line, reason, detail string, raw []byte) {
-	r := rejectRow{reason: reason, detail: detail, typ: line.Type, events: 1, payload: raw}
-	if raw == nil {
-		r.bytes, r.ref = uint64(len(line.Raw)), p.ref()
-		r.payload = line.Raw[:min(len(line.Raw), 512)]
-	}
-	f.reject(s, p, r)
-}
-
-func (f *folder) badTime(s *session, p *part, line *gpuflight.Line) {
-	f.rejectRow(s, p, line, gpuflight.ReasonBadTime, "base_time_ns + dt_ns is before 1970 or after 2262", nil)
-}
-
-// quote makes client text safe to put into a detail.
-func quote(text []byte) string {
-	return strconv.Quote(strings.ToValidUTF8(string(text[:min(len(text), 80)]), "\uFFFD"))
-}
-
-// detailHash identifies a configuration by its fields. It never equals a hash of the fast path by construction of its input, so the
-// same configuration written in two ways is stored twice, which is harmless.
-func detailHash(d *gpuflight.Detail) xxh3.Uint128 {
-	return xxh3.HashString128(fmt.Sprintf("%+v", *d))
+	f.Reject(p, r)
 }

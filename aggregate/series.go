@@ -5,7 +5,6 @@ import (
 
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/reject"
-	"github.com/warpline/warpline/proto/telemetry"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -57,7 +56,7 @@ func (c *counters) meet(tenant string) {
 	for _, reason := range slices.Concat(reject.Reasons(), gpuflight.Reasons()) {
 		c.rejects.WithLabelValues(tenant, reason)
 	}
-	for _, code := range telemetry.Codes() {
-		c.rejects.WithLabelValues(tenant, string(code))
+	for _, reason := range c.reasons {
+		c.rejects.WithLabelValues(tenant, reason)
 	}
 }

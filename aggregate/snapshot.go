@@ -120,14 +120,11 @@ func (o *owner) stateBudget(ctx context.Context) int {
 }
 
 // stateCost estimates what a session takes in a snapshot.
-func (s *session) stateCost() int {
-	n := 300 + len(s.key.id) + 24*len(s.configs) + 3*len(s.unresolved) + 16*len(s.early) + int(s.details.GetSerializedSizeInBytes()) + 64*s.minutes.count() + 40*len(s.dirty) +
-		40*s.scopes.halves.count + 60*s.waiting.live + 8*s.keys.count()
-	for _, r := range []*recent{&s.parts, &s.lines, &s.singles} {
-		if r.short {
-			n += 8 * len(r.all())
-		} else {
-			n += 16 * len(r.all())
+func (s *Session) stateCost() int {
+	n := 300 + len(s.Key.ID) + 3*len(s.unresolved) + s.parts.Size(true)
+	for _, st := range s.states {
+		if st != nil {
+			n += st.Size(true)
 		}
 	}
 	return n
@@ -135,24 +132,24 @@ func (s *session) stateCost() int {
 
 // forgetTo forgets sessions that have nothing to say until the state is some want bytes large, and returns how many: those of tenants that
 // have more than their share first, the longest silent before others.
-func (f *folder) forgetTo(size, want int, now int64) int {
+func (f *Fold) forgetTo(size, want int, now int64) int {
 	type candidate struct {
-		s     *session
+		s     *Session
 		cost  int
 		heavy bool
 	}
 	tenants, total := map[string]int{}, 1
 	var all []candidate
-	for _, s := range f.sessions {
+	for _, s := range f.Sessions {
 		cost := s.stateCost()
-		tenants[s.key.tenant] += cost
+		tenants[s.Key.Tenant] += cost
 		total += cost
-		if !s.touched && s.heldSince == 0 && s.waiting.live == 0 && s.unwritten == 0 && !s.scopes.pending() {
+		if load := s.load(); !s.touched && s.heldSince == 0 && !load.Waits && !load.Alone && !load.Unsaid {
 			all = append(all, candidate{s: s, cost: cost})
 		}
 	}
 	for i := range all {
-		all[i].heavy = tenants[all[i].s.key.tenant]*len(tenants) >= total
+		all[i].heavy = tenants[all[i].s.Key.Tenant]*len(tenants) >= total
 	}
 	slices.SortFunc(all, func(a, b candidate) int {
 		if a.heavy != b.heavy {
@@ -161,7 +158,7 @@ func (f *folder) forgetTo(size, want int, now int64) int {
 			}
 			return 1
 		}
-		return cmp.Compare(a.s.lastReceivedAt, b.s.lastReceivedAt)
+		return cmp.Compare(a.s.LastReceivedAt, b.s.LastReceivedAt)
 	})
 	n := 0
 	scale := float64(size) / float64(total) // compression, and what the estimate does not see

@@ -5,31 +5,26 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/RoaringBitmap/roaring/v2"
-	"github.com/zeebo/xxh3"
-
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// stateVersion is the first number of every state change and snapshot; see layout.go for the earlier ones.
-const stateVersion = 5
-
 // appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
-func (f *folder) appendState(dst []byte, full bool) []byte {
-	w := writer{b: dst}
-	w.u64(stateVersion)
+func (f *Fold) AppendState(dst []byte, full bool) []byte {
+	w := state.Writer{Body: dst}
+	w.U64(state.Version)
 	removed := f.removed
 	sessions := f.touched
 	if full {
 		removed = nil
-		sessions = make([]*session, 0, len(f.sessions))
-		for _, s := range f.sessions {
+		sessions = make([]*Session, 0, len(f.Sessions))
+		for _, s := range f.Sessions {
 			sessions = append(sessions, s)
 		}
-		slices.SortFunc(sessions, func(a, b *session) int {
-			return cmp.Or(cmp.Compare(a.key.tenant, b.key.tenant), cmp.Compare(a.key.id, b.key.id))
+		slices.SortFunc(sessions, func(a, b *Session) int {
+			return cmp.Or(cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.ID, b.Key.ID))
 		})
 	}
 	if full {
@@ -37,52 +32,47 @@ func (f *folder) appendState(dst []byte, full bool) []byte {
 			removed = append(removed, key)
 		}
 	}
-	w.n(len(removed))
+	w.N(len(removed))
 	for _, key := range removed {
 		t := f.tombstones[key]
-		w.str(key.tenant)
-		w.str(key.id)
-		w.n(t.names)
-		w.u64(uint64(t.nextConfig))
-		w.u64(uint64(t.nextLaunch))
-		w.i64(t.at)
+		w.Str(key.Tenant)
+		w.Str(key.ID)
+		w.N(t.names)
+		w.U64(uint64(t.nextConfig))
+		w.U64(uint64(t.nextLaunch))
+		w.I64(t.at)
 	}
-	w.n(len(sessions))
+	w.N(len(sessions))
 	for _, s := range sessions {
-		s.append(&w, full)
+		f.appendSession(&w, s, full)
 	}
 	f.appendDeletions(&w, full)
-	return w.b
+	return w.Body
 }
 
 // stateSize estimates the open chunk's state change in bytes, before compression.
-func (f *folder) stateSize() int {
-	n := 16*f.heldAccs + 64*len(f.freshDeletions)
+func (f *Fold) stateSize() int {
+	n := 16*f.HeldAccs + 64*len(f.freshDeletions)
 	for _, s := range f.touched {
-		n += 300 + 64*s.minutes.count() + 16*(s.parts.fresh+s.lines.fresh+s.singles.fresh) + 3*len(s.freshDetails) + 200*len(s.freshConfigs)
-		if s.waiting.dirty {
-			n += 60 * s.waiting.live
+		n += 300 + s.parts.Size(false)
+		for _, st := range s.states {
+			if st != nil {
+				n += st.Size(false)
+			}
 		}
-		if s.earlyDirty {
-			n += 16 * len(s.early)
-		}
-		n += s.scopes.stateSize() + 8*len(s.keys.fresh)
 	}
 	return n
 }
 
 // published forgets what was new: it is part of the log now.
-func (f *folder) published() {
+func (f *Fold) Published() {
 	for _, s := range f.touched {
-		s.touched = false
-		s.parts.fresh, s.lines.fresh = 0, 0
-		s.freshDetails, s.freshConfigs = s.freshDetails[:0], s.freshConfigs[:0]
-		s.unresolvedDirty, s.waiting.dirty, s.earlyDirty, s.flushed = false, false, false, false
-		s.minutes.dirty, s.singles.fresh = false, 0
-		s.scopes.published()
-		s.keys.fresh = s.keys.fresh[:0]
-		for _, a := range s.dirty {
-			a.freshCount = 0
+		s.touched, s.unresolvedDirty = false, false
+		s.parts.Published()
+		for _, st := range s.states {
+			if st != nil {
+				st.Published()
+			}
 		}
 	}
 	clear(f.touched)
@@ -93,293 +83,228 @@ func (f *folder) published() {
 	f.names = f.names[:0]
 }
 
-func (s *session) append(w *writer, full bool) {
-	w.str(s.key.tenant)
-	w.str(s.key.id)
-	for _, v := range []string{s.source, s.app, s.host, s.ip, s.vendor} {
-		w.str(v)
-	}
-	w.u64(uint64(s.pid))
-	w.n(len(s.deviceIDs))
-	for _, id := range s.deviceIDs {
-		w.i64(int64(id))
-	}
-	for _, v := range []bool{s.completed, s.shutdown, s.allLate, s.noRaw} {
-		w.bool(v)
-	}
-	w.i64(s.firstReceived)
-	w.i64(s.lastReceived)
-	w.i64(s.lastReceivedAt)
-	w.u64(uint64(s.retentionDays))
-	w.u64(uint64(s.rollupDays))
-	w.n(s.names)
-	w.u64(uint64(s.nextConfig))
-	w.u64(uint64(s.nextLaunch))
+// ownSection is the name of the section with what the partition itself knows of a session, and ownVersion what is in it.
+const (
+	ownSection = "session"
+	ownVersion = 1
+)
 
-	s.parts.append(w, full)
-	s.lines.append(w, full)
-	fresh := s.details
-	if !full {
-		fresh = roaring.BitmapOf(s.freshDetails...)
-	}
-	bits, err := fresh.ToBytes()
-	if err != nil {
-		panic("BUG: aggregate: a bitmap does not serialize: " + err.Error())
-	}
-	w.str(string(bits))
-
-	configs := s.freshConfigs
-	if full {
-		configs = make([]xxh3.Uint128, 0, len(s.configs))
-		for h := range s.configs {
-			configs = append(configs, h)
-		}
-		slices.SortFunc(configs, func(a, b xxh3.Uint128) int { return cmp.Compare(s.configs[a].id, s.configs[b].id) })
-	}
-	w.n(len(configs))
-	for _, h := range configs {
-		c := s.configs[h]
-		w.hash(h)
-		w.u64(uint64(c.id))
-		w.str(s.scopeNames[c.scope])
-	}
-
-	w.bool(full || s.unresolvedDirty)
-	if full || s.unresolvedDirty {
-		w.n(len(s.unresolved))
-		for ref := range s.unresolved {
-			w.u64(uint64(ref.dict))
-			w.u64(uint64(ref.id))
+// appendSession writes a session: its key, and sections of name, version, length and bytes. The first is the partition's own, the others are
+// those of the sources that have something to write.
+func (f *Fold) appendSession(w *state.Writer, s *Session, full bool) {
+	w.Str(s.Key.Tenant)
+	w.Str(s.Key.ID)
+	n := 1
+	for _, st := range s.states {
+		if st != nil {
+			n++
 		}
 	}
-	w.bool(full || s.waiting.dirty)
-	if full || s.waiting.dirty {
-		w.n(s.waiting.live)
-		for i := range s.waiting.rows {
-			if k := &s.waiting.rows[i]; !k.dead {
-				k.append(w)
-			}
+	w.N(n)
+	f.section.Body = f.section.Body[:0]
+	s.append(&f.section, full)
+	w.Section(ownSection, ownVersion, f.section.Body)
+	for i, st := range s.states {
+		if st != nil {
+			f.section.Body = f.section.Body[:0]
+			st.Append(&f.section, full)
+			w.Section(f.sources[i].Name, f.sources[i].Version, f.section.Body)
 		}
 	}
-	w.bool(full || s.earlyDirty)
-	if full || s.earlyDirty {
-		w.n(len(s.early))
-		for corr, d := range s.early {
-			w.u64(uint64(corr))
-			w.u64(uint64(d.config))
-			w.i64(d.heldAt)
-			w.bool(d.written)
-		}
-	}
-	w.bool(false) // earlier layouts had their open scopes here
-	s.appendHeld(w, full)
-	s.appendActivity(w, full)
-	s.appendClock(w)
-	s.scopes.append(w, full)
-	s.appendArtifacts(w)
-	s.keys.append(w, full)
 }
 
-func (f *folder) read(s *session, r *reader) {
-	for _, v := range []*string{&s.source, &s.app, &s.host, &s.ip, &s.vendor} {
-		*v = r.str()
-	}
-	s.pid = r.u32()
-	s.deviceIDs = s.deviceIDs[:0]
-	for range r.n(1) {
-		s.deviceIDs = append(s.deviceIDs, int32(r.i64()))
-	}
-	for _, v := range []*bool{&s.completed, &s.shutdown, &s.allLate, &s.noRaw} {
-		*v = r.bool()
-	}
-	s.firstReceived, s.lastReceived, s.lastReceivedAt = r.i64(), r.i64(), r.i64()
-	s.retentionDays, s.rollupDays = uint16(r.u64()), uint16(r.u64())
-	s.names = int(r.u64())
-	s.nextConfig = r.u32()
-	if r.has(hasTombstones) {
-		s.nextLaunch = r.u32()
-	}
-	s.parts.read(r)
-	s.lines.read(r)
-	if bits := r.bytes(); len(bits) > 0 {
-		var add roaring.Bitmap
-		if _, err := add.FromUnsafeBytes(bits); err != nil {
-			r.fail()
+// readSession reads what appendSession wrote behind the key. What a source that this program does not have keeps is not thrown away: the
+// state is not understood, and the partition waits for a program that has it.
+func (f *Fold) readSession(s *Session, r *state.Reader) {
+	for range r.N(3) {
+		name, version := r.Str(), r.U64()
+		body := state.Reader{Rest: r.Bytes(), Layout: state.LayoutNow}
+		if r.Err != nil {
 			return
 		}
-		s.details.Or(&add)
-	}
-	for range r.n(18) {
-		h, id, scope := r.hash(), r.u32(), r.str()
-		if s.configs == nil || len(s.configs) >= maxConfigs {
-			s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
+		if name == ownSection && version <= ownVersion {
+			s.read(&body)
+		} else if i := slices.IndexFunc(f.sources, func(o opened) bool { return o.Name == name }); i >= 0 && version <= f.sources[i].Version {
+			f.stateOf(s, i).Read(version, &body)
+		} else if i >= 0 || name == ownSection {
+			r.Failf("it has version %d of what %q keeps of a session, which this program cannot read", version, name)
+		} else {
+			r.Failf("it has what %q keeps of a session, a source that this program does not have", name)
 		}
-		c := launchConfig{id: id, scope: s.scope(scope)}
-		s.configs[h], s.configByID[id] = c, c.scope
-	}
-	if r.bool() {
-		s.unresolved = map[nameRef]struct{}{}
-		for range r.n(2) {
-			dict, id := r.u64(), r.u32()
-			s.unresolved[nameRef{gpuflight.Dict(min(dict, numDicts-1)), id}] = struct{}{}
+		if body.Err == nil && len(body.Rest) > 0 {
+			body.Failf("%d bytes behind the end of what %q keeps of a session", len(body.Rest), name)
 		}
-	}
-	if r.bool() {
-		s.waiting = waiting{}
-		for range r.n(10) {
-			s.waiting.add(readKernelRow(r))
+		if r.Err == nil && body.Err != nil {
+			r.Rest, r.Err = nil, body.Err
 		}
-		s.waiting.dirty = false
-	}
-	if r.bool() {
-		s.early, s.unwritten = map[uint32]earlyDetail{}, 0
-		for range r.n(4) {
-			corr := r.u32()
-			d := earlyDetail{config: r.u32(), heldAt: r.i64(), written: r.bool()}
-			s.early[corr] = d
-			if !d.written {
-				s.unwritten++
-			}
+		if r.Err != nil {
+			return
 		}
-	}
-	if r.bool() {
-		s.scopes.readVersion2(r)
-	}
-	if r.has(hasHeld) {
-		f.readHeld(s, r)
-	}
-	if r.has(hasSingles) {
-		s.singles.read(r)
-	}
-	if r.has(hasMinutes) {
-		s.minutes.read(r)
-	}
-	if r.has(hasClock) {
-		s.readClock(r)
-	}
-	if r.has(hasScopes) {
-		s.scopes.read(r)
-	}
-	if r.has(hasArtifacts) {
-		s.readArtifacts(r)
-	}
-	if r.has(hasEventKeys) {
-		s.keys.read(r)
 	}
 }
 
-func (k *kernelRow) append(w *writer) {
-	w.i64(k.start)
-	w.i64(k.duration)
-	w.u64(k.stream)
-	w.u64(k.externalID)
-	w.u64(uint64(k.kernel))
-	w.u64(uint64(k.corr))
-	w.u64(uint64(k.dyn))
-	w.u64(uint64(k.regs))
-	w.u64(uint64(k.externalKind))
-	w.bool(k.emitted)
-	w.i64(k.receivedAt)
-	w.i64(k.heldAt)
-	w.u64(uint64(k.retentionDays))
-	w.i64(int64(k.device))
+// append writes what the partition itself knows of the session.
+func (s *Session) append(w *state.Writer, full bool) {
+	for _, v := range []string{s.source, s.App, s.Host, s.IP, s.Vendor} {
+		w.Str(v)
+	}
+	w.U64(uint64(s.PID))
+	w.N(len(s.DeviceIDs))
+	for _, id := range s.DeviceIDs {
+		w.I64(int64(id))
+	}
+	for _, v := range []bool{s.Completed, s.Shutdown, s.allLate, s.NoRaw} {
+		w.Bool(v)
+	}
+	w.I64(s.firstReceived)
+	w.I64(s.LastReceived)
+	w.I64(s.LastReceivedAt)
+	w.U64(uint64(s.RetentionDays))
+	w.U64(uint64(s.RollupDays))
+	w.N(s.names)
+	w.U64(uint64(s.NextConfig))
+	w.U64(uint64(s.NextLaunch))
+	s.parts.Append(w, full)
+	w.Bool(full || s.unresolvedDirty)
+	if full || s.unresolvedDirty {
+		w.N(len(s.unresolved))
+		for ref := range s.unresolved {
+			w.U64(uint64(ref.Dict))
+			w.U64(uint64(ref.ID))
+		}
+	}
+	w.I64(s.heldSince)
+	s.Delta.append(w)
+	s.appendClock(w)
 }
 
-func readKernelRow(r *reader) kernelRow {
-	return kernelRow{
-		start: r.i64(), duration: r.i64(), stream: r.u64(), externalID: r.u64(), kernel: r.u32(), corr: r.u32(), dyn: r.u32(), regs: r.u32(),
-		externalKind: uint8(r.u64()), emitted: r.bool(), receivedAt: r.i64(), heldAt: r.i64(), retentionDays: uint16(r.u64()), device: int32(r.i64()),
+// read takes over what append wrote.
+func (s *Session) read(r *state.Reader) {
+	s.readFacts(r)
+	s.parts.Read(r)
+	s.readUnresolved(r)
+	s.heldSince = r.I64()
+	s.Delta.read(r)
+	s.readClock(r)
+}
+
+func (s *Session) readFacts(r *state.Reader) {
+	for _, v := range []*string{&s.source, &s.App, &s.Host, &s.IP, &s.Vendor} {
+		*v = r.Str()
+	}
+	s.PID = r.U32()
+	s.DeviceIDs = s.DeviceIDs[:0]
+	for range r.N(1) {
+		s.DeviceIDs = append(s.DeviceIDs, int32(r.I64()))
+	}
+	for _, v := range []*bool{&s.Completed, &s.Shutdown, &s.allLate, &s.NoRaw} {
+		*v = r.Bool()
+	}
+	s.firstReceived, s.LastReceived, s.LastReceivedAt = r.I64(), r.I64(), r.I64()
+	s.RetentionDays, s.RollupDays = uint16(r.U64()), uint16(r.U64())
+	s.names = int(r.U64())
+	s.NextConfig = r.U32()
+	if r.Has(state.HasTombstones) {
+		s.NextLaunch = r.U32()
+	}
+}
+
+func (s *Session) readUnresolved(r *state.Reader) {
+	if !r.Bool() {
+		return
+	}
+	s.unresolved = map[NameRef]struct{}{}
+	for range r.N(2) {
+		dict, id := r.U64(), r.U32()
+		s.unresolved[NameRef{gpuflight.Dict(min(dict, numDicts-1)), id}] = struct{}{}
 	}
 }
 
 // applyState adds a change, or a snapshot to an empty folder. Call resume after the last one.
-func (f *folder) applyState(state []byte) error {
-	if len(state) == 0 {
+func (f *Fold) ApplyState(written []byte) error {
+	if len(written) == 0 {
 		return nil
 	}
-	r, err := stateReader(state)
+	r, err := f.stateReader(written)
 	if err != nil {
 		return err
 	}
 	if err := f.readState(&r); err != nil {
 		return err
 	}
-	if len(r.b) > 0 {
-		return fmt.Errorf("%d bytes behind the end: %w", len(r.b), errState)
+	if r.Layout != state.LayoutNow {
+		f.dropEmpty()
+	}
+	if len(r.Rest) > 0 {
+		return fmt.Errorf("%d bytes behind the end: %w", len(r.Rest), state.Err)
 	}
 	return nil
 }
 
 // readState reads a state behind its version.
-func (f *folder) readState(r *reader) error {
-	for range r.n(2) {
-		key := sessionKey{r.str(), r.str()}
+func (f *Fold) readState(r *state.Reader) error {
+	for range r.N(2) {
+		key := SessionKey{r.Str(), r.Str()}
 		var t tombstone
-		if r.has(hasTombstones) {
-			t = tombstone{int(r.u64()), r.u32(), r.u32(), r.i64()}
+		if r.Has(state.HasTombstones) {
+			t = tombstone{int(r.U64()), r.U32(), r.U32(), r.I64()}
 		}
-		r.plausible(key)
-		if r.err != nil {
+		plausible(r, key)
+		if r.Err != nil {
 			break
 		}
-		if s := f.sessions[key]; s != nil {
-			f.dropHeld(s)
-			f.release(s)
+		if s := f.Sessions[key]; s != nil {
+			f.abandon(s)
 		}
-		delete(f.sessions, key)
 		delete(f.tombstones, key)
 		if t.names > 0 || t.nextConfig > 0 || t.nextLaunch > 0 {
 			f.tombstones[key] = t
 		}
 	}
-	for range r.n(2) {
-		key := sessionKey{r.str(), r.str()}
-		r.plausible(key)
-		if r.err != nil {
+	for range r.N(2) {
+		key := SessionKey{r.Str(), r.Str()}
+		plausible(r, key)
+		if r.Err != nil {
 			break
 		}
-		s := f.sessions[key]
+		s := f.Sessions[key]
 		if s == nil {
-			s = newSession(key, stream.SessionToken(key.id))
-			f.sessions[key] = s
+			s = newSession(key, stream.SessionToken(key.ID))
+			f.Sessions[key] = s
 			delete(f.tombstones, key)
 		}
-		f.read(s, r)
+		if r.Layout == state.LayoutNow {
+			f.readSession(s, r)
+		} else {
+			f.readFlatSession(s, r)
+		}
 	}
-	if r.has(hasDeletions) {
+	if r.Has(state.HasDeletions) {
 		f.readDeletions(r)
 	}
-	return r.err
+	return r.Err
 }
 
 // resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
-// compare; then is the other clock at the last chunk.
-func (f *folder) resume(now, then int64) {
-	for _, s := range f.sessions {
-		f.eventKeys += s.keys.count()
-		s.lastReceivedAt = now - max(then-s.lastReceivedAt, 0) // as silent as it was when the last chunk was made
-		for i := range s.waiting.rows {
-			s.waiting.rows[i].heldAt = now
-		}
-		for corr, d := range s.early {
-			d.heldAt = now
-			s.early[corr] = d
-		}
+// compare; then is the other clock at the last chunk. anew says that the state was made again from parts whose rows are published.
+func (f *Fold) Resume(now, then int64, anew bool) {
+	for _, s := range f.Sessions {
+		s.LastReceivedAt = now - max(then-s.LastReceivedAt, 0) // as silent as it was when the last chunk was made
 		if s.heldSince != 0 {
 			s.heldSince = now
-		}
-		if s.waiting.live > 0 || len(s.early) > 0 {
-			f.waitingSessions[s] = struct{}{}
-		}
-		f.resumeScopes(s, now)
-		f.chargePending(s)
-		if s.nameless() && (s.heldSince != 0 || s.waiting.live > 0 || s.scopes.pending()) {
-			f.awaitNames(s)
-		}
-		if s.heldSince != 0 {
 			f.held[s] = struct{}{}
 		}
-		if (s.completed || s.shutdown) && (s.waiting.live > 0 || len(s.early) > 0 || s.scopes.pending()) {
+		for _, st := range s.states {
+			if st != nil {
+				st.Resume(now, anew)
+			}
+		}
+		f.chargePending(s)
+		load := s.load()
+		if s.nameless() && (s.heldSince != 0 || load.Waits || load.Unsaid) {
+			f.AwaitNames(s)
+		}
+		if (s.Completed || s.Shutdown) && load.Waiting > 0 {
 			f.closing[s] = struct{}{}
 		}
 	}

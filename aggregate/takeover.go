@@ -31,7 +31,7 @@ func (o *owner) takeOver(ctx context.Context) error {
 		return fmt.Errorf("claim: %w", err)
 	}
 	go sweep.sweep(ctx, o.streams)
-	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.sessions))
+	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.Sessions))
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Number, err)
 		}
-		if err := o.folder.applyState(state); err != nil {
+		if err := o.folder.ApplyState(state); err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Number, err)
 		}
 		o.traces = o.traces || len(c.Deletes) > 0
@@ -149,7 +149,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1
 	}
-	o.folder.resume(time.Now().UnixNano(), head.CreatedAt)
+	o.folder.Resume(time.Now().UnixNano(), head.CreatedAt, false)
 	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base, head.Number, last.Sequence, head.Snapshot
 	o.anchors, o.lost = head.Anchors, head.Lost
@@ -158,14 +158,14 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 }
 
 // loadNames loads a session's dictionary when this owner has not got it: after a takeover, or after a long silence.
-func (o *owner) loadNames(ctx context.Context, s *session) error {
+func (o *owner) loadNames(ctx context.Context, s *Session) error {
 	if s.dictsLoaded {
 		return nil
 	}
 	accepted := s.names
 	s.names = 0
-	learn := func(ref nameRef, text string) {
-		if !s.hasName(ref) {
+	learn := func(ref NameRef, text string) {
+		if !s.HasName(ref) {
 			s.learn(ref, text)
 		}
 	}
@@ -174,9 +174,9 @@ func (o *owner) loadNames(ctx context.Context, s *session) error {
 			return fmt.Errorf("dictionary of a session: %w", err)
 		}
 		if s.names < accepted && o.w.cfg.LoadNames != nil {
-			err := o.w.cfg.LoadNames(ctx, s.key.tenant, s.key.id, func(dict string, id uint32, value string) {
+			err := o.w.cfg.LoadNames(ctx, s.Key.Tenant, s.Key.ID, func(dict string, id uint32, value string) {
 				if d, ok := gpuflight.DictOf(dict); ok {
-					learn(nameRef{d, id}, value)
+					learn(NameRef{d, id}, value)
 				}
 			})
 			if err != nil {
@@ -192,8 +192,8 @@ func (o *owner) loadNames(ctx context.Context, s *session) error {
 
 // readBlocks reads the session's blocks up to the position: later ones belong to parts that are folded again. Where INGEST has lost parts
 // that were folded, their blocks count too; those that were stored since belong to parts that have the lost ones' sequences now.
-func (o *owner) readBlocks(ctx context.Context, s *session, learn func(nameRef, string)) error {
-	watch, err := o.streams.Dictionaries.Watch(ctx, stream.DictionaryFilter(s.key.tenant, s.token), jetstream.IgnoreDeletes())
+func (o *owner) readBlocks(ctx context.Context, s *Session, learn func(NameRef, string)) error {
+	watch, err := o.streams.Dictionaries.Watch(ctx, stream.DictionaryFilter(s.Key.Tenant, s.token), jetstream.IgnoreDeletes())
 	if err != nil {
 		return err
 	}

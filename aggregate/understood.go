@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -23,7 +24,7 @@ const unreadRetry = 5 * time.Second
 
 // unread notes that a partition cannot be taken over, when err says so, and waits for a while. It logs a cause once.
 func (w *Worker) unread(ctx context.Context, o *owner, err error) bool {
-	if !errors.Is(err, errState) && !errors.Is(err, stream.ErrChunk) {
+	if !errors.Is(err, state.Err) && !errors.Is(err, stream.ErrChunk) {
 		return false
 	}
 	n := NotUnderstood{Partition: o.partition, Writer: o.writer, Since: time.Now()}

@@ -4,56 +4,64 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/sink/table"
 )
 
 // The books: every event of a part is counted as received once, and then as exactly one of stored, rejected or duplicate.
 
-func (f *folder) usageOf(s *session, p *part) *usageAcc {
-	key := usageKey{tenant: s.key.tenant, source: p.env.Source, day: dayOf(p.env.ReceivedAt), days: p.env.RollupDays}
+// counted is what the part has added to the usage of its tenant so far.
+func (p *Part) Counted() Counts {
+	return Counts{
+		Events: p.usage.Events - p.before.Events, bytes: p.usage.bytes - p.before.bytes, Stored: p.usage.Stored - p.before.Stored,
+		rejected: p.usage.rejected - p.before.rejected, Duplicates: p.usage.Duplicates - p.before.Duplicates,
+	}
+}
+
+func (f *Fold) usageOf(p *Part) *Counts {
+	key := usageKey{tenant: p.Env.Tenant, source: p.Env.Source, day: rows.DayOf(p.Env.ReceivedAt), days: p.Env.RollupDays}
 	u := f.usage[key]
 	if u == nil {
-		u = &usageAcc{}
+		u = &Counts{}
 		f.usage[key] = u
 	}
 	return u
 }
 
 // received counts n events as received.
-func (f *folder) received(s *session, p *part, n uint64) {
-	s.delta.events += n
-	p.usage.events += n
+func (p *Part) Received(n uint64) {
+	p.Session.Delta.events += n
+	p.usage.Events += n
 }
 
-func (f *folder) stored(s *session, p *part, n uint64) {
-	p.usage.stored += n
+// stored counts n events as stored.
+func (p *Part) Stored(n uint64) {
+	p.usage.Stored += n
 }
 
 // duplicate counts n events as seen before.
-func (f *folder) duplicate(s *session, p *part, n uint64) {
-	s.delta.duplicates += n
-	s.delta.events -= min(n, s.delta.events)
-	p.usage.duplicates += n
+func (p *Part) Duplicate(n uint64) {
+	p.Session.Delta.duplicates += n
+	p.Session.Delta.events -= min(n, p.Session.Delta.events)
+	p.usage.Duplicates += n
 }
 
 // repeats counts what the gateway recognised as sent again.
-func (f *folder) repeats(p *part) {
-	u := f.usageOf(&session{key: sessionKey{tenant: p.env.Tenant}}, p)
-	u.events += p.env.Events
-	u.duplicates += p.env.Events
+func (f *Fold) repeats(p *Part) {
+	u := f.usageOf(p)
+	u.Events += p.Env.Events
+	u.Duplicates += p.Env.Events
 }
 
-func dayOf(ns int64) int32 { return table.DayOf(ns) }
-
-func (s *session) receivedDay() int32 { return dayOf(s.lastReceived) }
+func (s *Session) ReceivedDay() int32 { return rows.DayOf(s.LastReceived) }
 
 // factPartition is the partition of the session's rollups and facts in the open chunk.
-func (f *folder) factPartition(s *session) table.Partition {
-	return factPartition(s.lastReceived, s.rollupDays)
+func (s *Session) FactPartition() table.Partition {
+	return rows.FactPartition(s.LastReceived, s.RollupDays)
 }
 
 // flushUsage writes the chunk's usage rows. rawBytes is the size of all rows of the chunk; tenants share it by their events.
-func (f *folder) flushUsage(rawBytes int) {
+func (f *Fold) flushUsage(rawBytes int) {
 	if len(f.usage) == 0 {
 		return
 	}
@@ -61,7 +69,7 @@ func (f *folder) flushUsage(rawBytes int) {
 	var total uint64
 	for k, u := range f.usage {
 		keys = append(keys, k)
-		total += u.events
+		total += u.Events
 	}
 	slices.SortFunc(keys, func(a, b usageKey) int {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.source, b.source), cmp.Compare(a.day, b.day), cmp.Compare(a.days, b.days))
@@ -69,19 +77,25 @@ func (f *folder) flushUsage(rawBytes int) {
 	t := &table.Usage
 	for _, key := range keys {
 		u := f.usage[key]
-		b := f.out.batch(t.Table, table.Partition{Day: table.MonthOf(key.day), RetentionDays: key.days})
+		b := f.Out.Batch(t.Table, table.Partition{Day: table.MonthOf(key.day), RetentionDays: key.days})
 		t.Tenant.AppendString(b, key.tenant)
 		t.Day.Append(b, key.day)
 		t.Source.AppendString(b, key.source)
-		t.Events.Append(b, u.events)
+		t.Events.Append(b, u.Events)
 		t.Bytes.Append(b, u.bytes)
-		t.StoredBytes.Append(b, uint64(float64(rawBytes)*float64(u.events)/float64(max(total, 1))))
+		t.StoredBytes.Append(b, uint64(float64(rawBytes)*float64(u.Events)/float64(max(total, 1))))
 		t.Rejected.Append(b, u.rejected)
-		t.Duplicates.Append(b, u.duplicates)
+		t.Duplicates.Append(b, u.Duplicates)
 		t.ReceivedDay.Append(b, key.day)
-		f.metrics.events.WithLabelValues(key.tenant, "stored").Add(float64(u.stored))
+		f.metrics.events.WithLabelValues(key.tenant, "stored").Add(float64(u.Stored))
 		f.metrics.events.WithLabelValues(key.tenant, "rejected").Add(float64(u.rejected))
-		f.metrics.events.WithLabelValues(key.tenant, "duplicate").Add(float64(u.duplicates))
+		f.metrics.events.WithLabelValues(key.tenant, "duplicate").Add(float64(u.Duplicates))
 	}
 	clear(f.usage)
 }
+
+// CountUnknown counts columns and keys that this version does not know, CountBad fields whose value did not fit.
+func (f *Fold) CountUnknown(n int) { f.metrics.unknownColumns.Add(float64(n)) }
+
+// CountBad is described at CountUnknown.
+func (f *Fold) CountBad(n int) { f.metrics.badFields.Add(float64(n)) }

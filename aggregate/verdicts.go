@@ -46,16 +46,17 @@ func cloneVerdicts(in []stream.Verdict) []stream.Verdict {
 }
 
 // add counts a folded part: its usage is what it has added to that of its tenant.
-func (v *verdicts) add(p *part, now int64) {
-	if len(p.env.Asked) != stream.AskedBytes || p.usage == nil {
+func (v *verdicts) add(p *Part, now int64) {
+	if len(p.Env.Asked) != stream.AskedBytes || p.usage == nil {
 		return
 	}
 	d := v.of(p)
 	d.Touched = now
 	d.Parts++
-	d.Events += p.usage.events - p.before.events
-	d.Stored += p.usage.stored - p.before.stored
-	d.Duplicates += p.usage.duplicates - p.before.duplicates
+	c := p.Counted()
+	d.Events += c.Events
+	d.Stored += c.Stored
+	d.Duplicates += c.Duplicates
 	for _, r := range p.refused {
 		d.Rejected = stream.AddRejected(d.Rejected, r.Reason, r.Events, maxVerdictReasons)
 	}
@@ -63,14 +64,14 @@ func (v *verdicts) add(p *part, now int64) {
 }
 
 // of returns the entry of who asks about the part, for now: it moves when another is made.
-func (v *verdicts) of(p *part) *stream.Verdict {
+func (v *verdicts) of(p *Part) *stream.Verdict {
 	for i := range v.list {
-		if d := &v.list[i]; d.Asked == p.env.Asked && d.Tenant == p.env.Tenant {
+		if d := &v.list[i]; d.Asked == p.Env.Asked && d.Tenant == p.Env.Tenant {
 			return d
 		}
 	}
-	v.makeRoom(p.env.Tenant)
-	v.list = append(v.list, stream.Verdict{Asked: p.env.Asked, Tenant: p.env.Tenant, Since: p.seq})
+	v.makeRoom(p.Env.Tenant)
+	v.list = append(v.list, stream.Verdict{Asked: p.Env.Asked, Tenant: p.Env.Tenant, Since: p.Seq})
 	return &v.list[len(v.list)-1]
 }
 

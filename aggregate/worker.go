@@ -23,6 +23,9 @@ import (
 
 // Config configures a Worker. The zero value of each field means its default.
 type Config struct {
+	// Sources are the kinds of telemetry that this program knows. Parts of others are rejects, and states with others are not understood.
+	Sources []Source
+
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 
@@ -146,7 +149,7 @@ type PartitionStatus struct {
 // New returns a worker on the opened streams. Nothing runs until Run.
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
-	m := newCounters(cfg.Registerer)
+	m := newCounters(cfg.Registerer, cfg.Sources...)
 	m.beginRows(cfg.Schema.Tables())
 	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}, newest: map[int]uint64{}, told: map[int]told{}}
 }

@@ -62,6 +62,7 @@ func start(t testing.TB, s *broker.Streams, cfg aggregate.Config) (stop func()) 
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	cfg.Sources = sources
 	if cfg.ChunkAge == 0 {
 		cfg.ChunkAge = 30 * time.Millisecond
 	}
@@ -282,9 +283,9 @@ func diff(a, b totals) string {
 }
 
 // patient waits long enough for the other half on a busy machine.
-var patient = aggregate.Config{RawWait: 3 * time.Second, DetailWait: 3 * time.Second}
+var patient = aggregate.Config{Sources: sources, RawWait: 3 * time.Second, DetailWait: 3 * time.Second}
 
-var fast = aggregate.Config{RawWait: 300 * time.Millisecond, DetailWait: 600 * time.Millisecond}
+var fast = aggregate.Config{Sources: sources, RawWait: 300 * time.Millisecond, DetailWait: 600 * time.Millisecond}
 
 // Channels in any order, every part twice, parts of one upload under another identity: the rows are the same.
 func TestOrderAndRepetitionDoNotMatter(t *testing.T) {

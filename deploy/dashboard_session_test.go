@@ -14,6 +14,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/gpuflight"
+	"github.com/warpline/warpline/aggregate/telemetry"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/cmd/warpline/replay"
@@ -52,7 +54,7 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 3)
-	for _, run := range []func(context.Context) error{gateway.Run, aggregate.New(streams, aggregate.Config{}).Run, s.Run} {
+	for _, run := range []func(context.Context) error{gateway.Run, aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{gpuflight.Source(), telemetry.Source()}}).Run, s.Run} {
 		go func() { ended <- run(ctx) }()
 	}
 	t.Cleanup(func() {

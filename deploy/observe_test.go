@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/warpline/warpline/aggregate"
+	gpuflightfold "github.com/warpline/warpline/aggregate/gpuflight"
+	telemetryfold "github.com/warpline/warpline/aggregate/telemetry"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
@@ -56,7 +58,7 @@ func series(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	aggregate.New(streams, aggregate.Config{Schema: tabletest.Schema(), Registerer: reg})
+	aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{gpuflightfold.Source(), telemetryfold.Source()}, Schema: tabletest.Schema(), Registerer: reg})
 	if _, err := sink.New(streams, sink.Config{Schema: tabletest.Schema(), HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil { // it asks nobody
 		t.Fatal(err)
 	}

@@ -3,6 +3,9 @@ package main
 import (
 	"sync"
 
+	"github.com/warpline/warpline/aggregate"
+	gpuflightfold "github.com/warpline/warpline/aggregate/gpuflight"
+	telemetryfold "github.com/warpline/warpline/aggregate/telemetry"
 	"github.com/warpline/warpline/ingest"
 	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
 	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
@@ -14,19 +17,28 @@ import (
 // source is one source of data, as each stage knows it.
 type source struct {
 	door   ingest.Source
+	fold   aggregate.Source
 	tables table.Source
 }
 
 // sources is the one list of sources: each stage is given them from here. To add a source, add its line.
 var sources = []source{
-	{gpuflightdoor.Source(), gpuflighttable.Source},
-	{telemetrydoor.Source(), telemetrytable.Source},
+	{gpuflightdoor.Source(), gpuflightfold.Source(), gpuflighttable.Source},
+	{telemetrydoor.Source(), telemetryfold.Source(), telemetrytable.Source},
 }
 
 // doors are the sources as the gateway knows them.
 func doors() (list []ingest.Source) {
 	for _, s := range sources {
 		list = append(list, s.door)
+	}
+	return list
+}
+
+// folds are the sources as workers know them.
+func folds() (list []aggregate.Source) {
+	for _, s := range sources {
+		list = append(list, s.fold)
 	}
 	return list
 }

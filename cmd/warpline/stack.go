@@ -122,7 +122,7 @@ func startStack(ctx context.Context, cfg stackConfig) (s *stack, err error) {
 	}
 	names := &nameReader{server: s.Server}
 	s.Worker = aggregate.New(s.Streams, aggregate.Config{
-		ChunkAge: cfg.ChunkAge, NamesBytes: int(cfg.NamesMemory), Schema: schema(), Version: version(), LoadNames: names.load,
+		Sources: folds(), ChunkAge: cfg.ChunkAge, NamesBytes: int(cfg.NamesMemory), Schema: schema(), Version: version(), LoadNames: names.load,
 		Logger: cfg.Log.With("role", "worker"), Registerer: reg,
 	})
 	s.workerRole = start("worker", s.Failed, func(ctx context.Context) error {

@@ -27,7 +27,7 @@ func (c *workerCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer closeNATS()
 	reg := newRegistry()
-	cfg := aggregate.Config{ChunkAge: c.ChunkAge, NamesBytes: int(c.NamesMemory), Schema: schema(), Version: version(), Logger: p.Log, Registerer: reg}
+	cfg := aggregate.Config{Sources: folds(), ChunkAge: c.ChunkAge, NamesBytes: int(c.NamesMemory), Schema: schema(), Version: version(), Logger: p.Log, Registerer: reg}
 	if c.ClickHouse != "" {
 		names := &nameReader{server: c.server()}
 		defer names.close()

@@ -1,0 +1,299 @@
+package activity
+
+import (
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/hist"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// kernelRollups adds up the kernels of a session by kernel, scope and minute, and writes the rows of kernels and of their launches.
+type Kernels struct {
+	session *aggregate.Session
+	pool    *KernelPool
+
+	slots      []*kernelSlot
+	sparse     map[uint32]*kernelSlot // kernel ids beyond denseKernels
+	slotCount  int                    // of slots and sparse
+	dirty      []*kernelAcc           // all accumulators that count something: part of the state until they are flushed
+	flushed    bool                   // in the open chunk: what was held is rows now
+	launches   map[launchKey]uint32   // ids of those that this owner has written; not in the state
+	scopeNames []string               // [0] is ''
+	scopeIndex map[string]int32
+}
+
+// kernelPool is shared by the sessions of a source in one partition.
+type KernelPool struct {
+	Fold *aggregate.Fold
+	free []*kernelAcc
+}
+
+// begin makes the zero value that of a session.
+func (k *Kernels) Begin(s *aggregate.Session, p *KernelPool) {
+	k.session, k.pool, k.scopeNames, k.scopeIndex = s, p, []string{""}, map[string]int32{"": 0}
+}
+
+// kernel is a kernel's row.
+type Kernel struct {
+	Start, Duration     int64
+	Stream, ExternalID  uint64
+	ID, Corr, Dyn, Regs uint32
+	ExternalKind        uint8
+	Device              int32
+}
+
+// denseKernels is how many kernel ids are found by index; the client counts from 1, so larger ones are rare and go to a map.
+const denseKernels = 1 << 14
+
+// kernelSlot is what is at hand of one kernel id of a session.
+type kernelSlot struct {
+	id       uint32
+	launch   uint32 // id of launched, 0: none yet
+	launched launchKey
+	last     *kernelAcc
+	accs     []*kernelAcc
+	index    map[accKey]*kernelAcc // of accs, once they are many
+}
+
+// kernelAcc adds up one row of kernel_stats.
+type kernelAcc struct {
+	slot                    *kernelSlot
+	scope                   int32
+	bucket                  int64
+	calls, total, low, high uint64
+	hist                    hist.Dense
+	// What the open chunk added, for the state change while the row is held: the durations themselves, or, once there are more than fit,
+	// only that there were more (the whole accumulator is written then).
+	fresh      [maxFresh]uint64
+	freshCount uint8
+}
+
+// maxFresh is how many durations cost less to write than a whole accumulator.
+const maxFresh = 12
+
+func (a *kernelAcc) Add(ns uint64) {
+	if a.freshCount < maxFresh {
+		a.fresh[a.freshCount] = ns
+	}
+	if a.freshCount <= maxFresh {
+		a.freshCount++
+	}
+	a.count(ns)
+}
+
+// count adds a duration that the state has already.
+func (a *kernelAcc) count(ns uint64) {
+	a.calls++
+	a.total += ns
+	a.low = min(a.low, ns)
+	a.high = max(a.high, ns)
+	a.hist.Add(ns)
+}
+
+// slot returns the session's slot of a kernel id.
+func (k *Kernels) Slot(id uint32) *kernelSlot {
+	if int(id) < len(k.slots) {
+		if slot := k.slots[id]; slot != nil {
+			return slot
+		}
+	} else if slot, ok := k.sparse[id]; ok {
+		return slot
+	}
+	slot := &kernelSlot{id: id}
+	k.slotCount++
+	if id < denseKernels {
+		if int(id) >= len(k.slots) {
+			k.slots = append(k.slots, make([]*kernelSlot, int(id)+1-len(k.slots))...)
+		}
+		k.slots[id] = slot
+	} else {
+		if k.sparse == nil {
+			k.sparse = map[uint32]*kernelSlot{}
+		}
+		k.sparse[id] = slot
+	}
+	return slot
+}
+
+// acc returns the accumulator of a kernel, scope and minute.
+func (k *Kernels) Acc(slot *kernelSlot, scope int32, bucket int64) *kernelAcc {
+	if a := slot.last; a != nil && a.bucket == bucket && a.scope == scope {
+		return a
+	}
+	if len(slot.accs) <= fewAccs {
+		for _, a := range slot.accs {
+			if a.bucket == bucket && a.scope == scope {
+				slot.last = a
+				return a
+			}
+		}
+	} else if a := slot.find(accKey{bucket, scope}); a != nil {
+		slot.last = a
+		return a
+	}
+	var a *kernelAcc
+	if n := len(k.pool.free); n > 0 {
+		a = k.pool.free[n-1]
+		k.pool.free = k.pool.free[:n-1]
+	} else {
+		a = &kernelAcc{}
+	}
+	a.slot, a.scope, a.bucket = slot, scope, bucket
+	a.calls, a.total, a.low, a.high, a.freshCount = 0, 0, ^uint64(0), 0, 0
+	slot.accs = append(slot.accs, a)
+	if slot.index != nil {
+		slot.index[accKey{bucket, scope}] = a
+	}
+	slot.last = a
+	k.dirty = append(k.dirty, a)
+	k.pool.Fold.HeldAccs++
+	return a
+}
+
+// fewAccs is how many accumulators of a kernel are looked through one by one. A live kernel has one or two, one a scope in a busy program;
+// a file of hours in one window has one a minute.
+const fewAccs = 16
+
+type accKey struct {
+	bucket int64
+	scope  int32
+}
+
+// find looks an accumulator up by key, in an index that is made when there are more than a few.
+func (k *kernelSlot) find(key accKey) *kernelAcc {
+	if k.index == nil {
+		k.index = make(map[accKey]*kernelAcc, 2*len(k.accs))
+		for _, a := range k.accs {
+			k.index[accKey{a.bucket, a.scope}] = a
+		}
+	}
+	return k.index[key]
+}
+
+// kernelEmitter appends rows of kernels_data of one session and one ClickHouse partition.
+type KernelEmitter struct {
+	k               *Kernels
+	b               *table.Batch // nil: raw rows are off for this tenant
+	tenant, session int32
+	receivedAt      int64
+	days            uint16
+}
+
+// emitter is for rows that were received at a time, of a class of retention.
+func (k *Kernels) Emitter(receivedAt int64, days uint16) KernelEmitter {
+	e := KernelEmitter{k: k, receivedAt: receivedAt, days: days}
+	if k.session.NoRaw {
+		return e
+	}
+	f, t := k.pool.Fold, &table.Kernels
+	e.b = f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	e.tenant, e.session = t.Tenant.Index(e.b, k.session.Key.Tenant), t.SessionID.Index(e.b, k.session.Key.ID)
+	f.Out.Saw(receivedAt)
+	return e
+}
+
+// isFor reports whether it has a batch and is for such rows. A batch is one chunk's.
+func (e *KernelEmitter) IsFor(k *Kernels, receivedAt int64) bool {
+	return e.k == k && e.receivedAt == receivedAt && e.b != nil
+}
+
+// row appends a kernel, with the launch configuration that it is known to have had (0: none).
+func (e *KernelEmitter) Row(k *Kernel, config uint32) {
+	if e.b == nil {
+		return
+	}
+	t, b := &table.Kernels, e.b
+	t.Tenant.Append(b, e.tenant)
+	t.SessionID.Append(b, e.session)
+	t.StartedAt.Append(b, k.Start)
+	t.DurationNS.Append(b, uint64(k.Duration))
+	t.LaunchID.Append(b, e.launch(launchKey{k.ID, config, k.Regs, k.Dyn}))
+	t.StreamID.Append(b, k.Stream)
+	t.CorrID.Append(b, k.Corr)
+	t.DeviceID.Append(b, k.Device)
+	t.ExternalKind.Append(b, k.ExternalKind)
+	t.ExternalID.Append(b, k.ExternalID)
+	t.ReceivedAt.Append(b, e.receivedAt)
+}
+
+// flush writes the rollup rows and frees the accumulators.
+func (k *Kernels) Flush() {
+	k.flushed = true
+	if len(k.dirty) == 0 {
+		return
+	}
+	s, t := k.session, &table.KernelStats
+	b := k.pool.Fold.Out.Batch(t.Table, s.FactPartition())
+	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
+	for _, a := range k.dirty {
+		t.Tenant.Append(b, tenant)
+		t.SessionID.Append(b, session)
+		t.Bucket.Append(b, a.bucket)
+		t.BucketS.Append(b, 60)
+		t.KernelID.Append(b, a.slot.id)
+		t.Scope.AppendString(b, k.scopeNames[a.scope])
+		t.Kernel.AppendString(b, s.Name(gpuflight.KernelDict, a.slot.id))
+		t.Calls.Append(b, a.calls)
+		t.TotalNS.Append(b, a.total)
+		t.MinNS.Append(b, a.low)
+		t.MaxNS.Append(b, a.high)
+		t.DurationHist.Append(b, &a.hist)
+		t.ReceivedDay.Append(b, s.ReceivedDay())
+	}
+	k.Drop()
+	if len(k.sparse) > maxSparse {
+		k.slotCount -= len(k.sparse)
+		k.sparse = nil
+	}
+}
+
+// drop forgets the accumulators: their rows are written, or never will be.
+func (k *Kernels) Drop() {
+	for _, a := range k.dirty {
+		a.slot.accs, a.slot.last, a.slot.index = a.slot.accs[:0], nil, nil
+		a.hist.Reset()
+		a.slot = nil
+		if len(k.pool.free) < maxFreeAccs {
+			k.pool.free = append(k.pool.free, a)
+		}
+	}
+	k.pool.Fold.HeldAccs -= len(k.dirty)
+	clear(k.dirty)
+	k.dirty = k.dirty[:0]
+}
+
+// rest gives back what is at hand of each kernel.
+func (k *Kernels) Rest() { k.slots, k.sparse, k.slotCount, k.launches = nil, nil, 0, nil }
+
+// What is charged beside the bytes of names: entries of maps with their slack, and allocations rounded up.
+const (
+	kernelSlotBytes  = 160
+	launchEntryBytes = 56
+)
+
+// index is what is kept beside names to find them quickly, in bytes.
+func (k *Kernels) IndexBytes() int {
+	return 8*cap(k.slots) + kernelSlotBytes*k.slotCount + launchEntryBytes*len(k.launches)
+}
+
+// published forgets what was new.
+func (k *Kernels) Published() {
+	k.flushed = false
+	for _, a := range k.dirty {
+		a.freshCount = 0
+	}
+}
+
+// maxSparse slots of kernel ids beyond denseKernels are kept from chunk to chunk: a session that never uses an id twice must not fill the
+// memory with them. What they know beside accumulators is found again.
+const maxSparse = 4 * denseKernels
+
+// maxFreeAccs bounds the pool of accumulators kept between chunks: 8192 × about 2 KiB.
+const maxFreeAccs = 8192
+
+// held is how many rows of rollups are held back.
+func (k *Kernels) Held() int { return len(k.dirty) }
+
+// scopeName returns the path that scope returned an index of.
+func (k *Kernels) ScopeName(i int32) string { return k.scopeNames[i] }

@@ -1,0 +1,28 @@
+package activity
+
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+)
+
+// maxScopeNames scope paths of a session are told apart in rollups; kernels in later ones count under otherScopes.
+const (
+	maxScopeNames = 65536
+	otherScopes   = "(more scopes)"
+)
+
+// scope interns a scope path and returns its index.
+func (k *Kernels) Scope(path string) int32 {
+	path = rows.Clip(path)
+	i, ok := k.scopeIndex[path]
+	if !ok {
+		if len(k.scopeNames) == maxScopeNames {
+			path = otherScopes
+		} else if len(k.scopeNames) > maxScopeNames {
+			return maxScopeNames
+		}
+		i = int32(len(k.scopeNames))
+		k.scopeNames = append(k.scopeNames, path)
+		k.scopeIndex[path] = i
+	}
+	return i
+}

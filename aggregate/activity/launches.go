@@ -1,0 +1,66 @@
+package activity
+
+import (
+	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// launchKey is what kernels of one launch have in common; config is 0 while the kernel_detail is not known.
+type launchKey struct{ kernel, config, regs, dyn uint32 }
+
+// maxLaunches launches of a session are told apart; beyond it they are forgotten and written again under new ids.
+const maxLaunches = 65536
+
+// launch returns the id under which the launch is in `launches`, and writes it there when this owner has not done so. What was written
+// is no part of the state: an owner that does not know of a launch writes it once more, under an id of its own.
+func (e *KernelEmitter) launch(k launchKey) uint32 {
+	slot := e.k.Slot(k.kernel)
+	if slot.launch != 0 && slot.launched == k { // a kernel is nearly always launched as it was the last time
+		return slot.launch
+	}
+	s := e.k.session
+	id, ok := e.k.launches[k]
+	if !ok {
+		if e.k.launches == nil || len(e.k.launches) >= maxLaunches {
+			e.k.launches = map[launchKey]uint32{}
+		}
+		if s.NextLaunch == 0 {
+			s.NextLaunch = FirstID(e.receivedAt)
+		}
+		s.NextLaunch++
+		id = s.NextLaunch
+		e.k.launches[k] = id
+		t := &table.Launches
+		b := e.k.pool.Fold.Out.Batch(t.Table, rows.FactPartition(e.receivedAt, rows.FactDays(e.days, s.RollupDays)))
+		t.Tenant.AppendString(b, s.Key.Tenant)
+		t.SessionID.AppendString(b, s.Key.ID)
+		t.LaunchID.Append(b, id)
+		t.KernelID.Append(b, k.kernel)
+		t.ConfigID.Append(b, k.config)
+		t.Registers.Append(b, k.regs)
+		t.DynSharedBytes.Append(b, k.dyn)
+		t.ReceivedDay.Append(b, rows.DayOf(e.receivedAt))
+	}
+	slot.launch, slot.launched = id, k
+	return id
+}
+
+// firstID is where a session's own ids begin: seconds since 2020 in steps of 18 hours. A session whose state was dropped after a day of
+// silence then does not hand out again what rows of before use. Rows compress best when ids differ in few low bits, hence the steps.
+func FirstID(receivedAt int64) uint32 {
+	const y2020 = 1_577_836_800
+	return rows.ClampU32(receivedAt/1e9-y2020) &^ 0xffff
+}
+
+// forgetLaunches has launches written again, under new ids.
+func (k *Kernels) ForgetLaunches() {
+	k.launches = nil
+	for _, slot := range k.slots {
+		if slot != nil {
+			slot.launch = 0
+		}
+	}
+	for _, slot := range k.sparse {
+		slot.launch = 0
+	}
+}

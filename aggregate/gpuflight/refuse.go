@@ -1,0 +1,73 @@
+package gpuflight
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/warpline/warpline/aggregate"
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/zeebo/xxh3"
+)
+
+func typeName(t gpuflight.Type) string {
+	if t == gpuflight.TypeUnknown {
+		return ""
+	}
+	return t.String()
+}
+
+// rejectLine stores a line that does not decode.
+func (f *folding) rejectLine(s *session, p *aggregate.Part, l *gpuflight.Line, line []byte, n uint64, err error) {
+	t := gpuflight.TypeUnknown
+	if l != nil {
+		t = l.Type
+	}
+	if !s.lines.Add(f.lineHash(t, p, line)) { // the same bad line again is no second reject
+		p.Duplicate(n)
+		return
+	}
+	f.refuseLine(s, p, t, line, n, err)
+}
+
+// refuse stores a line of one event that was taken for new and does not decode after all.
+func (f *folding) refuse(s *session, p *aggregate.Part, l *gpuflight.Line, err error) {
+	f.refuseLine(s, p, l.Type, l.Raw, 1, err)
+}
+
+// refuseLine stores a line that is known to be new and does not decode.
+func (f *folding) refuseLine(s *session, p *aggregate.Part, t gpuflight.Type, line []byte, n uint64, err error) {
+	r := aggregate.Reject{Reason: gpuflight.ReasonBadJSON, Detail: err.Error(), Events: n, Payload: line}
+	var bad *gpuflight.LineError
+	if errors.As(err, &bad) {
+		r.Reason, r.Detail = bad.Reason, bad.Detail
+	}
+	r.Type = typeName(t)
+	f.Reject(p, r)
+}
+
+// rejectRow stores one row of a batch that only the fold can refuse. raw may be nil: the line is the payload then.
+func (f *folding) rejectRow(s *session, p *aggregate.Part, line *gpuflight.Line, reason, detail string, raw []byte) {
+	r := aggregate.Reject{Reason: reason, Detail: detail, Type: typeName(line.Type), Events: 1, Payload: raw}
+	if raw == nil {
+		r.Bytes, r.Ref = uint64(len(line.Raw)), p.Ref()
+		r.Payload = line.Raw[:min(len(line.Raw), 512)]
+	}
+	f.Reject(p, r)
+}
+
+func (f *folding) badTime(s *session, p *aggregate.Part, line *gpuflight.Line) {
+	f.rejectRow(s, p, line, gpuflight.ReasonBadTime, "base_time_ns + dt_ns is before 1970 or after 2262", nil)
+}
+
+// quote makes client text safe to put into a detail.
+func quote(text []byte) string {
+	return strconv.Quote(strings.ToValidUTF8(string(text[:min(len(text), 80)]), "\uFFFD"))
+}
+
+// detailHash identifies a configuration by its fields. It never equals a hash of the fast path by construction of its input, so the
+// same configuration written in two ways is stored twice, which is harmless.
+func detailHash(d *gpuflight.Detail) xxh3.Uint128 {
+	return xxh3.HashString128(fmt.Sprintf("%+v", *d))
+}

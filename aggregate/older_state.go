@@ -1,0 +1,107 @@
+package aggregate
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/warpline/warpline/aggregate/state"
+)
+
+// States of versions 1 to 5 had no sections: what the sources of then kept stood among the session's own facts. They are read here, and
+// those sources read the pieces that are theirs.
+
+// Piece is a run of fields of a session in such a state.
+type Piece int
+
+// The pieces, in the order in which they stand.
+const (
+	PieceParts   Piece = iota // behind the parts that were folded
+	PieceNames                // behind ids without names
+	PieceFlushed              // before what is held: whether what was held before is rows now
+	PieceHeld                 // behind what is held of the session itself
+	PieceMinutes              // behind that, in states that held nothing too
+	PieceClock                // behind the clocks
+	PieceKeys                 // the last
+)
+
+// Older is a State whose source had pieces of those.
+type Older interface {
+	// ReadOlder reads the source's fields in a piece, often none.
+	ReadOlder(p Piece, r *state.Reader)
+}
+
+// readFlatSession reads a session of a state without sections, behind its key.
+func (f *Fold) readFlatSession(s *Session, r *state.Reader) {
+	var older []Older
+	for i := range f.sources {
+		if o, ok := f.stateOf(s, i).(Older); ok {
+			older = append(older, o)
+		}
+	}
+	piece := func(p Piece) {
+		for _, o := range older {
+			o.ReadOlder(p, r)
+		}
+	}
+	s.readFacts(r)
+	s.parts.Read(r)
+	piece(PieceParts)
+	s.readUnresolved(r)
+	piece(PieceNames)
+	if r.Has(state.HasHeld) {
+		piece(PieceFlushed)
+		s.heldSince = r.I64()
+		s.Delta.read(r)
+		piece(PieceHeld)
+	}
+	piece(PieceMinutes)
+	if r.Has(state.HasClock) {
+		s.readClock(r)
+	}
+	piece(PieceClock)
+	piece(PieceKeys)
+}
+
+// dropEmpty takes from sessions what sources keep of them that is nothing: every source had a look at every session that was read.
+func (f *Fold) dropEmpty() {
+	for _, s := range f.Sessions {
+		for i, st := range s.states {
+			if st != nil && st.Size(true) == 0 {
+				st.Drop()
+				s.states[i] = nil
+			}
+		}
+	}
+}
+
+// stateReader returns a reader behind the version of a state, which knows its layout.
+func (f *Fold) stateReader(written []byte) (state.Reader, error) {
+	r := state.Reader{Rest: written}
+	version := r.U64()
+	if r.Err != nil {
+		return r, r.Err
+	}
+	all, ok := state.Layouts[version]
+	if !ok {
+		return r, fmt.Errorf("version %d, and this program reads up to %d: %w", version, state.Version, state.Err)
+	}
+	if len(all) == 1 {
+		r.Layout = all[0]
+		return r, nil
+	}
+	for _, l := range all {
+		try := state.Reader{Rest: r.Rest, Layout: l, Dry: true}
+		if scratch := newFolder(&Config{Sources: f.Config.Sources}, nil); scratch.readState(&try) == nil && len(try.Rest) == 0 {
+			r.Layout = l
+			return r, nil
+		}
+	}
+	return r, fmt.Errorf("version %d: %w", version, state.Err)
+}
+
+// plausible fails a dry run that reads as keys what cannot be some.
+func plausible(r *state.Reader, key SessionKey) {
+	if r.Dry && (key.Tenant == "" || !utf8.ValidString(key.Tenant) || !utf8.ValidString(key.ID)) {
+		r.Fail()
+	}
+}

@@ -1,0 +1,132 @@
+// Package state has the codec of the state that a partition publishes, and what remembers hashes in it.
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/zeebo/xxh3"
+)
+
+// writer appends the fields of a state change; reader takes them off again in the same order. Integers are varints.
+type Writer struct{ Body []byte }
+
+func (w *Writer) U64(v uint64) { w.Body = binary.AppendUvarint(w.Body, v) }
+func (w *Writer) I64(v int64)  { w.Body = binary.AppendVarint(w.Body, v) }
+func (w *Writer) N(v int)      { w.U64(uint64(v)) }
+func (w *Writer) Bool(v bool) {
+	if v {
+		w.Body = append(w.Body, 1)
+	} else {
+		w.Body = append(w.Body, 0)
+	}
+}
+func (w *Writer) Str(s string) { w.N(len(s)); w.Body = append(w.Body, s...) }
+func (w *Writer) Hash(h xxh3.Uint128) {
+	w.Body = binary.LittleEndian.AppendUint64(w.Body, h.Lo)
+	w.Body = binary.LittleEndian.AppendUint64(w.Body, h.Hi)
+}
+
+// errState is what every malformed state gives: it was written by us, so it is damage or another version.
+var Err = errors.New("partition state is damaged or of another version")
+
+type Reader struct {
+	Rest   []byte
+	Err    error
+	Layout Layout // of the state that is read
+	Dry    bool   // it is only looked whether it can be read
+}
+
+func (r *Reader) Fail() { r.Rest, r.Err = nil, Err }
+
+// failf is fail that says what is wrong.
+func (r *Reader) Failf(format string, args ...any) {
+	r.Rest, r.Err = nil, fmt.Errorf(format+": %w", append(args, Err)...)
+}
+
+func (r *Reader) U64() uint64 {
+	v, n := binary.Uvarint(r.Rest)
+	if n <= 0 {
+		r.Fail()
+		return 0
+	}
+	r.Rest = r.Rest[n:]
+	return v
+}
+
+func (r *Reader) I64() int64 {
+	v, n := binary.Varint(r.Rest)
+	if n <= 0 {
+		r.Fail()
+		return 0
+	}
+	r.Rest = r.Rest[n:]
+	return v
+}
+
+func (r *Reader) U32() uint32 {
+	v := r.U64()
+	if v > math.MaxUint32 {
+		r.Fail()
+		return 0
+	}
+	return uint32(v)
+}
+
+// n reads a count of things that take at least size bytes each, so that damage cannot make us allocate more than we were given.
+func (r *Reader) N(size int) int {
+	v := r.U64()
+	if v > uint64(len(r.Rest)/size) {
+		r.Fail()
+		return 0
+	}
+	return int(v)
+}
+
+func (r *Reader) Bool() bool {
+	if len(r.Rest) == 0 {
+		r.Fail()
+		return false
+	}
+	v := r.Rest[0] != 0
+	r.Rest = r.Rest[1:]
+	return v
+}
+
+func (r *Reader) Bytes() []byte {
+	n := r.N(1)
+	v := r.Rest[:n]
+	r.Rest = r.Rest[n:]
+	return v
+}
+
+func (r *Reader) Str() string { return string(r.Bytes()) }
+
+func (r *Reader) Fixed64() uint64 {
+	if len(r.Rest) < 8 {
+		r.Fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.Rest)
+	r.Rest = r.Rest[8:]
+	return v
+}
+
+func (r *Reader) Hash() xxh3.Uint128 {
+	if len(r.Rest) < 16 {
+		r.Fail()
+		return xxh3.Uint128{}
+	}
+	h := xxh3.Uint128{Lo: binary.LittleEndian.Uint64(r.Rest), Hi: binary.LittleEndian.Uint64(r.Rest[8:])}
+	r.Rest = r.Rest[16:]
+	return h
+}
+
+func (w *Writer) Section(name string, version uint64, body []byte) {
+	w.Str(name)
+	w.U64(version)
+	w.N(len(body))
+	w.Body = append(w.Body, body...)
+}

@@ -1,0 +1,127 @@
+package state
+
+import (
+	"encoding/binary"
+
+	"github.com/zeebo/xxh3"
+)
+
+// recent remembers the newest limit hashes it was given. It decides "seen already" for parts and lines; 128 bits make a false
+// "seen" (which would lose a line) a matter of 2^-90 for a session of a million lines.
+type Recent struct {
+	Limit int
+	short bool // 64 bits of each are kept, see shorten
+	set   map[xxh3.Uint128]struct{}
+	order []xxh3.Uint128 // oldest first, from head
+	head  int
+	fresh int // how many of the newest are not in a published state change yet
+}
+
+// add reports whether h is new, and remembers it.
+func (r *Recent) Add(h xxh3.Uint128) bool {
+	if r.short {
+		h.Hi = 0
+	}
+	if _, ok := r.set[h]; ok {
+		return false
+	}
+	if r.set == nil {
+		r.set = make(map[xxh3.Uint128]struct{})
+	}
+	r.set[h] = struct{}{}
+	r.order = append(r.order, h)
+	r.fresh++
+	if len(r.order)-r.head > r.Limit {
+		delete(r.set, r.order[r.head])
+		r.head++
+		if r.head > r.Limit {
+			r.order = append(r.order[:0], r.order[r.head:]...)
+			r.head = 0
+		}
+	}
+	return true
+}
+
+// has reports whether h is remembered.
+func (r *Recent) Has(h xxh3.Uint128) bool {
+	if r.short {
+		h.Hi = 0
+	}
+	_, ok := r.set[h]
+	return ok
+}
+
+// shorten keeps half of each hash from now on. It is for sessions that fell silent, which are many: what they bring yet is mostly what they
+// have brought before, and 64 bits make a false "seen" among 65 536 lines a matter of 10^-10.
+func (r *Recent) Shorten() {
+	if r.short {
+		return
+	}
+	r.short = true
+	if len(r.set) == 0 {
+		return
+	}
+	old, fresh := r.all(), r.fresh
+	r.set, r.order, r.head, r.fresh = make(map[xxh3.Uint128]struct{}, len(old)), make([]xxh3.Uint128, 0, len(old)), 0, 0
+	for _, h := range old {
+		r.Add(h)
+	}
+	r.fresh = min(fresh, len(r.order))
+}
+
+// append writes all hashes, or those that are not published yet.
+func (r *Recent) Append(w *Writer, full bool) {
+	hs := r.changed()
+	if full {
+		hs = r.all()
+	}
+	w.Bool(r.short)
+	w.N(len(hs))
+	for _, h := range hs {
+		if r.short {
+			w.Body = binary.LittleEndian.AppendUint64(w.Body, h.Lo)
+		} else {
+			w.Hash(h)
+		}
+	}
+}
+
+// read adds what append wrote.
+func (r *Recent) Read(from *Reader) {
+	size := 16
+	if from.Has(hasShort) && from.Bool() {
+		r.Shorten()
+		size = 8
+	}
+	for range from.N(size) {
+		if size == 8 {
+			r.Add(xxh3.Uint128{Lo: from.Fixed64()})
+		} else {
+			r.Add(from.Hash())
+		}
+	}
+	r.fresh = 0
+}
+
+// all returns every remembered hash, oldest first; the slice is valid until the next add.
+func (r *Recent) all() []xxh3.Uint128 { return r.order[r.head:] }
+
+// changed returns the hashes added since the last published change, as far as they are still remembered.
+func (r *Recent) changed() []xxh3.Uint128 {
+	return r.order[max(r.head, len(r.order)-r.fresh):]
+}
+
+// size is how many bytes append writes, but for a few.
+func (r *Recent) Size(full bool) int {
+	n := r.fresh
+	if full {
+		n = len(r.all())
+	}
+	if r.short {
+		return 8 * n
+	}
+	return 16 * n
+}
+
+// published says that all is in a published state change.
+func (r *Recent) Published() { r.fresh = 0 }
