@@ -30,7 +30,7 @@ type Part struct {
 	budget  budget
 }
 
-// folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
+// fold turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
 type Fold struct {
 	Config   *Config
 	metrics  *counters
@@ -77,13 +77,13 @@ type Counts struct{ Events, bytes, Stored, rejected, Duplicates uint64 }
 // newFold returns the fold of a partition that has no owner, so that nothing of it is published: for tests and benchmarks of sources.
 func NewFold(cfg Config) *Fold {
 	cfg = cfg.withDefaults()
-	return newFolder(&cfg, newCounters(nil))
+	return newFold(&cfg, newCounters(nil))
 }
 
 // TakeNames gives a session the names that it has with another owner, as if they had been loaded: for tests of sources.
 func (s *Session) TakeNames(from *Session) { s.dicts, s.dictsLoaded = from.dicts, true }
 
-func newFolder(cfg *Config, m *counters) *Fold {
+func newFold(cfg *Config, m *counters) *Fold {
 	f := &Fold{
 		Config: cfg, metrics: m, kinds: map[stream.Kind]int{},
 		Sessions: map[SessionKey]*Session{}, tombstones: map[SessionKey]tombstone{}, Out: rows.NewOutput(),

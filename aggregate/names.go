@@ -173,7 +173,7 @@ func (f *Fold) makeRoom(speaks *Session, all bool) {
 
 // boundNames keeps the worker's names within their budget after speaks has got some, nil for none.
 func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
-	f := o.folder
+	f := o.fold
 	if speaks != nil {
 		f.charge(speaks)
 	}
@@ -200,7 +200,7 @@ func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
 // nameScopes loads the names of a few sessions that were taken over with rows to come: those may be written before the session speaks
 // again. It takes a part of a tick at most, since folding waits meanwhile.
 func (o *owner) nameScopes(ctx context.Context) {
-	f := o.folder
+	f := o.fold
 	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
 		s := f.unnamed[0]
 		s.nameRoom = f.budget.room()

@@ -43,7 +43,7 @@ type NameRef struct {
 type Session struct {
 	Key    SessionKey
 	token  string
-	states []State // what its sources keep, in the order of folder.sources; nil of those that have not spoken
+	states []State // what its sources keep, in the order of fold.sources; nil of those that have not spoken
 
 	// Facts, published whole when the session is touched.
 	source, App, Host, IP                       string
@@ -67,8 +67,8 @@ type Session struct {
 	nameBytes       int                // of all names
 	nameCost        int                // of those in memory, with what they cost beside their bytes
 	nameRoom        int                // what that may be, 0: no bound
-	awaited         bool               // in folder.unnamed
-	pendingCharged  int                // what folder.pending knows of
+	awaited         bool               // in fold.unnamed
+	pendingCharged  int                // what fold.pending knows of
 	charged         int                // what the worker's budget knows of
 	unresolved      map[NameRef]struct{}
 	unresolvedDirty bool

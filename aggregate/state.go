@@ -220,7 +220,7 @@ func (s *Session) readUnresolved(r *state.Reader) {
 	}
 }
 
-// applyState adds a change, or a snapshot to an empty folder. Call resume after the last one.
+// applyState adds a change, or a snapshot to an empty fold. Call resume after the last one.
 func (f *Fold) ApplyState(written []byte) error {
 	if len(written) == 0 {
 		return nil

@@ -39,11 +39,20 @@ type Reader struct {
 	Dry    bool   // it is only looked whether it can be read
 }
 
-func (r *Reader) Fail() { r.Rest, r.Err = nil, Err }
+// Fail ends the reading; the first failure counts.
+func (r *Reader) Fail() {
+	r.Rest = nil
+	if r.Err == nil {
+		r.Err = Err
+	}
+}
 
-// failf is fail that says what is wrong.
+// Failf is Fail that says what is wrong.
 func (r *Reader) Failf(format string, args ...any) {
-	r.Rest, r.Err = nil, fmt.Errorf(format+": %w", append(args, Err)...)
+	r.Rest = nil
+	if r.Err == nil {
+		r.Err = fmt.Errorf(format+": %w", append(args, Err)...)
+	}
 }
 
 func (r *Reader) U64() uint64 {
