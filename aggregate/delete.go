@@ -70,7 +70,7 @@ func (o *owner) deletion(p *Part, stored time.Time) bool {
 	return true
 }
 
-// erase folds a tombstone.
+// Erase folds a tombstone.
 func (f *Fold) Erase(d stream.Deletion) {
 	key := deletionKey{tenant: d.Tenant}
 	if d.Session != "" {

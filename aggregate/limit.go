@@ -80,7 +80,7 @@ func (f *Fold) checkRoom(p *Part) {
 	}
 }
 
-// checkLine is the two before every line: the second now and then.
+// CheckLine is the two before every line: the second now and then.
 func (f *Fold) CheckLine(p *Part) {
 	p.checkTime()
 	if p.Line&63 == 0 {

@@ -75,7 +75,7 @@ func (s *Session) refuse(ref NameRef, text string) {
 	s.nameCost += refusedBytes
 }
 
-// hasName reports whether the session has a name for the id, in memory or not.
+// HasName reports whether the session has a name for the id, in memory or not.
 func (s *Session) HasName(ref NameRef) bool {
 	if _, ok := s.dicts[ref.Dict][ref.ID]; ok {
 		return true
@@ -130,7 +130,7 @@ func (f *Fold) releaseAll() {
 	}
 }
 
-// awaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
+// AwaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
 func (f *Fold) AwaitNames(s *Session) bool {
 	if !s.nameless() {
 		return false

@@ -53,7 +53,7 @@ func (o *owner) publish(ctx context.Context) error {
 	return nil
 }
 
-// flush turns accumulators of the touched sessions into rows, as far as they are ripe.
+// Flush turns accumulators of the touched sessions into rows, as far as they are ripe.
 func (f *Fold) Flush(now int64) {
 	f.hold = f.holdFor(len(f.touched))
 	rush := f.rush || f.leaving || f.HeldAccs > maxHeldAccs

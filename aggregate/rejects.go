@@ -12,7 +12,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// rejectRow is one refused piece on its way to the rejects table.
+// Reject is one refused piece on its way to the rejects table.
 type Reject struct {
 	Reason, Detail string
 	Type           string // of the refused line, "" when it has none that is known
@@ -78,7 +78,7 @@ func (f *Fold) flushRejects(p *Part) {
 	}
 }
 
-// reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
+// Reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
 func (f *Fold) Reject(p *Part, r Reject) {
 	s := p.Session
 	f.Touch(s)
@@ -119,7 +119,7 @@ func (f *Fold) writeReject(p *Part, r *Reject) {
 	f.Out.Saw(p.Env.ReceivedAt)
 }
 
-// ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
+// Ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
 func (p *Part) Ref() string {
 	if p.Env.Object != "" {
 		return "object:" + p.Env.Object
