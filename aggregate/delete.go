@@ -58,10 +58,10 @@ func (o *owner) deletion(p *Part, stored time.Time) bool {
 	if e.Kind == stream.KindDelete && e.Delete != nil {
 		d := *e.Delete
 		d.Tenant, d.At = e.Tenant, stored.UnixNano()
-		o.folder.Erase(d)
+		o.fold.Erase(d)
 		return true
 	}
-	if !o.folder.drops(p) {
+	if !o.fold.drops(p) {
 		return false
 	}
 	if e.Object != "" {
@@ -70,7 +70,7 @@ func (o *owner) deletion(p *Part, stored time.Time) bool {
 	return true
 }
 
-// erase folds a tombstone.
+// Erase folds a tombstone.
 func (f *Fold) Erase(d stream.Deletion) {
 	key := deletionKey{tenant: d.Tenant}
 	if d.Session != "" {

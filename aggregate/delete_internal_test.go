@@ -10,7 +10,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// folding drives a folder as its owner does, without NATS.
+// folding drives a fold as its owner does, without NATS.
 type folding struct {
 	f   *Fold
 	seq uint64
@@ -18,7 +18,7 @@ type folding struct {
 
 func newFolding() *folding {
 	cfg := testConfig()
-	return &folding{f: newFolder(&cfg, newCounters(nil))}
+	return &folding{f: newFold(&cfg, newCounters(nil))}
 }
 
 func (g *folding) part(tenant, session string, received time.Time) *Part {

@@ -5,7 +5,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// device is a device of a session, as far as its source says what it is.
+// Device is a device of a session, as far as its source says what it is.
 type Device struct {
 	ID                                       int32
 	UUID, Name, Vendor, Architecture         string
@@ -16,7 +16,7 @@ type Device struct {
 	RegsPerBlock, WarpSize                   uint32
 }
 
-// addDevice writes a row of `devices` and remembers in the session that it did.
+// AddDevice writes a row of `devices` and remembers in the session that it did.
 func (f *Fold) AddDevice(p *Part, d *Device) {
 	p.Session.DeviceIDs = append(p.Session.DeviceIDs, d.ID)
 	table.Devices.Append(f.Facts(p, table.Devices.Table), &table.DeviceRow{

@@ -27,7 +27,7 @@ type nameEntry struct {
 	value string
 }
 
-// cutName cuts a name that is too long to be kept.
+// CutName cuts a name that is too long to be kept.
 func CutName(text string) string {
 	if len(text) > MaxNameBytes {
 		return strings.ToValidUTF8(text[:MaxNameBytes], "") + "…"
@@ -35,7 +35,7 @@ func CutName(text string) string {
 	return text
 }
 
-// addName takes in a name that the session has not had; false means that the session has as many as it may.
+// AddName takes in a name that the session has not had; false means that the session has as many as it may.
 func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
 	s := p.Session
 	if s.names >= MaxNames || s.nameBytes+len(text) > MaxNameTotal {
@@ -142,13 +142,13 @@ func decodeNames(value []byte, f func(ref NameRef, text string)) error {
 	return r.Err
 }
 
-// ownNames is where the ids of names begin that came as text. The client counts its ids from 1.
+// OwnNames is where the ids of names begin that came as text. The client counts its ids from 1.
 const OwnNames = uint32(1) << 31
 
 // maxProbes bounds the search for a free id; nobody who does not try for it needs a second.
 const maxProbes = 64
 
-// intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
+// Intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
 // from the text: it is a hash, or the next free id behind it. ” is 0. ok is false when the session has as many names as it may.
 func (f *Fold) Intern(p *Part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
 	s := p.Session

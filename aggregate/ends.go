@@ -5,7 +5,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// sessionEnd is one telling of a session's end.
+// SessionEnd is one telling of a session's end.
 type SessionEnd struct {
 	Rank             uint8
 	At               int64
@@ -19,7 +19,7 @@ var endReasons = [...]string{
 	table.EndComplete: "session-complete", table.EndSegment: "segment_end", table.EndShutdown: "shutdown", table.EndCrash: "shutdown", table.EndRun: "run_end",
 }
 
-// end writes that the session has ended: nothing of it waits for more.
+// End writes that the session has ended: nothing of it waits for more.
 func (f *Fold) End(p *Part, e SessionEnd) {
 	s := p.Session
 	s.Delta.endedAt, s.Delta.endReason = max(s.Delta.endedAt, e.At), max(s.Delta.endReason, endReasons[e.Rank])
@@ -27,7 +27,7 @@ func (f *Fold) End(p *Part, e SessionEnd) {
 	f.Tell(p, e)
 }
 
-// tell writes what is said of the session's end. Much may be said, in any order and often; what says most counts, and that is found when
+// Tell writes what is said of the session's end. Much may be said, in any order and often; what says most counts, and that is found when
 // it is read (table.SessionEnds), so that nothing has to be remembered of a session for it.
 func (f *Fold) Tell(p *Part, e SessionEnd) {
 	table.SessionEnds.Append(f.Facts(p, table.SessionEnds.Table), &table.SessionEndRow{

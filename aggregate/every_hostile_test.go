@@ -137,7 +137,7 @@ func TestEveryFieldSpoiled(t *testing.T) {
 			o.load(o.f.Sessions[ref])
 		}
 		o.end()
-		f := newFolder(&o.cfg, newCounters(nil))
+		f := newFold(&o.cfg, newCounters(nil))
 		if err := f.ApplyState(o.f.AppendState(nil, true)); err != nil {
 			t.Errorf("%v: the state cannot be read again: %v", typ, err)
 		}

@@ -192,7 +192,7 @@ type everyOwner struct {
 	now    int64
 	log    []everyPart // what the stream brought
 	done   int         // position of the published chunks
-	at     int         // position of the folder
+	at     int         // position of the fold
 	states [][]byte
 	names  map[SessionKey]map[NameRef]string
 	sums   everySums
@@ -202,7 +202,7 @@ type everyOwner struct {
 func newEveryOwner(t testing.TB) *everyOwner {
 	o := &everyOwner{t: t, cfg: Config{Sources: Sources, RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
 		now: 1_795_175_940_000_000_000, names: map[SessionKey]map[NameRef]string{}, sums: newEverySums(t)}
-	o.f = newFolder(&o.cfg, newCounters(nil))
+	o.f = newFold(&o.cfg, newCounters(nil))
 	return o
 }
 
@@ -306,7 +306,7 @@ func (o *everyOwner) die(snapshot bool) {
 	if snapshot && o.at == o.done {
 		o.states = [][]byte{o.f.AppendState(nil, true)}
 	}
-	f := newFolder(&o.cfg, newCounters(nil))
+	f := newFold(&o.cfg, newCounters(nil))
 	for _, s := range o.states {
 		if err := f.ApplyState(s); err != nil {
 			o.t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// expire gives up on halves that have waited long enough, closes sessions that have ended, and drops the state of sessions that
+// Expire gives up on halves that have waited long enough, closes sessions that have ended, and drops the state of sessions that
 // nobody has heard of for Config.Forget. now is the owner's clock in nanoseconds. What it emits is part of the open chunk like any
 // fold, so two owners that expire at different times never both count.
 func (f *Fold) Expire(now int64) {
@@ -23,7 +23,7 @@ func (f *Fold) Expire(now int64) {
 	}
 }
 
-// expireIdle looks at every session; the owner calls it now and then.
+// ExpireIdle looks at every session; the owner calls it now and then.
 func (f *Fold) ExpireIdle(now int64) {
 	f.forgetSilent(now)
 	f.forgetDeletions(now)
@@ -41,7 +41,7 @@ func (f *Fold) ExpireIdle(now int64) {
 	}
 }
 
-// finalize closes a session: whatever waits for its other half goes out alone.
+// Close closes a session: whatever waits for its other half goes out alone.
 func (f *Fold) Close(s *Session) {
 	for _, st := range s.states {
 		if st != nil {
@@ -59,7 +59,7 @@ type keyed interface {
 
 func (s *Session) sessionKey() SessionKey { return s.Key }
 
-// sortedSessions gives a stable order, so that one state emits one sequence of rows.
+// SortedSessions gives a stable order, so that one state emits one sequence of rows.
 func SortedSessions[S keyed](m map[S]struct{}) []S {
 	if len(m) == 0 {
 		return nil

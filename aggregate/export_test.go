@@ -29,7 +29,7 @@ func Reencode(snapshot []byte, sources ...Source) (again []byte, version string,
 		return nil, "", err
 	}
 	cfg := Config{Sources: sources}
-	f := newFolder(&cfg, newCounters(nil))
+	f := newFold(&cfg, newCounters(nil))
 	if err := f.ApplyState(plain); err != nil {
 		return nil, "", err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// part is one INGEST message while it is folded.
+// Part is one INGEST message while it is folded.
 type Part struct {
 	Env     stream.Envelope
 	Seq     uint64 // INGEST sequence
@@ -30,7 +30,7 @@ type Part struct {
 	budget  budget
 }
 
-// folder turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
+// Fold turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
 type Fold struct {
 	Config   *Config
 	metrics  *counters
@@ -71,19 +71,19 @@ type usageKey struct {
 	days           uint16
 }
 
-// counts are events and bytes of parts, by what became of them.
+// Counts are events and bytes of parts, by what became of them.
 type Counts struct{ Events, bytes, Stored, rejected, Duplicates uint64 }
 
-// newFold returns the fold of a partition that has no owner, so that nothing of it is published: for tests and benchmarks of sources.
+// NewFold returns the fold of a partition that has no owner, so that nothing of it is published: for tests and benchmarks of sources.
 func NewFold(cfg Config) *Fold {
 	cfg = cfg.withDefaults()
-	return newFolder(&cfg, newCounters(nil))
+	return newFold(&cfg, newCounters(nil))
 }
 
 // TakeNames gives a session the names that it has with another owner, as if they had been loaded: for tests of sources.
 func (s *Session) TakeNames(from *Session) { s.dicts, s.dictsLoaded = from.dicts, true }
 
-func newFolder(cfg *Config, m *counters) *Fold {
+func newFold(cfg *Config, m *counters) *Fold {
 	f := &Fold{
 		Config: cfg, metrics: m, kinds: map[stream.Kind]int{},
 		Sessions: map[SessionKey]*Session{}, tombstones: map[SessionKey]tombstone{}, Out: rows.NewOutput(),
@@ -94,7 +94,7 @@ func newFolder(cfg *Config, m *counters) *Fold {
 	return f
 }
 
-// session returns the state of a part's session, new when it was never seen.
+// Session returns the state of a part's session, new when it was never seen.
 func (f *Fold) Session(p *Part) *Session {
 	key := SessionKey{p.Env.Tenant, p.Env.Session}
 	s := f.Sessions[key]
@@ -107,7 +107,7 @@ func (f *Fold) Session(p *Part) *Session {
 	return s
 }
 
-// touch makes the session's state part of the open chunk.
+// Touch makes the session's state part of the open chunk.
 func (f *Fold) Touch(s *Session) {
 	if !s.touched {
 		s.touched = true
@@ -115,7 +115,7 @@ func (f *Fold) Touch(s *Session) {
 	}
 }
 
-// fold folds one part whose body is already decompressed. The caller has loaded the session's dictionaries.
+// Take folds one part whose body is already decompressed. The caller has loaded the session's dictionaries.
 func (f *Fold) Take(p *Part, s *Session, body []byte) {
 	f.Touch(s)
 	f.metrics.meet(p.Env.Tenant)

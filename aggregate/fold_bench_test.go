@@ -70,7 +70,7 @@ func BenchmarkFold(b *testing.B) {
 			total, chunkBytes := 0, 0
 			b.ReportAllocs()
 			b.ResetTimer()
-			f := newFolder(&cfg, m)
+			f := newFold(&cfg, m)
 			for b.Loop() {
 				f.Sessions = map[SessionKey]*Session{} // the batches are reused, as an owner does
 				for i, body := range parts {

@@ -121,7 +121,7 @@ func (f *Fold) forgetSilent(now int64) {
 	}
 }
 
-// fairShare is how much each tenant may have of room: what those leave who have less is for the others.
+// FairShare is how much each tenant may have of room: what those leave who have less is for the others.
 func FairShare(has map[string]int, room int) (share int) {
 	counts := slices.Sorted(maps.Values(has))
 	for i, n := range counts {

@@ -102,7 +102,7 @@ type past struct {
 	flushed       bool // it holds no rollups back
 }
 
-// settle makes the position one from which INGEST can be folded. The folder's state is the one at position have, and everything up to before
+// settle makes the position one from which INGEST can be folded. The fold's state is the one at position have, and everything up to before
 // has been folded; with behind the state is that of an earlier chunk, and parts between the two change it and give no rows.
 func (o *owner) settle(ctx context.Context, before past, have stream.Point, behind bool) error {
 	o.position, o.positionAt = have.Seq, have.At
@@ -213,8 +213,8 @@ func (o *owner) knows(msg *jetstream.RawStreamMsg) bool {
 	if err != nil || env.Kind == stream.KindDelete || o.seen(&env) {
 		return true
 	}
-	_, tenant := o.folder.deletions[deletionKey{tenant: env.Tenant}]
-	_, session := o.folder.deletions[keyOf(env.Tenant, env.Session)]
+	_, tenant := o.fold.deletions[deletionKey{tenant: env.Tenant}]
+	_, session := o.fold.deletions[keyOf(env.Tenant, env.Session)]
 	return tenant || session
 }
 

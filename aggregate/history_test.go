@@ -18,7 +18,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// house is a NATS server that can be stopped and started on its folder, and streams whose connection outlives that.
+// house is a NATS server that can be stopped and started on its fold, and streams whose connection outlives that.
 type house struct {
 	t    testing.TB
 	dir  string
@@ -71,16 +71,16 @@ func (h *house) reached() {
 	}
 }
 
-func (h *house) folder(name string) string {
+func (h *house) fold(name string) string {
 	return filepath.Join(h.dir, "jetstream", "$G", "streams", name)
 }
 
-// copyOf stops the server, copies a stream's folder and starts the server again.
+// copyOf stops the server, copies a stream's fold and starts the server again.
 func (h *house) copyOf(name string) (copied string) {
 	h.t.Helper()
 	h.down()
 	copied = filepath.Join(h.t.TempDir(), name)
-	if err := os.CopyFS(copied, os.DirFS(h.folder(name))); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(h.fold(name))); err != nil {
 		h.t.Fatal(err)
 	}
 	h.up()
@@ -88,14 +88,14 @@ func (h *house) copyOf(name string) (copied string) {
 	return copied
 }
 
-// putBack replaces a stream's folder by an older copy while the server is stopped; between, if there is one, runs before others connect.
+// putBack replaces a stream's fold by an older copy while the server is stopped; between, if there is one, runs before others connect.
 func (h *house) putBack(name, copied string) {
 	h.t.Helper()
 	h.down()
-	if err := os.RemoveAll(h.folder(name)); err != nil {
+	if err := os.RemoveAll(h.fold(name)); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := os.CopyFS(h.folder(name), os.DirFS(copied)); err != nil {
+	if err := os.CopyFS(h.fold(name), os.DirFS(copied)); err != nil {
 		h.t.Fatal(err)
 	}
 	h.up()

@@ -54,7 +54,7 @@ func (o *owner) beginFold(ctx context.Context, p *Part) error {
 	}
 	w := o.w
 	p.budget = budget{clock: &w.clock, deadline: w.clock.Load() + int64(w.cfg.foldTime), bytes: foldBytes}
-	_, bytes := o.folder.Out.Size()
+	_, bytes := o.fold.Out.Size()
 	p.budget.bytes += bytes
 	o.folding.Store(&inFold{seq: p.Seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects, counted: o.trial.counted})
 	if w.cfg.beforeFold != nil {
@@ -80,7 +80,7 @@ func (f *Fold) checkRoom(p *Part) {
 	}
 }
 
-// checkLine is the two before every line: the second now and then.
+// CheckLine is the two before every line: the second now and then.
 func (f *Fold) CheckLine(p *Part) {
 	p.checkTime()
 	if p.Line&63 == 0 {

@@ -75,7 +75,7 @@ func (s *Session) refuse(ref NameRef, text string) {
 	s.nameCost += refusedBytes
 }
 
-// hasName reports whether the session has a name for the id, in memory or not.
+// HasName reports whether the session has a name for the id, in memory or not.
 func (s *Session) HasName(ref NameRef) bool {
 	if _, ok := s.dicts[ref.Dict][ref.ID]; ok {
 		return true
@@ -130,7 +130,7 @@ func (f *Fold) releaseAll() {
 	}
 }
 
-// awaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
+// AwaitNames reports whether the session's names have to be loaded before its rows are written, and has them loaded.
 func (f *Fold) AwaitNames(s *Session) bool {
 	if !s.nameless() {
 		return false
@@ -173,7 +173,7 @@ func (f *Fold) makeRoom(speaks *Session, all bool) {
 
 // boundNames keeps the worker's names within their budget after speaks has got some, nil for none.
 func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
-	f := o.folder
+	f := o.fold
 	if speaks != nil {
 		f.charge(speaks)
 	}
@@ -200,7 +200,7 @@ func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
 // nameScopes loads the names of a few sessions that were taken over with rows to come: those may be written before the session speaks
 // again. It takes a part of a tick at most, since folding waits meanwhile.
 func (o *owner) nameScopes(ctx context.Context) {
-	f := o.folder
+	f := o.fold
 	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
 		s := f.unnamed[0]
 		s.nameRoom = f.budget.room()

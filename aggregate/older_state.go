@@ -91,7 +91,7 @@ func (f *Fold) stateReader(written []byte) (state.Reader, error) {
 	}
 	for _, l := range all {
 		try := state.Reader{Rest: r.Rest, Layout: l, Dry: true}
-		if scratch := newFolder(&Config{Sources: f.Config.Sources}, nil); scratch.readState(&try) == nil && len(try.Rest) == 0 {
+		if scratch := newFold(&Config{Sources: f.Config.Sources}, nil); scratch.readState(&try) == nil && len(try.Rest) == 0 {
 			r.Layout = l
 			return r, nil
 		}

@@ -24,7 +24,7 @@ func foldLines(f *Fold, seq int, lines ...string) {
 
 func newTestFolder() *Fold {
 	cfg := testConfig()
-	return newFolder(&cfg, newCounters(nil))
+	return newFold(&cfg, newCounters(nil))
 }
 
 // An id of our own follows from the text; a text that meets another's id gets the next one, and a session that has all the names it

@@ -25,7 +25,7 @@ type owner struct {
 	streams   *broker.Streams
 	partition int
 	log       *slog.Logger
-	folder    *Fold
+	fold      *Fold
 
 	epoch    uint64
 	nonce    string
@@ -81,10 +81,10 @@ type checkpoint struct {
 func newOwner(w *Worker, partition int) *owner {
 	o := &owner{
 		w: w, streams: w.streams, partition: partition, nonce: broker.NewID(),
-		log:    w.cfg.Logger.With("partition", partition),
-		folder: newFolder(&w.cfg, w.metrics),
+		log:  w.cfg.Logger.With("partition", partition),
+		fold: newFold(&w.cfg, w.metrics),
 	}
-	o.folder.budget = w.names
+	o.fold.budget = w.names
 	return o
 }
 
@@ -254,7 +254,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		}
 	}
 	if err == nil && env.Kind == stream.KindRepeats {
-		o.folder.repeats(p)
+		o.fold.repeats(p)
 		o.folded(seq)
 		return nil
 	}
@@ -272,7 +272,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	if err != nil {
 		o.badPart(p, msg, err)
 	} else {
-		s := o.folder.Session(p)
+		s := o.fold.Session(p)
 		if err := o.loadNames(ctx, s); err != nil {
 			return err
 		}
@@ -282,14 +282,14 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		if err := o.beginFold(ctx, p); err != nil {
 			return err
 		}
-		o.folder.Take(p, s, o.body)
+		o.fold.Take(p, s, o.body)
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
 		} else if env.Object != "" {
 			o.keptParts = append(o.keptParts, env.Object)
 		}
-		o.folder.charge(s)
-		o.folder.boundPending()
+		o.fold.charge(s)
+		o.fold.boundPending()
 	}
 	if !o.replaying {
 		o.verdicts.add(p, time.Now().UnixNano())
@@ -308,7 +308,7 @@ func (o *owner) folded(seq uint64) {
 
 // seen reports whether the part was folded before.
 func (o *owner) seen(e *stream.Envelope) bool {
-	s := o.folder.Sessions[SessionKey{e.Tenant, e.Session}]
+	s := o.fold.Sessions[SessionKey{e.Tenant, e.Session}]
 	return s != nil && s.parts.Has(partHash(e))
 }
 
@@ -356,8 +356,8 @@ func (o *owner) badPart(p *Part, msg jetstream.Msg, err error) {
 	p.Env.Events = max(p.Env.Events, 1)
 	p.Env.Kind, p.Env.Identity = stream.KindReject, fmt.Sprintf("bad-%d", p.Seq)
 	p.Env.Reject = &stream.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "the stored part cannot be read: " + err.Error()}
-	s := o.folder.Session(p)
-	o.folder.Take(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
+	s := o.fold.Session(p)
+	o.fold.Take(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
 }
 
 // tenantOf returns the tenant that the subject of a part names, "" when it is none.
@@ -371,7 +371,7 @@ func tenantOf(subject string) string {
 // tick does what time alone brings about.
 func (o *owner) tick(now time.Time) {
 	o.resnapshot.look(o, now)
-	f := o.folder
+	f := o.fold
 	before := len(f.touched)
 	f.Expire(now.UnixNano())
 	if now.Sub(o.lastIdle) > 10*time.Second {
@@ -398,11 +398,11 @@ func (o *owner) due(now time.Time) bool {
 	if o.opened.IsZero() {
 		return false
 	}
-	if now.Sub(o.opened) >= o.w.cfg.ChunkAge || o.folder.deletesDue() {
+	if now.Sub(o.opened) >= o.w.cfg.ChunkAge || o.fold.deletesDue() {
 		return true
 	}
-	rows, bytes := o.folder.Out.Size()
-	return rows >= o.w.cfg.ChunkRows || bytes >= o.w.cfg.ChunkBytes || o.folder.stateSize() >= maxChunkState
+	rows, bytes := o.fold.Out.Size()
+	return rows >= o.w.cfg.ChunkRows || bytes >= o.w.cfg.ChunkBytes || o.fold.stateSize() >= maxChunkState
 }
 
 // maxChunkState is the estimated state change at which a chunk is published: with its rows it still fits a message.
@@ -413,11 +413,11 @@ const maxChunkState = 3 << 20
 func (o *owner) leave(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)
 	defer cancel()
-	o.folder.leaving = true
-	for s := range o.folder.held {
-		o.folder.Touch(s)
+	o.fold.leaving = true
+	for s := range o.fold.held {
+		o.fold.Touch(s)
 	}
-	if !o.opened.IsZero() || len(o.folder.touched) > 0 {
+	if !o.opened.IsZero() || len(o.fold.touched) > 0 {
 		if err := o.publish(last); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (o *owner) describe(c *stream.Chunk) {
 	if len(o.trial.suspects) > 0 {
 		o.trial.suspects = slices.DeleteFunc(slices.Clone(o.trial.suspects), func(s stream.Suspect) bool { return s.Seq <= c.Position })
 	}
-	c.Suspects, c.Left, c.Writer = o.trial.suspects, o.folder.leaving, o.w.cfg.Version
+	c.Suspects, c.Left, c.Writer = o.trial.suspects, o.fold.leaving, o.w.cfg.Version
 }
 
 // tried returns how often the part was begun.
@@ -246,7 +246,7 @@ func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries
 	o.log.Error("a part of INGEST is kept as a reject of reason poison", "seq", seq, "tenant", e.Tenant, "events", e.Events, "tries", tries)
 	e.Kind, e.Reject = stream.KindReject, &stream.Reject{Reason: reject.Poison, Detail: detail, Ref: p.Ref()}
 	p.keep = true
-	f := o.folder
+	f := o.fold
 	f.Take(p, f.Session(p), body[:min(len(body), stream.RejectBytes)])
 	o.verdicts.add(p, time.Now().UnixNano())
 	o.folded(seq)

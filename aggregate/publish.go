@@ -19,7 +19,7 @@ import (
 // publish closes the open chunk and publishes it. It returns when the chunk is stored; errFenced when another owner was faster.
 // On any error the owner must stop: what it holds is ahead of the log.
 func (o *owner) publish(ctx context.Context) error {
-	f := o.folder
+	f := o.fold
 	if err := o.storeNames(ctx); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (o *owner) publish(ctx context.Context) error {
 	return nil
 }
 
-// flush turns accumulators of the touched sessions into rows, as far as they are ripe.
+// Flush turns accumulators of the touched sessions into rows, as far as they are ripe.
 func (f *Fold) Flush(now int64) {
 	f.hold = f.holdFor(len(f.touched))
 	rush := f.rush || f.leaving || f.HeldAccs > maxHeldAccs
@@ -97,9 +97,9 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	if c.OldestReceivedAt > 0 {
 		m.lag.Observe(time.Since(time.Unix(0, c.OldestReceivedAt)).Seconds())
 	}
-	o.folder.Published()
-	o.folder.Out.Reset()
-	o.folder.OutSerial++
+	o.fold.Published()
+	o.fold.Out.Reset()
+	o.fold.OutSerial++
 	if c.StateObject != "" {
 		o.stateObjects = append(o.stateObjects, c.StateObject)
 	}
@@ -247,8 +247,8 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 // storeNames writes the open chunk's dictionary blocks. A block that is there already was written by an owner that died before its
 // chunk: the same part gave the same names.
 func (o *owner) storeNames(ctx context.Context) error {
-	for i := range o.folder.names {
-		b := &o.folder.names[i]
+	for i := range o.fold.names {
+		b := &o.fold.names[i]
 		base := stream.DictionaryKey(b.session.Key.Tenant, b.session.token, b.seq)
 		for n, value := range b.encode() {
 			key := base + "-" + strconv.Itoa(n)

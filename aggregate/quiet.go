@@ -21,12 +21,12 @@ type quiet struct {
 
 // begin loads the names of sessions with held rollups: those without would wait for them, and these rollups are in ClickHouse.
 func (q *quiet) begin(ctx context.Context) error {
-	for _, s := range q.o.folder.unnamed {
+	for _, s := range q.o.fold.unnamed {
 		if err := q.o.loadNames(ctx, s); err != nil {
 			return err
 		}
 	}
-	q.o.folder.unnamed = nil
+	q.o.fold.unnamed = nil
 	return nil
 }
 
@@ -46,8 +46,8 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 		cancel()
 		if errors.Is(err, jetstream.ErrObjectNotFound) { // deleted when it was folded: that it was is all that can be remembered
 			p := &Part{Env: env, Seq: raw.Sequence, Now: now}
-			s := o.folder.Session(p)
-			o.folder.Touch(s)
+			s := o.fold.Session(p)
+			o.fold.Touch(s)
 			s.parts.Add(partHash(&env))
 			o.at = now
 			o.folded(raw.Sequence)
@@ -78,7 +78,7 @@ func (q *quiet) fold(ctx context.Context, raw *jetstream.RawStreamMsg) (err erro
 
 // hush drops what the open chunk holds, as if it had been published.
 func (q *quiet) hush(now int64) {
-	f := q.o.folder
+	f := q.o.fold
 	f.Expire(now)
 	clear(f.usage) // or the metrics would count it again
 	f.Flush(now)
@@ -91,7 +91,7 @@ func (q *quiet) hush(now int64) {
 
 // end brings the state to the time at which the last of the chunks was made, and its clock to the present.
 func (q *quiet) end(then int64, flushed bool) {
-	f := q.o.folder
+	f := q.o.fold
 	if flushed {
 		for s := range f.held {
 			f.Touch(s)

@@ -196,7 +196,7 @@ func (o *owner) partsSince(ctx context.Context, have stream.Point, before past) 
 // bestState loads the newest state that is not ahead of l.before, and returns the position and the chunk that it belongs to.
 func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, error) {
 	forget := func() {
-		o.folder = newFolder(&o.w.cfg, o.w.metrics)
+		o.fold = newFold(&o.w.cfg, o.w.metrics)
 		o.stateObjects, o.traces = nil, false
 	}
 	forget()
@@ -230,7 +230,7 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		if s.number == l.before.number {
 			now = time.Now().UnixNano()
 		}
-		o.folder.Resume(now, s.at, false)
+		o.fold.Resume(now, s.at, false)
 		return s.position, s.number, nil
 	}
 	return stream.Point{}, 0, nil
@@ -295,7 +295,7 @@ const (
 
 // putSnapshot stores the whole state.
 func (o *owner) putSnapshot(ctx context.Context, name string) error {
-	state := s2.Encode(nil, o.folder.AppendState(nil, true))
+	state := s2.Encode(nil, o.fold.AppendState(nil, true))
 	try, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	err := o.storeSnapshot(try, jetstream.ObjectMeta{Name: name, Metadata: map[string]string{
@@ -307,7 +307,7 @@ func (o *owner) putSnapshot(ctx context.Context, name string) error {
 	return err
 }
 
-// loadSnapshot applies a snapshot to an empty folder.
+// loadSnapshot applies a snapshot to an empty fold.
 func (o *owner) loadSnapshot(ctx context.Context, name string) error {
 	state, err := o.snapshotBytes(ctx, name)
 	switch {
@@ -320,7 +320,7 @@ func (o *owner) loadSnapshot(ctx context.Context, name string) error {
 	if err != nil {
 		return &lostState{fmt.Errorf("snapshot %s: %w", name, err)}
 	}
-	if err := o.folder.ApplyState(plain); err != nil {
+	if err := o.fold.ApplyState(plain); err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	return nil

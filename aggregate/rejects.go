@@ -2,15 +2,17 @@ package aggregate
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
 
-// rejectRow is one refused piece on its way to the rejects table.
+// Reject is one refused piece on its way to the rejects table.
 type Reject struct {
 	Reason, Detail string
 	Type           string // of the refused line, "" when it has none that is known
@@ -76,7 +78,7 @@ func (f *Fold) flushRejects(p *Part) {
 	}
 }
 
-// reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
+// Reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
 func (f *Fold) Reject(p *Part, r Reject) {
 	s := p.Session
 	f.Touch(s)
@@ -117,7 +119,7 @@ func (f *Fold) writeReject(p *Part, r *Reject) {
 	f.Out.Saw(p.Env.ReceivedAt)
 }
 
-// ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
+// Ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
 func (p *Part) Ref() string {
 	if p.Env.Object != "" {
 		return "object:" + p.Env.Object
@@ -135,4 +137,19 @@ func (f *Fold) rejectPart(p *Part, body []byte) {
 		r.Ref = "cut"
 	}
 	f.Reject(p, r)
+}
+
+// markKept says of the objects that only rejects refer to any more that they are the first to go when their store is full. Where that fails
+// they stay until they expire, as all do.
+func (o *owner) markKept(ctx context.Context) {
+	for _, name := range o.keptParts {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		if info, err := o.streams.Parts.GetInfo(try, name); err == nil && info.Description == "" {
+			meta := info.ObjectMeta
+			meta.Description = stream.KeptForReject
+			o.streams.Parts.UpdateMeta(try, name, meta)
+		}
+		cancel()
+	}
+	o.keptParts = o.keptParts[:0]
 }

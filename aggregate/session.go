@@ -22,7 +22,7 @@ const (
 	maxUnresolved = 65536
 )
 
-// sessionKey names a session: the client's id counts only together with the tenant.
+// SessionKey names a session: the client's id counts only together with the tenant.
 type SessionKey struct{ Tenant, ID string }
 
 func (a SessionKey) compare(b SessionKey) int {
@@ -32,18 +32,18 @@ func (a SessionKey) compare(b SessionKey) int {
 // numDicts is how many dictionaries the wire has.
 const numDicts = 6
 
-// nameRef is one dictionary id.
+// NameRef is one dictionary id.
 type NameRef struct {
 	Dict gpuflight.Dict
 	ID   uint32
 }
 
-// session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published state
+// Session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published state
 // (see state.go).
 type Session struct {
 	Key    SessionKey
 	token  string
-	states []State // what its sources keep, in the order of folder.sources; nil of those that have not spoken
+	states []State // what its sources keep, in the order of fold.sources; nil of those that have not spoken
 
 	// Facts, published whole when the session is touched.
 	source, App, Host, IP                       string
@@ -67,8 +67,8 @@ type Session struct {
 	nameBytes       int                // of all names
 	nameCost        int                // of those in memory, with what they cost beside their bytes
 	nameRoom        int                // what that may be, 0: no bound
-	awaited         bool               // in folder.unnamed
-	pendingCharged  int                // what folder.pending knows of
+	awaited         bool               // in fold.unnamed
+	pendingCharged  int                // what fold.pending knows of
 	charged         int                // what the worker's budget knows of
 	unresolved      map[NameRef]struct{}
 	unresolvedDirty bool
@@ -95,7 +95,7 @@ type sessionDelta struct {
 	Crashed                                              bool
 }
 
-// sawEvent widens the session's event time. Times that are no epoch (AMD activity clocks) would spoil it, so only plausible ones count.
+// SawEvent widens the session's event time. Times that are no epoch (AMD activity clocks) would spoil it, so only plausible ones count.
 func (d *sessionDelta) SawEvent(ns int64) {
 	if ns < rows.PlausibleEpoch {
 		return
@@ -106,14 +106,14 @@ func (d *sessionDelta) SawEvent(ns int64) {
 	d.lastEvent = max(d.lastEvent, ns)
 }
 
-// began notes when the session began; of several tellings the earliest counts, as in the table.
+// Began notes when the session began; of several tellings the earliest counts, as in the table.
 func (d *sessionDelta) Began(ns int64) {
 	if ns > 0 && (d.startedAt == 0 || ns < d.startedAt) {
 		d.startedAt = ns
 	}
 }
 
-// device returns the device of kernels and copies, which carry none: the session's only one, or -1.
+// Device returns the device of kernels and copies, which carry none: the session's only one, or -1.
 func (s *Session) Device() int32 {
 	if len(s.DeviceIDs) == 1 {
 		return s.DeviceIDs[0]
@@ -124,7 +124,7 @@ func (s *Session) Device() int32 {
 // nameless reports whether the session has names that this owner has not loaded yet.
 func (s *Session) nameless() bool { return !s.dictsLoaded && s.names > 0 }
 
-// name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
+// Name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
 func (s *Session) Name(dict gpuflight.Dict, id uint32) string {
 	if id == 0 {
 		return ""

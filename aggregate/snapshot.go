@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
 )
 
 // Where snapshots lie, and what happens when there is no room for one. The log is complete without: a successor reads the chunks since the
@@ -97,7 +98,7 @@ func (o *owner) settleSnapshot(ctx context.Context, size int, err error) {
 		budget = min(budget, size/2)
 	}
 	if size > budget {
-		if n := o.folder.forgetTo(size, budget*8/10, time.Now().UnixNano()); n > 0 {
+		if n := o.fold.forgetTo(size, budget*8/10, time.Now().UnixNano()); n > 0 {
 			o.w.metrics.forgottenEarly.Add(float64(n))
 			o.log.Warn("the state is larger than its share of WL_STATE; the longest silent sessions are forgotten before their time", "bytes", size, "share", budget, "sessions", n)
 		}
@@ -179,5 +180,38 @@ func (o *owner) countSessions(n int) {
 func (o *owner) leaveGauges() {
 	o.countSessions(0)
 	o.w.metrics.stateBytes.Add(float64(-o.stateBytes))
-	o.folder.releaseAll()
+	o.fold.releaseAll()
+}
+
+// resnapshot notices that the store of snapshots was deleted and made anew: the log points to a snapshot that is gone, and a successor
+// could not begin. The owner has the state, so it writes another one and a chunk that points to it.
+type resnapshot struct {
+	known, begun bool
+	times        int // the store was made anew, as of the last look
+	due          bool
+}
+
+// look is called often. It makes the next chunk due, and the one after the snapshot.
+func (r *resnapshot) look(o *owner, now time.Time) {
+	n := o.streams.Remade("OBJ_" + stream.StateObjects)
+	if !r.known {
+		r.known, r.times = true, n
+	}
+	if n != r.times {
+		r.times, r.due, r.begun = n, true, false
+	}
+	if !r.due {
+		return
+	}
+	if !r.begun {
+		r.begun = true
+		o.sinceChunks = max(o.sinceChunks, o.w.cfg.SnapshotChunks) // publish writes a snapshot after the next chunk
+	} else if o.sinceChunks < o.w.cfg.SnapshotChunks {
+		r.due = false // it is written: the next chunk points to it
+	} else {
+		return
+	}
+	if o.opened.IsZero() {
+		o.opened = now
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// appendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
+// AppendState writes what changed since the last published chunk: the touched sessions, and the ones that were dropped. With full
 // it writes everything: a snapshot. Growing sets are written as additions, small ones whole.
 func (f *Fold) AppendState(dst []byte, full bool) []byte {
 	w := state.Writer{Body: dst}
@@ -64,7 +64,7 @@ func (f *Fold) stateSize() int {
 	return n
 }
 
-// published forgets what was new: it is part of the log now.
+// Published forgets what was new: it is part of the log now.
 func (f *Fold) Published() {
 	for _, s := range f.touched {
 		s.touched, s.unresolvedDirty = false, false
@@ -220,7 +220,7 @@ func (s *Session) readUnresolved(r *state.Reader) {
 	}
 }
 
-// applyState adds a change, or a snapshot to an empty folder. Call resume after the last one.
+// ApplyState adds a change, or a snapshot to an empty fold. Call resume after the last one.
 func (f *Fold) ApplyState(written []byte) error {
 	if len(written) == 0 {
 		return nil
@@ -285,7 +285,7 @@ func (f *Fold) readState(r *state.Reader) error {
 	return r.Err
 }
 
-// resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
+// Resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
 // compare; then is the other clock at the last chunk. anew says that the state was made again from parts whose rows are published.
 func (f *Fold) Resume(now, then int64, anew bool) {
 	for _, s := range f.Sessions {

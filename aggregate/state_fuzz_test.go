@@ -13,7 +13,7 @@ import (
 // stateOf folds a few parts and returns the change and the snapshot that they make.
 func stateOf(tb testing.TB) (change, snapshot []byte) {
 	cfg := testConfig()
-	f := newFolder(&cfg, newCounters(nil))
+	f := newFold(&cfg, newCounters(nil))
 	parts, _ := kernelParts(300, 100, true)
 	parts = append(parts, []byte(`{"type":"job_start","session_id":"s","pid":1,"app":"a","ts_ns":1795175929972803352,"devices":[{"id":0,"vendor":"NVIDIA"}]}
 {"version":3,"type":"scope_event_batch","session_id":"s","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[5,2,2,0,1],[9,7,2,1,1]]}
@@ -31,12 +31,12 @@ func stateOf(tb testing.TB) (change, snapshot []byte) {
 func TestStateSurvivesAHandOver(t *testing.T) {
 	_, snapshot := stateOf(t)
 	cfg := testConfig()
-	f := newFolder(&cfg, newCounters(nil))
+	f := newFold(&cfg, newCounters(nil))
 	if err := f.ApplyState(snapshot); err != nil {
 		t.Fatal(err)
 	}
 	again := f.AppendState(nil, true)
-	g := newFolder(&cfg, newCounters(nil))
+	g := newFold(&cfg, newCounters(nil))
 	if err := g.ApplyState(again); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func FuzzApplyState(f *testing.F) {
 	f.Add(g.f.AppendState(nil, true))
 	f.Fuzz(func(t *testing.T, state []byte) {
 		cfg := testConfig()
-		newFolder(&cfg, newCounters(nil)).ApplyState(state)
+		newFold(&cfg, newCounters(nil)).ApplyState(state)
 	})
 }
 

@@ -31,7 +31,7 @@ func (o *owner) takeOver(ctx context.Context) error {
 		return fmt.Errorf("claim: %w", err)
 	}
 	go sweep.sweep(ctx, o.streams)
-	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.folder.Sessions))
+	o.log.Debug("partition taken over", "epoch", o.epoch, "position", o.position, "chunk", o.number, "sessions", len(o.fold.Sessions))
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Number, err)
 		}
-		if err := o.folder.ApplyState(state); err != nil {
+		if err := o.fold.ApplyState(state); err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Number, err)
 		}
 		o.traces = o.traces || len(c.Deletes) > 0
@@ -149,7 +149,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1
 	}
-	o.folder.Resume(time.Now().UnixNano(), head.CreatedAt, false)
+	o.fold.Resume(time.Now().UnixNano(), head.CreatedAt, false)
 	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base, head.Number, last.Sequence, head.Snapshot
 	o.anchors, o.lost = head.Anchors, head.Lost

@@ -10,7 +10,7 @@ import (
 
 // The books: every event of a part is counted as received once, and then as exactly one of stored, rejected or duplicate.
 
-// counted is what the part has added to the usage of its tenant so far.
+// Counted is what the part has added to the usage of its tenant so far.
 func (p *Part) Counted() Counts {
 	return Counts{
 		Events: p.usage.Events - p.before.Events, bytes: p.usage.bytes - p.before.bytes, Stored: p.usage.Stored - p.before.Stored,
@@ -28,18 +28,18 @@ func (f *Fold) usageOf(p *Part) *Counts {
 	return u
 }
 
-// received counts n events as received.
+// Received counts n events as received.
 func (p *Part) Received(n uint64) {
 	p.Session.Delta.events += n
 	p.usage.Events += n
 }
 
-// stored counts n events as stored.
+// Stored counts n events as stored.
 func (p *Part) Stored(n uint64) {
 	p.usage.Stored += n
 }
 
-// duplicate counts n events as seen before.
+// Duplicate counts n events as seen before.
 func (p *Part) Duplicate(n uint64) {
 	p.Session.Delta.duplicates += n
 	p.Session.Delta.events -= min(n, p.Session.Delta.events)
@@ -53,9 +53,10 @@ func (f *Fold) repeats(p *Part) {
 	u.Duplicates += p.Env.Events
 }
 
+// ReceivedDay is the day on which the newest part of the session was received.
 func (s *Session) ReceivedDay() int32 { return rows.DayOf(s.LastReceived) }
 
-// factPartition is the partition of the session's rollups and facts in the open chunk.
+// FactPartition is the partition of the session's rollups and facts in the open chunk.
 func (s *Session) FactPartition() table.Partition {
 	return rows.FactPartition(s.LastReceived, s.RollupDays)
 }

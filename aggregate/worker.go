@@ -1,7 +1,7 @@
 // Package aggregate folds parts of the INGEST stream into chunks of Arrow rows on the ROWS stream.
 //
 // A Worker owns some of the partitions. Each owned partition is one goroutine (owner.go) that reads its parts in order, folds them
-// (fold.go and a file per kind of event) into the state of their sessions and the open chunk's rows, and publishes chunk after
+// (fold.go, and a folder for each source) into the state of their sessions and the open chunk's rows, and publishes chunk after
 // chunk. The publish is the checkpoint: it carries the position reached, the rows and the change of state, and succeeds only when
 // nobody else has published since. So each part is counted once, whoever is killed, restarted or doubled.
 package aggregate

@@ -62,7 +62,9 @@ func start(t testing.TB, s *broker.Streams, cfg aggregate.Config) (stop func()) 
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	cfg.Sources = sources
+	if cfg.Sources == nil {
+		cfg.Sources = sources
+	}
 	if cfg.ChunkAge == 0 {
 		cfg.ChunkAge = 30 * time.Millisecond
 	}
@@ -71,6 +73,20 @@ func start(t testing.TB, s *broker.Streams, cfg aggregate.Config) (stop func()) 
 	go func() {
 		defer close(done)
 		aggregate.New(s, cfg).Run(ctx)
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return stop
+}
+
+// run runs a worker as it is until the returned function is called.
+func run(t testing.TB, w *aggregate.Worker) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)
@@ -202,12 +218,12 @@ type window struct {
 	lines                  []byte
 }
 
-// vectorWindows reads a session folder (or a run of several) of testdata.
-func vectorWindows(t testing.TB, folder string) []window {
+// vectorWindows reads a session fold (or a run of several) of testdata.
+func vectorWindows(t testing.TB, fold string) []window {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "testdata", "gpuflight", folder, "*", "*.log.gz"))
+	files, err := filepath.Glob(filepath.Join("..", "testdata", "gpuflight", fold, "*", "*.log.gz"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no windows in %s: %v", folder, err)
+		t.Fatalf("no windows in %s: %v", fold, err)
 	}
 	var out []window
 	for _, file := range files {
@@ -289,10 +305,10 @@ var fast = aggregate.Config{Sources: sources, RawWait: 300 * time.Millisecond, D
 
 // Channels in any order, every part twice, parts of one upload under another identity: the rows are the same.
 func TestOrderAndRepetitionDoNotMatter(t *testing.T) {
-	for _, folder := range []string{"trace_default", "trace_rotated", "scoped", "segmented", "monitor"} {
-		t.Run(folder, func(t *testing.T) {
+	for _, fold := range []string{"trace_default", "trace_rotated", "scoped", "segmented", "monitor"} {
+		t.Run(fold, func(t *testing.T) {
 			t.Parallel()
-			windows := vectorWindows(t, folder)
+			windows := vectorWindows(t, fold)
 			run := func(order func([]window) []window) totals {
 				s := brokertest.Start(t, broker.Layout{Partitions: 2})
 				stop := start(t, s, patient)
@@ -309,7 +325,7 @@ func TestOrderAndRepetitionDoNotMatter(t *testing.T) {
 				return readRows(t, s).settled()
 			}
 			want := run(func(w []window) []window { return w })
-			if want["kernels_data"] == 0 && folder != "monitor" {
+			if want["kernels_data"] == 0 && fold != "monitor" {
 				t.Fatalf("no kernels: %v", want)
 			}
 			for name, order := range map[string]func([]window) []window{

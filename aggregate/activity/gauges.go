@@ -37,7 +37,7 @@ type deviceAcc struct {
 
 var energyGauge = slices.Index(table.DeviceGauges[:], "energy_uj")
 
-// add counts a sample, in units of the wire.
+// Add counts a sample, in units of the wire.
 func (a *hostAcc) Add(cpu, ramUsed, total uint64) {
 	first := a.samples == 0
 	a.samples++
@@ -46,7 +46,7 @@ func (a *hostAcc) Add(cpu, ramUsed, total uint64) {
 	a.total.add(total, first)
 }
 
-// add counts a sample of all gauges, in the order of table.DeviceGauges.
+// Add counts a sample of all gauges, in the order of table.DeviceGauges.
 func (a *deviceAcc) Add(values *[len(table.DeviceGauges)]uint64) {
 	for i, v := range values {
 		a.gauges[i].add(v, a.samples == 0)
@@ -54,13 +54,13 @@ func (a *deviceAcc) Add(values *[len(table.DeviceGauges)]uint64) {
 	a.samples++
 }
 
-// metricRollups adds up the metrics of a session's host and devices in the open chunk, by minute.
+// Metrics adds up the metrics of a session's host and devices in the open chunk, by minute.
 type Metrics struct {
 	hosts   map[int64]*hostAcc
 	devices map[deviceKey]*deviceAcc
 }
 
-// host returns the accumulator of a minute.
+// Host returns the accumulator of a minute.
 func (m *Metrics) Host(bucket int64, hostname string) *hostAcc {
 	a := m.hosts[bucket]
 	if a == nil {
@@ -73,7 +73,7 @@ func (m *Metrics) Host(bucket int64, hostname string) *hostAcc {
 	return a
 }
 
-// device returns the accumulator of a device's minute.
+// Device returns the accumulator of a device's minute.
 func (m *Metrics) Device(bucket int64, id int32) *deviceAcc {
 	key := deviceKey{bucket, id}
 	a := m.devices[key]
@@ -87,7 +87,7 @@ func (m *Metrics) Device(bucket int64, id int32) *deviceAcc {
 	return a
 }
 
-// flush writes the session's minutes of host and device metrics.
+// Flush writes the session's minutes of host and device metrics.
 func (m *Metrics) Flush(f *aggregate.Fold, s *aggregate.Session) {
 	for bucket, a := range m.hosts {
 		t := &table.HostMetrics1m

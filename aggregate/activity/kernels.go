@@ -1,3 +1,6 @@
+// Package activity adds up and writes what several sources bring: kernels with their launches, copies, waits, hardware counters, samples, and
+// metrics of hosts and devices. A source has of these what it needs in what it keeps of a session, flushes them, and puts what is held back
+// into its own section of the state.
 package activity
 
 import (
@@ -8,7 +11,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// kernelRollups adds up the kernels of a session by kernel, scope and minute, and writes the rows of kernels and of their launches.
+// Kernels adds up the kernels of a session by kernel, scope and minute, and writes the rows of kernels and of their launches.
 type Kernels struct {
 	session *aggregate.Session
 	pool    *KernelPool
@@ -23,18 +26,18 @@ type Kernels struct {
 	scopeIndex map[string]int32
 }
 
-// kernelPool is shared by the sessions of a source in one partition.
+// KernelPool is shared by the sessions of a source in one partition.
 type KernelPool struct {
 	Fold *aggregate.Fold
 	free []*kernelAcc
 }
 
-// begin makes the zero value that of a session.
+// Begin makes the zero value that of a session.
 func (k *Kernels) Begin(s *aggregate.Session, p *KernelPool) {
 	k.session, k.pool, k.scopeNames, k.scopeIndex = s, p, []string{""}, map[string]int32{"": 0}
 }
 
-// kernel is a kernel's row.
+// Kernel is a kernel's row.
 type Kernel struct {
 	Start, Duration     int64
 	Stream, ExternalID  uint64
@@ -72,6 +75,7 @@ type kernelAcc struct {
 // maxFresh is how many durations cost less to write than a whole accumulator.
 const maxFresh = 12
 
+// Add counts a duration.
 func (a *kernelAcc) Add(ns uint64) {
 	if a.freshCount < maxFresh {
 		a.fresh[a.freshCount] = ns
@@ -91,7 +95,7 @@ func (a *kernelAcc) count(ns uint64) {
 	a.hist.Add(ns)
 }
 
-// slot returns the session's slot of a kernel id.
+// Slot returns the session's slot of a kernel id.
 func (k *Kernels) Slot(id uint32) *kernelSlot {
 	if int(id) < len(k.slots) {
 		if slot := k.slots[id]; slot != nil {
@@ -116,7 +120,7 @@ func (k *Kernels) Slot(id uint32) *kernelSlot {
 	return slot
 }
 
-// acc returns the accumulator of a kernel, scope and minute.
+// Acc returns the accumulator of a kernel, scope and minute.
 func (k *Kernels) Acc(slot *kernelSlot, scope int32, bucket int64) *kernelAcc {
 	if a := slot.last; a != nil && a.bucket == bucket && a.scope == scope {
 		return a
@@ -171,7 +175,7 @@ func (k *kernelSlot) find(key accKey) *kernelAcc {
 	return k.index[key]
 }
 
-// kernelEmitter appends rows of kernels_data of one session and one ClickHouse partition.
+// KernelEmitter appends rows of kernels_data of one session and one ClickHouse partition.
 type KernelEmitter struct {
 	k               *Kernels
 	b               *table.Batch // nil: raw rows are off for this tenant
@@ -180,7 +184,7 @@ type KernelEmitter struct {
 	days            uint16
 }
 
-// emitter is for rows that were received at a time, of a class of retention.
+// Emitter is for rows that were received at a time, of a class of retention.
 func (k *Kernels) Emitter(receivedAt int64, days uint16) KernelEmitter {
 	e := KernelEmitter{k: k, receivedAt: receivedAt, days: days}
 	if k.session.NoRaw {
@@ -193,12 +197,12 @@ func (k *Kernels) Emitter(receivedAt int64, days uint16) KernelEmitter {
 	return e
 }
 
-// isFor reports whether it has a batch and is for such rows. A batch is one chunk's.
+// IsFor reports whether it has a batch and is for such rows. A batch is one chunk's.
 func (e *KernelEmitter) IsFor(k *Kernels, receivedAt int64) bool {
 	return e.k == k && e.receivedAt == receivedAt && e.b != nil
 }
 
-// row appends a kernel, with the launch configuration that it is known to have had (0: none).
+// Row appends a kernel, with the launch configuration that it is known to have had (0: none).
 func (e *KernelEmitter) Row(k *Kernel, config uint32) {
 	if e.b == nil {
 		return
@@ -217,7 +221,7 @@ func (e *KernelEmitter) Row(k *Kernel, config uint32) {
 	t.ReceivedAt.Append(b, e.receivedAt)
 }
 
-// flush writes the rollup rows and frees the accumulators.
+// Flush writes the rollup rows and frees the accumulators.
 func (k *Kernels) Flush() {
 	k.flushed = true
 	if len(k.dirty) == 0 {
@@ -248,7 +252,7 @@ func (k *Kernels) Flush() {
 	}
 }
 
-// drop forgets the accumulators: their rows are written, or never will be.
+// Drop forgets the accumulators: their rows are written, or never will be.
 func (k *Kernels) Drop() {
 	for _, a := range k.dirty {
 		a.slot.accs, a.slot.last, a.slot.index = a.slot.accs[:0], nil, nil
@@ -263,7 +267,7 @@ func (k *Kernels) Drop() {
 	k.dirty = k.dirty[:0]
 }
 
-// rest gives back what is at hand of each kernel.
+// Rest gives back what is at hand of each kernel.
 func (k *Kernels) Rest() { k.slots, k.sparse, k.slotCount, k.launches = nil, nil, 0, nil }
 
 // What is charged beside the bytes of names: entries of maps with their slack, and allocations rounded up.
@@ -272,12 +276,12 @@ const (
 	launchEntryBytes = 56
 )
 
-// index is what is kept beside names to find them quickly, in bytes.
+// IndexBytes is what is kept beside names to find them quickly, in bytes.
 func (k *Kernels) IndexBytes() int {
 	return 8*cap(k.slots) + kernelSlotBytes*k.slotCount + launchEntryBytes*len(k.launches)
 }
 
-// published forgets what was new.
+// Published forgets what was new.
 func (k *Kernels) Published() {
 	k.flushed = false
 	for _, a := range k.dirty {
@@ -292,8 +296,8 @@ const maxSparse = 4 * denseKernels
 // maxFreeAccs bounds the pool of accumulators kept between chunks: 8192 × about 2 KiB.
 const maxFreeAccs = 8192
 
-// held is how many rows of rollups are held back.
+// Held is how many rows of rollups are held back.
 func (k *Kernels) Held() int { return len(k.dirty) }
 
-// scopeName returns the path that scope returned an index of.
+// ScopeName returns the path that scope returned an index of.
 func (k *Kernels) ScopeName(i int32) string { return k.scopeNames[i] }

@@ -10,7 +10,7 @@ const (
 	otherScopes   = "(more scopes)"
 )
 
-// scope interns a scope path and returns its index.
+// Scope interns a scope path and returns its index.
 func (k *Kernels) Scope(path string) int32 {
 	path = rows.Clip(path)
 	i, ok := k.scopeIndex[path]

@@ -5,7 +5,7 @@ import (
 	"github.com/warpline/warpline/proto/hist"
 )
 
-// append writes what is held: the whole of it, or what the open chunk added to it.
+// Append writes what is held: the whole of it, or what the open chunk added to it.
 func (k *Kernels) Append(w *state.Writer, full bool) {
 	w.Bool(k.flushed && !full)
 	n := 0
@@ -42,14 +42,14 @@ func (k *Kernels) Append(w *state.Writer, full bool) {
 	}
 }
 
-// readFlushed reads whether what was held is rows.
+// ReadFlushed reads whether what was held is rows.
 func (k *Kernels) ReadFlushed(r *state.Reader) {
 	if r.Bool() {
 		k.Drop()
 	}
 }
 
-// read applies what append wrote behind that.
+// Read applies what append wrote behind that.
 func (k *Kernels) Read(r *state.Reader) {
 	for range r.N(4) {
 		id, scope, bucket := r.U32(), r.Str(), r.I64()
@@ -84,7 +84,7 @@ const (
 // maxHeld bounds the accumulators that a session holds back.
 const maxHeld = 8192
 
-// dense reports whether what is held is worth its rows, or more than may be held.
+// Dense reports whether what is held is worth its rows, or more than may be held.
 func (k *Kernels) Dense() bool {
 	if len(k.dirty) == 0 {
 		return false

@@ -45,14 +45,14 @@ func (e *KernelEmitter) launch(k launchKey) uint32 {
 	return id
 }
 
-// firstID is where a session's own ids begin: seconds since 2020 in steps of 18 hours. A session whose state was dropped after a day of
+// FirstID is where a session's own ids begin: seconds since 2020 in steps of 18 hours. A session whose state was dropped after a day of
 // silence then does not hand out again what rows of before use. Rows compress best when ids differ in few low bits, hence the steps.
 func FirstID(receivedAt int64) uint32 {
 	const y2020 = 1_577_836_800
 	return rows.ClampU32(receivedAt/1e9-y2020) &^ 0xffff
 }
 
-// forgetLaunches has launches written again, under new ids.
+// ForgetLaunches has launches written again, under new ids.
 func (k *Kernels) ForgetLaunches() {
 	k.launches = nil
 	for _, slot := range k.slots {

@@ -10,7 +10,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// minutes are the rollups that need no histogram: copies, waits and hardware counters by minute. Like those of kernels they are held while
+// Minutes are the rollups that need no histogram: copies, waits and hardware counters by minute. Like those of kernels they are held while
 // the session's rows are sparse (hold.go), and until then are part of the published state. They are few, so they are written whole.
 type Minutes struct {
 	copies map[CopyKey]*CopyAcc
@@ -19,30 +19,35 @@ type Minutes struct {
 	dirty  bool
 }
 
-// maxMinutes accumulators of a session are held back; when there are more they go out with the chunk.
+// MaxMinutes accumulators of a session are held back; when there are more they go out with the chunk.
 const MaxMinutes = 512
 
+// CopyKey is what copies are added up by.
 type CopyKey struct {
 	Bucket int64
 	Kind   uint32
 }
 
+// CopyAcc adds up one row of memcpy_stats.
 type CopyAcc struct{ calls, bytes, total, low, high uint64 }
 
+// SyncKey is what waits are added up by.
 type SyncKey struct {
 	Bucket   int64
 	Function uint32
 	Kind     uint8
 }
 
+// SyncAcc adds up one row of sync_stats.
 type SyncAcc struct{ calls, total, high uint64 }
 
+// PMKey is what hardware counters are added up by.
 type PMKey struct {
 	Bucket                int64
 	Device, Metric, Scope uint32
 }
 
-// pmAcc adds up values exactly, whatever their order: see table.PMStats.
+// PMAcc adds up values exactly, whatever their order: see table.PMStats.
 type PMAcc struct {
 	samples   uint64
 	low, high float64
@@ -54,8 +59,10 @@ type sumPart struct {
 	digits uint64
 }
 
+// Count is how many accumulators are held.
 func (m *Minutes) Count() int { return len(m.copies) + len(m.syncs) + len(m.pm) }
 
+// Copy returns the accumulator of copies.
 func (m *Minutes) Copy(key CopyKey) *CopyAcc {
 	m.dirty = true
 	a := m.copies[key]
@@ -69,6 +76,7 @@ func (m *Minutes) Copy(key CopyKey) *CopyAcc {
 	return a
 }
 
+// Sync returns the accumulator of waits.
 func (m *Minutes) Sync(key SyncKey) *SyncAcc {
 	m.dirty = true
 	a := m.syncs[key]
@@ -82,6 +90,7 @@ func (m *Minutes) Sync(key SyncKey) *SyncAcc {
 	return a
 }
 
+// PM returns the accumulator of a hardware counter.
 func (m *Minutes) PM(key PMKey) *PMAcc {
 	m.dirty = true
 	a := m.pm[key]
@@ -95,6 +104,7 @@ func (m *Minutes) PM(key PMKey) *PMAcc {
 	return a
 }
 
+// Add counts one.
 func (a *CopyAcc) Add(bytes, ns uint64) {
 	a.calls++
 	a.bytes += bytes
@@ -102,12 +112,14 @@ func (a *CopyAcc) Add(bytes, ns uint64) {
 	a.low, a.high = min(a.low, ns), max(a.high, ns)
 }
 
+// Add counts one.
 func (a *SyncAcc) Add(ns uint64) {
 	a.calls++
 	a.total += ns
 	a.high = max(a.high, ns)
 }
 
+// Add counts one.
 func (a *PMAcc) Add(v float64) {
 	if v == 0 {
 		v = 0 // not -0: which of two equal minima came first must not show
@@ -161,7 +173,7 @@ func decimal(v float64) (key int16, digits uint64) {
 	return key, digits
 }
 
-// append writes what is held, when it has changed or a snapshot needs it.
+// Append writes what is held, when it has changed or a snapshot needs it.
 func (m *Minutes) Append(w *state.Writer, full bool) {
 	w.Bool(full || m.dirty)
 	if !full && !m.dirty {
@@ -195,7 +207,7 @@ func (m *Minutes) Append(w *state.Writer, full bool) {
 	}
 }
 
-// read takes the place of what was held.
+// Read takes the place of what was held.
 func (m *Minutes) Read(r *state.Reader) {
 	if !r.Bool() {
 		return
@@ -219,7 +231,7 @@ func (m *Minutes) Read(r *state.Reader) {
 	m.dirty = false
 }
 
-// flush writes the session's rows of copies, waits and counters.
+// Flush writes the session's rows of copies, waits and counters.
 func (m *Minutes) Flush(f *aggregate.Fold, s *aggregate.Session) {
 	if m.Count() == 0 {
 		return
@@ -288,5 +300,5 @@ func (m *Minutes) Flush(f *aggregate.Fold, s *aggregate.Session) {
 	*m = Minutes{dirty: true}
 }
 
-// published says that all is in a published state change.
+// Published says that all is in a published state change.
 func (m *Minutes) Published() { m.dirty = false }

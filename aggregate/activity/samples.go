@@ -15,7 +15,7 @@ const (
 	SampleSourceMap = 2 // isa_source_map: which line an instruction came from; its time is no epoch
 )
 
-// profileKey is what profile rows are added up by.
+// SampleKey is what profile rows are added up by.
 type SampleKey struct {
 	Kind                    uint8
 	Device                  int32
@@ -27,10 +27,10 @@ type SampleKey struct {
 
 type profileAcc struct{ Value, hits uint64 }
 
-// profileRollups adds up the samples of a session in the open chunk.
+// Samples adds up the samples of a session in the open chunk.
 type Samples struct{ Accs map[SampleKey]*profileAcc }
 
-// add counts a sample, of some weight.
+// Add counts a sample, of some weight.
 func (p *Samples) Add(key SampleKey, value uint64) {
 	a := p.Accs[key]
 	if a == nil {
@@ -44,7 +44,7 @@ func (p *Samples) Add(key SampleKey, value uint64) {
 	a.hits++
 }
 
-// splitFunction parts "name@source_file" of the wire at the last '@'.
+// SplitFunction parts "name@source_file" of the wire at the last '@'.
 func SplitFunction(v string) (name, file string) {
 	if i := strings.LastIndexByte(v, '@'); i >= 0 {
 		return v[:i], v[i+1:]
@@ -52,7 +52,7 @@ func SplitFunction(v string) (name, file string) {
 	return v, ""
 }
 
-// flush writes the session's buckets.
+// Flush writes the session's buckets.
 func (p *Samples) Flush(f *aggregate.Fold, s *aggregate.Session) {
 	for key, a := range p.Accs {
 		function, source := SplitFunction(s.Name(gpuflight.FunctionDict, key.Function))

@@ -18,7 +18,7 @@ type openScopes struct {
 	levels []scopeLevel // by depth
 	kept   keptScopes
 	paths  *scopePaths // nil until a row is written
-	listed bool        // in folder.scoped
+	listed bool        // in fold.scoped
 	dirty  bool        // halves changed since the last published state
 }
 

@@ -1,3 +1,4 @@
+// Package gpuflight folds GPU Flight's lines: kernels joined with their details, scopes paired, names, artifacts and all that is rare.
 package gpuflight
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// Flight is GPU Flight as a source.
+// Source is GPU Flight as a source.
 func Source() aggregate.Source {
 	return aggregate.Source{Name: "gpuflight", Version: 1, Kinds: []stream.Kind{stream.KindGPUFlight}, Open: open}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// output collects the rows of the open chunk: one batch per (table, ClickHouse partition).
+// Output collects the rows of the open chunk: one batch per (table, ClickHouse partition).
 type Output struct {
 	batches map[batchKey]*table.Batch
 	order   []batchKey // facts, then the rest as first used, so that a chunk's tables come in a stable order
@@ -32,7 +32,7 @@ func NewOutput() *Output {
 	return &Output{batches: map[batchKey]*table.Batch{}, mended: map[string]bool{}}
 }
 
-// batch returns the batch for rows of t that go to partition p.
+// Batch returns the batch for rows of t that go to partition p.
 func (o *Output) Batch(t *table.Table, p table.Partition) *table.Batch {
 	key := batchKey{t, p}
 	b, ok := o.batches[key]
@@ -48,7 +48,7 @@ func (o *Output) Batch(t *table.Table, p table.Partition) *table.Batch {
 	return b
 }
 
-// size returns rows and estimated bytes of the open chunk. A chunk has few batches, so this is cheap.
+// Size returns rows and estimated bytes of the open chunk. A chunk has few batches, so this is cheap.
 func (o *Output) Size() (rows, bytes int) {
 	for _, b := range o.batches {
 		rows += b.Rows()
@@ -57,13 +57,13 @@ func (o *Output) Size() (rows, bytes int) {
 	return rows, bytes
 }
 
-// tails are the columns that are the same in every row of a chunk.
+// Tails are the columns that are the same in every row of a chunk.
 type Tails struct {
 	Partition uint16
 	Chunk     uint64
 }
 
-// encode fills the constant columns and returns the chunk's tables and body. The body is valid until the next encode; the batches
+// Encode fills the constant columns and returns the chunk's tables and body. The body is valid until the next encode; the batches
 // stay as they are until reset.
 func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error) {
 	body = o.body[:0]
@@ -95,7 +95,7 @@ func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error)
 	return rows, body, nil
 }
 
-// reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are let go.
+// Reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are let go.
 func (o *Output) Reset() {
 	o.Oldest = 0
 	o.order = slices.DeleteFunc(o.order, func(key batchKey) bool {
@@ -121,7 +121,7 @@ func (o *Output) NewlyMended() (columns []string) {
 	return columns
 }
 
-// saw notes the gateway stamp of rows that enter the chunk.
+// Saw notes the gateway stamp of rows that enter the chunk.
 func (o *Output) Saw(receivedAt int64) {
 	if o.Oldest == 0 || receivedAt < o.Oldest {
 		o.Oldest = receivedAt

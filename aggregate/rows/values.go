@@ -7,13 +7,13 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// plausibleEpoch is 2001-09-09: 10^18 ns. AMD activity records and isa_source_map carry clocks that start at boot.
+// PlausibleEpoch is 2001-09-09: 10^18 ns. AMD activity records and isa_source_map carry clocks that start at boot.
 const PlausibleEpoch = int64(1e18)
 
-// maxTextBytes bounds client text that is part of the state: host names, applications, scope paths.
+// MaxTextBytes bounds client text that is part of the state: host names, applications, scope paths.
 const MaxTextBytes = 1024
 
-// clip cuts text to maxTextBytes at a rune's border and marks the cut.
+// Clip cuts text to maxTextBytes at a rune's border and marks the cut.
 func Clip(s string) string {
 	if len(s) <= MaxTextBytes {
 		return s
@@ -21,7 +21,7 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s[:MaxTextBytes], "") + "…"
 }
 
-// clipBytes is clip for text that is not kept.
+// ClipBytes is clip for text that is not kept.
 func ClipBytes(b []byte) []byte {
 	if len(b) <= MaxTextBytes {
 		return b
@@ -29,6 +29,7 @@ func ClipBytes(b []byte) []byte {
 	return []byte(Clip(string(b)))
 }
 
+// OrUnknown is a time, or what stands for none in columns that keep the earliest.
 func OrUnknown(ns int64) int64 {
 	if ns <= 0 {
 		return table.UnknownTime
@@ -36,6 +37,7 @@ func OrUnknown(ns int64) int64 {
 	return ns
 }
 
+// Flag is a truth as its column keeps it.
 func Flag(v bool) uint8 {
 	if v {
 		return 1
@@ -43,37 +45,43 @@ func Flag(v bool) uint8 {
 	return 0
 }
 
+// ClampU32 is the nearest number that fits the column.
 func ClampU32(v int64) uint32 { return uint32(min(max(v, 0), 1<<32-1)) }
 
+// ClampI32 is the nearest number that fits the column.
 func ClampI32(v int64) int32 { return int32(min(max(v, -1<<31), 1<<31-1)) }
 
+// NotNegative is a number, or 0 for one below it.
 func NotNegative(v int64) uint64 { return uint64(max(v, 0)) }
 
 const mib = 1 << 20
 
-// fromMiB is a size in bytes; one that no column of bytes holds is the largest that does, not what is left after a wrap.
+// FromMiB is a size in bytes; one that no column of bytes holds is the largest that does, not what is left after a wrap.
 func FromMiB(n uint64) uint64 { return min(n, (1<<64-1)/mib) * mib }
 
+// DayOf returns the day of a time.
 func DayOf(ns int64) int32 { return table.DayOf(ns) }
 
+// BucketNS is how long a bucket of rollups is: a minute.
 const BucketNS = int64(60e9)
 
-// bucketOf returns the start of the minute of a time, which is never negative.
+// BucketOf returns the start of the minute of a time, which is never negative.
 func BucketOf(ns int64) int64 { return ns - ns%BucketNS }
 
+// NanosPerDay is a day.
 const NanosPerDay = int64(24 * time.Hour)
 
-// rawPartition is the ClickHouse partition of raw rows received at a time: its day and retention class.
+// RawPartition is the ClickHouse partition of raw rows received at a time: its day and retention class.
 func RawPartition(receivedAt int64, days uint16) table.Partition {
 	return table.Partition{Day: table.DayOf(receivedAt), RetentionDays: days}
 }
 
-// factPartition is the same for rollups and facts: the first day of the month.
+// FactPartition is the same for rollups and facts: the first day of the month.
 func FactPartition(receivedAt int64, days uint16) table.Partition {
 	return table.Partition{Day: table.MonthOf(table.DayOf(receivedAt)), RetentionDays: days}
 }
 
-// factDays is the retention class of facts that raw rows need to be understood. They were written with the first such row and must
+// FactDays is the retention class of facts that raw rows need to be understood. They were written with the first such row and must
 // outlive the last one, of a session that goes on for as long as raw rows are kept.
 func FactDays(rawDays, rollupDays uint16) uint16 {
 	return uint16(min(max(int(rollupDays), 2*int(rawDays)), 1<<16-1))

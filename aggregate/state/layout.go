@@ -29,7 +29,7 @@ const (
 	LayoutNow = layout5 | hasSections
 )
 
-// layouts are those of a version, the newest first.
+// Layouts are those of a version, the newest first.
 var Layouts = map[uint64][]Layout{
 	1: {HasHeld, 0},
 	2: {HasTombstones | HasHeld},
@@ -47,5 +47,5 @@ var Layouts = map[uint64][]Layout{
 	Version: {LayoutNow},
 }
 
-// has reports whether the state that is read holds it.
+// Has reports whether the state that is read holds it.
 func (r *Reader) Has(l Layout) bool { return r.Layout&l != 0 }

@@ -6,7 +6,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// recent remembers the newest limit hashes it was given. It decides "seen already" for parts and lines; 128 bits make a false
+// Recent remembers the newest limit hashes it was given. It decides "seen already" for parts and lines; 128 bits make a false
 // "seen" (which would lose a line) a matter of 2^-90 for a session of a million lines.
 type Recent struct {
 	Limit int
@@ -17,7 +17,7 @@ type Recent struct {
 	fresh int // how many of the newest are not in a published state change yet
 }
 
-// add reports whether h is new, and remembers it.
+// Add reports whether h is new, and remembers it.
 func (r *Recent) Add(h xxh3.Uint128) bool {
 	if r.short {
 		h.Hi = 0
@@ -42,7 +42,7 @@ func (r *Recent) Add(h xxh3.Uint128) bool {
 	return true
 }
 
-// has reports whether h is remembered.
+// Has reports whether h is remembered.
 func (r *Recent) Has(h xxh3.Uint128) bool {
 	if r.short {
 		h.Hi = 0
@@ -51,7 +51,7 @@ func (r *Recent) Has(h xxh3.Uint128) bool {
 	return ok
 }
 
-// shorten keeps half of each hash from now on. It is for sessions that fell silent, which are many: what they bring yet is mostly what they
+// Shorten keeps half of each hash from now on. It is for sessions that fell silent, which are many: what they bring yet is mostly what they
 // have brought before, and 64 bits make a false "seen" among 65 536 lines a matter of 10^-10.
 func (r *Recent) Shorten() {
 	if r.short {
@@ -69,7 +69,7 @@ func (r *Recent) Shorten() {
 	r.fresh = min(fresh, len(r.order))
 }
 
-// append writes all hashes, or those that are not published yet.
+// Append writes all hashes, or those that are not published yet.
 func (r *Recent) Append(w *Writer, full bool) {
 	hs := r.changed()
 	if full {
@@ -86,7 +86,7 @@ func (r *Recent) Append(w *Writer, full bool) {
 	}
 }
 
-// read adds what append wrote.
+// Read adds what append wrote.
 func (r *Recent) Read(from *Reader) {
 	size := 16
 	if from.Has(hasShort) && from.Bool() {
@@ -111,7 +111,7 @@ func (r *Recent) changed() []xxh3.Uint128 {
 	return r.order[max(r.head, len(r.order)-r.fresh):]
 }
 
-// size is how many bytes append writes, but for a few.
+// Size is how many bytes append writes, but for a few.
 func (r *Recent) Size(full bool) int {
 	n := r.fresh
 	if full {
@@ -123,5 +123,5 @@ func (r *Recent) Size(full bool) int {
 	return 16 * n
 }
 
-// published says that all is in a published state change.
+// Published says that all is in a published state change.
 func (r *Recent) Published() { r.fresh = 0 }

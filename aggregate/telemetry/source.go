@@ -8,7 +8,7 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// Memory is memory telemetry as a source.
+// Source is memory telemetry as a source.
 func Source() aggregate.Source {
 	var reasons []string
 	for _, code := range telemetry.Codes() {
