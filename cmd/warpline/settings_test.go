@@ -56,7 +56,20 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 	}
 }
 
-// The READMEs and the alerts name flags that some command has, or that belong to another program.
+// pages are the files that people read: all of them but the history of what was.
+func pages(t *testing.T) (paths []string) {
+	t.Helper()
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../deploy/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		paths = append(paths, found...)
+	}
+	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "CHANGELOG.md" })
+}
+
+// The pages and the alerts name flags that some command has, or that belong to another program.
 func TestTextsNameFlagsThatExist(t *testing.T) {
 	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm " +
 		"--folder --type --all-sessions --agent-jar --api-path --duration --telemetry-sink-dir --format --output")
@@ -76,7 +89,7 @@ func TestTextsNameFlagsThatExist(t *testing.T) {
 	}
 	walk(parser.Model.Node)
 	seen := 0
-	for _, path := range []string{"../../README.md", "../../deploy/README.md", "../../deploy/prometheus/alerts.yml"} {
+	for _, path := range append(pages(t), "../../deploy/prometheus/alerts.yml") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
