@@ -105,6 +105,34 @@ func TestTextsNameFlagsThatExist(t *testing.T) {
 	}
 }
 
+// Every command line in the pages has a command, flags and values that this program takes.
+func TestTextsNameCommandsThatExist(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^    (?:[A-Z_]+=\S+ )*(?:\./warpline|go run \./cmd/warpline) (.*)$`)
+	shell := regexp.MustCompile(`"\$\([^)]*\)"|"[^"]*"|'[^']*'`)
+	seen := 0
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+			command, _, _ := strings.Cut(m[1], " #")
+			command, _, _ = strings.Cut(shell.ReplaceAllString(command, "x"), " >")
+			args := append(strings.Fields(command), "--print-config")
+			if strings.Contains(command, " delete ") || strings.Contains(command, " purge ") {
+				args = append(args, "--yes") // nobody is there to be asked
+			}
+			seen++
+			if r := runIn(t, nil, args...); r.code != exitOK {
+				t.Errorf("%s: %q ends with %d: %s", path, strings.TrimSpace(m[1]), r.code, r.stderr)
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d commands found", seen)
+	}
+}
+
 func TestGoodFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/config/*.good.yaml")
 	if err != nil || len(files) < 3 {
