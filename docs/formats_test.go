@@ -12,7 +12,8 @@ import (
 // Every field of the envelope and of a chunk's header is in docs/formats.md, in the section of the message that has it.
 func TestFormatsNameEveryField(t *testing.T) {
 	text := read(t, "formats.md")
-	for section, of := range map[string]reflect.Type{"Envelope": reflect.TypeFor[stream.Envelope](), "Chunk": reflect.TypeFor[stream.Chunk]()} {
+	messages := map[string]reflect.Type{"Envelope": reflect.TypeFor[stream.Envelope](), "Chunk": reflect.TypeFor[stream.Chunk]()}
+	for section, of := range messages {
 		_, page, found := strings.Cut(text, "\n## "+section+"\n")
 		if !found {
 			t.Fatalf("formats.md has no section %s", section)

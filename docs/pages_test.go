@@ -62,7 +62,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// prose is a page without its blocks of code, where "](" is no link.
+// prose is a page without its blocks of code, where "](" is not a link.
 func prose(text string) string {
 	lines := strings.Split(fenced.ReplaceAllString(text, ""), "\n")
 	for i, line := range lines {
@@ -117,7 +117,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 }
 
 func TestAnchorsAreAsGitHubMakesThem(t *testing.T) {
-	got := anchors("# Proxies, HTTP/2 and TLS\n## `warpline send`\n## What is `x_y`?\n    # no heading\n```\n# nor this\n```\n## Run\n## Run\n")
+	got := anchors("# Proxies, HTTP/2 and TLS\n## `warpline send`\n## What is `x_y`?\n    # not a heading\n```\n# nor this\n```\n" +
+		"## Run\n## Run\n")
 	for _, want := range []string{"proxies-http2-and-tls", "warpline-send", "what-is-x_y", "run", "run-1"} {
 		if !got[want] {
 			t.Errorf("%s is not among %v", want, got)
@@ -204,7 +205,8 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// Every Go file that a page names is there, and so is every function that it names in front of a file: `owner.append` (`aggregate/publish.go`).
+// Every file that a page names is there, and so is every function that it names in front of a file: `owner.append`
+// (`aggregate/publish.go`).
 func TestPagesNameCodeThatExists(t *testing.T) {
 	path := regexp.MustCompile("`(\\w[\\w/.-]*/[\\w.-]+\\.(?:go|sql|yml|json|jsonl))`")
 	function := regexp.MustCompile("`(?:(\\w+)\\.)?(\\w+)`\\s+\\(`([\\w/]+\\.go)`\\)")
