@@ -71,6 +71,7 @@ var busy = map[int32]bool{
 	252: true, // TOO_MANY_PARTS
 	290: true, // LIMIT_EXCEEDED
 	439: true, // CANNOT_SCHEDULE_TASK
+	700: true, // USER_SESSION_LIMIT_EXCEEDED
 }
 
 // running is ClickHouse's code for a query whose id is that of one that runs: QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING.

@@ -18,6 +18,7 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 var kills = flag.Int("kills", 8, "how often TestEngineIsKilled kills the engine")
@@ -25,6 +26,7 @@ var kills = flag.Int("kills", 8, "how often TestEngineIsKilled kills the engine"
 // own returns a world with an engine of its own, for tests that end it. start starts it, again and again on the same ports.
 func own(t testing.TB) (w *world, start func() *engine.Engine) {
 	t.Helper()
+	enginetest.Need(t)
 	port := func() int {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

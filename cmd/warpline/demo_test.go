@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 // counts is what an independent reader finds in the captures: encoding/json and nothing of ours.
@@ -144,6 +146,7 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 	if want.kernels == 0 || want.memcpys == 0 || want.pc == 0 || want.twice == 0 {
 		t.Fatalf("the captures hold too little to test with: %+v", want)
 	}
+	enginetest.Need(t)
 	runIn(t, nil, "demo", "--wait", "90s") // the first one on a machine may fetch the engine
 	left := leftovers(t)
 	began := time.Now()

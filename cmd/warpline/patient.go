@@ -13,15 +13,18 @@ import (
 // patience is how long a command goes on asking a ClickHouse whose readers are many.
 const patience = 30 * time.Second
 
-// tooManyQueries is ClickHouse's TOO_MANY_SIMULTANEOUS_QUERIES, which a query is told before anything of it was done.
-const tooManyQueries = 202
+// What a query is answered before anything of it was done: ClickHouse's TOO_MANY_SIMULTANEOUS_QUERIES and USER_SESSION_LIMIT_EXCEEDED.
+const (
+	tooManyQueries  = 202
+	tooManySessions = 700
+)
 
 // patient is a connection whose queries wait for their turn where a user may run only so many at once.
 type patient struct{ driver.Conn }
 
 func isTooMany(err error) bool {
 	var e *clickhouse.Exception
-	return errors.As(err, &e) && e.Code == tooManyQueries
+	return errors.As(err, &e) && (e.Code == tooManyQueries || e.Code == tooManySessions)
 }
 
 // inTurn repeats ask, which runs a query, until it is let in.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 // output is a bytes.Buffer for several goroutines.
@@ -46,6 +48,9 @@ type service struct {
 
 func launch(t *testing.T, args ...string) *service {
 	t.Helper()
+	if slices.Contains([]string{"up", "demo", "engine"}, args[0]) {
+		enginetest.Need(t)
+	}
 	s := &service{signals: make(chan os.Signal, 2), exited: make(chan int, 1), exitCalled: make(chan int, 1)}
 	p := &program{Stdin: neverEnds{}, Stdout: &s.out, Stderr: &s.words, Signals: s.signals, Exit: func(code int) { s.exitCalled <- code }}
 	go func() { s.exited <- p.run(args) }()

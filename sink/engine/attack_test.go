@@ -19,6 +19,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 // prey is an engine and what lies around it that no query may reach.
@@ -425,6 +426,7 @@ var attempts = []attempt{
 // Whoever may only ask cannot leave the database: nothing outside it is read, written or asked, by neither user, over neither protocol,
 // and not by a page of another site in somebody's browser.
 func TestReaderCannotLeaveTheDatabase(t *testing.T) {
+	enginetest.Need(t)
 	if len(attempts) < 60 {
 		t.Fatalf("%d attempts", len(attempts))
 	}
@@ -484,6 +486,7 @@ func (p *prey) unharmed() {
 // The fence holds without the users: the writer, who has every right, gets no further, so that what a new engine forgets to ask a right
 // for leads nowhere.
 func TestEngineIsConfined(t *testing.T) {
+	enginetest.Need(t)
 	p := newPrey(t)
 	if why := p.e.Unconfined(); why != "" {
 		t.Skip("this kernel cannot confine a process: " + why)

@@ -29,6 +29,10 @@ const (
 // a merge beside it, and still a laptop's share.
 const defaultMemoryLimit = 2 << 30
 
+// connectionRoom is what the server's bound has beyond MemoryLimitBytes, for the buffers of a thousand connections. ClickHouse counts 1 to 2
+// MiB for each from before it knows who asks, and of that a refused one touches some pages only; without the room they took the writer's.
+const connectionRoom = 1000 * sessionBytes
+
 // Config says where an engine lives and on which ports it answers. Only Dir is required.
 type Config struct {
 	// Dir is the engine's folder; it is created when missing. One engine at a time uses it.
@@ -49,8 +53,8 @@ type Config struct {
 	Readable string
 	// Library is the path of libchdb; "" means Locate.
 	Library string
-	// MemoryLimitBytes bounds what ClickHouse allocates for all queries and merges together;
-	// 0 means 2 GiB.
+	// MemoryLimitBytes bounds what the writer's queries allocate together; the reader's get 40 % of it, merges half. ClickHouse's own bound,
+	// over all, is this and connectionRoom. 0 means 2 GiB.
 	MemoryLimitBytes int64
 	// Temporary has the child remove Dir when it ends, also when it ends because its parent died: for engines of tests.
 	Temporary bool
@@ -174,7 +178,8 @@ func (cfg *Config) listen(ctx context.Context, port int) (l net.Listener, err er
 func (cfg Config) write(standalone bool) (string, error) {
 	at := func(parts ...string) string { return filepath.Join(append([]string{cfg.Dir}, parts...)...) }
 	values := map[string]any{
-		"Host": cfg.ListenHost, "HTTP": cfg.HTTPPort, "TCP": cfg.TCPPort, "Memory": cfg.MemoryLimitBytes,
+		"Host": cfg.ListenHost, "HTTP": cfg.HTTPPort, "TCP": cfg.TCPPort,
+		"Memory": cfg.MemoryLimitBytes, "ServerMemory": cfg.MemoryLimitBytes + connectionRoom, "MergeMemory": cfg.MemoryLimitBytes / 2,
 		"Log": at("logs", "engine.log"), "Users": at("config", "users.xml"),
 		"Writer": Writer, "WriterSHA256": sha256Hex(cfg.Password), "Reader": Reader, "ReaderSHA256": sha256Hex(cfg.ReaderPassword),
 		"Readable": quotedDatabase(cfg.Readable), "TemporaryData": int64(temporaryData), "Bounds": readerBounds(cfg.MemoryLimitBytes), "Changeable": changeable,

@@ -84,6 +84,7 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 }
 
 func TestStartStop(t *testing.T) {
+	enginetest.Need(t)
 	began := time.Now()
 	e := enginetest.Start(t)
 	ready := time.Since(began)
@@ -109,6 +110,7 @@ func TestStartStop(t *testing.T) {
 }
 
 func TestDataSurviveKill(t *testing.T) {
+	enginetest.Need(t)
 	dir := t.TempDir()
 	e, err := engine.Start(t.Context(), engine.Config{Dir: dir})
 	if err != nil {
@@ -148,6 +150,7 @@ func TestDataSurviveKill(t *testing.T) {
 }
 
 func TestParentDeathEndsTheChild(t *testing.T) {
+	enginetest.Need(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +192,7 @@ func TestParentDeathEndsTheChild(t *testing.T) {
 
 // A shared engine of tests leaves nothing behind, however its parent ends.
 func TestTemporaryEngineRemovesItsFolder(t *testing.T) {
+	enginetest.Need(t)
 	for _, how := range []string{"stopped", "parent killed"} {
 		dir := filepath.Join(t.TempDir(), "engine")
 		if how == "stopped" {
@@ -229,6 +233,7 @@ func TestTemporaryEngineRemovesItsFolder(t *testing.T) {
 }
 
 func TestSigtermEndsTheChildInOrder(t *testing.T) {
+	enginetest.Need(t)
 	e := enginetest.Start(t)
 	began := time.Now()
 	if err := syscall.Kill(e.Pid(), syscall.SIGTERM); err != nil {
@@ -247,6 +252,7 @@ func TestSigtermEndsTheChildInOrder(t *testing.T) {
 
 // A client that sends rubbish or goes away in the middle must not take the engine with it.
 func TestRudeClients(t *testing.T) {
+	enginetest.Need(t)
 	e := enginetest.Start(t)
 	rude(t, e.HTTPAddr())
 	rude(t, e.TCPAddr())
@@ -254,6 +260,7 @@ func TestRudeClients(t *testing.T) {
 }
 
 func TestOneEngineAFolder(t *testing.T) {
+	enginetest.Need(t)
 	e := enginetest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

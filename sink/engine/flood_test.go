@@ -19,6 +19,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 var (
@@ -42,6 +43,7 @@ var floodQueries = []string{
 
 // However many ask at once, and whatever, the writer is answered and its inserts go on.
 func TestFloodOfQueries(t *testing.T) {
+	enginetest.Need(t)
 	var log lines
 	s, err := engine.Supervise(t.Context(), engine.Config{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	if err != nil {
@@ -84,7 +86,7 @@ func TestFloodOfQueries(t *testing.T) {
 				case strings.Contains(err.Error(), "TOO_MANY_SIMULTANEOUS_QUERIES"), strings.Contains(err.Error(), "code: 202"),
 					strings.Contains(err.Error(), "USER_SESSION_LIMIT_EXCEEDED"), strings.Contains(err.Error(), "code: 700"):
 					refused.Add(1)
-					time.Sleep(time.Duration(dice.IntN(200)) * time.Millisecond)
+					time.Sleep(time.Duration(dice.IntN(2000)) * time.Millisecond)
 				default:
 					gone.Add(1)
 				}
@@ -175,6 +177,7 @@ func drain(ctx context.Context, conn clickhouse.Conn, query string) error {
 
 // An engine that lives and does not answer is killed and started again, and that is said.
 func TestSilentEngineIsRestarted(t *testing.T) {
+	enginetest.Need(t)
 	t.Parallel() // it waits
 	var log lines
 	downs := make(chan engine.State, 10)

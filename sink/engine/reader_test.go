@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -169,6 +170,7 @@ const endless = "SELECT count() FROM numbers(1000000000) AS a, numbers(100000000
 
 // Folders of before have the writer's password where the engine may look.
 func TestPasswordsMoveOut(t *testing.T) {
+	enginetest.Need(t)
 	top := t.TempDir()
 	dir := filepath.Join(top, "clickhouse")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -200,4 +202,31 @@ func TestPasswordsMoveOut(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The reader may be connected so often and no more: what is beyond is told so, and the writer comes in.
+func TestReaderSessionsAreBounded(t *testing.T) {
+	e := enginetest.Shared(t)
+	var in, refused int
+	for range 120 {
+		conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, MaxOpenConns: 1,
+			Auth: clickhouse.Auth{Username: engine.Reader, Password: e.ReaderPassword()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		var exception *clickhouse.Exception
+		switch err := conn.Ping(t.Context()); {
+		case err == nil:
+			in++
+		case errors.As(err, &exception) && exception.Code == 700:
+			refused++
+		default:
+			t.Fatal(err)
+		}
+	}
+	if in != 102 || refused != 18 {
+		t.Errorf("%d let in, %d refused; want 102, a tenth of 2 GiB, and 18", in, refused)
+	}
+	want(t, "the writer", must(t, e, "SELECT 1"), "1")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 // lines is a log that several goroutines write.
@@ -32,6 +33,7 @@ func (l *lines) count(s string) int {
 }
 
 func TestSupervisorRestarts(t *testing.T) {
+	enginetest.Need(t)
 	var log lines
 	var mu sync.Mutex
 	var told []engine.Phase
@@ -86,6 +88,7 @@ func TestSupervisorRestarts(t *testing.T) {
 }
 
 func TestSuperviseReturnsAFirstFailure(t *testing.T) {
+	enginetest.Need(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

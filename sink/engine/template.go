@@ -31,7 +31,8 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
   </access_control_improvements>
 
   <max_temporary_data_on_disk_size>{{.TemporaryData}}</max_temporary_data_on_disk_size>
-  <max_server_memory_usage>{{.Memory}}</max_server_memory_usage>
+  <max_server_memory_usage>{{.ServerMemory}}</max_server_memory_usage>
+  <merges_mutations_memory_usage_soft_limit>{{.MergeMemory}}</merges_mutations_memory_usage_soft_limit>
   <mark_cache_size>67108864</mark_cache_size>
   <primary_index_cache_size>67108864</primary_index_cache_size>
   <index_mark_cache_size>8388608</index_mark_cache_size>
@@ -123,6 +124,7 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
     <writer>
       <profile>default</profile>
       <async_insert>0</async_insert>
+      <max_memory_usage_for_user>{{.Memory}}</max_memory_usage_for_user>
     </writer>
   </profiles>
   <quotas>

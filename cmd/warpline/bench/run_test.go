@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/cmd/warpline/bench"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 // TestRun sends small workloads through a real `warpline up`, built for it, and believes its counts only if SQL repeats them.
@@ -17,6 +18,7 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts the program")
 	}
+	enginetest.Need(t)
 	binary := filepath.Join(t.TempDir(), "warpline")
 	if out, err := exec.Command("go", "build", "-o", binary, "..").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

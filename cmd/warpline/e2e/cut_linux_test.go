@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 var (
@@ -129,6 +131,7 @@ func (b *cutService) data() string { return filepath.Join(b.disk.at, "data") }
 // launch starts `up`.
 func (b *cutService) launch() {
 	b.t.Helper()
+	enginetest.Need(b.t)
 	if b.listen == "" {
 		b.listen, b.http, b.tcp = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 // damageAll runs every attack; the short form leaves out those that differ from another only by the name of a stream.
@@ -35,6 +36,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
+	enginetest.Need(t)
 	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}}
 	s := &site{cluster: c, t: t, data: filepath.Join(c.dir, "data")}
 	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP), "--clickhouse-http-port", port(c.clickHTTP),

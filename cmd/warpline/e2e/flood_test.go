@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 var (
@@ -39,6 +41,7 @@ func floodKernels(session string, batch, n int) []byte {
 // Two keys of one tenant do all of it at once: uploads without end, bodies that trickle, bodies of blank lines, giant lines, and with
 // -flood-names sessions full of names. Another tenant's uploads are answered within 2 s (p99) and visible within 10 s, and `up` keeps its size.
 func TestFloods(t *testing.T) {
+	enginetest.Need(t)
 	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}}
 	t.Cleanup(c.stopAll)
 	data := filepath.Join(c.dir, "data")

@@ -28,6 +28,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 var binary string
@@ -101,6 +102,7 @@ func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 // newClusterOf is newCluster of another binary.
 func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *cluster {
 	t.Helper()
+	enginetest.Need(t)
 	c := &cluster{t: t, binary: binary, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}, layout: layout}
 	t.Cleanup(c.stopAll)
 	natsURL := "nats://" + c.natsAddr
@@ -159,6 +161,9 @@ var field = regexp.MustCompile(`(\w+)=("[^"]*"|\S+)`)
 
 func (c *cluster) start(name string) {
 	c.t.Helper()
+	if name == "engine" || name == "up" {
+		enginetest.Need(c.t)
+	}
 	r := c.roles[name]
 	cmd := exec.Command(cmp.Or(c.binary, binary), r.args...)
 	cmd.Env = append(os.Environ(), "WARPLINE_LOG_FORMAT=text")

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/cmd/warpline/bench"
+
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 var (
@@ -355,6 +357,7 @@ func runFleet(t *testing.T, binary string, f fleet, forms int) *fleetRun {
 // Many records of many sessions, sent in three forms each, in random order and side by side, are in SQL once each, with exact sums.
 // The long form also compares with what an older build did with as many records of version 2, sent once.
 func TestMillion(t *testing.T) {
+	enginetest.Need(t)
 	per := *millionRecords / *millionSessions
 	var rates [2][]float64
 	for range *millionPairs {

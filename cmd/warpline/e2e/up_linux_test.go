@@ -18,6 +18,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 // service is a `warpline up` as a process, on a folder that may be started again.
@@ -54,6 +56,7 @@ func startUp(t testing.TB, dir string, descriptors int) *service {
 
 func (s *service) start() {
 	s.t.Helper()
+	enginetest.Need(s.t)
 	args := []string{"up", "--data", s.dir, "--listen", s.addr, "--clickhouse-tcp-port", port(s.click), "--clickhouse-http-port", "0", "--dev-key", devKey}
 	s.cmd = exec.Command(binary, args...)
 	if s.descriptors > 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
 var upgradeFrom = flag.String("upgrade-from", "81e88a7", "commits that TestUpgrade begins with, separated by commas; the long form: 81e88a7,1e9d7da,60a5375,882ac58,8578aa5")
@@ -41,6 +42,7 @@ func buildOf(t *testing.T, commit string) string {
 // Data that an older version has in NATS and ClickHouse under load, when all of it is killed, is gone on with by this one: what was
 // acknowledged before and after is there once, windows that are sent again included.
 func TestUpgrade(t *testing.T) {
+	enginetest.Need(t)
 	for _, commit := range strings.Split(*upgradeFrom, ",") {
 		t.Run(commit, func(t *testing.T) {
 			c := newClusterOf(t, buildOf(t, commit), 2)

@@ -12,9 +12,10 @@ import (
 )
 
 // Start runs an engine of the test's own in a temporary folder and stops it when the test ends.
-// A test that cannot have the library fails and says what to do about it.
+// See Need for tests that cannot have the library.
 func Start(t testing.TB) *engine.Engine {
 	t.Helper()
+	Need(t)
 	e := start(t, t.TempDir(), false)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -35,6 +36,7 @@ var (
 // temporary folder) the next Shared removes.
 func Shared(t testing.TB) *engine.Engine {
 	t.Helper()
+	Need(t)
 	sharedOnce.Do(func() {
 		sweep()
 		dir, err := os.MkdirTemp("", sharedPrefix)
