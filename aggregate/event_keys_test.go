@@ -37,6 +37,7 @@ func exportFrames(t testing.TB, from, to int, poor bool) (body []byte, n uint64)
 type exportOwner struct {
 	t      *testing.T
 	f      *folder
+	kind   stream.Kind
 	now    int64
 	parts  int
 	states [][]byte
@@ -46,12 +47,12 @@ type exportOwner struct {
 }
 
 func newExportOwner(t *testing.T) *exportOwner {
-	return &exportOwner{t: t, f: newTestFolder(), now: time.Now().UnixNano(), rows: map[string]int{}}
+	return &exportOwner{t: t, f: newTestFolder(), kind: stream.KindTelemetry, now: time.Now().UnixNano(), rows: map[string]int{}}
 }
 
 func (o *exportOwner) send(body []byte, n uint64) {
 	o.parts++
-	p := &part{seq: uint64(o.parts), now: o.now, env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: stream.KindTelemetry, Source: "telemetry", Identity: fmt.Sprint(o.parts), Events: n,
+	p := &part{seq: uint64(o.parts), now: o.now, env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: o.kind, Source: "telemetry", Identity: fmt.Sprint(o.parts), Events: n,
 		ReceivedAt: testEpoch, RetentionDays: 7, RollupDays: 395}}
 	o.f.fold(p, o.f.session(p), body)
 	for _, a := range o.f.usage {
@@ -68,7 +69,7 @@ func (o *exportOwner) send(body []byte, n uint64) {
 }
 
 func (o *exportOwner) publish() {
-	for _, tab := range []*table.Table{table.MemoryEvents.Table, table.MemoryReplaced.Table} {
+	for _, tab := range []*table.Table{table.MemoryEvents.Table, table.MemoryReplaced.Table, table.MemoryTrackAlerts.Table} {
 		o.rows[tab.Name] += o.f.out.batch(tab, rawPartition(testEpoch, 7)).Rows()
 	}
 	o.states = append(o.states, o.f.appendState(nil, false))

@@ -32,6 +32,7 @@ import (
 type everyFile struct {
 	session, name string
 	telemetry     bool
+	alerts        bool // of a tracker's file
 	lines         [][]byte
 }
 
@@ -148,7 +149,11 @@ func everyEvent(t testing.TB) (files []everyFile) {
 		t.Fatalf("%d records of telemetry", len(memory.lines))
 	}
 	slices.SortFunc(files, func(a, b everyFile) int { return strings.Compare(a.session+a.name, b.session+b.name) })
-	return append(files, memory)
+	alerts := everyFile{session: "mem:1", name: "alerts", telemetry: true, alerts: true}
+	for i := range 60 {
+		alerts.lines = append(alerts.lines, telemetry.AppendAlert(nil, &telemetry.Alert{TimestampNS: 1795175935000000000 + int64(i), MemoryMB: 5, ThresholdMB: 4, Message: []byte("m")}))
+	}
+	return append(files, memory, alerts)
 }
 
 // cut makes parts of a file. Frames are cut by the gateway, and always alike.
@@ -165,6 +170,10 @@ func (e *everyFile) cut(r *rand.Rand, identity string, most int) (parts []everyP
 		}
 		if e.telemetry {
 			p.env.Events = uint64(n)
+		}
+		if e.alerts {
+			p.env.Kind, p.env.Events = stream.KindAlerts, 0
+			p.body = append([]byte(`{"host":"h","job_id":"j","rank":0,"device_id":0}`+"\n"), p.body...)
 		}
 		parts = append(parts, p)
 		from += n

@@ -154,6 +154,8 @@ func (f *folder) fold(p *part, s *session, body []byte) {
 		f.telemetry(s, p, body)
 	case stream.KindSummary:
 		f.summary(s, p, body)
+	case stream.KindAlerts:
+		f.alerts(s, p, body)
 	case stream.KindGPUFlight:
 		f.lines(s, p, body)
 		f.flushRejects(s, p)

@@ -126,6 +126,9 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	t := newTelemetrySorter(g, p, wk.buf, repeat)
 	t.upload = content
 	t.summarize(doc.layout.Summary)
+	if o.format == formatTF && doc.layout.AlertsEnd > 0 {
+		t.withAlerts(doc.alerts)
+	}
 	err = t.all(ctx, reader)
 	wk.out = p.scratch
 	if err != nil {
@@ -155,7 +158,7 @@ func (g *Gateway) acceptTelemetry(ctx context.Context, m *meter, limits tenant.L
 	if err != nil {
 		return nil, g.failed("recording the upload", atWindows(err))
 	}
-	if m.charge(time.Now(), cost{events: t.Accepted + t.Rejected + t.summaries(), raw: t.books.cost().raw}); !first {
+	if m.charge(time.Now(), cost{events: t.Accepted + t.Rejected + t.summaries() + t.alerted, raw: t.books.cost().raw}); !first {
 		g.repeated(u.tenant, "telemetry", x, limits, c)
 		return answer, nil
 	}

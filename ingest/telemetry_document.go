@@ -110,12 +110,21 @@ func (d *telemetryDocument) open() (telemetry.Reader, error) {
 	if d.track != nil {
 		return d.track, nil
 	}
+	if d.o.format == formatCSV {
+		return telemetry.NewTable(d.begin(), d.bounded())
+	}
+	return d.layout.Decoder(&forward{r: d.begin()}, d.bounded()), nil
+}
+
+// alerts gives the alerts beside the events of the surveyed document, once nobody reads those any more.
+func (d *telemetryDocument) alerts() *telemetry.Alerts {
+	return d.layout.Alerts(&forward{r: d.begin()}, d.bounded())
+}
+
+func (d *telemetryDocument) bounded() telemetry.Options {
 	o := d.o.Options
 	o.MaxRecordBytes = int(min(d.limits.maxLine, stream.PartBytes-telemetry.FrameBytes))
-	if d.o.format == formatCSV {
-		return telemetry.NewTable(d.begin(), o)
-	}
-	return d.layout.Decoder(&forward{r: d.begin()}, o), nil
+	return o
 }
 
 // forward is an io.ReaderAt over what can only be read onwards.

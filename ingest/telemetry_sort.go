@@ -45,6 +45,10 @@ type telemetrySorter struct {
 	upload  digest                    // of what the upload says, for records that name no session
 	summary *telemetry.SessionSummary // of the upload's one session, nil without
 
+	alerts  func() *telemetry.Alerts // nil without
+	owner   *alertOwner              // of the alerts, nil without
+	alerted uint64                   // alerts published
+
 	lanes map[string]*telemetryLane // by session
 	order []*telemetryLane          // as they came
 	last  *telemetryLane
@@ -111,6 +115,9 @@ func (t *telemetrySorter) all(ctx context.Context, in telemetry.Reader) error {
 			return err
 		}
 	}
+	if err := t.sendAlerts(ctx); err != nil {
+		return err
+	}
 	for _, g := range t.reasons {
 		if err := t.flushGroup(ctx, g); err != nil {
 			return err
@@ -154,6 +161,9 @@ func (t *telemetrySorter) add(ctx context.Context, r *telemetry.Record) error {
 		}
 	}
 	t.put(l, t.frame)
+	if t.owner != nil {
+		t.owner.saw(r.Event)
+	}
 	l.events++
 	l.raw += r.Size
 	t.Accepted++

@@ -20,6 +20,9 @@ const (
 	KindTelemetry Kind = "telemetry"
 	// KindSummary is what a tracker says of its session as a whole: telemetry.AppendSummary.
 	KindSummary Kind = "summary"
+	// KindAlerts is the alerts of a tracker's file: a line of JSON, a telemetry.AlertOwner, and behind it lines of telemetry.AppendAlert.
+	// They are no events.
+	KindAlerts Kind = "alerts"
 	// KindReject is bytes that the gateway refused; Reject says why.
 	KindReject Kind = "reject"
 	// KindComplete says that the client ended the session (session-complete). It has no body.

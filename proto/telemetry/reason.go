@@ -28,6 +28,7 @@ const (
 	IntegerTooLong    Code = "integer_too_long"    // more digits than MaxDigits
 	OtherSession      Code = "other_session"       // a record that is not of the session that its document is of
 	BadSummary        Code = "bad_summary"         // a document's session_summary
+	BadAlert          Code = "bad_alert"           // an element of the alerts beside a document's events
 	BadUTF8           Code = "bad_utf8"            //
 	BadJSON           Code = "bad_json"            // a line, or a whole document
 	MalformedRow      Code = "malformed_row"       // a row of a CSV file: quotes that do not close, or more cells than columns
@@ -42,7 +43,7 @@ func Codes() []Code {
 	return []Code{
 		MissingFields, UnknownFields, UnsupportedSchema, NotInteger, NotString, BlankString, NotObject, NotBoolean, NotNull,
 		BelowMinimum, AboveTotal, RankOutsideWorld, LegacyRefused, TimestampMissing, NotFinite, IntegerRange, NonASCIIDigits, EventNotObject, RecordTooLarge,
-		TooDeep, IntegerTooLong, OtherSession, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated, BadSummary,
+		TooDeep, IntegerTooLong, OtherSession, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated, BadSummary, BadAlert,
 	}
 }
 

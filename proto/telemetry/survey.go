@@ -21,6 +21,8 @@ type Layout struct {
 	Start, End int64
 	// Summary is what a tracker's document says of the session that all of its records are of; nil if it says nothing.
 	Summary *SessionSummary
+	// AlertsStart and AlertsEnd are where an object has a list of alerts beside its events; 0 without.
+	AlertsStart, AlertsEnd int64
 }
 
 // Survey reads a document to its end and tells where its events are, or with a *DocumentError that it cannot be read as events: what
@@ -113,8 +115,9 @@ func tooLong(s *skipper) *DocumentError {
 func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *DocumentError, err error) {
 	whole := Layout{Form: Alone, Start: w.offset()}
 	m := walker{w: w, s: s, o: o}
-	// Of the last value under each of the two keys that hold events, and of the summary.
+	// Of the last value under each of the two keys that hold events, and of the alerts and the summary.
 	var lists [2]Layout
+	var alerts Layout
 	var kinds [2]byte
 	var summary []byte
 	summarized := false
@@ -137,6 +140,10 @@ func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *Document
 		switch which {
 		case memberEvents, memberTracked:
 			kinds[which], lists[which] = c, Layout{Form: List, Start: start, End: w.offset()}
+		case memberAlerts:
+			if alerts = (Layout{}); c == '[' {
+				alerts.AlertsStart, alerts.AlertsEnd = start, w.offset()
+			}
 		case memberSummary:
 			if summarized = c == '{'; summarized {
 				summary = append(summary[:0], text...)
@@ -157,6 +164,9 @@ func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *Document
 		return whole, nil, nil
 	case outside == nil:
 		outside = m.without()
+	}
+	if l.Form == List {
+		l.AlertsStart, l.AlertsEnd = alerts.AlertsStart, alerts.AlertsEnd
 	}
 	if l.Form == List && tracked && summarized && o.Peer != Peer029 {
 		var refusal *DocumentError
@@ -184,12 +194,14 @@ const (
 	memberEvents  memberKind = iota // the key that holds events
 	memberTracked                   // the key that does so in documents of newer trackers
 	memberSummary
+	memberAlerts
 	memberOther
 )
 
 const (
 	trackedKey = "telemetry_events"
 	summaryKey = "session_summary"
+	alertsKey  = "alerts"
 )
 
 // next goes to the value of the next member and returns its first byte, and what its key makes it. Behind the last it returns io.EOF.
@@ -234,6 +246,8 @@ func (m *walker) next() (c byte, kind memberKind, err error) {
 			kind = memberEvents
 		case key == summaryKey:
 			kind = memberSummary
+		case key == alertsKey:
+			kind = memberAlerts
 		case key == trackedKey && m.o.EventsKey == nil && m.o.Peer != Peer029:
 			kind = memberTracked
 		}

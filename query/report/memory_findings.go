@@ -26,7 +26,7 @@ var memoryFindings = []struct {
 			kind = 'large_allocation', concat(formatReadableSize(max(value)), ' were allocated at once.'),
 			kind = 'fragmentation', concat('Up to ', toString(round(100 * max(value))), ' % of what was reserved was free and of no use: split, inside segments still in use.'),
 			concat('The tracker says: ', argMax(context, at)))`,
-		" AND (source = 'sample' OR (severity = 'critical' AND NOT (total_bytes > 0 AND allocated_bytes >= 0.95 * total_bytes))) GROUP BY tenant, session_id, job_id, rank, device_id, severity, kind"},
+		" AND (source IN ('sample', 'track_file') OR (severity = 'critical' AND NOT (total_bytes > 0 AND allocated_bytes >= 0.95 * total_bytes))) GROUP BY tenant, session_id, job_id, rank, device_id, severity, kind"},
 	{"memory_collectives", true, `SELECT severity, replaceAll(classification, '_', ' '), run, session_id, rank, device_id, started_at, toUInt64(1), confidence,
 		concat('Collective communication took ', formatReadableSize(peak_gap_bytes), ' outside the allocator, on ', toString(synchronized_ranks), ' of ', toString(expected_world_size), ' ranks at once.')`, " AND preset = 'medium'"},
 	{"memory_cross_rank", true, `SELECT severity, if(position = 1, 'first cause', 'first cause, too'), run, session_id, rank, device_id, first_spike_at, toUInt64(1), transform(confidence, ['high', 'medium', 'low'], [0.9, 0.6, 0.3], 0.),

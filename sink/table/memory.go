@@ -211,3 +211,38 @@ var MemoryReplaced = func() memoryReplacedTable {
 		RawTail:     t.rawTail(),
 	}
 }()
+
+type memoryTrackAlertsTable struct {
+	*Table
+	Head
+	At          TimeCol
+	TimestampNS I64Col
+	Host        DictCol
+	JobID       DictCol
+	Rank        I64Col
+	DeviceID    I64Col
+	MemoryMB    F64Col
+	ThresholdMB F64Col
+	Message     StrCol
+	RawTail
+}
+
+// MemoryTrackAlerts holds the alerts that trackers' files have beside their events. One that came twice may have several rows, the view
+// memory_alerts shows one.
+var MemoryTrackAlerts = func() memoryTrackAlertsTable {
+	t := define("memory_track_alerts_data", Raw, "tenant, session_id, at")
+	return memoryTrackAlertsTable{
+		Table:       t,
+		Head:        t.head(),
+		At:          t.time("at", codec(spread)),
+		TimestampNS: t.i64("timestamp_ns", codec(spread), note("that of the sample, an event of its own")),
+		Host:        t.dict("host"),
+		JobID:       t.dict("job_id"),
+		Rank:        t.i64("rank"),
+		DeviceID:    t.i64("device_id", note("-1 the processor")),
+		MemoryMB:    t.f64("memory_mb", note("MiB")),
+		ThresholdMB: t.f64("threshold_mb", note("MiB")),
+		Message:     t.str("message"),
+		RawTail:     t.rawTail(),
+	}
+}()

@@ -331,3 +331,21 @@ func TestMemoryViewsReadWhatIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// The alerts that a track file has beside its events show once, however often they were stored, and not where an event says the same.
+func TestMemoryAlertsOfTrackFiles(t *testing.T) {
+	s := newStore(t, true)
+	for range 2 {
+		s.exec(`INSERT INTO {db}.memory_track_alerts_data (tenant, session_id, at, timestamp_ns, host, job_id, rank, device_id, memory_mb, threshold_mb, message, received_at, retention_days)
+		SELECT 'acme', 'track', fromUnixTimestamp64Nano(ns), 1795000000000000000 + number * 250000000 AS ns, 'h', 'j', 1, -1, 500.5 + number, 300, concat('over ', toString(number)), now(), 30 FROM numbers(5)`)
+	}
+	s.exec(`INSERT INTO {db}.memory_events_data (tenant, session_id, at, timestamp_ns, event_type, host, rank, device_id, received_at, retention_days) VALUES
+		('acme', 'track', fromUnixTimestamp64Nano(toInt64(1795000000250000000)), 1795000000250000000, 'Warning', 'h', 1, -1, now(), 30),
+		('acme', 'track', fromUnixTimestamp64Nano(toInt64(1795000000500000000)), 1795000000500000000, 'warning', 'h', 1, 0, now(), 30),
+		('acme', 'other', fromUnixTimestamp64Nano(toInt64(1795000000500000000)), 1795000000500000000, 'warning', 'h', 1, -1, now(), 30)`)
+	s.want("SELECT session_id, source, severity, kind, count(), max(value), max(threshold), any(job_id), any(host) FROM {db}.memory_alerts GROUP BY ALL ORDER BY ALL", strings.Join([]string{
+		"other\ttracker\twarning\ttracker\t1\t0\t0\t\th", "track\ttrack_file\twarning\tthreshold\t4\t529006592\t314572800\tj\th", "track\ttracker\twarning\ttracker\t2\t0\t0\t\th",
+	}, "\n"))
+	s.want("SELECT rank, device_id, allocated_bytes, context, timestamp_ns FROM {db}.memory_alerts WHERE session_id = 'track' AND source = 'track_file' ORDER BY at LIMIT 1",
+		"1\t-1\t524812288\tover 0\t1795000000000000000")
+}

@@ -21,7 +21,7 @@ var declared = []any{
 	table.SystemEvents, table.DeviceSnapshots, table.JobStarts, table.ExtraFields,
 	table.Segments, table.RunEnds, table.SessionEnds, table.Capabilities, table.Synthetic, table.DeepWindows,
 	table.SourceLines, table.SASSLines, table.PTX, table.SessionSources, table.SessionFunctions,
-	table.MemoryEvents, table.MemoryStats, table.MemoryReplaced,
+	table.MemoryEvents, table.MemoryStats, table.MemoryReplaced, table.MemoryTrackAlerts,
 }
 
 func tableOf(v any) *table.Table {

@@ -247,6 +247,14 @@ func TestTelemetryExports(t *testing.T) {
 	if n := c.one("SELECT countIf(sent_schema_version = 3) FROM memory_events WHERE tenant = 'exports' AND supports_device_used IS NOT NULL"); n != 49 {
 		t.Errorf("%d events of version 3", n)
 	}
+	// The alerts of the track file are at its samples, and no events.
+	if n := c.one("SELECT count() FROM memory_alerts WHERE tenant = 'exports' AND source = 'track_file' AND threshold = 300 * 1048576 AND context LIKE 'Memory usage 585.%' AND " +
+		"(session_id, timestamp_ns, device_id, rank, toInt64(value)) IN (SELECT session_id, timestamp_ns, device_id, rank, device_used_bytes FROM memory_events WHERE tenant = 'exports' AND event_type = 'sample')"); n != 26 {
+		t.Errorf("%d alerts of the track file", n)
+	}
+	if n := c.one("SELECT count() FROM memory_alerts WHERE source = 'track_file'"); n != 26 {
+		t.Errorf("%d alerts of track files", n)
+	}
 	if n := c.one("SELECT count() FROM memory_events WHERE tenant = 'exports' AND session_id LIKE 'mem:unknown:%'"); n != 12 {
 		t.Errorf("%d events of the monitor", n)
 	}
