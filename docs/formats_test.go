@@ -37,6 +37,21 @@ func TestFormatsNameEveryField(t *testing.T) {
 	}
 }
 
+// Every kind of part is in docs/formats.md.
+func TestFormatsNameEveryKind(t *testing.T) {
+	text, n := read(t, "formats.md"), 0
+	goFiles(t, "proto/stream", false, func(path string) {
+		for _, m := range regexp.MustCompile(`Kind\w+ +Kind = "([\w-]+)"`).FindAllStringSubmatch(read(t, path), -1) {
+			if n++; !strings.Contains(text, "\n| `"+m[1]+"` | ") {
+				t.Errorf("formats.md does not have kind %s, which %s declares", m[1], path)
+			}
+		}
+	})
+	if n < 8 {
+		t.Errorf("only %d kinds found", n)
+	}
+}
+
 // jsonFields adds the names of the fields of a struct and of those inside it.
 func jsonFields(of reflect.Type, into map[string]bool) {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
