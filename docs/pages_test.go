@@ -241,6 +241,39 @@ func TestPagesNameCodeThatExists(t *testing.T) {
 	}
 }
 
+// Every package is in the section Packages of ARCHITECTURE.md, and every package that it has is there.
+func TestPackagesAreInTheArchitecture(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, filepath.Join(root, "ARCHITECTURE.md")), "\n## Packages\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	named, have := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(section) {
+		if first, _, row := strings.Cut(strings.TrimPrefix(line, "| "), " |"); row {
+			for _, m := range regexp.MustCompile("`([\\w/]+)`").FindAllStringSubmatch(first, -1) {
+				named[m[1]] = true
+			}
+		}
+	}
+	for _, tests := range []bool{false, true} {
+		goFiles(t, ".", tests, func(path string) {
+			dir, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			have[filepath.ToSlash(dir)] = true
+		})
+	}
+	for dir := range have {
+		if !named[dir] {
+			t.Errorf("ARCHITECTURE.md does not say what package %s is for", dir)
+		}
+	}
+	for dir := range named {
+		if !have[dir] {
+			t.Errorf("ARCHITECTURE.md has package %s, which is not there", dir)
+		}
+	}
+}
+
 // troubles are the texts that the code logs behind "trouble: ", each as the parts of it that do not change.
 func troubles(t *testing.T) (all [][]string) {
 	t.Helper()
