@@ -127,16 +127,17 @@ func tables(t *testing.T) (all []entry) {
 				continue
 			}
 			for _, s := range decl.Specs {
-				spec := s.(*ast.ValueSpec)
-				ast.Inspect(spec, func(n ast.Node) bool {
+				spec, found := s.(*ast.ValueSpec), false
+				ast.Inspect(spec, func(n ast.Node) bool { // its first text that is a table's name: others are of tables that it refers to
 					lit, ok := n.(*ast.BasicLit)
-					if !ok || lit.Kind != token.STRING {
-						return true
+					if found || !ok || lit.Kind != token.STRING {
+						return !found
 					}
 					name, err := strconv.Unquote(lit.Value)
-					if err != nil || table.ByName(name) == nil || says[name] != "" {
+					if err != nil || table.ByName(name) == nil {
 						return true
 					}
+					found = true
 					doc := spec.Doc
 					if doc == nil {
 						doc = decl.Doc
@@ -149,6 +150,7 @@ func tables(t *testing.T) (all []entry) {
 			}
 		}
 	})
+	maps.DeleteFunc(goNames, func(name, _ string) bool { return name == strings.ToUpper(name) }) // PTX is a word of its own
 	word := regexp.MustCompile(`\[?\b(?:` + strings.Join(slices.Collect(maps.Keys(goNames)), "|") + `)\b\]?`)
 	for _, tab := range table.All() {
 		text := says[tab.Name]
