@@ -62,7 +62,8 @@ func (f *folder) alerts(s *session, p *part, body []byte) {
 // alertKey is eventKey of an alert.
 func (f *folder) alertKey(of *telemetry.AlertOwner, a *telemetry.Alert) uint64 {
 	b := append(f.memory.key[:0], "alert"...)
-	for _, v := range [...]uint64{uint64(a.TimestampNS), uint64(of.Rank), uint64(of.DeviceID), math.Float64bits(a.MemoryMB), math.Float64bits(a.ThresholdMB)} {
+	for _, v := range [...]uint64{uint64(a.TimestampNS), uint64(of.Rank), uint64(of.DeviceID), math.Float64bits(a.MemoryMB),
+		math.Float64bits(a.ThresholdMB)} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	f.memory.key = append(b, a.Message...)
@@ -75,5 +76,6 @@ func (f *folder) alertKey(of *telemetry.AlertOwner, a *telemetry.Alert) uint64 {
 // badAlert keeps what the gateway has not written so.
 func (f *folder) badAlert(s *session, p *part, text []byte, err error) {
 	f.received(s, p, 1)
-	f.reject(s, p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: "alerts of a tracker's file that this version cannot read: " + clip(err.Error()), events: 1, payload: text})
+	detail := "alerts of a tracker's file that this version cannot read: " + clip(err.Error())
+	f.reject(s, p, rejectRow{reason: gpuflight.ReasonBadJSON, detail: detail, events: 1, payload: text})
 }

@@ -133,11 +133,15 @@ func (s *Streams) found(ctx context.Context) []shortened {
 	w := s.watch
 	reconnects := s.Conn.Stats().Reconnects
 	again := !w.looked || reconnects != w.reconnects
-	now, infos, err := s.look(ctx)
-	if err != nil || !again && len(w.doubted) == 0 && maps.Equal(now, w.kept) {
+	if now, _, err := s.look(ctx); err != nil || !again && len(w.doubted) == 0 && maps.Equal(now, w.kept) {
 		return nil
 	}
 	old, revision, err := s.sightings(ctx)
+	if err != nil {
+		return nil
+	}
+	// Only what is seen after the sighting was read can be compared with it: another process may have kept a younger one meanwhile.
+	now, infos, err := s.look(ctx)
 	if err != nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -200,5 +201,32 @@ func TestSightingsOutliveTheirBucket(t *testing.T) {
 	})
 	if lines := s.Shortened(time.Time{}); len(lines) > 0 {
 		t.Errorf("told: %v", lines)
+	}
+}
+
+// Many processes look at streams that grow: what one saw before another wrote what it had seen is no loss.
+func TestManyProcessesSight(t *testing.T) {
+	t.Parallel()
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var done sync.WaitGroup
+	var all []*broker.Streams
+	for range 8 {
+		s, err := broker.Open(t.Context(), nc, js, small())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+		done.Go(func() { s.Keep(ctx, broker.KeeperConfig{Every: time.Millisecond}) })
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		js.Publish(ctx, fmt.Sprintf("ingest.%d.a.b", i%2), nil)
+	}
+	done.Wait()
+	for _, s := range all {
+		if lines := s.Shortened(time.Time{}); len(lines) > 0 {
+			t.Fatalf("told: %v", lines)
+		}
 	}
 }

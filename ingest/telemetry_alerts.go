@@ -29,7 +29,8 @@ type alertOwner struct {
 func (o *alertOwner) saw(e *telemetry.Event) {
 	if !o.seen {
 		o.seen = true
-		o.AlertOwner = telemetry.AlertOwner{Host: clipText(string(e.Host), maxMessageBytes), JobID: clipText(string(e.JobID), maxMessageBytes), Rank: e.Rank, DeviceID: e.DeviceID}
+		o.AlertOwner = telemetry.AlertOwner{Host: clipText(string(e.Host), maxMessageBytes), JobID: clipText(string(e.JobID), maxMessageBytes),
+			Rank: e.Rank, DeviceID: e.DeviceID}
 	}
 	o.mixed = o.mixed || o.Rank != e.Rank || o.DeviceID != e.DeviceID
 }

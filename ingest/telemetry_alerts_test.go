@@ -22,7 +22,8 @@ func TestTrackFileAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, body := range [][]byte{text, gz(t, text)} {
-		if got := r.send("format=tf", body); got.status != http.StatusOK || got.Accepted != 28 || got.Rejected != 0 || got.Sessions != 1 || got.Duplicate != (n == 1) {
+		got := r.send("format=tf", body)
+		if got.status != http.StatusOK || got.Accepted != 28 || got.Rejected != 0 || got.Sessions != 1 || got.Duplicate != (n == 1) {
 			t.Errorf("time %d: %d %s", n, got.status, got.raw)
 		}
 	}
@@ -36,7 +37,8 @@ func TestTrackFileAlerts(t *testing.T) {
 		}
 		parts++
 		owner, list, alerts := alertsIn(t, m.body)
-		if m.Session != "mem:c80d5583-7098-41e5-ba9d-78da10109b61" || m.Events != 0 || m.Part != -2 || owner != (telemetry.AlertOwner{Host: "node-b", JobID: "tf-2", DeviceID: -1}) || len(list) != 26 ||
+		if m.Session != "mem:c80d5583-7098-41e5-ba9d-78da10109b61" || m.Events != 0 || m.Part != -2 || len(list) != 26 ||
+			owner != (telemetry.AlertOwner{Host: "node-b", JobID: "tf-2", DeviceID: -1}) ||
 			!strings.Contains(list[0], `"timestamp_ns":1795313053396470784,"memory_mb":585.79296875,"threshold_mb":300,`) || alerts[25].TimestampNS != 1795313059731206656 {
 			t.Errorf("%+v: %+v, %d alerts: %.300q", m.Envelope, owner, len(list), list)
 		}
@@ -71,7 +73,8 @@ func TestOddTrackFileAlerts(t *testing.T) {
 		return fmt.Sprintf(`{"timestamp": %d, "memory_mb": 2.5, "threshold_mb": 1, "message": "%s"}`, at, strings.Repeat("m", 500))
 	}
 	file := func(alerts string, records ...map[string]any) []byte {
-		return []byte(`{"alerts":[` + alerts + `],"memory_usage":[1],"timestamps":[1],"events":` + string(jsonOf(t, append([]map[string]any{}, records...))) + `}`)
+		return []byte(`{"alerts":[` + alerts + `],"memory_usage":[1],"timestamps":[1],"events":` +
+			string(jsonOf(t, append([]map[string]any{}, records...))) + `}`)
 	}
 	one, two := v4(0, "one", nil), v4(1, "two", nil)
 	var many, odd []string
