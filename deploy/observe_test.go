@@ -229,11 +229,22 @@ func TestAlertsAreOnMetricsThatExist(t *testing.T) {
 	}
 }
 
-// The README names metrics whole, and alerts name metrics and flags in their texts.
+// The pages name metrics whole, and alerts name metrics and flags in their texts.
 func TestTextsNameMetricsThatExist(t *testing.T) {
 	all, n := series(t), 0
-	for _, path := range []string{"../README.md", "README.md", "prometheus/alerts.yml"} {
-		for _, name := range regexp.MustCompile(`\bwarpline_(?:gateway|worker|sink)_\w+`).FindAllString(read(t, path), -1) {
+	paths := []string{"README.md", "prometheus/alerts.yml"}
+	for _, pattern := range []string{"../*.md", "../docs/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		paths = append(paths, found...)
+	}
+	for _, path := range paths {
+		if path == "../CHANGELOG.md" { // of what was
+			continue
+		}
+		for _, name := range regexp.MustCompile(`\bwarpline_(?:gateway|worker|sink|broker)_\w+`).FindAllString(read(t, path), -1) {
 			n++
 			if _, ok := labelsOf(all, name); !ok {
 				t.Errorf("%s: no role has a metric %s", path, name)

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	sizeUploads = flag.Int("uploads", 8000, "uploads that TestBytesOfAnUpload records; the figures in the README are of 1000000")
+	sizeUploads = flag.Int("uploads", 8000, "uploads that TestBytesOfAnUpload records; the figures in docs/operate.md are of 1000000")
 	sizeSeal    = flag.Int("uploads-seal", 128, "uploads that it seals into one block; the gateway does 16384")
 )
 

@@ -34,13 +34,13 @@ func counterNames(t *testing.T, dir, role string) (names []string) {
 	return slices.Compact(names)
 }
 
-// toldSeries are the counters with label values that the README and the alerts name.
+// toldSeries are the counters with label values that the pages, the alerts and the dashboard name.
 func toldSeries(t *testing.T) (told [][3]string) {
 	t.Helper()
 	selector := regexp.MustCompile(`(warpline_\w+_total)\{([^}]*)\}`)
 	matcher := regexp.MustCompile(`(\w+)="([^"]*)"`)
-	for _, path := range []string{"README.md", "deploy/prometheus/alerts.yml", "deploy/grafana/dashboards/warpline.json"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", path))
+	for _, path := range append(pages(t), "../../deploy/prometheus/alerts.yml", "../../deploy/grafana/dashboards/warpline.json") {
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,20 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 	}
 }
 
-// The READMEs and the alerts name flags that some command has, or that belong to another program.
+// pages are the files that people read: all of them but the history of what was.
+func pages(t *testing.T) (paths []string) {
+	t.Helper()
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../deploy/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		paths = append(paths, found...)
+	}
+	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "CHANGELOG.md" })
+}
+
+// The pages and the alerts name flags that some command has, or that belong to another program.
 func TestTextsNameFlagsThatExist(t *testing.T) {
 	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm " +
 		"--folder --type --all-sessions --agent-jar --api-path --duration --telemetry-sink-dir --format --output")
@@ -76,7 +89,7 @@ func TestTextsNameFlagsThatExist(t *testing.T) {
 	}
 	walk(parser.Model.Node)
 	seen := 0
-	for _, path := range []string{"../../README.md", "../../deploy/README.md", "../../deploy/prometheus/alerts.yml"} {
+	for _, path := range append(pages(t), "../../deploy/prometheus/alerts.yml") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -89,6 +102,34 @@ func TestTextsNameFlagsThatExist(t *testing.T) {
 	}
 	if seen < 40 {
 		t.Errorf("only %d flags found", seen)
+	}
+}
+
+// Every command line in the pages has a command, flags and values that this program takes.
+func TestTextsNameCommandsThatExist(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^    (?:[A-Z_]+=\S+ )*(?:\./warpline|go run \./cmd/warpline) (.*)$`)
+	shell := regexp.MustCompile(`"\$\([^)]*\)"|"[^"]*"|'[^']*'`)
+	seen := 0
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+			command, _, _ := strings.Cut(m[1], " #")
+			command, _, _ = strings.Cut(shell.ReplaceAllString(command, "x"), " >")
+			args := append(strings.Fields(command), "--print-config")
+			if strings.Contains(command, " delete ") || strings.Contains(command, " purge ") {
+				args = append(args, "--yes") // nobody is there to be asked
+			}
+			seen++
+			if r := runIn(t, nil, args...); r.code != exitOK {
+				t.Errorf("%s: %q ends with %d: %s", path, strings.TrimSpace(m[1]), r.code, r.stderr)
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d commands found", seen)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestRowsLostAndKill9(t *testing.T) {
 		c.waitReady(name, 60*time.Second)
 	}
 	want := l.stop()
-	// Rollups are as close as can be, see README; rows are exact.
+	// Rollups are as close as can be, see docs/operate.md; rows are exact.
 	raw := func(k string) bool {
 		return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "honest ") && k != "synthetic calls" && k != "disturbed calls" && k != "job_start" && k != "shutdown"
 	}

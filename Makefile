@@ -1,0 +1,34 @@
+# What has to hold at every commit. .ci/run runs these targets, one after the other; CONTRIBUTING.md says how long each takes.
+# Needs Go; the tests that ask ClickHouse also need its library.
+
+GO ?= go
+# How long each fuzz target runs.
+FUZZTIME ?= 3s
+# A package that kills and restarts things takes minutes on two cores; a machine half as fast must not end it at go's ten.
+TIMEOUT ?= 30m
+# What starts goroutines. sink/table starts none: its tests are questions to ClickHouse.
+RACE ?= ./broker/... ./aggregate/... ./ingest/... ./sink ./sink/engine/... ./cmd/warpline/replay
+
+.PHONY: check test vet race fuzz demo generate
+
+check: test vet
+
+test:
+	$(GO) test -timeout $(TIMEOUT) ./...
+
+vet:
+	$(GO) vet ./...
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then printf 'run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; fi
+
+race:
+	$(GO) test -timeout $(TIMEOUT) -race -short $(RACE)
+
+fuzz:
+	GO="$(GO)" FUZZTIME="$(FUZZTIME)" .ci/fuzz
+
+demo:
+	$(GO) run ./cmd/warpline demo
+
+# docs/sql.md
+generate:
+	$(GO) generate ./docs
