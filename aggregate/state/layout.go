@@ -3,7 +3,7 @@ package state
 // Version is the first number of every state change and snapshot.
 const Version = 6
 
-// Layouts of the state that ever landed. From version 4 on a number is one layout: whoever changes what is written changes stateVersion,
+// Layouts of the state that ever landed. From version 4 on a number is one layout: whoever changes what stands beside sections changes Version,
 // adds the layout here and a fixture to testdata/state. Before, the number stayed while the layout changed: those are told apart by which
 // one the bytes fit from the first to the last, the newest first.
 
