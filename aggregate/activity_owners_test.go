@@ -17,9 +17,13 @@ func activityLoad(t testing.TB, s *broker.Streams, from, n int) {
 		session := fmt.Sprintf("s%d", i%5)
 		base := 1795175929972803352 + int64(i)*7e9
 		lines := []string{
-			fmt.Sprintf(`{"type":"memcpy_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id","duration_ns","bytes","copy_kind","corr_id"],"rows":[[0,7,%d,10,1,1],[5,7,9,20,2,2]]}`, session, i, base, i+1),
-			fmt.Sprintf(`{"type":"synchronization_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","duration_ns","sync_type","stream_id","event_id","context_id","corr_id","function_id"],"rows":[[0,%d,3,7,0,1,3,%d]]}`, session, i, base, 100+i, i%2),
-			fmt.Sprintf(`{"type":"pm_sample_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["sample_index","dt_ns","device_id","metric_id","value","scope_name_id"],"rows":[[0,0,0,3,%d.25,2],[1,5,1,4,0.001,0]]}`, session, i, base, i),
+			fmt.Sprintf(`{"type":"memcpy_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id",`+
+				`"duration_ns","bytes","copy_kind","corr_id"],"rows":[[0,7,%d,10,1,1],[5,7,9,20,2,2]]}`, session, i, base, i+1),
+			fmt.Sprintf(`{"type":"synchronization_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+				`"duration_ns","sync_type","stream_id","event_id","context_id","corr_id","function_id"],"rows":[[0,%d,3,7,0,1,3,%d]]}`, session, i,
+				base, 100+i, i%2),
+			fmt.Sprintf(`{"type":"pm_sample_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["sample_index","dt_ns",`+
+				`"device_id","metric_id","value","scope_name_id"],"rows":[[0,0,0,3,%d.25,2],[1,5,1,4,0.001,0]]}`, session, i, base, i),
 			fmt.Sprintf(`{"type":"memset_event","session_id":"%s","start_ns":%d,"end_ns":%d,"corr_id":%d,"bytes":100}`, session, base, base+5, i+1),
 			fmt.Sprintf(`{"type":"nvtx_marker_event","session_id":"%s","name":"m","start_ns":%d,"end_ns":%d}`, session, base, base+6),
 		}
@@ -33,15 +37,17 @@ func checkActivity(t *testing.T, s *broker.Streams, n int) {
 	t.Helper()
 	parts, events := uint64(n), uint64(n*14)
 	waitFor(t, s, "everything in rows and rollups", func(sum totals) bool {
-		return sum["usage_data.events"] >= events && sum["memcpy_stats_data.calls"] >= 2*parts && sum["sync_stats_data.calls"] >= parts && sum["pm_stats_data.samples"] >= 2*parts
+		return sum["usage_data.events"] >= events && sum["memcpy_stats_data.calls"] >= 2*parts && sum["sync_stats_data.calls"] >= parts &&
+			sum["pm_stats_data.samples"] >= 2*parts
 	})
 	time.Sleep(200 * time.Millisecond)
 	sum := readRows(t, s)
 	copies, waits := parts*9+parts*(parts+1)/2, parts*100+parts*(parts-1)/2
 	for key, want := range map[string]uint64{
 		"usage_data.events": events, "usage_data.duplicates": events / 2, "usage_data.rejected": 0,
-		"memcpys_data": 2 * parts, "memcpys_data.duration_ns": copies, "memcpy_stats_data.calls": 2 * parts, "memcpy_stats_data.total_ns": copies, "memcpy_stats_data.bytes": 30 * parts,
-		"syncs_data": parts, "syncs_data.duration_ns": waits, "sync_stats_data.calls": parts, "sync_stats_data.total_ns": waits,
+		"memcpys_data": 2 * parts, "memcpys_data.duration_ns": copies, "memcpy_stats_data.calls": 2 * parts, "memcpy_stats_data.total_ns": copies,
+		"memcpy_stats_data.bytes": 30 * parts,
+		"syncs_data":              parts, "syncs_data.duration_ns": waits, "sync_stats_data.calls": parts, "sync_stats_data.total_ns": waits,
 		"pm_samples_data": 2 * parts, "pm_stats_data.samples": 2 * parts,
 		"memsets_data": parts, "memsets_data.bytes": 100 * parts, "markers_data": parts, "markers_data.duration_ns": 6 * parts,
 	} {

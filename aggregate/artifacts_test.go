@@ -11,7 +11,8 @@ import (
 )
 
 func disassembly(session, function, entries string) string {
-	return fmt.Sprintf(`{"version":1,"type":"cubin_disassembly","session_id":"%s","cubin_crc":7,"function_name":"%s","entries":[%s]}`+"\n", session, function, entries)
+	return fmt.Sprintf(`{"version":1,"type":"cubin_disassembly","session_id":"%s","cubin_crc":7,"function_name":"%s","entries":[%s]}`+"\n",
+		session, function, entries)
 }
 
 // The same line again is a duplicate whatever it comes in, and a successor knows it too.
@@ -25,7 +26,8 @@ func TestArtifactsAreFoldedOnce(t *testing.T) {
 	stop()
 	start(t, s, fast)
 	publish(t, s, stream.Envelope{Session: "x", Identity: "b"}, []byte(source+f))
-	publish(t, s, stream.Envelope{Session: "x", Identity: "c"}, []byte(disassembly("x", "g", `{"pc":0,"sass":"NOP","count":3},{"pc":48,"sass":"EXIT"}`)))
+	publish(t, s, stream.Envelope{Session: "x", Identity: "c"}, []byte(disassembly("x", "g", `{"pc":0,"sass":"NOP","count":3},{"pc":48,`+
+		`"sass":"EXIT"}`)))
 	sum := waitFor(t, s, "all", func(sum totals) bool { return sum["usage_data.events"] == 6 })
 	for what, want := range map[string]uint64{
 		"usage_data.duplicates": 3, "usage_data.rejected": 0, "rejects_data": 0,
@@ -44,7 +46,8 @@ func TestFunctionsAreDemangled(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
 	start(t, s, fast)
 	ptx := `{"type":"ptx_disassembly","session_id":"x","function_name":"_Z1gPKf","arch":"sm_90","ptx":"ret;"}` + "\n"
-	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(disassembly("x", "_Z1fi", `{"pc":0,"sass":"NOP"}`)+disassembly("x", "plain", `{"pc":0,"sass":"NOP"}`)+ptx))
+	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(disassembly("x", "_Z1fi", `{"pc":0,"sass":"NOP"}`)+disassembly("x",
+		"plain", `{"pc":0,"sass":"NOP"}`)+ptx))
 	sum := waitFor(t, s, "all", func(sum totals) bool { return sum["usage_data.events"] == 3 })
 	for _, name := range []string{"f(int)", "g(float const*)", ""} {
 		if sum["session_functions_data.demangled="+name] != 1 {

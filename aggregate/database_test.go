@@ -38,7 +38,8 @@ func newDatabase(t testing.TB) *database {
 	}
 	d := &database{TB: t, e: enginetest.Shared(t), name: fmt.Sprint("aggregate_test_", databases.Add(1))}
 	enginetest.DropAtEnd(t, d.e, d.name)
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{d.e.TCPAddr()}, Auth: clickhouse.Auth{Username: d.e.User(), Password: d.e.Password()}})
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{d.e.TCPAddr()}, Auth: clickhouse.Auth{Username: d.e.User(),
+		Password: d.e.Password()}})
 	if err != nil {
 		t.Fatal(err)
 	}

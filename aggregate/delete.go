@@ -127,7 +127,8 @@ func (f *Fold) drop(gone map[SessionKey]struct{}) {
 	f.names = slices.DeleteFunc(f.names, func(b nameBlock) bool { return is(b.session) })
 }
 
-// deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that may come back: the sink
+// deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that may come back:
+// the sink
 // deletes rows up to and with this chunk, and what is folded next may be new.
 func (f *Fold) deletesDue() bool {
 	n := len(f.deletes)
@@ -157,7 +158,8 @@ func (f *Fold) drops(p *Part) bool {
 	return true
 }
 
-// countDropped enters a dropped part into the books: received, and rejected. books is false for parts from before a tenant's purge: a row of
+// countDropped enters a dropped part into the books: received, and rejected. books is false for parts from before a tenant's purge: a row
+// of
 // usage would be the tenant's again, so only the metrics count them.
 func (f *Fold) countDropped(p *Part, books bool) {
 	n := p.Env.Events
@@ -176,7 +178,8 @@ func (f *Fold) countDropped(p *Part, books bool) {
 	p.usage.Events += n
 	p.usage.bytes += p.Env.Bytes
 	p.usage.rejected += n
-	f.writeReject(p, &Reject{Reason: reject.SessionDeleted, Detail: "a part of a session that was deleted; its bytes were not kept", Events: n, Bytes: p.Env.Bytes, Ref: "deleted"})
+	f.writeReject(p, &Reject{Reason: reject.SessionDeleted, Detail: "a part of a session that was deleted; its bytes were not kept",
+		Events: n, Bytes: p.Env.Bytes, Ref: "deleted"})
 }
 
 // forgetDeletions drops marks whose time is over. Whether a mark still holds follows from a part's own stamp (see drops), so owners that

@@ -23,7 +23,8 @@ func newFolding() *folding {
 
 func (g *folding) part(tenant, session string, received time.Time) *Part {
 	g.seq++
-	return &Part{Seq: g.seq, Now: received.UnixNano(), Env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
+	return &Part{Seq: g.seq, Now: received.UnixNano(), Env: stream.Envelope{Tenant: tenant, Session: session, Kind: stream.KindGPUFlight,
+		Source: "gpu-flight", Identity: fmt.Sprint("w", g.seq),
 		Recurs: strings.HasPrefix(session, "mem:"), // as the gateway says of telemetry
 		Events: 1, ReceivedAt: received.UnixNano(), RetentionDays: 7, RollupDays: 395}}
 }
@@ -34,7 +35,9 @@ func (g *folding) take(tenant, session string, received time.Time) (kept bool) {
 	if g.f.drops(p) {
 		return false
 	}
-	line := fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,1000,%d,0,32,1]]}`+"\n", session, g.seq, g.seq)
+	line := fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
+		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,1000,%d,0,`+
+		`32,1]]}`+"\n", session, g.seq, g.seq)
 	s := g.f.Session(p)
 	g.f.Take(p, s, line)
 	return true
@@ -77,7 +80,8 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 		t.Errorf("%d accumulators are held", g.f.HeldAccs)
 	}
 	g.handOver(t, successor)
-	for name, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g), "snapshot of the successor": snapshotOf(t, successor)} {
+	for name, h := range map[string]*folding{"owner": g, "successor": successor, "snapshot": snapshotOf(t, g),
+		"snapshot of the successor": snapshotOf(t, successor)} {
 		if h.f.Sessions[SessionKey{"a", "gone"}] != nil || len(h.f.Sessions) != 2 {
 			t.Errorf("%s has %d sessions", name, len(h.f.Sessions))
 		}
@@ -95,7 +99,9 @@ func TestDeletedScopesStayDeleted(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		g := newFolding()
 		p := g.part("a", "gone", noon)
-		g.f.Take(p, g.f.Session(p), []byte(`{"version":1,"type":"scope_event_batch","session_id":"gone","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[10,2,2,0,1],[20,2,2,1,1],[30,1,1,1,0]]}`+"\n"))
+		g.f.Take(p, g.f.Session(p), []byte(`{"version":1,"type":"scope_event_batch","session_id":"gone","batch_id":1,`+
+			`"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0],[10,2,`+
+			`2,0,1],[20,2,2,1,1],[30,1,1,1,0]]}`+"\n"))
 		g.handOver(t, newFolding())
 		successor := snapshotOf(t, g)
 		s := successor.f.Sessions[SessionKey{"a", "gone"}]
@@ -115,7 +121,8 @@ func TestDeletedScopesStayDeleted(t *testing.T) {
 			h.f.Expire(noon.Add(time.Hour).UnixNano())
 			h.f.ExpireIdle(noon.Add(time.Hour).UnixNano())
 			if len(h.f.touched) != 0 || len(h.f.unnamed) != 0 {
-				t.Errorf("%s, whole tenant %t: %d sessions have rows after they were deleted, %d wait for names", name, whole, len(h.f.touched), len(h.f.unnamed))
+				t.Errorf("%s, whole tenant %t: %d sessions have rows after they were deleted, %d wait for names", name, whole, len(h.f.touched),
+					len(h.f.unnamed))
 			}
 		}
 	}
@@ -252,7 +259,8 @@ func TestDroppedPartsAreCounted(t *testing.T) {
 	}
 	rows, _ := g.f.Out.Size()
 	if len(g.f.usage) != 1 || rows != 1 || len(g.f.touched) != 0 {
-		t.Errorf("%d usages, %d rows, %d sessions touched; want 1 of usage, the row of the reject, no session", len(g.f.usage), rows, len(g.f.touched))
+		t.Errorf("%d usages, %d rows, %d sessions touched; want 1 of usage, the row of the reject, no session", len(g.f.usage), rows,
+			len(g.f.touched))
 	}
 }
 
@@ -286,10 +294,12 @@ func TestDeletionsAreBounded(t *testing.T) {
 	}
 }
 
-// Telemetry goes on after a deletion: its sessions are named after processes, which have the same names again. What was on its way is dropped.
+// Telemetry goes on after a deletion: its sessions are named after processes, which have the same names again. What was on its way is
+// dropped.
 func TestTelemetryGoesOnAfterADeletion(t *testing.T) {
 	for name, d := range map[string]stream.Deletion{
-		"of a session": {ID: "1", Tenant: "a", Session: "mem:h:1:-:0", At: noon.UnixNano()}, "of refused records": {ID: "1", Tenant: "a", Session: "mem:unknown", At: noon.UnixNano()},
+		"of a session": {ID: "1", Tenant: "a", Session: "mem:h:1:-:0", At: noon.UnixNano()}, "of refused records": {ID: "1", Tenant: "a",
+			Session: "mem:unknown", At: noon.UnixNano()},
 		"of the tenant": {ID: "1", Tenant: "a", At: noon.UnixNano()},
 	} {
 		g, successor := newFolding(), newFolding()

@@ -34,7 +34,8 @@ func tombstone(t testing.TB, s *broker.Streams, d stream.Deletion) {
 }
 
 func kernelLine(session string, n int) []byte {
-	return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0]]}`+"\n", session, n, n)
+	return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
+		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0]]}`+"\n", session, n, n)
 }
 
 // deletesOf lists what chunks carry, in order.
@@ -63,7 +64,8 @@ func TestTombstone(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 2})
 	stop := start(t, s, fast)
 	const id = "a-session-to-delete"
-	publish(t, s, stream.Envelope{Session: id, Identity: "1"}, append([]byte(`{"version":1,"type":"dictionary_update","session_id":"`+id+`","kernel_dict":{"1":"alpha"}}`+"\n"), kernelLine(id, 1)...))
+	publish(t, s, stream.Envelope{Session: id, Identity: "1"},
+		append([]byte(`{"version":1,"type":"dictionary_update","session_id":"`+id+`","kernel_dict":{"1":"alpha"}}`+"\n"), kernelLine(id, 1)...))
 	publish(t, s, stream.Envelope{Session: "stays", Identity: "1"}, kernelLine("stays", 1))
 	tombstone(t, s, stream.Deletion{ID: "d", Tenant: "acme", Session: id})
 	tombstone(t, s, stream.Deletion{ID: "d", Tenant: "acme", Session: id})
@@ -77,11 +79,14 @@ func TestTombstone(t *testing.T) {
 	if _, err := s.Parts.PutBytes(t.Context(), "giant", kernelLine(id, 3)); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, s, stream.Envelope{Tenant: "acme", Session: id, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "3", Object: "giant", Events: 1}, nil)
+	publish(t, s, stream.Envelope{Tenant: "acme", Session: id, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "3",
+		Object: "giant", Events: 1}, nil)
 	publish(t, s, stream.Envelope{Session: id, Identity: "1"}, kernelLine(id, 1)) // sent again
 	sum := waitFor(t, s, "the second worker's rejects", func(sum totals) bool { return sum["rejects_data.reason=session_deleted"] == 3 })
-	if sum["kernels_data"] != 3 || sum["rejects_data.session_id="+id] != 0 || sum["usage_data.rejected"] != 3 || sum["usage_data.events"] != 7 {
-		t.Errorf("kernels %d, rejects that name it %d, rejected %d of %d events; want 3, 0, 3 of 7", sum["kernels_data"], sum["rejects_data.session_id="+id], sum["usage_data.rejected"], sum["usage_data.events"])
+	if sum["kernels_data"] != 3 || sum["rejects_data.session_id="+id] != 0 || sum["usage_data.rejected"] != 3 ||
+		sum["usage_data.events"] != 7 {
+		t.Errorf("kernels %d, rejects that name it %d, rejected %d of %d events; want 3, 0, 3 of 7", sum["kernels_data"],
+			sum["rejects_data.session_id="+id], sum["usage_data.rejected"], sum["usage_data.events"])
 	}
 	have := deletesOf(t, s)
 	if len(have) != 1 || have[0].Session != id || have[0].At == 0 || have[0].Tenant != "acme" {
@@ -102,7 +107,8 @@ func TestTombstone(t *testing.T) {
 			return err
 		}
 		plain, err := stream.DecodeSection(nil, state)
-		if err != nil || bytes.Contains(plain, []byte(id)) != bytes.Contains(plain, []byte("other")) { // whose session of this name may be in the partition
+		// whose session of this name may be in the partition
+		if err != nil || bytes.Contains(plain, []byte(id)) != bytes.Contains(plain, []byte("other")) {
 			return fmt.Errorf("the snapshot still names it (%v)", err)
 		}
 		if _, err := s.Parts.GetInfo(t.Context(), "giant"); err != jetstream.ErrObjectNotFound {

@@ -60,6 +60,7 @@ func (o *owner) shrunk(ctx context.Context, head *stream.Chunk) {
 	delete(o.w.newest, o.partition)
 	o.w.mu.Unlock()
 	if head.Number < newest {
-		o.tell(ctx, stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: head.Number + 1, To: newest, Why: "this worker had published them; their parts are folded again"})
+		o.tell(ctx, stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: head.Number + 1, To: newest,
+			Why: "this worker had published them; their parts are folded again"})
 	}
 }

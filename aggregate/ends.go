@@ -16,7 +16,8 @@ type SessionEnd struct {
 
 // endReasons names the ranks in sessions_data, where versions before session_ends_data looked for them.
 var endReasons = [...]string{
-	table.EndComplete: "session-complete", table.EndSegment: "segment_end", table.EndShutdown: "shutdown", table.EndCrash: "shutdown", table.EndRun: "run_end",
+	table.EndComplete: "session-complete", table.EndSegment: "segment_end", table.EndShutdown: "shutdown", table.EndCrash: "shutdown",
+	table.EndRun: "run_end",
 }
 
 // End writes that the session has ended: nothing of it waits for more.

@@ -37,15 +37,19 @@ func (m said) publish(t testing.TB, s *broker.Streams, session, identity string,
 	case m.what == "job_start":
 		line("job_start", fmt.Sprintf(`"pid":7,"app":"a","ts_ns":%d`, m.at))
 	case m.what == "kernel":
-		line("kernel_event_batch", fmt.Sprintf(`"batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,0,7,1,1,0,32,0]]`, m.at%1e9, m.at))
+		line("kernel_event_batch", fmt.Sprintf(`"batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns",`+
+			`"corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,0,7,1,1,0,32,0]]`, m.at%1e9, m.at))
 	case m.what == "pc sample without a time":
-		line("profile_sample_batch", `"batch_id":1,"base_time_ns":0,"columns":["dt_ns","corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind","scope_name_id"],"rows":[[0,0,0,1,16,1,5,0,0,0]]`)
+		line("profile_sample_batch", `"batch_id":1,"base_time_ns":0,"columns":["dt_ns","corr_id","device_id","function_id","pc_offset",`+
+			`"metric_id","metric_value","stall_reason","sample_kind","scope_name_id"],"rows":[[0,0,0,1,16,1,5,0,0,0]]`)
 	case m.what == "shutdown":
 		line("shutdown", fmt.Sprintf(`"pid":7,"app":"a","ts_ns":%d`, m.at))
 	case m.what == "crash":
-		line("shutdown", fmt.Sprintf(`"pid":7,"app":"a","ts_ns":%d,"synthetic":true,"exit_code":-9,"signaled":true,"signal":9,"window_stopped":false,"crashed":true`, m.at))
+		line("shutdown", fmt.Sprintf(`"pid":7,"app":"a","ts_ns":%d,"synthetic":true,"exit_code":-9,"signaled":true,"signal":9,`+
+			`"window_stopped":false,"crashed":true`, m.at))
 	case m.what == "segment_end":
-		line("segment_end", fmt.Sprintf(`"run_id":"r","segment_index":0,"ts_ns":%[1]d,"actual_end_ns":%[1]d,"requested_boundary_ns":null,"boundary_delay_ns":0,"end_reason":"time","deferred_by":null,"records_outside_segment_window":0`, m.at))
+		line("segment_end", fmt.Sprintf(`"run_id":"r","segment_index":0,"ts_ns":%[1]d,"actual_end_ns":%[1]d,"requested_boundary_ns":null,`+
+			`"boundary_delay_ns":0,"end_reason":"time","deferred_by":null,"records_outside_segment_window":0`, m.at))
 	case m.what == "run_end":
 		line("run_end", fmt.Sprintf(`"run_id":"r","final_segment_index":0,"ts_ns":%[1]d,"ended_ns":%[1]d`, m.at))
 	case summarized:
@@ -131,7 +135,8 @@ func TestEndsOfAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 6))
 	families := [][]string{
 		{"session-complete", "job_start", "kernel", "kernel", "shutdown", "crash", "segment_end", "run_end", "pc sample without a time"},
-		{"summary running", "summary incomplete", "summary interrupted", "summary completed", "stop", "stop", "stop of a summarized upload", "sample", "sample"},
+		{"summary running", "summary incomplete", "summary interrupted", "summary completed", "stop", "stop", "stop of a summarized upload",
+			"sample", "sample"},
 	}
 	type session struct {
 		id   string
@@ -167,12 +172,14 @@ func TestEndsOfAnyOrder(t *testing.T) {
 		}
 		send()
 	}
-	publish(t, s, stream.Envelope{Session: "fin", Identity: "fin"}, []byte(lifeLine("job_start", "fin", `"pid":1,"app":"fin","ts_ns":1795175929000000000`)))
+	publish(t, s, stream.Envelope{Session: "fin", Identity: "fin"}, []byte(lifeLine("job_start", "fin",
+		`"pid":1,"app":"fin","ts_ns":1795175929000000000`)))
 	waitFor(t, s, "the last of them", func(sum totals) bool { return sum["sessions_data.app=fin"] > 0 })
 	stop()
 	d := loadViews(t, s)
 	rows := map[string]string{}
-	for line := range strings.Lines(d.post("SELECT session_id, state, end_reason, toUnixTimestamp64Nano(started_at), toUnixTimestamp64Nano(ended_at) FROM sessions", nil)) {
+	for line := range strings.Lines(d.post("SELECT session_id, state, end_reason, toUnixTimestamp64Nano(started_at), "+
+		"toUnixTimestamp64Nano(ended_at) FROM sessions", nil)) {
 		id, row, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		rows[id] = row
 	}

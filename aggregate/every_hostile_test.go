@@ -16,13 +16,15 @@ import (
 
 // known are the reasons that a refused line of a known type may have.
 var knownReasons = []string{
-	gpuflight.ReasonBadJSON, gpuflight.ReasonMissingField, gpuflight.ReasonBadValue, gpuflight.ReasonOutOfRange, gpuflight.ReasonNegativeDuration, gpuflight.ReasonBadTime,
+	gpuflight.ReasonBadJSON, gpuflight.ReasonMissingField, gpuflight.ReasonBadValue, gpuflight.ReasonOutOfRange,
+	gpuflight.ReasonNegativeDuration, gpuflight.ReasonBadTime,
 	gpuflight.ReasonMissingColumn, gpuflight.ReasonRaggedRow, reject.LineTooLong, gpuflight.ReasonArtifactTooLarge,
 }
 
 // spoiled are values that a field may hold in place of its own.
 var spoiled = []string{
-	`null`, `"x"`, `""`, `-1`, `0`, `1.5`, `1e99`, `true`, `[]`, `{}`, `[[]]`, `[null]`, `{"1":1}`, `18446744073709551615`, `18446744073709551616`, `-9223372036854775808`, `-9223372036854775809`,
+	`null`, `"x"`, `""`, `-1`, `0`, `1.5`, `1e99`, `true`, `[]`, `{}`, `[[]]`, `[null]`, `{"1":1}`, `18446744073709551615`,
+	`18446744073709551616`, `-9223372036854775808`, `-9223372036854775809`,
 	`9223372036854775807`, `"\u0000"`, `"\ud800"`, `"18446744073709551615"`,
 }
 
@@ -58,7 +60,8 @@ func TestEveryFieldSpoiled(t *testing.T) {
 		o := newEveryOwner(t)
 		send := func(what string, line []byte) Counts {
 			t.Helper()
-			p := &Part{Seq: uint64(o.at + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: fmt.Sprint(o.at),
+			p := &Part{Seq: uint64(o.at + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+				Source: "gpu-flight", Identity: fmt.Sprint(o.at),
 				ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395, Events: uint64(gpuflight.CountEvents(line))}}
 			o.at++
 			o.f.Take(p, o.f.Session(p), append(line, '\n'))
@@ -157,7 +160,8 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 	o := newEveryOwner(t)
 	n := 0
 	send := func(line string) {
-		p := &Part{Seq: uint64(n + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: n,
+		p := &Part{Seq: uint64(n + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+			Source: "gpu-flight", Identity: "w", Part: n,
 			ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395, NoRaw: true}}
 		n++
 		o.f.Take(p, o.f.Session(p), []byte(line))
@@ -177,7 +181,8 @@ func TestDevicesAndKernelIDsAreBounded(t *testing.T) {
 	const rows = 2000
 	for i := range 3 * 4 << 14 / rows {
 		var b strings.Builder
-		fmt.Fprintf(&b, `{"type":"kernel_event_batch","session_id":"s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, i)
+		fmt.Fprintf(&b, `{"type":"kernel_event_batch","session_id":"s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns",`+
+			`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, i)
 		for r := range rows {
 			fmt.Fprintf(&b, "[0,%d,7,5,1,0,32,0],", 1_000_000+i*rows+r)
 		}
@@ -209,7 +214,8 @@ func TestNamesAreBoundedInBytes(t *testing.T) {
 		for n := range 20 {
 			fmt.Fprintf(&b, `"%d":"%s",`, 1+i*20+n, name)
 		}
-		p := &Part{Seq: uint64(i + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
+		p := &Part{Seq: uint64(i + 1), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+			Source: "gpu-flight", Identity: "w", Part: i,
 			ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395}}
 		s := o.f.Session(p)
 		o.f.Take(p, s, []byte(strings.TrimSuffix(b.String(), ",")+"}}\n"))

@@ -122,7 +122,8 @@ func everyEvent(t testing.TB) (files []everyFile) {
 		bySession := map[string][]byte{}
 		for line := range bytes.Lines(text) {
 			_, session := gpuflight.Peek(line)
-			bySession["x"+string(session)] = append(bySession["x"+string(session)], bytes.ReplaceAll(line, session, append([]byte("x"), session...))...)
+			bySession["x"+string(session)] = append(bySession["x"+string(session)], bytes.ReplaceAll(line, session, append([]byte("x"),
+				session...))...)
 		}
 		for session, body := range bySession {
 			if session != "xs" { // of one letter, which stands elsewhere too
@@ -163,7 +164,8 @@ func everyEvent(t testing.TB) (files []everyFile) {
 func (e *everyFile) cut(r *rand.Rand, identity string, most int) (parts []everyPart) {
 	for from := 0; from < len(e.lines); {
 		n := min(1+r.IntN(most), len(e.lines)-from)
-		p := everyPart{env: stream.Envelope{Tenant: "t", Session: e.session, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: identity + e.name, Part: len(parts),
+		p := everyPart{env: stream.Envelope{Tenant: "t", Session: e.session, Kind: stream.KindGPUFlight, Source: "gpu-flight",
+			Identity: identity + e.name, Part: len(parts),
 			ReceivedAt: 1795175935972803352, RetentionDays: 7, RollupDays: 395, Host: "h"}, body: bytes.Join(e.lines[from:from+n], nil)}
 		if e.telemetry {
 			p.env.Kind, p.env.Source = stream.KindTelemetry, "telemetry"
@@ -200,7 +202,8 @@ type everyOwner struct {
 }
 
 func newEveryOwner(t testing.TB) *everyOwner {
-	o := &everyOwner{t: t, cfg: Config{Sources: Sources, RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour, DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
+	o := &everyOwner{t: t, cfg: Config{Sources: Sources, RawWait: time.Hour, DetailWait: time.Hour, IdleAfter: time.Hour,
+		DropNames: 3 * time.Second, Forget: time.Hour}.withDefaults(),
 		now: 1_795_175_940_000_000_000, names: map[SessionKey]map[NameRef]string{}, sums: newEverySums(t)}
 	o.f = newFold(&o.cfg, newCounters(nil))
 	return o
@@ -352,8 +355,10 @@ type everySums struct {
 }
 
 func newEverySums(t testing.TB) everySums {
-	return everySums{t: t, sum: map[string]uint64{}, least: map[string]float64{}, most: map[string]float64{}, last: map[string]string{}, nodes: map[string]bool{}, rows: map[string]int{}, late: map[string]string{},
-		unnamed: map[string]map[string]uint64{}, launches: map[string]string{}, configs: map[string]string{}, kernels: map[string]map[uint32]uint64{}, details: map[string]string{}}
+	return everySums{t: t, sum: map[string]uint64{}, least: map[string]float64{}, most: map[string]float64{}, last: map[string]string{},
+		nodes: map[string]bool{}, rows: map[string]int{}, late: map[string]string{},
+		unnamed: map[string]map[string]uint64{}, launches: map[string]string{}, configs: map[string]string{},
+		kernels: map[string]map[uint32]uint64{}, details: map[string]string{}}
 }
 
 // everyName is a column with a name that came from a dictionary, how it is made from the entry, and the column that says how much has it.
@@ -367,17 +372,21 @@ var everyNames = map[string][]everyName{
 	"kernel_stats_data": {{"kernel", "kernel_id", "calls", gpuflight.KernelDict, false}},
 	"scope_stats_data":  {{"scope", "name_id", "calls", gpuflight.ScopeNameDict, false}},
 	"scopes_data":       {{"name", "name_id", "matched", gpuflight.ScopeNameDict, false}},
-	"pc_samples_data": {{"function", "function_id", "samples", gpuflight.FunctionDict, true}, {"stall_reason", "metric_id", "samples", gpuflight.MetricDict, false},
+	"pc_samples_data": {{"function", "function_id", "samples", gpuflight.FunctionDict, true}, {"stall_reason", "metric_id", "samples",
+		gpuflight.MetricDict, false},
 		{"scope", "scope_id", "samples", gpuflight.ScopeNameDict, false}},
-	"profile_metrics_data": {{"function", "function_id", "hits", gpuflight.FunctionDict, true}, {"metric_name", "metric_id", "hits", gpuflight.MetricDict, false},
+	"profile_metrics_data": {{"function", "function_id", "hits", gpuflight.FunctionDict, true}, {"metric_name", "metric_id", "hits",
+		gpuflight.MetricDict, false},
 		{"scope", "scope_id", "hits", gpuflight.ScopeNameDict, false}},
 	"source_map_data": {{"function", "function_id", "hits", gpuflight.FunctionDict, true}},
 }
 
 // everyIgnored are columns that rightly depend on what came first, or on when: ids of the worker's own, and what the views resolve.
 var everyIgnored = map[string]bool{
-	"rows_partition": true, "chunk": true, "config_id": true, "launch_id": true, "late": true, "kernels_data.device_id": true, "scopes_data.path": true,
-	"memcpys_data.copy_kind": true, "hostname": true, "rejects_data.payload_ref": true, "rejects_data.detail": true, "bucket_s": true, "file": true,
+	"rows_partition": true, "chunk": true, "config_id": true, "launch_id": true, "late": true, "kernels_data.device_id": true,
+	"scopes_data.path":       true,
+	"memcpys_data.copy_kind": true, "hostname": true, "rejects_data.payload_ref": true, "rejects_data.detail": true, "bucket_s": true,
+	"file": true,
 }
 
 func (e *everySums) add(name string, piece []byte) {
@@ -412,12 +421,14 @@ func (e *everySums) add(name string, piece []byte) {
 			session := text("session_id", row)
 			id := func(n string) string { return fmt.Sprint(session, "|", column(n).(*array.Uint32).Value(row)) }
 			switch name {
-			case "graph_nodes_data": // a definition may rightly be written twice, and may be taken for one that is sent again: the view shows it once
+			// a definition may rightly be written twice, and may be taken for one that is sent again: the view shows it once
+			case "graph_nodes_data":
 				e.nodes[fmt.Sprint("nodes of ", session, " ", text("graph_exec_key", row), " ", column("node_index").(*array.Uint32).Value(row))] = true
 				e.sum["sessions_data "+session+" events"]--
 				continue
 			case "launches":
-				e.launches[id("launch_id")] = fmt.Sprint(column("kernel_id").(*array.Uint32).Value(row), " ", column("registers").(*array.Uint32).Value(row), " ", column("dyn_shared_bytes").(*array.Uint32).Value(row)) + "\x00" + id("config_id")
+				e.launches[id("launch_id")] = fmt.Sprint(column("kernel_id").(*array.Uint32).Value(row), " ",
+					column("registers").(*array.Uint32).Value(row), " ", column("dyn_shared_bytes").(*array.Uint32).Value(row)) + "\x00" + id("config_id")
 				continue
 			case "launch_configs":
 				e.configs[id("config_id")] = text("grid", row) + text("user_scope", row)
@@ -462,7 +473,10 @@ func (e *everySums) add(name string, piece []byte) {
 			}
 			for i, c := range rec.Columns() {
 				n := rec.ColumnName(i)
-				if everyIgnored[n] || everyIgnored[name+"."+n] || slices.ContainsFunc(everyNames[name], func(x everyName) bool { return x.column == n || x.id == n && n == "metric_id" }) {
+				if everyIgnored[n] || everyIgnored[name+"."+n] || slices.ContainsFunc(everyNames[name], func(x everyName) bool {
+					return x.column == n ||
+						x.id == n && n == "metric_id"
+				}) {
 					continue
 				}
 				typ := def.Column(n).Type
@@ -663,9 +677,11 @@ func TestEveryEventUnderEveryMishap(t *testing.T) {
 		}
 	}
 	for raw, rolled := range map[string][]string{
-		"kernels_data": {"kernel_stats_data calls"}, "memcpys_data": {"memcpy_stats_data calls"}, "syncs_data": {"sync_stats_data calls"}, "pm_samples_data": {"pm_stats_data samples"},
-		"host_metrics_data": {"host_metrics_1m_data samples"}, "device_metrics_data": {"device_metrics_1m_data samples"}, "memory_events_data": {"memory_stats_data events"},
-		"scopes_data": {"scope_stats_data calls", "scope_stats_data unmatched_begin", "scope_stats_data unmatched_end"},
+		"kernels_data": {"kernel_stats_data calls"}, "memcpys_data": {"memcpy_stats_data calls"}, "syncs_data": {"sync_stats_data calls"},
+		"pm_samples_data":   {"pm_stats_data samples"},
+		"host_metrics_data": {"host_metrics_1m_data samples"}, "device_metrics_data": {"device_metrics_1m_data samples"},
+		"memory_events_data": {"memory_stats_data events"},
+		"scopes_data":        {"scope_stats_data calls", "scope_stats_data unmatched_begin", "scope_stats_data unmatched_end"},
 	} {
 		n := uint64(0)
 		for k, v := range one.sums.sum {
@@ -769,7 +785,8 @@ func TestEveryEventWithoutRawRows(t *testing.T) {
 	}
 }
 
-// A session that is deleted anywhere in the stream, whoever owns the partition, is gone: nothing of it comes behind its tombstone, its state
+// A session that is deleted anywhere in the stream, whoever owns the partition, is gone: nothing of it comes behind its tombstone, its
+// state
 // is empty, and its neighbours are what they would be without it.
 func TestEveryEventOfADeletedSessionGoes(t *testing.T) {
 	if testing.Short() {

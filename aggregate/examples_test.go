@@ -95,13 +95,16 @@ var hostValues = map[string]func(any) string{"ram_used_mib": mebibytes, "ram_tot
 var hostNames = map[string]string{"ram_used_mib": "ram_used_bytes", "ram_total_mib": "ram_total_bytes"}
 
 var deviceLanding = landing{view: "device_snapshots",
-	names: map[string]string{"id": "device_id", "used_mib": "used_bytes", "free_mib": "free_bytes", "total_mib": "total_bytes", "power_mw": "power_w"},
+	names: map[string]string{"id": "device_id", "used_mib": "used_bytes", "free_mib": "free_bytes", "total_mib": "total_bytes",
+		"power_mw": "power_w"},
 	value: map[string]func(any) string{"used_mib": mebibytes, "free_mib": mebibytes, "total_mib": mebibytes, "power_mw": milli},
 }
 
 var perfValues = func() map[string]func(any) string {
 	m := map[string]func(any) string{}
-	for _, k := range strings.Fields("sm_throughput_pct l1_hit_rate_pct l2_hit_rate_pct dram_read_bytes dram_write_bytes tensor_active_pct achieved_occupancy_pct shared_load_bank_conflicts shared_store_bank_conflicts shared_bank_conflicts shared_wavefronts shared_bank_conflict_overhead_pct shared_bank_conflict_nway") {
+	for _, k := range strings.Fields("sm_throughput_pct l1_hit_rate_pct l2_hit_rate_pct dram_read_bytes dram_write_bytes tensor_active_pct " +
+		"achieved_occupancy_pct shared_load_bank_conflicts shared_store_bank_conflicts shared_bank_conflicts shared_wavefronts " +
+		"shared_bank_conflict_overhead_pct shared_bank_conflict_nway") {
 		m[k] = notAvailable
 	}
 	return m
@@ -109,16 +112,18 @@ var perfValues = func() map[string]func(any) string {
 
 // landings are the types whose every key is checked.
 var landings = map[gpuflight.Type]landing{
-	gpuflight.MemsetEvent:               {view: "memsets", names: span},
-	gpuflight.NvtxMarkerEvent:           {view: "markers", names: span},
-	gpuflight.GraphLaunchEvent:          {view: "graphs", names: span},
-	gpuflight.GraphNodeDefinition:       {view: "graph_nodes"},
-	gpuflight.PerfMetricEvent:           {view: "perf_metrics", only: map[string]string{"kind": "range"}, names: span, value: perfValues},
-	gpuflight.KernelPerfMetricEvent:     {view: "perf_metrics", only: map[string]string{"kind": "kernel", "started_at": "0"}, names: map[string]string{"range_name": "name"}, value: perfValues},
-	gpuflight.PMSamplingConfig:          {view: "pm_configs", names: span},
-	gpuflight.SassConfig:                {view: "sass_configs", names: span},
-	gpuflight.ExecutionSignature:        {view: "execution_signatures", names: map[string]string{"ts_ns": "at", "scope_name": "scope"}},
-	gpuflight.DeepWindowRuleSummary:     {view: "deep_window_rules", names: map[string]string{"emitted_ns": "at", "last_observed_ns": "last_observed_at"}},
+	gpuflight.MemsetEvent:         {view: "memsets", names: span},
+	gpuflight.NvtxMarkerEvent:     {view: "markers", names: span},
+	gpuflight.GraphLaunchEvent:    {view: "graphs", names: span},
+	gpuflight.GraphNodeDefinition: {view: "graph_nodes"},
+	gpuflight.PerfMetricEvent:     {view: "perf_metrics", only: map[string]string{"kind": "range"}, names: span, value: perfValues},
+	gpuflight.KernelPerfMetricEvent: {view: "perf_metrics", only: map[string]string{"kind": "kernel", "started_at": "0"},
+		names: map[string]string{"range_name": "name"}, value: perfValues},
+	gpuflight.PMSamplingConfig:   {view: "pm_configs", names: span},
+	gpuflight.SassConfig:         {view: "sass_configs", names: span},
+	gpuflight.ExecutionSignature: {view: "execution_signatures", names: map[string]string{"ts_ns": "at", "scope_name": "scope"}},
+	gpuflight.DeepWindowRuleSummary: {view: "deep_window_rules", names: map[string]string{"emitted_ns": "at",
+		"last_observed_ns": "last_observed_at"}},
 	gpuflight.CounterDataQualitySummary: {view: "counter_quality", names: span},
 	gpuflight.SystemStart:               {view: "system_events", only: map[string]string{"kind": "start"}, names: span},
 	gpuflight.SystemStop:                {view: "system_events", only: map[string]string{"kind": "stop"}, names: span},
@@ -209,7 +214,8 @@ func (x expectation) line(t testing.TB, raw []byte) {
 	if typ == gpuflight.JobStart {
 		static, _ := keys["gpu_static_devices"].([]any)
 		for _, d := range static {
-			x.put(landing{view: "devices", names: map[string]string{"id": "device_id", "multi_processor_count": "sm_count"}}, session, d.(map[string]any))
+			x.put(landing{view: "devices", names: map[string]string{"id": "device_id", "multi_processor_count": "sm_count"}}, session,
+				d.(map[string]any))
 		}
 		delete(keys, "gpu_static_devices")
 		delete(keys, "cuda_static_devices") // parts of the one above
@@ -310,13 +316,16 @@ func TestExamplesLandWithEveryField(t *testing.T) {
 		}
 	}
 	// Names come from the dictionaries, whatever came first.
-	if got := d.post("SELECT DISTINCT metric_name, scope FROM pm_samples ORDER BY ALL", nil); got != "sm__throughput.avg.pct_of_peak_sustained_elapsed\tfwd\nsm__warps_launched.sum\tfwd\n" {
+	if got := d.post("SELECT DISTINCT metric_name, scope FROM pm_samples ORDER BY ALL", nil); got != "sm__throughput.avg.pct_of_peak_sustai"+
+		"ned_elapsed\tfwd\nsm__warps_launched.sum\tfwd\n" {
 		t.Error(got)
 	}
 	for sql, want := range map[string]string{
-		"SELECT sync_type, calls, total_ns, max_ns FROM sync_stats":                                                "stream\t3\t360000\t120000\n",
-		"SELECT copy_kind, calls, bytes, total_ns, min_ns, max_ns FROM memcpy_stats ORDER BY ALL":                  "DtoH\t1\t4194304\t15000\t15000\t15000\nHtoD\t2\t8388608\t30000\t15000\t15000\n",
-		"SELECT metric_name, scope, samples, sum_value, mean_value, min_value, max_value FROM pm_stats ORDER BY 1": "sm__throughput.avg.pct_of_peak_sustained_elapsed\tfwd\t1\t12.3457\t12.3457\t12.3457\t12.3457\nsm__warps_launched.sum\tfwd\t2\t24.6914\t12.3457\t0\t24.6914\n",
+		"SELECT sync_type, calls, total_ns, max_ns FROM sync_stats": "stream\t3\t360000\t120000\n",
+		"SELECT copy_kind, calls, bytes, total_ns, min_ns, max_ns FROM memcpy_stats ORDER BY ALL": "DtoH\t1\t4194304\t15000\t" +
+			"15000\t15000\nHtoD\t2\t8388608\t30000\t15000\t15000\n",
+		"SELECT metric_name, scope, samples, sum_value, mean_value, min_value, max_value FROM pm_stats ORDER BY 1": "sm__throughput.avg.pct_of" +
+			"_peak_sustained_elapsed\tfwd\t1\t12.3457\t12.3457\t12.3457\t12.3457\nsm__warps_launched.sum\tfwd\t2\t24.6914\t12.3457\t0\t24.6914\n",
 	} {
 		if got := d.post(sql, nil); got != want {
 			t.Errorf("%s\n got %q\nwant %q", sql, got, want)
@@ -357,9 +366,11 @@ func TestSessionsLandWithEveryField(t *testing.T) {
 	want.check(d)
 	// Rollups say what the raw rows say.
 	for sql, same := range map[string]string{
-		"SELECT copy_kind, sum(calls), sum(bytes), sum(total_ns), min(min_ns), max(max_ns) FROM memcpy_stats GROUP BY ALL ORDER BY ALL":                        "SELECT copy_kind, count(), sum(bytes), sum(duration_ns), min(duration_ns), max(duration_ns) FROM memcpys GROUP BY ALL ORDER BY ALL",
-		"SELECT bucket, sync_type, stack_trace, calls, total_ns, max_ns FROM sync_stats ORDER BY ALL":                                                          "SELECT CAST(toStartOfMinute(started_at), 'DateTime64(9, \\'UTC\\')') AS bucket, sync_type, stack_trace, count(), sum(duration_ns), max(duration_ns) FROM syncs GROUP BY ALL ORDER BY ALL",
-		"SELECT metric_name, scope, device_id, sum(samples), round(sum(sum_value), 3), min(min_value), max(max_value) FROM pm_stats GROUP BY ALL ORDER BY ALL": "SELECT metric_name, scope, device_id, count(), round(sum(value), 3), min(value), max(value) FROM pm_samples GROUP BY ALL ORDER BY ALL",
+		"SELECT copy_kind, sum(calls), sum(bytes), sum(total_ns), min(min_ns), max(max_ns) FROM memcpy_stats GROUP BY ALL ORDER BY ALL": "SELECT copy_kind, count(), sum(bytes), sum(duration_ns), min(duration_ns), max(duration_ns) FROM memcpys GROUP BY ALL ORDER BY ALL",
+		"SELECT bucket, sync_type, stack_trace, calls, total_ns, max_ns FROM sync_stats ORDER BY ALL":                                   "SELECT CAST(toStartOfMinute(started_at), 'DateTime64(9, \\'UTC\\')') AS bucket, sync_type, stack_trace, count(), sum(duration_ns), max(duration_ns) FROM syncs GROUP BY ALL ORDER BY ALL",
+		"SELECT metric_name, scope, device_id, sum(samples), round(sum(sum_value), 3), min(min_value), max(max_value) FROM pm_stats GROUP BY " +
+			"ALL ORDER BY ALL": "SELECT metric_name, scope, device_id, count(), round(sum(value), 3), min(value), max(value) FROM pm_samples " +
+			"GROUP BY ALL ORDER BY ALL",
 	} {
 		a, b := d.post(sql, nil), d.post(same, nil)
 		if a != b || a == "" {

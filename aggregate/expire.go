@@ -34,7 +34,8 @@ func (f *Fold) ExpireIdle(now int64) {
 			f.Close(s)
 			continue // touched
 		}
-		if idle >= int64(f.Config.DropNames) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid { // rebuilt when the session speaks again
+		// rebuilt when the session speaks again
+		if idle >= int64(f.Config.DropNames) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid {
 			f.dropNames(s, true)
 			s.parts.Shorten()
 		}

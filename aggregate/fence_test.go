@@ -20,7 +20,8 @@ func load(t testing.TB, s *broker.Streams, from, n int) (kernels, total uint64) 
 		if i < 5 {
 			fmt.Fprintf(&b, `{"version":1,"type":"dictionary_update","session_id":"%s","kernel_dict":{"1":"alpha","2":"beta"}}`+"\n", session)
 		}
-		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, i+1)
+		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
+			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, i+1)
 		for k := range 10 {
 			if k > 0 {
 				b.WriteByte(',')
@@ -43,7 +44,11 @@ func load(t testing.TB, s *broker.Streams, from, n int) (kernels, total uint64) 
 }
 
 func detailLine(session string, corr int, scope string) string {
-	return fmt.Sprintf(`{"version":1,"type":"kernel_detail","session_id":"%s","pid":1,"app":"a","corr_id":%d,"grid":"(1,2,3)","block":"(4,5,6)","static_shared":0,"local_bytes":0,"const_bytes":0,"occupancy":0.500000,"reg_occupancy":0.5,"smem_occupancy":0.5,"warp_occupancy":0.5,"block_occupancy":0.5,"limiting_resource":"warps","max_active_blocks":1,"local_mem_total_bytes":0,"local_mem_per_thread_bytes":0,"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":0,"user_scope":"%s","stack_trace":""}`+"\n", session, corr, scope)
+	return fmt.Sprintf(`{"version":1,"type":"kernel_detail","session_id":"%s","pid":1,"app":"a","corr_id":%d,"grid":"(1,2,3)","block":"(4,`+
+		`5,6)","static_shared":0,"local_bytes":0,"const_bytes":0,"occupancy":0.500000,"reg_occupancy":0.5,"smem_occupancy":0.5,`+
+		`"warp_occupancy":0.5,"block_occupancy":0.5,"limiting_resource":"warps","max_active_blocks":1,"local_mem_total_bytes":0,`+
+		`"local_mem_per_thread_bytes":0,"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":0,`+
+		`"user_scope":"%s","stack_trace":""}`+"\n", session, corr, scope)
 }
 
 func checkLoad(t *testing.T, s *broker.Streams, kernels, total uint64) {
@@ -56,7 +61,8 @@ func checkLoad(t *testing.T, s *broker.Streams, kernels, total uint64) {
 	for key, want := range map[string]uint64{
 		"kernels_data": kernels, "kernels_data.duration_ns": total, "kernel_stats_data.calls": kernels, "kernel_stats_data.total_ns": total,
 		"kernels_data.kernel=alpha": kernels / 2, "kernels_data.kernel=beta": kernels / 2,
-		"kernels_data.scope=train|step1": kernels / 10 * 3, "kernels_data.scope=train|step3": kernels / 10 * 2, "kernels_data.scope=": kernels / 2,
+		"kernels_data.scope=train|step1": kernels / 10 * 3, "kernels_data.scope=train|step3": kernels / 10 * 2,
+		"kernels_data.scope=": kernels / 2,
 		"kernel_details_data": 0,
 	} {
 		if sum[key] != want {
@@ -112,7 +118,8 @@ func TestLateDictionary(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
 	stop := start(t, s, fast)
 	row := func(i int) []byte {
-		return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,9,7,5,%d,0,32,0]]}`+"\n", i, i)
+		return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,`+
+			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,9,7,5,%d,0,32,0]]}`+"\n", i, i)
 	}
 	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, row(1))
 	waitFor(t, s, "the nameless row", func(sum totals) bool {
@@ -120,7 +127,8 @@ func TestLateDictionary(t *testing.T) {
 	})
 	stop() // "used before known" must survive
 	start(t, s, fast)
-	publish(t, s, stream.Envelope{Session: "x", Identity: "b"}, []byte(`{"version":1,"type":"dictionary_update","session_id":"x","kernel_dict":{"9":"late one","10":"early one"}}`+"\n"))
+	publish(t, s, stream.Envelope{Session: "x", Identity: "b"}, []byte(`{"version":1,"type":"dictionary_update","session_id":"x",`+
+		`"kernel_dict":{"9":"late one","10":"early one"}}`+"\n"))
 	publish(t, s, stream.Envelope{Session: "x", Identity: "c"}, row(2))
 	sum := waitFor(t, s, "the named row", func(sum totals) bool {
 		return sum["kernel_stats_data.kernel=late one"] == 1 && sum["kernels_data.kernel=late one"] == 2
@@ -133,7 +141,8 @@ func TestLateDictionary(t *testing.T) {
 // What cannot be stored is a reject with its reason; its neighbours are stored.
 func TestRejectsLeaveNeighboursAlone(t *testing.T) {
 	batch := func(columns, rows string) string {
-		return `{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":1,"base_time_ns":1795175929972803352,"columns":[` + columns + `],"rows":[` + rows + `]}`
+		return `{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":1,"base_time_ns":1795175929972803352,"columns":[` + columns +
+			`],"rows":[` + rows + `]}`
 	}
 	const all = `"dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"`
 	for name, c := range map[string]struct {
@@ -141,29 +150,33 @@ func TestRejectsLeaveNeighboursAlone(t *testing.T) {
 		kernels uint64
 		rejects map[string]uint64
 	}{
-		"nan":                   {batch(all, "[0,1,1,nan,1,0,0,0]"), 0, map[string]uint64{"bad_json": 1}},
-		"ragged row":            {batch(all, "[0,1,1,5,1,0,0,0],[0,1],[1,1,1,6,2,0,0,0]"), 2, map[string]uint64{"ragged_row": 1}},
-		"negative duration":     {batch(all, "[0,1,1,-5,1,0,0,0],[1,1,1,6,2,0,0,0]"), 1, map[string]uint64{"negative_duration": 1}},
-		"negative dt":           {batch(all, "[-50,1,1,5,1,0,0,0]"), 1, nil},
-		"time before 1970":      {batch(all, "[-1795175929972803353,1,1,5,1,0,0,0],[0,1,1,5,1,0,0,0]"), 1, map[string]uint64{"bad_time": 1}},
-		"missing column":        {batch(`"dt_ns","kernel_id"`, "[0,1]"), 0, map[string]uint64{"missing_column": 1}},
-		"unknown column":        {batch(all+`,"new"`, "[0,1,1,5,1,0,0,0,77]"), 1, nil},
-		"reordered columns":     {batch(`"kernel_id","dt_ns","duration_ns","stream_id","corr_id","dyn_shared","num_regs","has_details"`, "[1,0,5,1,1,0,0,0]"), 1, nil},
-		"unknown type":          {`{"type":"from_the_future","session_id":"x"}`, 0, map[string]uint64{"unknown_type": 1}},
-		"missing field":         {`{"type":"memset_event","session_id":"x"}`, 0, map[string]uint64{"missing_field": 1}},
-		"another session":       {`{"type":"kernel_event_batch","session_id":"y","base_time_ns":1,"columns":[` + all + `],"rows":[[0,1,1,5,1,0,0,0]]}`, 0, map[string]uint64{"session_mismatch": 1}},
+		"nan":               {batch(all, "[0,1,1,nan,1,0,0,0]"), 0, map[string]uint64{"bad_json": 1}},
+		"ragged row":        {batch(all, "[0,1,1,5,1,0,0,0],[0,1],[1,1,1,6,2,0,0,0]"), 2, map[string]uint64{"ragged_row": 1}},
+		"negative duration": {batch(all, "[0,1,1,-5,1,0,0,0],[1,1,1,6,2,0,0,0]"), 1, map[string]uint64{"negative_duration": 1}},
+		"negative dt":       {batch(all, "[-50,1,1,5,1,0,0,0]"), 1, nil},
+		"time before 1970":  {batch(all, "[-1795175929972803353,1,1,5,1,0,0,0],[0,1,1,5,1,0,0,0]"), 1, map[string]uint64{"bad_time": 1}},
+		"missing column":    {batch(`"dt_ns","kernel_id"`, "[0,1]"), 0, map[string]uint64{"missing_column": 1}},
+		"unknown column":    {batch(all+`,"new"`, "[0,1,1,5,1,0,0,0,77]"), 1, nil},
+		"reordered columns": {batch(`"kernel_id","dt_ns","duration_ns","stream_id","corr_id","dyn_shared","num_regs","has_details"`,
+			"[1,0,5,1,1,0,0,0]"), 1, nil},
+		"unknown type":  {`{"type":"from_the_future","session_id":"x"}`, 0, map[string]uint64{"unknown_type": 1}},
+		"missing field": {`{"type":"memset_event","session_id":"x"}`, 0, map[string]uint64{"missing_field": 1}},
+		"another session": {`{"type":"kernel_event_batch","session_id":"y","base_time_ns":1,"columns":[` + all +
+			`],"rows":[[0,1,1,5,1,0,0,0]]}`, 0, map[string]uint64{"session_mismatch": 1}},
 		"no session":            {`{"type":"shutdown"}`, 0, map[string]uint64{"session_missing": 1}},
 		"torn line":             {batch(all, "[0,1,1,5,1,0,0,0]")[:150], 0, map[string]uint64{"bad_json": 1}},
 		"invalid UTF-8 in name": {"{\"type\":\"dictionary_update\",\"session_id\":\"x\",\"kernel_dict\":{\"1\":\"a\xffb\"}}", 0, nil},
 		"uint64 beyond 2^63":    {batch(all+`,"external_kind","external_id"`, "[0,1,1,5,1,0,0,0,4,18446744073709551615]"), 1, nil},
-		"beyond uint64":         {batch(all+`,"external_kind","external_id"`, "[0,1,1,5,1,0,0,0,4,18446744073709551616]"), 0, map[string]uint64{"out_of_range": 1}},
-		"detail without a row":  {strings.TrimSpace(detailLine("x", 5, "")), 0, nil},
+		"beyond uint64": {batch(all+`,"external_kind","external_id"`, "[0,1,1,5,1,0,0,0,4,18446744073709551616]"), 0,
+			map[string]uint64{"out_of_range": 1}},
+		"detail without a row": {strings.TrimSpace(detailLine("x", 5, "")), 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := brokertest.Start(t, broker.Layout{Partitions: 1})
 			start(t, s, fast)
 			good := strings.Replace(batch(all, "[0,3,3,1000,99,0,0,0]"), `"batch_id":1`, `"batch_id":2`, 1)
-			publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(good+"\n"+c.lines+"\n"+strings.Replace(good, `"batch_id":2`, `"batch_id":3`, 1)+"\n"))
+			publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(good+"\n"+c.lines+"\n"+strings.Replace(good, `"batch_id":2`,
+				`"batch_id":3`, 1)+"\n"))
 			sum := waitFor(t, s, "all events accounted", func(sum totals) bool { return sum["usage_data.events"] > 0 })
 			if sum["kernels_data"] != c.kernels+2 {
 				t.Errorf("%d kernels, want %d and the 2 neighbours", sum["kernels_data"], c.kernels)

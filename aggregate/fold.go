@@ -155,7 +155,8 @@ func (f *Fold) Take(p *Part, s *Session, body []byte) {
 		if !ok {
 			p.Received(p.Env.Events)
 			f.Reject(p, Reject{
-				Reason: gpuflight.ReasonUnknownType, Detail: "part of kind " + string(p.Env.Kind) + ": upgrade the workers", Events: p.Env.Events, Payload: body,
+				Reason: gpuflight.ReasonUnknownType, Detail: "part of kind " + string(p.Env.Kind) + ": upgrade the workers", Events: p.Env.Events,
+				Payload: body,
 			})
 			return
 		}

@@ -19,7 +19,8 @@ func kernelParts(rows, perLine int, details bool) (parts [][]byte, n int) {
 	zipf := rand.NewZipf(r, 1.1, 1, 499)
 	var b bytes.Buffer
 	for id := range 500 {
-		fmt.Fprintf(&b, `{"version":1,"type":"dictionary_update","session_id":"s","kernel_dict":{"%d":"void kernel_number_%d<float, 4, 256>(float const*, float*, int, int, float const*)"}}`+"\n", id+1, id)
+		fmt.Fprintf(&b, `{"version":1,"type":"dictionary_update","session_id":"s","kernel_dict":{"%d":"void kernel_number_%d<float, 4, `+
+			`256>(float const*, float*, int, int, float const*)"}}`+"\n", id+1, id)
 	}
 	corr, dt := 0, 0
 	for batch := 0; n < rows; batch++ {
@@ -27,7 +28,8 @@ func kernelParts(rows, perLine int, details bool) (parts [][]byte, n int) {
 		if details {
 			columns, has = columns+`,"external_kind","external_id"`, 1
 		}
-		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":[%s],"rows":[`, batch, 1795175929972803352+int64(batch)*5e7, columns)
+		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":[%s],"rows":[`,
+			batch, 1795175929972803352+int64(batch)*5e7, columns)
 		for i := range perLine {
 			if i > 0 {
 				b.WriteByte(',')
@@ -43,7 +45,11 @@ func kernelParts(rows, perLine int, details bool) (parts [][]byte, n int) {
 		b.WriteString("]}\n")
 		if details {
 			for i := range perLine {
-				b.WriteString(fmt.Sprintf(`{"version":1,"type":"kernel_detail","session_id":"s","pid":7570,"app":"wire_probe","corr_id":%d,"grid":"(%d,1,1)","block":"(128,1,1)","static_shared":8192,"local_bytes":0,"const_bytes":0,"occupancy":0.500000,"reg_occupancy":0.500000,"smem_occupancy":0.750000,"warp_occupancy":1.000000,"block_occupancy":1.000000,"limiting_resource":"registers","max_active_blocks":8,"local_mem_total_bytes":0,"local_mem_per_thread_bytes":0,"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":16384,"user_scope":"train|fwd","stack_trace":""}`+"\n", corr+i+1, 1+(corr+i)%40))
+				b.WriteString(fmt.Sprintf(`{"version":1,"type":"kernel_detail","session_id":"s","pid":7570,"app":"wire_probe","corr_id":%d,`+
+					`"grid":"(%d,1,1)","block":"(128,1,1)","static_shared":8192,"local_bytes":0,"const_bytes":0,"occupancy":0.500000,`+
+					`"reg_occupancy":0.500000,"smem_occupancy":0.750000,"warp_occupancy":1.000000,"block_occupancy":1.000000,`+
+					`"limiting_resource":"registers","max_active_blocks":8,"local_mem_total_bytes":0,"local_mem_per_thread_bytes":0,`+
+					`"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":16384,"user_scope":"train|fwd","stack_trace":""}`+"\n", corr+i+1, 1+(corr+i)%40))
 			}
 		}
 		corr += perLine
@@ -74,7 +80,8 @@ func BenchmarkFold(b *testing.B) {
 			for b.Loop() {
 				f.Sessions = map[SessionKey]*Session{} // the batches are reused, as an owner does
 				for i, body := range parts {
-					p := &Part{Seq: uint64(i), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight",
+					p := &Part{Seq: uint64(i), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+						Source:   "gpu-flight",
 						Identity: "w", Part: i, ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}
 					f.Take(p, f.Session(p), body)
 					if _, bytes := f.Out.Size(); bytes > cfg.ChunkBytes || i == len(parts)-1 {

@@ -46,6 +46,7 @@ func (o *owner) behind(c *stream.Chunk) error {
 // setAside takes a message that no worker published off the partition's subject.
 func (o *owner) setAside(ctx context.Context, msg *jetstream.RawStreamMsg, why error) error {
 	o.w.metrics.aside.Inc()
-	o.log.Error("a message in ROWS that no worker published is set aside; `warpline audit` names it", "seq", msg.Sequence, "bytes", len(msg.Data), "why", why)
+	o.log.Error("a message in ROWS that no worker published is set aside; `warpline audit` names it", "seq", msg.Sequence, "bytes",
+		len(msg.Data), "why", why)
 	return o.streams.SetAside(ctx, o.streams.Rows, o.partition, msg.Sequence, msg.Subject, msg.Data, why)
 }

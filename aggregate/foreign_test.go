@@ -31,7 +31,8 @@ func foreigners(t *testing.T, s *broker.Streams, p int) map[string][]byte {
 	}
 	return map[string][]byte{
 		"no chunk": []byte("hello"), "nothing": nil, "half a chunk": last.Data[:len(last.Data)/2], "the last chunk again": last.Data,
-		"the first chunk again": first.Data, "a chunk of no version": append([]byte("WLC\x00"), last.Data[4:]...), "7 MB of zeros": make([]byte, 7<<20),
+		"the first chunk again": first.Data, "a chunk of no version": append([]byte("WLC\x00"), last.Data[4:]...), "7 MB of zeros": make([]byte,
+			7<<20),
 	}
 }
 
@@ -67,7 +68,8 @@ func TestGarbageInRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(found) != 1 || found[0].Kind != broker.FindingAside || found[0].Count != put || found[0].Partition != 0 || len(found[0].Places) != int(put) {
+			if len(found) != 1 || found[0].Kind != broker.FindingAside || found[0].Count != put || found[0].Partition != 0 ||
+				len(found[0].Places) != int(put) {
 				t.Fatalf("findings %+v, want %d messages of partition 0", found, put)
 			}
 			for _, p := range found[0].Places {
@@ -149,7 +151,8 @@ func TestNewerChunkIsKept(t *testing.T) {
 	}
 }
 
-// Whatever lies on INGEST's subjects, and whatever under the keys of a session's names, the partitions go on, and every byte is accounted for.
+// Whatever lies on INGEST's subjects, and whatever under the keys of a session's names, the partitions go on, and every byte is accounted
+// for.
 func TestGarbageInIngest(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 2})
 	stop := start(t, s, fast)
@@ -160,10 +163,14 @@ func TestGarbageInIngest(t *testing.T) {
 	}
 	bad := uint64(0)
 	token := stream.SessionToken("s1")
-	for _, subject := range []string{"ingest.0.acme." + token, "ingest.1.acme." + token, "ingest.0.x", "ingest.1.a.b.c.d", "ingest.0.ACME'--%00.\u00e9", "ingest.0.acme.purge", "ingest.1.$KV.x", "ingest.0." + strings.Repeat("long", 300) + ".x"} {
-		for _, msg := range [][]byte{nil, []byte("hello"), make([]byte, 1<<20), []byte("WLE\x01\xff\xff\xff\x7f"), []byte("WLE\x02new"), header(`{}`), header(`{"kind":"nonsense","tenant":"acme","session":"s1"}`),
-			header(`{"tenant":"acme","session":"s1","kind":"gpu-flight","received_at":-1,"retention_days":65535,"part":-1}`), append(header(`{"tenant":"acme","session":"s1","kind":"gpu-flight"}`), "no s2"...),
-			header(`{"tenant":"acme","session":"s1","object":"nobody","kind":"gpu-flight"}`), header(`{"tenant":"acme","session":"s1","kind":"delete"}`), header(`{"tenant":"acme","session":"s1","kind":"reject"}`)} {
+	for _, subject := range []string{"ingest.0.acme." + token, "ingest.1.acme." + token, "ingest.0.x", "ingest.1.a.b.c.d",
+		"ingest.0.ACME'--%00.\u00e9", "ingest.0.acme.purge", "ingest.1.$KV.x", "ingest.0." + strings.Repeat("long", 300) + ".x"} {
+		for _, msg := range [][]byte{nil, []byte("hello"), make([]byte, 1<<20), []byte("WLE\x01\xff\xff\xff\x7f"), []byte("WLE\x02new"),
+			header(`{}`), header(`{"kind":"nonsense","tenant":"acme","session":"s1"}`),
+			header(`{"tenant":"acme","session":"s1","kind":"gpu-flight","received_at":-1,"retention_days":65535,"part":-1}`),
+			append(header(`{"tenant":"acme","session":"s1","kind":"gpu-flight"}`), "no s2"...),
+			header(`{"tenant":"acme","session":"s1","object":"nobody","kind":"gpu-flight"}`), header(`{"tenant":"acme","session":"s1",` +
+				`"kind":"delete"}`), header(`{"tenant":"acme","session":"s1","kind":"reject"}`)} {
 			if _, err := s.JS.Publish(t.Context(), subject, msg); err == nil {
 				bad++
 			}
@@ -171,7 +178,8 @@ func TestGarbageInIngest(t *testing.T) {
 	}
 	for i := range 5 { // what a successor reads of a session's names
 		for _, value := range []string{"", "garbage", "\xff\xff\xff\xff\x7f", strings.Repeat("x", 1000)} {
-			if _, err := s.Dictionaries.PutString(t.Context(), stream.DictionaryKey("acme", stream.SessionToken(fmt.Sprintf("s%d", i)), 1)+fmt.Sprintf("-%d", len(value)), value); err != nil {
+			if _, err := s.Dictionaries.PutString(t.Context(), stream.DictionaryKey("acme", stream.SessionToken(fmt.Sprintf("s%d", i)),
+				1)+fmt.Sprintf("-%d", len(value)), value); err != nil {
 				t.Fatal(err)
 			}
 		}

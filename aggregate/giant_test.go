@@ -18,11 +18,13 @@ import (
 func TestGiantPartLeavesNoObject(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
 	start(t, s, fast)
-	line := []byte(`{"type":"ptx_disassembly","session_id":"x","function_name":"f","arch":"sm_90","ptx":"` + strings.Repeat("ab", 10<<20) + `"}` + "\n")
+	line := []byte(`{"type":"ptx_disassembly","session_id":"x","function_name":"f","arch":"sm_90","ptx":"` + strings.Repeat("ab", 10<<20) +
+		`"}` + "\n")
 	if _, err := s.Parts.PutBytes(t.Context(), "giant", line); err != nil {
 		t.Fatal(err)
 	}
-	e := stream.Envelope{Tenant: "acme", Session: "x", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Object: "giant", Events: 1}
+	e := stream.Envelope{Tenant: "acme", Session: "x", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Object: "giant",
+		Events: 1}
 	publish(t, s, e, nil)
 	waitFor(t, s, "the PTX of 20 MiB", func(sum totals) bool {
 		return sum["session_functions_data.kind=ptx"] == 1 && sum["ptx_data.arch=sm_90"] == 1

@@ -15,9 +15,11 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// INGEST's history. A position is a sequence, and a stream that lost its tail (a power cut, an older copy put back) or was made anew gives the
+// INGEST's history. A position is a sequence, and a stream that lost its tail (a power cut, an older copy put back) or was made anew gives
+// the
 // same sequences to other messages. An owner that trusted its position would skip them all. So a position goes with the time at which NATS
-// stored the message, and the two are compared with the stream: at each takeover, whenever a consumer is made (the client makes one after each
+// stored the message, and the two are compared with the stream: at each takeover, whenever a consumer is made (the client makes one after
+// each
 // reconnect), and when the stream's last sequence falls or it has another birth.
 //
 // When they do not fit, the owner goes back to the newest anchor that fits, else to the stream's first message, and on from there over
@@ -303,7 +305,8 @@ func (h *historian) look(info *jetstream.StreamInfo, reconnects uint64) (suspect
 			lost = &stream.Loss{From: 1, To: h.last, Why: "the stream was removed and made anew"}
 		case info.State.LastSeq < h.last:
 			suspect = true
-			lost = &stream.Loss{From: info.State.LastSeq + 1, To: h.last, Why: fmt.Sprintf("the stream ended at %d and ends at %d", h.last, info.State.LastSeq)}
+			lost = &stream.Loss{From: info.State.LastSeq + 1, To: h.last, Why: fmt.Sprintf("the stream ended at %d and ends at %d", h.last,
+				info.State.LastSeq)}
 		}
 		if lost != nil {
 			lost.Stream, lost.Partition = stream.IngestStream, -1

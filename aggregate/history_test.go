@@ -125,7 +125,8 @@ func (h *house) remake(name string, first uint64) {
 func oneKernel(t testing.TB, s *broker.Streams, n int) {
 	session := fmt.Sprintf("s%d", n%3)
 	publish(t, s, stream.Envelope{Session: session, Identity: fmt.Sprintf("w%d", n)}, fmt.Appendf(nil,
-		`{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,%d,%d,0,32,0]]}`+"\n",
+		`{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns",`+
+			`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,%d,%d,0,32,0]]}`+"\n",
 		session, n+1, n, n+1))
 }
 
@@ -187,7 +188,8 @@ func TestIngestLost(t *testing.T) {
 			folded()
 			time.Sleep(300 * time.Millisecond)
 			got := readRows(t, h.s)
-			for key, want := range map[string]uint64{"kernels_data": n, "kernels_data.duration_ns": sum, "kernel_stats_data.calls": n, "usage_data.events": n, "usage_data.duplicates": 0, "usage_data.rejected": 0} {
+			for key, want := range map[string]uint64{"kernels_data": n, "kernels_data.duration_ns": sum, "kernel_stats_data.calls": n,
+				"usage_data.events": n, "usage_data.duplicates": 0, "usage_data.rejected": 0} {
 				if got[key] != want {
 					t.Errorf("%s = %d, want %d", key, got[key], want)
 				}
@@ -225,17 +227,21 @@ func TestPurgedIngestIsNoLoss(t *testing.T) {
 	}
 }
 
-// Names that a session learned in parts that INGEST has lost are still known to the next owner, and those of new parts under old sequences are
+// Names that a session learned in parts that INGEST has lost are still known to the next owner, and those of new parts under old sequences
+// are
 // not taken for them.
 func TestNamesOutliveIngest(t *testing.T) {
 	h := newHouse(t, 1)
 	stop := start(t, h.s, fast)
 	name := func(id string, n int) {
-		publish(t, h.s, stream.Envelope{Session: "x", Identity: fmt.Sprintf("d%d", n)}, fmt.Appendf(nil, `{"version":1,"type":"dictionary_update","session_id":"x","kernel_dict":{"%d":"%s"}}`+"\n", n, id))
+		publish(t, h.s, stream.Envelope{Session: "x", Identity: fmt.Sprintf("d%d", n)}, fmt.Appendf(nil,
+			`{"version":1,"type":"dictionary_update","session_id":"x","kernel_dict":{"%d":"%s"}}`+"\n", n, id))
 	}
 	use := func(n, kernel int) {
 		publish(t, h.s, stream.Envelope{Session: "x", Identity: fmt.Sprintf("k%d", n)}, fmt.Appendf(nil,
-			`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,%d,7,1,%d,0,32,0]]}`+"\n", n, kernel, n))
+			`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns",`+
+				`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,%d,7,1,%d,0,32,0]]}`+"\n", n, kernel,
+			n))
 	}
 	name("alpha", 1)
 	waitFor(t, h.s, "the name", func(got totals) bool { return got["dictionaries"] == 1 })

@@ -29,7 +29,9 @@ func TestSparseSessionsShareFewRollupRows(t *testing.T) {
 		}
 		for i := range sessions {
 			id := fmt.Sprintf("s%d", i)
-			body := fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,%d,%d,0,32,0],[9,2,7,%d,%d,0,32,0]]}`+"\n",
+			body := fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
+				`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,%d,%d,0,`+
+				`32,0],[9,2,7,%d,%d,0,32,0]]}`+"\n",
 				id, round+1, 100+round, 2*round+1, 5000+i, 2*round+2)
 			publish(t, s, stream.Envelope{Session: id, Identity: fmt.Sprint("w", round)}, []byte(body))
 			kernels += 2
@@ -42,7 +44,8 @@ func TestSparseSessionsShareFewRollupRows(t *testing.T) {
 	}
 	stop() // who leaves writes what waits
 	sum := readRows(t, s)
-	for key, want := range map[string]uint64{"kernels_data": kernels, "kernel_stats_data.calls": kernels, "kernel_stats_data.total_ns": total, "sessions_data.kernels": kernels} {
+	for key, want := range map[string]uint64{"kernels_data": kernels, "kernel_stats_data.calls": kernels, "kernel_stats_data.total_ns": total,
+		"sessions_data.kernels": kernels} {
 		if sum[key] != want {
 			t.Errorf("%s = %d, want %d", key, sum[key], want)
 		}
@@ -52,7 +55,8 @@ func TestSparseSessionsShareFewRollupRows(t *testing.T) {
 	}
 }
 
-// What a session sent into the chunk that is open when its owner leaves goes out whole, though nothing of it was held back before. A state that
+// What a session sent into the chunk that is open when its owner leaves goes out whole, though nothing of it was held back before. A state
+// that
 // is made anew from parts relies on it: where the last chunk held nothing, nothing may be left to write.
 func TestWhoLeavesHoldsNothingBack(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
@@ -60,7 +64,9 @@ func TestWhoLeavesHoldsNothingBack(t *testing.T) {
 	cfg := fast
 	cfg.ChunkAge, cfg.Hold, cfg.Registerer = time.Hour, time.Hour, reg
 	stop := start(t, s, cfg)
-	publish(t, s, stream.Envelope{Session: "s", Identity: "w"}, []byte(`{"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,100,1,0,32,0],[9,2,7,100,2,0,32,0]]}`+"\n"))
+	publish(t, s, stream.Envelope{Session: "s", Identity: "w"}, []byte(`{"version":1,"type":"kernel_event_batch","session_id":"s",`+
+		`"batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared",`+
+		`"num_regs","has_details"],"rows":[[0,1,7,100,1,0,32,0],[9,2,7,100,2,0,32,0]]}`+"\n"))
 	folded := func() (n float64) {
 		all, err := reg.Gather()
 		if err != nil {
@@ -82,7 +88,8 @@ func TestWhoLeavesHoldsNothingBack(t *testing.T) {
 	}
 	stop()
 	if sum := readRows(t, s); sum["kernels_data"] != 2 || sum["kernel_stats_data.calls"] != 2 || sum["sessions_data.kernels"] != 2 {
-		t.Errorf("%d rows, %d calls, %d kernels of the session; want 2 of each", sum["kernels_data"], sum["kernel_stats_data.calls"], sum["sessions_data.kernels"])
+		t.Errorf("%d rows, %d calls, %d kernels of the session; want 2 of each", sum["kernels_data"], sum["kernel_stats_data.calls"],
+			sum["sessions_data.kernels"])
 	}
 	last, err := s.Rows.GetLastMsgForSubject(t.Context(), stream.RowsSubject(0))
 	if err != nil {

@@ -44,7 +44,8 @@ func TestStateHeavyInputStopsNobody(t *testing.T) {
 			s := fmt.Sprint("scopes", i%6)
 			var b strings.Builder
 			fmt.Fprintf(&b, `{"type":"dictionary_update","session_id":"%s","scope_name_dict":{"%d":"%s"}}`+"\n", s, i+1, noise(r, 30_000))
-			fmt.Fprintf(&b, `{"type":"scope_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[`, s, i)
+			fmt.Fprintf(&b, `{"type":"scope_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns",`+
+				`"scope_instance_id","name_id","event_type","depth"],"rows":[`, s, i)
 			for n := range 2000 {
 				fmt.Fprintf(&b, "[%d,%d,%d,0,%d],", n, i*2000+n, i+1, n%50)
 			}
@@ -87,7 +88,8 @@ func TestFoldIsNotQuadratic(t *testing.T) {
 	const rows = 200_000
 	batch := func(step, hasDetails int) []byte {
 		var b bytes.Buffer
-		b.WriteString(`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":1,"base_time_ns":1000000000000000000,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`)
+		b.WriteString(`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":1,"base_time_ns":1000000000000000000,` +
+			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`)
 		for i := range rows {
 			if i > 0 {
 				b.WriteByte(',')
@@ -114,7 +116,8 @@ func TestRejectFloodIsFewRows(t *testing.T) {
 	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, bytes.Repeat([]byte("x\n"), 50_000))
 	sum := waitFor(t, s, "all counted", func(sum totals) bool { return sum["usage_data.events"] == 50_000 })
 	if sum["rejects_data.events"] != 50_000 || sum["usage_data.rejected"] != 50_000 || sum["rejects_data"] > 200 {
-		t.Errorf("%d reject rows for %d events, usage says %d rejected", sum["rejects_data"], sum["rejects_data.events"], sum["usage_data.rejected"])
+		t.Errorf("%d reject rows for %d events, usage says %d rejected", sum["rejects_data"], sum["rejects_data.events"],
+			sum["usage_data.rejected"])
 	}
 }
 
@@ -122,10 +125,13 @@ func TestRejectFloodIsFewRows(t *testing.T) {
 func TestBooksBalance(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
 	start(t, s, fast)
-	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,1,0,32,0],1,[[2]],3]}`+"\n"))
+	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(`{"version":1,"type":"kernel_event_batch","session_id":"x",`+
+		`"batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared",`+
+		`"num_regs","has_details"],"rows":[[0,1,7,5,1,0,32,0],1,[[2]],3]}`+"\n"))
 	sum := waitFor(t, s, "the batch", func(sum totals) bool { return sum["usage_data.events"] > 0 })
 	if sum["usage_data.events"] != 4 || sum["usage_data.rejected"] != 3 || sum["kernels_data"] != 1 {
-		t.Errorf("received %d = stored %d + rejected %d, want 4 = 1 + 3", sum["usage_data.events"], sum["kernels_data"], sum["usage_data.rejected"])
+		t.Errorf("received %d = stored %d + rejected %d, want 4 = 1 + 3", sum["usage_data.events"], sum["kernels_data"],
+			sum["usage_data.rejected"])
 	}
 }
 
@@ -136,9 +142,11 @@ func TestForgottenSessionKeepsItsNames(t *testing.T) {
 	cfg.Forget, cfg.DropNames = 100*time.Millisecond, 50*time.Millisecond
 	start(t, s, cfg)
 	line := func(i int) string {
-		return fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0]]}`+"\n", i, i)
+		return fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,`+
+			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0]]}`+"\n", i, i)
 	}
-	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(`{"type":"dictionary_update","session_id":"x","kernel_dict":{"1":"known"}}`+"\n"+line(1)))
+	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(`{"type":"dictionary_update","session_id":"x",`+
+		`"kernel_dict":{"1":"known"}}`+"\n"+line(1)))
 	waitFor(t, s, "the first row", func(sum totals) bool { return sum["kernel_stats_data.kernel=known"] == 1 })
 	time.Sleep(11 * time.Second) // sessions are looked through every ten seconds
 	publish(t, s, stream.Envelope{Session: "x", Identity: "b"}, []byte(line(2)))

@@ -24,11 +24,16 @@ func TestBadFieldsAreKept(t *testing.T) {
 	cfg.Registerer = reg
 	stop := start(t, s, cfg)
 	lines := []string{
-		`{"type":"job_start","session_id":"x","app":"train","pid":"7","ts_ns":1795175929972801292,"host":{"cpu_pct":"high","ram_used_mib":5,"ram_total_mib":17592186044416},"devices":[{"id":0,"name":"GPU","temp_c":"hot"}]}`,
-		`{"type":"segment_start","session_id":"x","run_id":"r","segment_index":2,"actual_start_ns":1795175929972801292,"boundary_delay_ns":-1,"new":true}`,
-		`{"type":"capture_capabilities","session_id":"x","ts_ns":1795175929972801292,"capabilities":[{"feature":"kernel_events","requested":"yes","status":"collected"}]}`,
-		`{"type":"deep_window_event","session_id":"x","name":"dw","start_ns":1795175929972801292,"end_ns":1795175929972801299,"launches_covered":{"n":1}}`,
-		`{"type":"segment_end","session_id":"x","run_id":"r","segment_index":2,"actual_end_ns":1795175930972801292,"records_outside_segment_window":"3"}`,
+		`{"type":"job_start","session_id":"x","app":"train","pid":"7","ts_ns":1795175929972801292,"host":{"cpu_pct":"high","ram_used_mib":5,` +
+			`"ram_total_mib":17592186044416},"devices":[{"id":0,"name":"GPU","temp_c":"hot"}]}`,
+		`{"type":"segment_start","session_id":"x","run_id":"r","segment_index":2,"actual_start_ns":1795175929972801292,"boundary_delay_ns":-1,` +
+			`"new":true}`,
+		`{"type":"capture_capabilities","session_id":"x","ts_ns":1795175929972801292,"capabilities":[{"feature":"kernel_events",` +
+			`"requested":"yes","status":"collected"}]}`,
+		`{"type":"deep_window_event","session_id":"x","name":"dw","start_ns":1795175929972801292,"end_ns":1795175929972801299,` +
+			`"launches_covered":{"n":1}}`,
+		`{"type":"segment_end","session_id":"x","run_id":"r","segment_index":2,"actual_end_ns":1795175930972801292,` +
+			`"records_outside_segment_window":"3"}`,
 		`{"type":"run_end","session_id":"x","run_id":"r","final_segment_index":"2","ended_ns":1795175930972801292}`,
 		`{"type":"shutdown","session_id":"x","ts_ns":1795175930972801292,"exit_code":"0"}`,
 	}
@@ -58,10 +63,12 @@ func TestBadFieldsAreKept(t *testing.T) {
 	if got := d.post("SELECT type, field, reason, values FROM extra_fields ORDER BY type, field", nil); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if got := d.post("SELECT app, pid, ram_used_bytes, ram_total_bytes FROM job_starts", nil); got != "train\t0\t5242880\t18446744073708503040\n" {
+	if got := d.post("SELECT app, pid, ram_used_bytes, ram_total_bytes FROM job_starts", nil); got != "train\t0\t5242880\t18446744073708503"+
+		"040\n" {
 		t.Errorf("job_starts: %s", got)
 	}
-	if got := d.post("SELECT segment_index, end_reason, state FROM segments AS g JOIN sessions AS s USING (tenant, session_id)", nil); got != "2\t\tcomplete\n" {
+	if got := d.post("SELECT segment_index, end_reason, state FROM segments AS g JOIN sessions AS s USING (tenant, session_id)",
+		nil); got != "2\t\tcomplete\n" {
 		t.Errorf("the segment: %s", got)
 	}
 	families, err := reg.Gather()
@@ -75,7 +82,8 @@ func TestBadFieldsAreKept(t *testing.T) {
 		}
 	}
 	if counted["warpline_worker_bad_fields_total"] != 10 || counted["warpline_worker_unknown_columns_total"] != 1 {
-		t.Errorf("%v bad fields and %v unknown are counted, want 10 and 1", counted["warpline_worker_bad_fields_total"], counted["warpline_worker_unknown_columns_total"])
+		t.Errorf("%v bad fields and %v unknown are counted, want 10 and 1", counted["warpline_worker_bad_fields_total"],
+			counted["warpline_worker_unknown_columns_total"])
 	}
 }
 

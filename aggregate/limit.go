@@ -56,7 +56,8 @@ func (o *owner) beginFold(ctx context.Context, p *Part) error {
 	p.budget = budget{clock: &w.clock, deadline: w.clock.Load() + int64(w.cfg.foldTime), bytes: foldBytes}
 	_, bytes := o.fold.Out.Size()
 	p.budget.bytes += bytes
-	o.folding.Store(&inFold{seq: p.Seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects, counted: o.trial.counted})
+	o.folding.Store(&inFold{seq: p.Seq, deadline: p.budget.deadline, lastRows: o.lastRows, head: o.lastHead, suspects: o.trial.suspects,
+		counted: o.trial.counted})
 	if w.cfg.beforeFold != nil {
 		w.cfg.beforeFold(p.Env)
 	}
@@ -123,7 +124,8 @@ func (w *Worker) endStuck(ctx context.Context, o *owner) {
 		return
 	}
 	w.metrics.foldFailures.WithLabelValues("stuck").Inc()
-	o.log.Error("the fold of a part does not end; the process ends so that it can be started again, and keeps the part as a reject after some tries",
+	o.log.Error("the fold of a part does not end; the process ends so that it can be started again, and keeps the part as a reject after "+
+		"some tries",
 		"seq", p.seq, "after", w.cfg.foldTime+w.cfg.stuckGrace)
 	t := trial{suspects: p.suspects}
 	if !p.counted {

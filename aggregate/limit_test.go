@@ -13,7 +13,8 @@ func TestFoldEndsAtItsBudget(t *testing.T) {
 	for name, reason := range map[string]string{"rows": "memory", "time": "time"} {
 		f := newTestFolder()
 		var clock atomic.Int64
-		p := &Part{Seq: 1, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Identity: "w", ReceivedAt: testEpoch, RetentionDays: 7, RollupDays: 395}}
+		p := &Part{Seq: 1, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Identity: "w", ReceivedAt: testEpoch,
+			RetentionDays: 7, RollupDays: 395}}
 		p.budget = budget{clock: &clock, deadline: 1, bytes: 1000}
 		if name == "time" {
 			p.budget.bytes = foldBytes

@@ -30,9 +30,12 @@ type sample struct {
 func (s *sample) frame(t testing.TB, index int) []byte {
 	t.Helper()
 	m := map[string]any{
-		"schema_version": 2, "timestamp_ns": s.ns, "event_type": s.kind, "collector": s.collector, "sampling_interval_ms": s.sampling, "pid": s.pid, "host": s.host,
-		"job_id": s.job, "rank": s.rank, "world_size": s.world, "device_id": s.device, "allocator_allocated_bytes": s.allocated, "allocator_reserved_bytes": s.reserved,
-		"allocator_active_bytes": s.active, "allocator_inactive_bytes": s.inactive, "allocator_change_bytes": s.change, "device_used_bytes": s.used,
+		"schema_version": 2, "timestamp_ns": s.ns, "event_type": s.kind, "collector": s.collector, "sampling_interval_ms": s.sampling,
+		"pid": s.pid, "host": s.host,
+		"job_id": s.job, "rank": s.rank, "world_size": s.world, "device_id": s.device, "allocator_allocated_bytes": s.allocated,
+		"allocator_reserved_bytes": s.reserved,
+		"allocator_active_bytes":   s.active, "allocator_inactive_bytes": s.inactive, "allocator_change_bytes": s.change,
+		"device_used_bytes": s.used,
 		"device_free_bytes": nil, "device_total_bytes": s.total, "context": nil, "metadata": s.metadata,
 	}
 	text, err := json.Marshal(m)
@@ -50,8 +53,10 @@ func (s *sample) frame(t testing.TB, index int) []byte {
 func randomSample(r *rand.Rand, i int) sample {
 	job := "job-9"
 	s := sample{
-		ns: 1700000000_000000000 + int64(i)*7e8 + int64(r.IntN(1e8)), device: r.IntN(2), rank: 3, world: 8, allocated: r.Int64N(40e9), used: r.Int64N(40e9), change: r.Int64N(2e9) - 1e9,
-		kind: []string{"allocation", "deallocation", "sample", "warning", "critical", "error", "peak"}[r.IntN(7)], collector: "stormlog.cuda_tracker", host: "node1", pid: 77,
+		ns: 1700000000_000000000 + int64(i)*7e8 + int64(r.IntN(1e8)), device: r.IntN(2), rank: 3, world: 8, allocated: r.Int64N(40e9),
+		used: r.Int64N(40e9), change: r.Int64N(2e9) - 1e9,
+		kind:      []string{"allocation", "deallocation", "sample", "warning", "critical", "error", "peak"}[r.IntN(7)],
+		collector: "stormlog.cuda_tracker", host: "node1", pid: 77,
 		sampling: 100, job: &job, metadata: map[string]any{"step": i},
 	}
 	if r.IntN(3) > 0 {
@@ -149,7 +154,8 @@ func TestMemoryTelemetry(t *testing.T) {
 				for i := p.from; i < p.to; i++ {
 					body = append(body, samples[i].frame(t, i)...)
 				}
-				publish(t, s, stream.Envelope{Session: "mem:node1:77:job-9:3", Kind: stream.KindTelemetry, Source: "telemetry", Origin: "csv", Identity: "telemetry/content/x", Part: p.part, Events: uint64(p.to - p.from)}, body)
+				publish(t, s, stream.Envelope{Session: "mem:node1:77:job-9:3", Kind: stream.KindTelemetry, Source: "telemetry", Origin: "csv",
+					Identity: "telemetry/content/x", Part: p.part, Events: uint64(p.to - p.from)}, body)
 			}
 			stop := start(t, s, aggregate.Config{ChunkRows: rows})
 			waitFor(t, s, "all events", func(sum totals) bool {
@@ -167,8 +173,10 @@ func TestMemoryTelemetry(t *testing.T) {
 				}
 			}
 			for k, v := range map[string]uint64{
-				"usage_data.duplicates": 3000, "usage_data.rejected": 0, "rejects_data": 0, "memory_events_data.origin=csv": 3000, "memory_events_data.backend=cuda": 3000,
-				"memory_events_data.framework=pytorch": 3000, "memory_events_data.host=node1": 3000, "memory_events_data.job_id=job-9": 3000, "devices_data": 2,
+				"usage_data.duplicates": 3000, "usage_data.rejected": 0, "rejects_data": 0, "memory_events_data.origin=csv": 3000,
+				"memory_events_data.backend=cuda":      3000,
+				"memory_events_data.framework=pytorch": 3000, "memory_events_data.host=node1": 3000, "memory_events_data.job_id=job-9": 3000,
+				"devices_data":                    2,
 				"memory_events_data.upload_index": 3000 * 2999 / 2, "memory_events_data.legacy": 0, "kernels_data": 0,
 			} {
 				if got[k] != v {
@@ -186,7 +194,8 @@ func TestMemoryTelemetry(t *testing.T) {
 func TestMemoryTelemetryWithoutRawRows(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{})
 	one := randomSample(rand.New(rand.NewPCG(1, 1)), 0)
-	publish(t, s, stream.Envelope{Session: "m", Kind: stream.KindTelemetry, Source: "telemetry", Identity: "a", Events: 1, NoRaw: true}, one.frame(t, 0))
+	publish(t, s, stream.Envelope{Session: "m", Kind: stream.KindTelemetry, Source: "telemetry", Identity: "a", Events: 1, NoRaw: true},
+		one.frame(t, 0))
 	start(t, s, aggregate.Config{})
 	got := waitFor(t, s, "the rollup", func(sum totals) bool {
 		return sum["memory_stats_data.events"] == 1 && sum["sessions_data.samples"] == 1
@@ -217,9 +226,12 @@ func TestMemoryTelemetryAtTheEdges(t *testing.T) {
 	start(t, s, aggregate.Config{})
 	got := waitFor(t, s, "all of it", func(sum totals) bool { return sum["sessions_data.events"] == 6 })
 	for k, v := range map[string]uint64{
-		"memory_events_data": 4, "rejects_data": 2, "rejects_data.reason=missing_fields": 1, "rejects_data.reason=bad_json": 1, "usage_data.rejected": 2, "usage_data.events": 6,
-		"memory_stats_data": 2, "memory_stats_data.events": 4, "memory_stats_data.allocated_sum": uint64(most) + uint64(zero.allocated), "memory_stats_data.used_sum": uint64(most),
-		"memory_stats_data.active_sum": uint64(most), "memory_stats_data.used_peak": uint64(most), "memory_stats_data.allocations": 3, "memory_stats_data.utilization_ppb": 3e9,
+		"memory_events_data": 4, "rejects_data": 2, "rejects_data.reason=missing_fields": 1, "rejects_data.reason=bad_json": 1,
+		"usage_data.rejected": 2, "usage_data.events": 6,
+		"memory_stats_data": 2, "memory_stats_data.events": 4, "memory_stats_data.allocated_sum": uint64(most) + uint64(zero.allocated),
+		"memory_stats_data.used_sum":   uint64(most),
+		"memory_stats_data.active_sum": uint64(most), "memory_stats_data.used_peak": uint64(most), "memory_stats_data.allocations": 3,
+		"memory_stats_data.utilization_ppb":   3e9,
 		"memory_stats_data.fragmentation_ppb": 0, "memory_stats_data.utilization_events": 3, "memory_stats_data.fragmented_events": 3,
 	} {
 		if zero.kind == "allocation" && k == "memory_stats_data.allocations" {

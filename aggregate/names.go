@@ -11,7 +11,8 @@ import (
 )
 
 // Names, and what is kept beside them to find them quickly, are in memory while their session speaks, and can be loaded again from their
-// blocks in NATS or from ClickHouse. One budget holds for all sessions of a worker: beyond it those of the tenant that has most go first, the
+// blocks in NATS or from ClickHouse. One budget holds for all sessions of a worker: beyond it those of the tenant that has most go first,
+// the
 // longest silent before others. A session alone may have a part of it; a name beyond that is stored, and its id is resolved at read.
 
 // DefaultNamesBytes is the budget of a worker that is not told another.

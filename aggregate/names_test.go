@@ -25,7 +25,8 @@ func namesOf(session string, from, n, size int) string {
 
 func kernelsOf(session string, batch int, ids ...int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, batch)
+	fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
+		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, batch)
 	for i, id := range ids {
 		fmt.Fprintf(&b, "[%d,%d,7,1000,%d,0,32,0],", i, id, batch*1000+i)
 	}
@@ -102,8 +103,10 @@ func TestNamesOfAllSessionsHaveOneBudget(t *testing.T) {
 		t.Errorf("%.0f bytes of names after a restart, the budget is %d", most, budget)
 	}
 	sum := readRows(t, s)
-	if sum["kernels_data"] != kernels || sum["kernel_stats_data.calls"] != kernels || sum["rejects_data"] != 0 || sum["kernels_data.kernel="] != 0 || sum["kernel_stats_data.kernel="] != 0 {
-		t.Errorf("%d kernels of %d, %d of them and %d rollups without a name, %d rejects", sum["kernels_data"], kernels, sum["kernels_data.kernel="], sum["kernel_stats_data.kernel="], sum["rejects_data"])
+	if sum["kernels_data"] != kernels || sum["kernel_stats_data.calls"] != kernels || sum["rejects_data"] != 0 ||
+		sum["kernels_data.kernel="] != 0 || sum["kernel_stats_data.kernel="] != 0 {
+		t.Errorf("%d kernels of %d, %d of them and %d rollups without a name, %d rejects", sum["kernels_data"], kernels,
+			sum["kernels_data.kernel="], sum["kernel_stats_data.kernel="], sum["rejects_data"])
 	}
 	if metric(t, reg, "warpline_worker_names_refused_total") != 0 {
 		t.Error("names are refused")
@@ -121,8 +124,10 @@ func TestNamesOfOneSessionAreBounded(t *testing.T) {
 	publish(t, s, stream.Envelope{Session: "s", Identity: "a"}, []byte(namesOf("s", 1, 300, 1000)+kernelsOf("s", 1, 1, 299)))
 	publish(t, s, stream.Envelope{Session: "s", Identity: "b"}, []byte(namesOf("s", 250, 100, 1000)+kernelsOf("s", 2, 2, 300)))
 	sum := waitFor(t, s, "every kernel", func(sum totals) bool { return sum["kernel_stats_data.calls"] >= 4 })
-	if sum["kernels_data"] != 4 || sum["dictionaries"] != 349 || sum["rejects_data"] != 0 || sum["kernel_stats_data.kernel="] != 2 || sum["dictionaries.late"] < 280 {
-		t.Errorf("%d kernels, %d names, %d of them late, %d rejects, %d rollups without a name", sum["kernels_data"], sum["dictionaries"], sum["dictionaries.late"], sum["rejects_data"], sum["kernel_stats_data.kernel="])
+	if sum["kernels_data"] != 4 || sum["dictionaries"] != 349 || sum["rejects_data"] != 0 || sum["kernel_stats_data.kernel="] != 2 ||
+		sum["dictionaries.late"] < 280 {
+		t.Errorf("%d kernels, %d names, %d of them late, %d rejects, %d rollups without a name", sum["kernels_data"], sum["dictionaries"],
+			sum["dictionaries.late"], sum["rejects_data"], sum["kernel_stats_data.kernel="])
 	}
 	if n := metric(t, reg, "warpline_worker_names_refused_total"); n < 280 || n > 300 {
 		t.Errorf("%v names are refused", n)

@@ -17,7 +17,8 @@ const testEpoch = int64(1795175929972803352)
 
 // foldLines folds lines of session s of tenant t, one part a call.
 func foldLines(f *Fold, seq int, lines ...string) {
-	p := &Part{Seq: uint64(seq), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: seq,
+	p := &Part{Seq: uint64(seq), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+		Source: "gpu-flight", Identity: "w", Part: seq,
 		ReceivedAt: testEpoch, RetentionDays: 7, RollupDays: 395}}
 	f.Take(p, f.Session(p), []byte(strings.Join(lines, "\n")+"\n"))
 }
@@ -32,10 +33,12 @@ func newTestFolder() *Fold {
 func TestTextsBecomeNames(t *testing.T) {
 	f := newTestFolder()
 	line := func(name string, corr int) string {
-		return fmt.Sprintf(`{"type":"kernel_event","session_id":"s","name":"%s","start_ns":%d,"end_ns":%d,"corr_id":%d}`, name, testEpoch, testEpoch+int64(corr), corr)
+		return fmt.Sprintf(`{"type":"kernel_event","session_id":"s","name":"%s","start_ns":%d,"end_ns":%d,"corr_id":%d}`, name, testEpoch,
+			testEpoch+int64(corr), corr)
 	}
 	hash := OwnNames | uint32(xxh3.HashString("gemm"))
-	foldLines(f, 1, fmt.Sprintf(`{"type":"dictionary_update","session_id":"s","kernel_dict":{"%d":"squatter"}}`, hash), line("gemm", 1), line("gemm", 2), line("relu", 3))
+	foldLines(f, 1, fmt.Sprintf(`{"type":"dictionary_update","session_id":"s","kernel_dict":{"%d":"squatter"}}`, hash), line("gemm", 1),
+		line("gemm", 2), line("relu", 3))
 	s := f.Sessions[SessionKey{"t", "s"}]
 	id := OwnNames | (hash + 1)
 	if s.dicts[gpuflight.KernelDict][id] != "gemm" || s.dicts[gpuflight.KernelDict][hash] != "squatter" || s.names != 3 {
@@ -62,7 +65,8 @@ func TestTextsBecomeNames(t *testing.T) {
 // The offset of a clock is part of the state.
 func TestClockSurvivesAHandOver(t *testing.T) {
 	f := newTestFolder()
-	foldLines(f, 1, fmt.Sprintf(`{"type":"init","session_id":"s","ts_ns":%d,"system_rate_ms":250,"devices":[{"id":0,"vendor":"amd"}]}`, testEpoch))
+	foldLines(f, 1, fmt.Sprintf(`{"type":"init","session_id":"s","ts_ns":%d,"system_rate_ms":250,"devices":[{"id":0,"vendor":"amd"}]}`,
+		testEpoch))
 	key := SessionKey{"t", "s"}
 	s := f.Sessions[key]
 	old := f.AppendState(nil, true)

@@ -17,7 +17,9 @@ const epoch = int64(1795175929972803352)
 // olderLines makes a session of older lines of every type, in the order a client would write them.
 func olderLines(n int) []string {
 	r := rand.New(rand.NewPCG(7, 7))
-	lines := []string{fmt.Sprintf(`{"type":"init","pid":42,"app":"resnet","session_id":"s","ts_ns":%d,"hostname":"h","system_rate_ms":100,"devices":[{"id":0,"uuid":"u0"},{"id":1,"uuid":"u1"}],"cuda_static_devices":[{"id":0,"multi_processor_count":132,"compute_major":"9","compute_minor":"0"}]}`, epoch)}
+	lines := []string{fmt.Sprintf(`{"type":"init","pid":42,"app":"resnet","session_id":"s","ts_ns":%d,"hostname":"h","system_rate_ms":100,`+
+		`"devices":[{"id":0,"uuid":"u0"},{"id":1,"uuid":"u1"}],"cuda_static_devices":[{"id":0,"multi_processor_count":132,"compute_major":"9",`+
+		`"compute_minor":"0"}]}`, epoch)}
 	at := epoch
 	depth := []string{}
 	head := `"pid":42,"app":"resnet","session_id":"s"`
@@ -29,31 +31,43 @@ func olderLines(n int) []string {
 		}
 		switch r.IntN(10) {
 		case 0, 1, 2:
-			lines = append(lines, fmt.Sprintf(`{"type":"kernel_event",%s,"name":"void k%d<\"x\">()","platform":"CUDA","has_details":true,"device_id":%d,"stream_id":"%d","start_ns":%d,"end_ns":%d,"grid":"(%d,1,1)","block":"(128,1,1)","num_regs":32,"occupancy":0.5,"limiting_resource":"REGISTERS","corr_id":%d,"user_scope":"%s","stack_trace":""}`,
+			lines = append(lines, fmt.Sprintf(`{"type":"kernel_event",%s,"name":"void k%d<\"x\">()","platform":"CUDA","has_details":true,`+
+				`"device_id":%d,"stream_id":"%d","start_ns":%d,"end_ns":%d,"grid":"(%d,1,1)","block":"(128,1,1)","num_regs":32,"occupancy":0.5,`+
+				`"limiting_resource":"REGISTERS","corr_id":%d,"user_scope":"%s","stack_trace":""}`,
 				head, r.IntN(20), r.IntN(2), 7+r.IntN(3), at, at+r.Int64N(1e6), 1+r.IntN(4), i, scope))
 		case 3:
 			kind := []string{`"HtoD"`, `"Device to Host"`, `"cudaMemcpyDeviceToDevice"`, `"sideways"`, `1`}[r.IntN(5)]
-			lines = append(lines, fmt.Sprintf(`{"type":"memcpy_event",%s,"name":"memcpy","device_id":0,"stream_id":9,"start_ns":%d,"end_ns":%d,"corr_id":%d,"bytes":%d,"copy_kind":%s,"src_kind":"pageable"}`, head, at, at+r.Int64N(1e6), i, r.IntN(1<<20), kind))
+			lines = append(lines, fmt.Sprintf(`{"type":"memcpy_event",%s,"name":"memcpy","device_id":0,"stream_id":9,"start_ns":%d,"end_ns":%d,`+
+				`"corr_id":%d,"bytes":%d,"copy_kind":%s,"src_kind":"pageable"}`, head, at, at+r.Int64N(1e6), i, r.IntN(1<<20), kind))
 		case 4:
 			if len(depth) < 4 {
 				depth = append(depth, []string{"train", "step"}[r.IntN(2)]) // a scope within one of its own name, too
-				lines = append(lines, fmt.Sprintf(`{"type":"scope_begin",%s,"name":"%s","tag":"","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, head, depth[len(depth)-1], at, strings.Join(depth, "|"), len(depth)-1))
+				lines = append(lines, fmt.Sprintf(`{"type":"scope_begin",%s,"name":"%s","tag":"","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, head,
+					depth[len(depth)-1], at, strings.Join(depth, "|"), len(depth)-1))
 			}
 		case 5:
 			if k := len(depth); k > 0 {
-				lines = append(lines, fmt.Sprintf(`{"type":"scope_end",%s,"name":"%s","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, head, depth[k-1], at, scope, k-1))
+				lines = append(lines, fmt.Sprintf(`{"type":"scope_end",%s,"name":"%s","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, head, depth[k-1],
+					at, scope, k-1))
 				depth = depth[:k-1]
 			}
 		case 6:
-			pc := fmt.Sprintf(`"sample_count":%d,"stall_reason":%s`, r.IntN(9), []string{`4`, `"MEM_DEPENDENCY"`, `3,"reason_name":"smsp__pcsamp_warps_issue_stalled_wait"`}[r.IntN(3)])
+			pc := fmt.Sprintf(`"sample_count":%d,"stall_reason":%s`, r.IntN(9), []string{`4`, `"MEM_DEPENDENCY"`,
+				`3,"reason_name":"smsp__pcsamp_warps_issue_stalled_wait"`}[r.IntN(3)])
 			metric := fmt.Sprintf(`"metric_name":"smsp__sass_inst_executed","metric_value":%d`, r.IntN(1e6))
-			lines = append(lines, fmt.Sprintf(`{"type":"profile_sample",%s,"ts_ns":%d,"device_id":0,"corr_id":1,%s,"pc_offset":"0x%x","source_file":"a.cu","function_name":"f@a.cu","source_line":%d}`, head, at, []string{pc, metric, pc + "," + metric}[r.IntN(3)], r.IntN(64)*16, r.IntN(9)))
+			lines = append(lines, fmt.Sprintf(`{"type":"profile_sample",%s,"ts_ns":%d,"device_id":0,"corr_id":1,%s,"pc_offset":"0x%x",`+
+				`"source_file":"a.cu","function_name":"f@a.cu","source_line":%d}`, head, at, []string{pc, metric, pc + "," + metric}[r.IntN(3)],
+				r.IntN(64)*16, r.IntN(9)))
 		case 7:
-			lines = append(lines, fmt.Sprintf(`{"type":"system_sample",%s,"name":"tick","ts_ns":%d,"host":{"cpu_pct":%d.5,"ram_used_mib":%d,"ram_total_mib":1024},"devices":[{"id":0,"used_mib":%d,"free_mib":1,"util_gpu":%d,"power_mw":1000},{"id":1,"total_mib":9,"util_gpu_pct":7,"clk_sm_mhz":5}]}`, head, at, r.IntN(90), r.IntN(1000), r.IntN(1000), r.IntN(100)))
+			lines = append(lines, fmt.Sprintf(`{"type":"system_sample",%s,"name":"tick","ts_ns":%d,"host":{"cpu_pct":%d.5,"ram_used_mib":%d,`+
+				`"ram_total_mib":1024},"devices":[{"id":0,"used_mib":%d,"free_mib":1,"util_gpu":%d,"power_mw":1000},{"id":1,"total_mib":9,`+
+				`"util_gpu_pct":7,"clk_sm_mhz":5}]}`, head, at, r.IntN(90), r.IntN(1000), r.IntN(1000), r.IntN(100)))
 		case 9:
-			lines = append(lines, fmt.Sprintf(`{"type":"memory_alloc_event",%s,"start_ns":%d,"duration_ns":0,"memory_op":1,"memory_kind":3,"address":%d,"bytes":%d,"device_id":0,"stream_id":0,"corr_id":5}`, head, at, uint64(1)<<63+uint64(i), r.IntN(1<<20)))
+			lines = append(lines, fmt.Sprintf(`{"type":"memory_alloc_event",%s,"start_ns":%d,"duration_ns":0,"memory_op":1,"memory_kind":3,`+
+				`"address":%d,"bytes":%d,"device_id":0,"stream_id":0,"corr_id":5}`, head, at, uint64(1)<<63+uint64(i), r.IntN(1<<20)))
 		case 8:
-			lines = append(lines, fmt.Sprintf(`{"type":"synchronization_event",%s,"start_ns":%d,"end_ns":%d,"sync_type":"stream","stack_trace":"main|sync"}`, head, at, at+5))
+			lines = append(lines, fmt.Sprintf(`{"type":"synchronization_event",%s,"start_ns":%d,"end_ns":%d,"sync_type":"stream",`+
+				`"stack_trace":"main|sync"}`, head, at, at+5))
 		}
 	}
 	return lines
@@ -103,7 +117,8 @@ func oracle(t *testing.T, lines []string) totals {
 			want["memcpy_stats_data.total_ns"] += v.End - v.Start
 			want["memcpys_data.bytes"] += v.Bytes
 			want["memcpys_data.duration_ns"] += v.End - v.Start
-			kind := map[any]string{"HtoD": "HtoD", "Device to Host": "DtoH", "cudaMemcpyDeviceToDevice": "DtoD", "sideways": "sideways", 1.0: "HtoD"}[v.Kind]
+			kind := map[any]string{"HtoD": "HtoD", "Device to Host": "DtoH", "cudaMemcpyDeviceToDevice": "DtoD", "sideways": "sideways",
+				1.0: "HtoD"}[v.Kind]
 			want["memcpys_data.copy_kind="+kind]++
 		case "scope_begin":
 			open[v.Scope] = v.At
@@ -166,12 +181,15 @@ func TestOlderLinesBesideTodays(t *testing.T) {
 {"version":1,"type":"kernel_detail","session_id":"s","pid":1,"app":"resnet","corr_id":900002,"grid":"(1,1,1)","user_scope":"train"}
 `, epoch)
 	for key, n := range map[string]uint64{
-		"usage_data.events": 4, "kernels_data": 2, "kernel_stats_data.calls": 2, "sessions_data.kernels": 2, "kernels_data.kernel=today": 2, "kernels_data.scope=train": 1,
-		"kernels_data.corr_id": 1800003, "kernels_data.duration_ns": 10, "kernel_stats_data.total_ns": 10, "kernels_data.started_at": 2*uint64(epoch) + 9,
+		"usage_data.events": 4, "kernels_data": 2, "kernel_stats_data.calls": 2, "sessions_data.kernels": 2, "kernels_data.kernel=today": 2,
+		"kernels_data.scope=train": 1,
+		"kernels_data.corr_id":     1800003, "kernels_data.duration_ns": 10, "kernel_stats_data.total_ns": 10,
+		"kernels_data.started_at": 2*uint64(epoch) + 9,
 	} {
 		want[key] += n
 	}
-	if want["pc_samples_data.hits"] == 0 || want["profile_metrics_data.hits"] == 0 || want["scopes_data"] < 100 || want["host_metrics_data"] == 0 {
+	if want["pc_samples_data.hits"] == 0 || want["profile_metrics_data.hits"] == 0 || want["scopes_data"] < 100 ||
+		want["host_metrics_data"] == 0 {
 		t.Fatalf("the lines are too few: %v", want)
 	}
 	for _, perPart := range []int{1, 70, 5000} {
@@ -195,7 +213,8 @@ func TestOlderLinesBesideTodays(t *testing.T) {
 			parts(half, len(lines), "again")
 			publish(t, s, stream.Envelope{Session: "s", Kind: stream.KindComplete, Source: "gpu-flight", Identity: "complete"}, nil)
 			got := waitFor(t, s, "everything", func(sum totals) bool {
-				return sum["usage_data.duplicates"] == uint64(len(lines)) && sum["scope_stats_data.unmatched_begin"] == want["scope_stats_data.unmatched_begin"] &&
+				return sum["usage_data.duplicates"] == uint64(len(lines)) && sum["scope_stats_data.unmatched_begin"] == want["scope_stats_data.unmat"+
+					"ched_begin"] &&
 					sum["kernel_stats_data.calls"] == want["kernel_stats_data.calls"]
 			})
 			got["usage_data.events"] -= got["usage_data.duplicates"]
@@ -206,14 +225,16 @@ func TestOlderLinesBesideTodays(t *testing.T) {
 			}
 			for key, n := range got { // and nothing else: no name, kind or reject that no line has
 				tab, _, _ := strings.Cut(key, "=")
-				if strings.Contains(key, "=") && (strings.HasSuffix(tab, ".kernel") && !strings.Contains(tab, "stats") || strings.HasSuffix(tab, "copy_kind") || strings.HasSuffix(tab, ".reason")) && want[key] != n {
+				if strings.Contains(key, "=") && (strings.HasSuffix(tab, ".kernel") && !strings.Contains(tab, "stats") || strings.HasSuffix(tab,
+					"copy_kind") || strings.HasSuffix(tab, ".reason")) && want[key] != n {
 					t.Errorf("%s = %d, want %d", key, n, want[key])
 				}
 			}
 			if d := got["devices_data"]; d != 2 {
 				t.Errorf("%d devices", d)
 			}
-			if got["sessions_data.app=resnet"] == 0 || got["pc_samples_data.stall_reason=MEM_DEPENDENCY"] == 0 || got["pc_samples_data.stall_reason="] != 0 {
+			if got["sessions_data.app=resnet"] == 0 || got["pc_samples_data.stall_reason=MEM_DEPENDENCY"] == 0 ||
+				got["pc_samples_data.stall_reason="] != 0 {
 				t.Errorf("app or reasons: %v", got)
 			}
 			if n := got["scopes_data.instance_id"]; n != 0 {
@@ -248,9 +269,12 @@ func TestAMDCopyKindsAndClocks(t *testing.T) {
 	waitFor(t, s, "the first kernels", func(sum totals) bool { return sum["kernels_data"] == 6 })
 	stop()
 	start(t, s, fast)
-	send("amd", "2", batch("amd", 2, boot+7_000_000_000, 3))                                                                               // seven seconds on, however late it came
-	send("amd", "3", batch("amd", 3, epoch, 5))                                                                                            // a time that is an epoch stays
-	send("amd", "4", fmt.Sprintf(`{"type":"kernel_event","session_id":"amd","name":"k","start_ns":%d,"end_ns":%d}`, boot-1000, boot)+"\n") // older lines, too
+	// seven seconds on, however late it came
+	send("amd", "2", batch("amd", 2, boot+7_000_000_000, 3))
+	// a time that is an epoch stays
+	send("amd", "3", batch("amd", 3, epoch, 5))
+	// older lines, too
+	send("amd", "4", fmt.Sprintf(`{"type":"kernel_event","session_id":"amd","name":"k","start_ns":%d,"end_ns":%d}`, boot-1000, boot)+"\n")
 	sum := waitFor(t, s, "all kernels", func(sum totals) bool {
 		return sum["kernels_data"] == 11 && sum["memcpys_data"] == 15 && sum["kernel_stats_data.calls"] == 11
 	})
@@ -289,7 +313,8 @@ func TestOlderLinesThatAreBad(t *testing.T) {
 	publish(t, s, stream.Envelope{Session: "s", Identity: "again"}, []byte(body))
 	sum := waitFor(t, s, "all", func(sum totals) bool { return sum["usage_data.events"] == 16 && sum["kernel_stats_data.calls"] == 1 })
 	for key, n := range map[string]uint64{
-		"rejects_data": 7, "rejects_data.reason=negative_duration": 1, "rejects_data.reason=bad_time": 1, "rejects_data.reason=missing_field": 3, "rejects_data.reason=bad_value": 1,
+		"rejects_data": 7, "rejects_data.reason=negative_duration": 1, "rejects_data.reason=bad_time": 1, "rejects_data.reason=missing_field": 3,
+		"rejects_data.reason=bad_value":     1,
 		"rejects_data.reason=line_too_long": 1, "kernels_data": 1, "usage_data.rejected": 7, "usage_data.duplicates": 8,
 	} {
 		if sum[key] != n {

@@ -408,7 +408,8 @@ func (o *owner) due(now time.Time) bool {
 // maxChunkState is the estimated state change at which a chunk is published: with its rows it still fits a message.
 const maxChunkState = 3 << 20
 
-// leave publishes the open chunk, held rollups included, and a snapshot, so that the next owner starts at once. It is bounded: what it does not finish is
+// leave publishes the open chunk, held rollups included, and a snapshot, so that the next owner starts at once. It is bounded: what it does
+// not finish is
 // folded again by the successor.
 func (o *owner) leave(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)

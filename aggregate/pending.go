@@ -6,7 +6,8 @@ import (
 )
 
 // What waits for another half (kernels for their details, details for their kernels, scopes for their ends and parents) is bounded for each
-// session where it is kept, and here for all sessions of a partition. Beyond it the sessions of the tenant that has most give up what waits,
+// session where it is kept, and here for all sessions of a partition. Beyond it the sessions of the tenant that has most give up what
+// waits,
 // those that have most first: its rows go out alone, as at a session's end.
 
 // maxHeldAccs accumulators of rollups are held back by a partition; beyond it they all go out with the next chunk. Their state change alone
@@ -42,7 +43,8 @@ func (f *Fold) boundPending() {
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b *Session) int {
-		return cmp.Or(cmp.Compare(tenants[b.Key.Tenant], tenants[a.Key.Tenant]), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(b.pendingCharged, a.pendingCharged))
+		return cmp.Or(cmp.Compare(tenants[b.Key.Tenant], tenants[a.Key.Tenant]), cmp.Compare(a.Key.Tenant, b.Key.Tenant),
+			cmp.Compare(b.pendingCharged, a.pendingCharged))
 	})
 	for _, s := range all {
 		if f.pending <= f.maxPending()*3/4 {

@@ -13,7 +13,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// Kernels that wait for details which never come, in many sessions of one tenant: what waits is bounded over all of them, each kernel counts
+// Kernels that wait for details which never come, in many sessions of one tenant: what waits is bounded over all of them, each kernel
+// counts
 // once, and another tenant's kernels get theirs.
 func TestPendingOfAllSessionsIsBounded(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
@@ -46,7 +47,9 @@ func TestPendingOfAllSessionsIsBounded(t *testing.T) {
 	}
 	publish(t, s, stream.Envelope{Tenant: "honest", Session: "h", Identity: "d"}, []byte(b.String()))
 	sum := waitFor(t, s, "the honest ones", func(sum totals) bool { return sum["kernels_data.scope=train|honest"] >= 5 })
-	if sum["kernels_data.scope=train|honest"] != 5 || sum["kernel_details_data"] != 0 || sum["kernels_data"] > sessions*each+5 || sum["kernel_stats_data.calls"] > sessions*each+5 {
-		t.Errorf("%d kernels, %d in rollups, %d in their scope, %d details alone", sum["kernels_data"], sum["kernel_stats_data.calls"], sum["kernels_data.scope=train|honest"], sum["kernel_details_data"])
+	if sum["kernels_data.scope=train|honest"] != 5 || sum["kernel_details_data"] != 0 || sum["kernels_data"] > sessions*each+5 ||
+		sum["kernel_stats_data.calls"] > sessions*each+5 {
+		t.Errorf("%d kernels, %d in rollups, %d in their scope, %d details alone", sum["kernels_data"], sum["kernel_stats_data.calls"],
+			sum["kernels_data.scope=train|honest"], sum["kernel_details_data"])
 	}
 }

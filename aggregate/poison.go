@@ -181,7 +181,8 @@ func (o *owner) survive(ctx context.Context, msg jetstream.Msg, seq uint64) (err
 			reason = over.reason
 		}
 		o.w.metrics.foldFailures.WithLabelValues(reason).Inc()
-		o.log.Error("the fold of a part failed; the partition is taken over anew", "seq", seq, "subject", msg.Subject(), "reason", caught, "stack", string(debug.Stack()))
+		o.log.Error("the fold of a part failed; the partition is taken over anew", "seq", seq, "subject", msg.Subject(), "reason", caught,
+			"stack", string(debug.Stack()))
 		err = fmt.Errorf("fold of part %d: %v", seq, caught)
 		suspects := o.trial.suspects
 		if !o.trial.counted {
@@ -200,8 +201,9 @@ func (o *owner) try(ctx context.Context, seq uint64) error {
 	return o.publishTrial(ctx, &inFold{seq: seq, head: o.lastHead, suspects: o.trial.suspects}, false)
 }
 
-// publishTrial publishes that a part is tried, or, with failed, that it was and that this is how the owner ends: then the successor need not suspect
-// others. The chunk has no rows and no change of state, and the position of the last one: what is folded and not published has not happened.
+// publishTrial publishes that a part is tried, or, with failed, that it was and that this is how the owner ends: then the successor need
+// not suspect others. The chunk has no rows and no change of state, and the position of the last one: what is folded and not published
+// has not happened.
 func (o *owner) publishTrial(ctx context.Context, p *inFold, failed bool) error {
 	c := p.head // with what the last chunk knew of positions
 	c.Number++
@@ -242,7 +244,8 @@ func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries
 		e.Session, e.Identity = stream.NoSession, fmt.Sprintf("poison-%d", seq)
 	}
 	e.Events, e.Bytes = max(e.Events, 1), max(e.Bytes, uint64(len(body)))
-	detail := fmt.Sprintf("folding this part failed %d times (a panic, over %v, or over %d MiB): nothing of it is stored; please report it", tries, foldTime, foldBytes>>20)
+	detail := fmt.Sprintf("folding this part failed %d times (a panic, over %v, or over %d MiB): nothing of it is stored; please report it",
+		tries, foldTime, foldBytes>>20)
 	o.log.Error("a part of INGEST is kept as a reject of reason poison", "seq", seq, "tenant", e.Tenant, "events", e.Events, "tries", tries)
 	e.Kind, e.Reject = stream.KindReject, &stream.Reject{Reason: reject.Poison, Detail: detail, Ref: p.Ref()}
 	p.keep = true

@@ -22,7 +22,9 @@ const poisonIdentity = "poison"
 // poisoned publishes a load with one part in the middle that cannot be folded, and returns what must be there of the rest.
 func poisoned(t testing.TB, s *broker.Streams) (kernels, total uint64) {
 	kernels, total = load(t, s, 0, 15)
-	publish(t, s, stream.Envelope{Session: "s2", Identity: poisonIdentity}, []byte(`{"version":1,"type":"kernel_event_batch","session_id":"s2","batch_id":999,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,99,900001,0,32,0],[0,1,7,99,900002,0,32,0],[0,1,7,99,900003,0,32,0]]}`+"\n"))
+	publish(t, s, stream.Envelope{Session: "s2", Identity: poisonIdentity}, []byte(`{"version":1,"type":"kernel_event_batch",`+
+		`"session_id":"s2","batch_id":999,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns",`+
+		`"corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,99,900001,0,32,0],[0,1,7,99,900002,0,32,0],[0,1,7,99,900003,0,32,0]]}`+"\n"))
 	k, n := load(t, s, 15, 15)
 	return kernels + k, total + n
 }
@@ -32,7 +34,8 @@ func checkPoisoned(t *testing.T, s *broker.Streams, kernels, total uint64) {
 	t.Helper()
 	checkLoad(t, s, kernels, total)
 	sum := readRows(t, s)
-	for key, want := range map[string]uint64{"rejects_data": 1, "rejects_data.reason=poison": 1, "rejects_data.events": 3, "usage_data.rejected": 3, "usage_data.duplicates": 0,
+	for key, want := range map[string]uint64{"rejects_data": 1, "rejects_data.reason=poison": 1, "rejects_data.events": 3,
+		"usage_data.rejected": 3, "usage_data.duplicates": 0,
 		"usage_data.events": kernels*3/2 + 3 + 5} {
 		if sum[key] != want {
 			t.Errorf("%s: %d, want %d", key, sum[key], want)

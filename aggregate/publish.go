@@ -33,8 +33,10 @@ func (o *owner) publish(ctx context.Context) error {
 		o.log.Error("rows lacked a value in some columns, which are written empty: this is a bug of Warpline, please report it", "columns", columns)
 	}
 	c := stream.Chunk{
-		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position, PositionAt: o.positionAt,
-		Anchors: o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.Out.Oldest, Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
+		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position,
+		PositionAt: o.positionAt,
+		Anchors:    o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.Out.Oldest,
+		Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 		Verdicts: o.verdicts.publish(time.Now().UnixNano()),
 	}
 	o.describe(&c)

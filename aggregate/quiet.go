@@ -69,7 +69,8 @@ func (q *quiet) fold(ctx context.Context, raw *jetstream.RawStreamMsg) (err erro
 			return
 		}
 		o.w.metrics.foldFailures.WithLabelValues("panic").Inc()
-		o.log.Error("the fold of a part failed while the state was made anew; it is passed over, as it was kept as a reject before", "seq", raw.Sequence, "reason", caught)
+		o.log.Error("the fold of a part failed while the state was made anew; it is passed over, as it was kept as a reject before", "seq",
+			raw.Sequence, "reason", caught)
 		o.at = raw.Time.UnixNano()
 		o.folded(raw.Sequence)
 	}()

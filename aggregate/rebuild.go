@@ -96,7 +96,8 @@ func (o *owner) inserted(ctx context.Context, head *stream.Chunk) (done, error) 
 			}
 			return d, nil
 		}
-		o.retry("rows_lost", errors.New("ROWS has lost chunks that the sink has begun to insert: the partition goes on when it has ended that; is a sink running, and ClickHouse reachable?"))
+		o.retry("rows_lost", errors.New("ROWS has lost chunks that the sink has begun to insert: the partition goes on when it has ended "+
+			"that; is a sink running, and ClickHouse reachable?"))
 		if sleep(ctx, 200*time.Millisecond); ctx.Err() != nil {
 			return done{}, ctx.Err()
 		}
@@ -106,7 +107,8 @@ func (o *owner) inserted(ctx context.Context, head *stream.Chunk) (done, error) 
 // last returns the chunk to go on from, and whether ROWS is shorter than what ClickHouse has.
 func (d *done) last(head *stream.Chunk) (before past, shorter bool) {
 	if head != nil && head.Number >= d.Chunk && head.Number+1 >= d.Void {
-		return past{number: head.Number, epoch: head.Epoch, position: stream.Point{Seq: head.Position, At: head.PositionAt}, anchors: head.Anchors, createdAt: head.CreatedAt, flushed: head.Flushed}, false
+		return past{number: head.Number, epoch: head.Epoch, position: stream.Point{Seq: head.Position, At: head.PositionAt},
+			anchors: head.Anchors, createdAt: head.CreatedAt, flushed: head.Flushed}, false
 	}
 	before = past{number: d.Chunk, epoch: d.Epoch, position: d.Position, createdAt: d.CreatedAt, flushed: d.Flushed}
 	if head != nil {
@@ -131,14 +133,17 @@ type loss struct {
 func (o *owner) rebuild(ctx context.Context, l loss) error {
 	before, d := l.before, l.done
 	if before.number > 0 && before.position.Seq == 0 && before.createdAt == 0 {
-		return fmt.Errorf("ROWS has lost the checkpoint of partition %d, and the sink's mark, of an older version, does not say how far ClickHouse has it: "+
-			"put a copy of ROWS back, or remove key %s from bucket %s to fold all that INGEST has once more", o.partition, stream.MarkKey(stream.Lane(o.partition, o.streams.Lanes)), stream.MarksBucket)
+		return fmt.Errorf("ROWS has lost the checkpoint of partition %d, and the sink's mark, of an older version, does not say how far "+
+			"ClickHouse has it: "+
+			"put a copy of ROWS back, or remove key %s from bucket %s to fold all that INGEST has once more", o.partition,
+			stream.MarkKey(stream.Lane(o.partition, o.streams.Lanes)), stream.MarksBucket)
 	}
 	have, number, err := o.bestState(ctx, l)
 	if err != nil {
 		return err
 	}
-	told := stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: max(before.number, 1), To: max(before.number, d.Chunk, d.Used), Why: l.why}
+	told := stream.Loss{Stream: stream.RowsStream, Partition: o.partition, From: max(before.number, 1), To: max(before.number, d.Chunk,
+		d.Used), Why: l.why}
 	o.lastRows = 0
 	if l.last != nil {
 		o.lastRows = l.last.Sequence
@@ -299,7 +304,8 @@ func (o *owner) putSnapshot(ctx context.Context, name string) error {
 	try, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	err := o.storeSnapshot(try, jetstream.ObjectMeta{Name: name, Metadata: map[string]string{
-		metaPosition: strconv.FormatUint(o.lastPublished, 10), metaPositionAt: strconv.FormatInt(o.lastPublishedAt, 10), metaAt: strconv.FormatInt(time.Now().UnixNano(), 10),
+		metaPosition: strconv.FormatUint(o.lastPublished, 10), metaPositionAt: strconv.FormatInt(o.lastPublishedAt, 10),
+		metaAt: strconv.FormatInt(time.Now().UnixNano(), 10),
 	}}, state)
 	if err == nil {
 		o.w.metrics.snapshots.Inc()

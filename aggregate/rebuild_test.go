@@ -34,7 +34,8 @@ type plant struct {
 func newPlant(t testing.TB) *plant {
 	t.Helper()
 	p := &plant{house: newHouse(t, 4), d: newDatabase(t)}
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{p.d.e.TCPAddr()}, Auth: clickhouse.Auth{Username: p.d.e.User(), Password: p.d.e.Password(), Database: p.d.name}})
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{p.d.e.TCPAddr()}, Auth: clickhouse.Auth{Username: p.d.e.User(),
+		Password: p.d.e.Password(), Database: p.d.name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func (p *plant) worker() (stop func()) {
 
 func (p *plant) sink() (stop func()) {
 	p.t.Helper()
-	cfg := sink.Config{Schema: tabletest.Schema(), HTTPAddr: p.d.e.HTTPAddr(), NativeAddr: p.d.e.TCPAddr(), Database: p.d.name, User: p.d.e.User(), Password: p.d.e.Password(), MinInterval: 20 * time.Millisecond}
+	cfg := sink.Config{Schema: tabletest.Schema(), HTTPAddr: p.d.e.HTTPAddr(), NativeAddr: p.d.e.TCPAddr(), Database: p.d.name, User: p.d.e.User(),
+		Password: p.d.e.Password(), MinInterval: 20 * time.Millisecond}
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -124,7 +126,8 @@ func (p *plant) audited(words ...string) {
 		if report, err = sink.Audit(ctx, p.s, p.conn, tabletest.Schema()); err != nil {
 			p.t.Fatal(err)
 		}
-		if all = strings.Join(append(report.Problems(), report.Notes...), "\n"); len(report.Problems()) == len(report.Lost)+len(report.Found) || ctx.Err() != nil {
+		if all = strings.Join(append(report.Problems(), report.Notes...), "\n"); len(report.Problems()) == len(report.Lost)+len(report.Found) ||
+			ctx.Err() != nil {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -160,7 +163,8 @@ func remakeObjects(t testing.TB, s *broker.Streams, name string) {
 	if err := s.JS.DeleteObjectStore(ctx, name); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.JS.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Storage: jetstream.FileStorage, MaxBytes: 64 << 20}); err != nil {
+	if _, err := s.JS.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Storage: jetstream.FileStorage,
+		MaxBytes: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -227,7 +231,8 @@ func TestRowsLost(t *testing.T) {
 	}
 }
 
-// The same while uploads come, chunks wait in the sink and spans are half-way in. Rows and books are exact; of rollups, what was held back at
+// The same while uploads come, chunks wait in the sink and spans are half-way in. Rows and books are exact; of rollups, what was held back
+// at
 // the moment of the loss may count twice or not at all.
 func TestRowsLostUnderLoad(t *testing.T) {
 	for _, c := range []struct {

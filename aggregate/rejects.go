@@ -73,7 +73,8 @@ func (f *Fold) flushRejects(p *Part) {
 		}
 		r := run.first
 		r.Type, r.Events, r.Bytes = kind.typ, run.events, run.bytes
-		r.Detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them", run.rows-maxRejectRows, maxRejectRows, p.Env.Bytes)
+		r.Detail = fmt.Sprintf("%d rejects like this one and the %d before it in one part of %d bytes; the payload is the first of them",
+			run.rows-maxRejectRows, maxRejectRows, p.Env.Bytes)
 		f.writeReject(p, &r)
 	}
 }

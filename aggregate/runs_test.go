@@ -50,17 +50,23 @@ func TestSegmentedRun(t *testing.T) {
 	var answers []string
 	for _, order := range [][]window{windows, backwards} {
 		d := foldToViews(t, order, nil)
-		d.want("SELECT run_id, app, host, state, segments, final_segment_index, missing_segments, end_reason, sessions, toUnixTimestamp64Nano(started_at), toUnixTimestamp64Nano(ended_at) FROM runs WHERE tenant = 'acme'",
+		d.want("SELECT run_id, app, host, state, segments, final_segment_index, missing_segments, end_reason, sessions, "+
+			"toUnixTimestamp64Nano(started_at), toUnixTimestamp64Nano(ended_at) FROM runs WHERE tenant = 'acme'",
 			segmentedRun+"\twire_probe\tvm\tcomplete\t4\t3\t[]\tfinal\t4\t1795175945924463622\t1795175950975849665")
-		d.want("SELECT segment_index, left(session_id, 8), left(previous_session_id, 8), end_reason, boundary_delay_ns, toUnixTimestamp64Nano(started_at), toUnixTimestamp64Nano(ended_at), toUnixTimestamp64Nano(requested_boundary_at), start_boundary_delay_ns FROM segments ORDER BY segment_index",
+		d.want("SELECT segment_index, left(session_id, 8), left(previous_session_id, 8), end_reason, boundary_delay_ns, "+
+			"toUnixTimestamp64Nano(started_at), toUnixTimestamp64Nano(ended_at), toUnixTimestamp64Nano(requested_boundary_at), "+
+			"start_boundary_delay_ns FROM segments ORDER BY segment_index",
 			"0\td0474543\t\ttime\t24017149\t1795175945924463622\t1795175947448885515\t1795175947424463622\t0\n"+
 				"1\tfa3a65b5\td0474543\ttime\t5001486\t1795175947448885515\t1795175948953887309\t1795175948948885515\t24017149\n"+
 				"2\t01a1bced\tfa3a65b5\ttime\t4903570\t1795175948953887309\t1795175950458790860\t1795175950453887309\t5001486\n"+
 				"3\t6562da38\t01a1bced\tfinal\t0\t1795175950458790860\t1795175950975849665\t0\t4903570")
-		d.want("SELECT (SELECT kernels FROM runs) = (SELECT sum(kernels) FROM sessions), (SELECT samples FROM runs) = (SELECT sum(samples) FROM sessions), (SELECT kernels > 0 FROM runs)", "1\t1\t1")
+		d.want("SELECT (SELECT kernels FROM runs) = (SELECT sum(kernels) FROM sessions), (SELECT samples FROM runs) = (SELECT sum(samples) "+
+			"FROM sessions), (SELECT kernels > 0 FROM runs)", "1\t1\t1")
 		d.want("SELECT DISTINCT state, end_reason, synthetic FROM sessions", "complete\tshutdown\t0")
-		d.want("SELECT count(), countIf(reason = 'not_yet' AND type IN ('segment_start', 'segment_end', 'run_end', 'capture_capabilities', 'deep_window_event')) > 0 FROM rejects FORMAT TSV", strings.Split(d.post("SELECT count() FROM rejects", nil), "\n")[0]+"\t0")
-		d.want("SELECT feature, requested, status, mode FROM capture_capabilities ORDER BY feature", "kernel_events\t1\tcollected\tcupti_activity\npc_sampling\t0\tnot_requested\t")
+		d.want("SELECT count(), countIf(reason = 'not_yet' AND type IN ('segment_start', 'segment_end', 'run_end', 'capture_capabilities', "+
+			"'deep_window_event')) > 0 FROM rejects FORMAT TSV", strings.Split(d.post("SELECT count() FROM rejects", nil), "\n")[0]+"\t0")
+		d.want("SELECT feature, requested, status, mode FROM capture_capabilities ORDER BY feature",
+			"kernel_events\t1\tcollected\tcupti_activity\npc_sampling\t0\tnot_requested\t")
 		answers = append(answers, d.post("SELECT * EXCEPT (ended_at) FROM runs", nil))
 	}
 	if answers[0] != answers[1] {
@@ -87,9 +93,11 @@ func TestSessionEndsInAnyOrder(t *testing.T) {
 			publish(t, s, stream.Envelope{Session: session, Identity: line[:40] + line[len(line)-40:], ReceivedAt: at(8)}, []byte(line))
 		}
 	}
-	segment := lifeLine("segment_end", "SID", fmt.Sprintf(`"run_id":"r","segment_index":0,"ts_ns":%[1]d,"actual_end_ns":%[1]d,"requested_boundary_ns":null,"boundary_delay_ns":0,"end_reason":"time","deferred_by":null,"records_outside_segment_window":7`, at(2)))
+	segment := lifeLine("segment_end", "SID", fmt.Sprintf(`"run_id":"r","segment_index":0,"ts_ns":%[1]d,"actual_end_ns":%[1]d,`+
+		`"requested_boundary_ns":null,"boundary_delay_ns":0,"end_reason":"time","deferred_by":null,"records_outside_segment_window":7`, at(2)))
 	shutdown := lifeLine("shutdown", "SID", fmt.Sprintf(`"pid":1,"app":"a","ts_ns":%d`, at(3)))
-	crash := lifeLine("shutdown", "SID", fmt.Sprintf(`"pid":1,"app":"a","ts_ns":%d,"synthetic":true,"exit_code":-11,"signaled":true,"signal":11,"window_stopped":true,"crashed":false`, at(1)))
+	crash := lifeLine("shutdown", "SID", fmt.Sprintf(`"pid":1,"app":"a","ts_ns":%d,"synthetic":true,"exit_code":-11,"signaled":true,`+
+		`"signal":11,"window_stopped":true,"crashed":false`, at(1)))
 	type step = func(session string) func(*broker.Streams)
 	line := func(l string) step {
 		return func(session string) func(*broker.Streams) {

@@ -22,8 +22,10 @@ func TestScopesAreCountedAfterATakeover(t *testing.T) {
 	stop()
 	start(t, s, cfg)
 	sum := waitFor(t, s, "the child", func(sum totals) bool { return sum["scope_stats_data.child_ns"] > 0 })
-	if sum["scope_stats_data.child_ns"] != 30 || sum["scope_stats_data.calls"] != 2 || sum["scope_stats_data.scope="] != 0 || sum["scope_stats_data.scope=outer"] != 2 {
-		t.Errorf("children took %d, want 30, in %d rows without and %d with the name", sum["scope_stats_data.child_ns"], sum["scope_stats_data.scope="], sum["scope_stats_data.scope=outer"])
+	if sum["scope_stats_data.child_ns"] != 30 || sum["scope_stats_data.calls"] != 2 || sum["scope_stats_data.scope="] != 0 ||
+		sum["scope_stats_data.scope=outer"] != 2 {
+		t.Errorf("children took %d, want 30, in %d rows without and %d with the name", sum["scope_stats_data.child_ns"],
+			sum["scope_stats_data.scope="], sum["scope_stats_data.scope=outer"])
 	}
 	time.Sleep(2 * time.Second)
 	if sum := readRows(t, s); sum["scope_stats_data.child_ns"] != 30 {

@@ -38,7 +38,8 @@ type NameRef struct {
 	ID   uint32
 }
 
-// Session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published state
+// Session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published
+// state
 // (see state.go).
 type Session struct {
 	Key    SessionKey

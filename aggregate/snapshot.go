@@ -32,12 +32,14 @@ func (o *owner) storeSnapshot(ctx context.Context, meta jetstream.ObjectMeta, st
 	if err != nil && broker.IsFull(err) {
 		o.w.metrics.retries.WithLabelValues("state_full").Inc()
 		// The store may have taken the description and refused some of the bytes: what has no bytes must not be found.
-		if gone := broker.DeleteObject(ctx, o.streams.JS, o.streams.State, meta.Name); gone != nil && !errors.Is(gone, jetstream.ErrObjectNotFound) {
+		if gone := broker.DeleteObject(ctx, o.streams.JS, o.streams.State, meta.Name); gone != nil && !errors.Is(gone,
+			jetstream.ErrObjectNotFound) {
 			o.log.Debug("delete what a full store took of a snapshot", "snapshot", meta.Name, "err", gone)
 		}
 		_, other := o.streams.Chunks.Put(ctx, meta, bytes.NewReader(state))
 		if other != nil {
-			err = fmt.Errorf("no room for a snapshot of %d bytes in WL_STATE (%w) nor in WL_CHUNKS (%w): raise --store-max, or free the disk", len(state), err, other)
+			err = fmt.Errorf("no room for a snapshot of %d bytes in WL_STATE (%w) nor in WL_CHUNKS (%w): raise --store-max, or free the disk",
+				len(state), err, other)
 		} else {
 			err = nil
 		}
@@ -100,7 +102,8 @@ func (o *owner) settleSnapshot(ctx context.Context, size int, err error) {
 	if size > budget {
 		if n := o.fold.forgetTo(size, budget*8/10, time.Now().UnixNano()); n > 0 {
 			o.w.metrics.forgottenEarly.Add(float64(n))
-			o.log.Warn("the state is larger than its share of WL_STATE; the longest silent sessions are forgotten before their time", "bytes", size, "share", budget, "sessions", n)
+			o.log.Warn("the state is larger than its share of WL_STATE; the longest silent sessions are forgotten before their time", "bytes", size,
+				"share", budget, "sessions", n)
 		}
 	}
 }

@@ -147,7 +147,8 @@ func TestFullStateStoreStopsNobody(t *testing.T) {
 	}
 	drop(s.Chunks)
 	n := 20
-	for deadline := time.Now().Add(60 * time.Second); head(t, s).Snapshot.Object == "" && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); head(t, s).Snapshot.Object == "" &&
+		time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		k, ns := load(t, s, n, 1)
 		kernels, total, n = kernels+k, total+ns, n+1
 	}

@@ -89,7 +89,8 @@ const (
 	ownVersion = 1
 )
 
-// appendSession writes a session: its key, and sections of name, version, length and bytes. The first is the partition's own, the others are
+// appendSession writes a session: its key, and sections of name, version, length and bytes. The first is the partition's own, the others
+// are
 // those of the sources that have something to write.
 func (f *Fold) appendSession(w *state.Writer, s *Session, full bool) {
 	w.Str(s.Key.Tenant)

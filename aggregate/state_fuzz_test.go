@@ -20,7 +20,8 @@ func stateOf(tb testing.TB) (change, snapshot []byte) {
 {"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":9999,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,7777,7,5,999999,0,32,1]]}
 `), minutesPart(1), minutesPart(4))
 	for i, body := range parts {
-		p := &Part{Seq: uint64(i + 1), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: i,
+		p := &Part{Seq: uint64(i + 1), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+			Source: "gpu-flight", Identity: "w", Part: i,
 			ReceivedAt: time.Now().UnixNano(), RetentionDays: 7, RollupDays: 395}}
 		f.Take(p, f.Session(p), body)
 	}
@@ -83,8 +84,12 @@ func FuzzDecodeNames(f *testing.F) {
 func minutesPart(n int) []byte {
 	var b strings.Builder
 	base := 1795175929972803352 + int64(n)*20e9
-	fmt.Fprintf(&b, `{"type":"memcpy_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id","duration_ns","bytes","copy_kind","corr_id"],"rows":[[0,7,%d,10,1,1],[5,7,9,20,%d,2]]}`+"\n", n, base, n+1, 1+n%3)
-	fmt.Fprintf(&b, `{"type":"synchronization_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","duration_ns","sync_type","stream_id","event_id","context_id","corr_id","function_id"],"rows":[[0,%d,3,7,0,1,3,%d]]}`+"\n", n, base, 100+n, n%2)
-	fmt.Fprintf(&b, `{"type":"pm_sample_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["sample_index","dt_ns","device_id","metric_id","value","scope_name_id"],"rows":[[0,0,0,3,%d.25,2],[1,5,1,19,1e-3,0]]}`+"\n", n, base, n)
+	fmt.Fprintf(&b, `{"type":"memcpy_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id",`+
+		`"duration_ns","bytes","copy_kind","corr_id"],"rows":[[0,7,%d,10,1,1],[5,7,9,20,%d,2]]}`+"\n", n, base, n+1, 1+n%3)
+	fmt.Fprintf(&b, `{"type":"synchronization_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+		`"duration_ns","sync_type","stream_id","event_id","context_id","corr_id","function_id"],"rows":[[0,%d,3,7,0,1,3,%d]]}`+"\n", n, base,
+		100+n, n%2)
+	fmt.Fprintf(&b, `{"type":"pm_sample_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["sample_index","dt_ns",`+
+		`"device_id","metric_id","value","scope_name_id"],"rows":[[0,0,0,3,%d.25,2],[1,5,1,19,1e-3,0]]}`+"\n", n, base, n)
 	return []byte(b.String())
 }

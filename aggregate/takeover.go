@@ -67,7 +67,8 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 			return sweep, err
 		}
 	default:
-		if err := o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: "ROWS is shorter than what ClickHouse has", shorter: shorter}); err != nil {
+		if err := o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: "ROWS is shorter than what ClickHouse has",
+			shorter: shorter}); err != nil {
 			return sweep, err
 		}
 	}
@@ -151,7 +152,8 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	}
 	o.fold.Resume(time.Now().UnixNano(), head.CreatedAt, false)
 	o.resumeTrial(ctx, &head)
-	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base, head.Number, last.Sequence, head.Snapshot
+	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base,
+		head.Number, last.Sequence, head.Snapshot
 	o.anchors, o.lost = head.Anchors, head.Lost
 	o.verdicts.load(head.Verdicts)
 	return nil
@@ -218,7 +220,8 @@ func (o *owner) readBlocks(ctx context.Context, s *Session, learn func(NameRef, 
 			if err := decodeNames(e.Value(), learn); err != nil {
 				// The names are rows of `dictionaries` too, so nobody has to stand still for something else under the key.
 				o.w.metrics.retries.WithLabelValues("dictionary_bad").Inc()
-				o.log.Error("a dictionary block cannot be read and is passed over; its names are taken from the table dictionaries", "key", key, "err", err)
+				o.log.Error("a dictionary block cannot be read and is passed over; its names are taken from the table dictionaries", "key", key, "err",
+					err)
 			}
 		}
 	}
@@ -251,7 +254,8 @@ func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
 		for _, info := range list {
 			var p int
 			var epoch, number uint64
-			if _, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &epoch, &number); err != nil || p != l.partition || epoch >= l.epoch || slices.Contains(l.keep, info.Name) {
+			if _, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &epoch, &number); err != nil || p != l.partition || epoch >= l.epoch ||
+				slices.Contains(l.keep, info.Name) {
 				continue
 			}
 			if strings.HasSuffix(info.Name, "-rows") && number <= l.published {

@@ -56,8 +56,10 @@ func TestTenantsDoNotMeet(t *testing.T) {
 		parts[w.session] = append(parts[w.session], w.lines...)
 	}
 	parts["it's"] = []byte(oddNames)
-	evil := strings.NewReplacer("vecMul", "evilMul", "blockReduce", "evilReduce", "train", "evil0", "/src/", "/evl/", "NVIDIA", "AMD", "vectorized", "evilorized", "gemm", "evil",
-		`"duration_ms":`, `"duration_ms":9`, "collected", "fallback", "cupti_activity", "launch_callbacks_synthetic", "wire_probe", "evil_probe", `"value":`, `"value":7`, "FFMA", "EVIL", "EXIT", "EVIL",
+	evil := strings.NewReplacer("vecMul", "evilMul", "blockReduce", "evilReduce", "train", "evil0", "/src/", "/evl/", "NVIDIA", "AMD",
+		"vectorized", "evilorized", "gemm", "evil",
+		`"duration_ms":`, `"duration_ms":9`, "collected", "fallback", "cupti_activity", "launch_callbacks_synthetic", "wire_probe", "evil_probe",
+		`"value":`, `"value":7`, "FFMA", "EVIL", "EXIT", "EVIL",
 		"1795175929", "1795175931", "'", "''")
 	var events uint64
 	r := rand.New(rand.NewPCG(5, 5))
@@ -82,7 +84,8 @@ func TestTenantsDoNotMeet(t *testing.T) {
 			}
 			frames = append(frames, x.frame(t, i)...)
 		}
-		publish(t, s, stream.Envelope{Tenant: tenant, Session: "mem:vm", Kind: stream.KindTelemetry, Source: "telemetry", Identity: "m", Events: n}, frames)
+		publish(t, s, stream.Envelope{Tenant: tenant, Session: "mem:vm", Kind: stream.KindTelemetry, Source: "telemetry", Identity: "m",
+			Events: n}, frames)
 		events += n
 	}
 	waitFor(t, s, "all folded", func(sum totals) bool { return sum["usage_data.events"] == events })

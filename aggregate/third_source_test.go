@@ -10,7 +10,6 @@ import (
 
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/aggregate/activity"
-	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
@@ -18,7 +17,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// probe is a source of the tests alone. Its lines are a number, a kernel's name and a duration; a number that is not above the highest of its
+// probe is a source of the tests alone. Its lines are a number, a kernel's name and a duration; a number that is not above the highest of
+// its
 // session was seen before. So it has names, rows and rollups that other sources fill too, and state that decides what counts.
 func probe() aggregate.Source {
 	return aggregate.Source{Name: "probe", Version: 1, Kinds: []stream.Kind{"probe"}, Open: func(f *aggregate.Fold) aggregate.Folding {
@@ -53,7 +53,8 @@ func (f *probeFolding) Fold(s aggregate.State, p *aggregate.Part, body []byte) {
 		var number, ns uint64
 		var name string
 		if _, err := fmt.Sscan(string(line), &number, &name, &ns); err != nil {
-			f.fold.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonBadValue, Detail: "not a number, a name and a duration", Events: 1, Payload: line})
+			f.fold.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonBadValue, Detail: "not a number, a name and a duration", Events: 1,
+				Payload: line})
 			continue
 		}
 		if number <= own.highest {
@@ -63,8 +64,7 @@ func (f *probeFolding) Fold(s aggregate.State, p *aggregate.Part, body []byte) {
 		own.highest = number
 		id, _ := f.fold.Intern(p, gpuflight.KernelDict, []byte(name))
 		k := activity.Kernel{ID: id, Start: p.Env.ReceivedAt, Duration: int64(ns), Device: -1}
-		emit.Row(&k, 0)
-		own.kernels.Acc(own.kernels.Slot(id), 0, rows.BucketOf(k.Start)).Add(ns)
+		emit.Add(&k, 0, 0)
 		p.Stored(1)
 	}
 }
@@ -117,7 +117,8 @@ func TestAThirdSource(t *testing.T) {
 	cfg := fast
 	cfg.Sources = append(slices.Clip(sources), probe())
 	send := func(identity string, from, n int) {
-		publish(t, s, stream.Envelope{Session: "probe:1", Kind: "probe", Source: "probe", Identity: identity, Events: uint64(n)}, probeLines(from, n))
+		publish(t, s, stream.Envelope{Session: "probe:1", Kind: "probe", Source: "probe", Identity: identity, Events: uint64(n)}, probeLines(from,
+			n))
 	}
 	stop := start(t, s, cfg)
 	send("a", 1, 100)
@@ -129,8 +130,10 @@ func TestAThirdSource(t *testing.T) {
 	publish(t, s, stream.Envelope{Session: "probe:1", Kind: "probe", Source: "probe", Identity: "bad", Events: 1}, []byte("nonsense\n"))
 	sum := waitFor(t, s, "all", func(sum totals) bool { return sum["usage_data.events"] == 204 && sum["kernel_stats_data.calls"] == 153 })
 	for key, n := range map[string]uint64{
-		"kernels_data": 153, "kernels_data.kernel=probe_0": 50, "kernels_data.kernel=probe_1": 50, "kernels_data.kernel=probe_2": 50, "usage_data.duplicates": 50,
-		"usage_data.rejected": 1, "rejects_data.reason=bad_value": 1, "kernel_stats_data.total_ns": 150*100 + 150*151/2 + 3*1000, "sessions_data.rejects": 1,
+		"kernels_data": 153, "kernels_data.kernel=probe_0": 50, "kernels_data.kernel=probe_1": 50, "kernels_data.kernel=probe_2": 50,
+		"usage_data.duplicates": 50,
+		"usage_data.rejected":   1, "rejects_data.reason=bad_value": 1, "kernel_stats_data.total_ns": 150*100 + 150*151/2 + 3*1000,
+		"sessions_data.rejects": 1,
 	} {
 		if sum[key] != n {
 			t.Errorf("%s = %d, want %d", key, sum[key], n)

@@ -10,7 +10,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// NotUnderstood is a partition whose last chunk or state this program cannot read. Nobody folds it until a program comes that can: its parts
+// NotUnderstood is a partition whose last chunk or state this program cannot read. Nobody folds it until a program comes that can: its
+// parts
 // wait in INGEST, and nothing is lost meanwhile.
 type NotUnderstood struct {
 	Partition int
@@ -32,7 +33,8 @@ func (w *Worker) unread(ctx context.Context, o *owner, err error) bool {
 	if o.writer != "" {
 		by = "warpline " + o.writer
 	}
-	n.Err = fmt.Sprintf("%v: it was written by %s, or is damaged; start that version or a newer one (its parts wait in INGEST, nothing is lost)", err, by)
+	n.Err = fmt.Sprintf("%v: it was written by %s, or is damaged; start that version or a newer one (its parts wait in INGEST, nothing is "+
+		"lost)", err, by)
 	w.mu.Lock()
 	old, known := w.notUnderstood[o.partition]
 	if known {

@@ -112,9 +112,11 @@ func TestStatesOfEveryVersion(t *testing.T) {
 			l.put(t, s)
 			start(t, s, fast)
 			want := totals{
-				"kernels_data": 64, "kernels_data.duration_ns": 2 * (2*10045 + 4006 + 5010 + 3003), "kernels_data.kernel=alpha": 34, "kernels_data.kernel=beta": 30,
-				"kernel_stats_data.calls": 64, "kernel_stats_data.total_ns": 2 * (2*10045 + 4006 + 5010 + 3003), "scopes_data": 2, "scopes_data.duration_ns": 10000,
-				"scope_stats_data.calls": 2, "dictionaries": 6, "kernel_details_data": 0, "rejects_data": 0,
+				"kernels_data": 64, "kernels_data.duration_ns": 2 * (2*10045 + 4006 + 5010 + 3003), "kernels_data.kernel=alpha": 34,
+				"kernels_data.kernel=beta": 30,
+				"kernel_stats_data.calls":  64, "kernel_stats_data.total_ns": 2 * (2*10045 + 4006 + 5010 + 3003), "scopes_data": 2,
+				"scopes_data.duration_ns": 10000,
+				"scope_stats_data.calls":  2, "dictionaries": 6, "kernel_details_data": 0, "rejects_data": 0,
 			}
 			memory := slices.ContainsFunc(l.ingest, func(msg []byte) bool {
 				e, _, err := stream.ParseEnvelope(msg)
@@ -124,7 +126,8 @@ func TestStatesOfEveryVersion(t *testing.T) {
 				want["memory_events_data"], want["memory_stats_data.events"] = 4, 4
 			}
 			all := func(sum totals) bool {
-				return sum["memory_events_data"] >= want["memory_events_data"] && sum["kernels_data"] >= 64 && sum["kernel_stats_data.calls"] >= 64 && sum["scopes_data"] >= 2 && sum["scope_stats_data.calls"] >= 2
+				return sum["memory_events_data"] >= want["memory_events_data"] && sum["kernels_data"] >= 64 && sum["kernel_stats_data.calls"] >= 64 &&
+					sum["scopes_data"] >= 2 && sum["scope_stats_data.calls"] >= 2
 			}
 			sum := waitFor(t, s, "all of it", all)
 			l.send(t, s)
@@ -185,7 +188,8 @@ func TestStateOfALaterVersionWaits(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); len(n) == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		n = w.Status().NotUnderstood
 	}
-	if len(n) != 1 || n[0].Partition != 0 || n[0].Writer != "v99.1" || !strings.Contains(n[0].Err, "v99.1") || !strings.Contains(n[0].Err, "version 99") {
+	if len(n) != 1 || n[0].Partition != 0 || n[0].Writer != "v99.1" || !strings.Contains(n[0].Err, "v99.1") || !strings.Contains(n[0].Err,
+		"version 99") {
 		t.Fatalf("%+v", n)
 	}
 	if err := s.Rows.DeleteMsg(context.Background(), ack.Sequence); err != nil {

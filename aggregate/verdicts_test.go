@@ -71,7 +71,8 @@ func TestVerdicts(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		v := askOwner(t, s, 0, asked(1), last)
-		if v == nil || v.Parts != 3 || v.Events != 14 || v.Stored != 3 || v.Duplicates != 5 || v.Since != 1 || fmt.Sprint(v.Rejected) != "[{unknown_type 2} {bad_json 4}]" {
+		if v == nil || v.Parts != 3 || v.Events != 14 || v.Stored != 3 || v.Duplicates != 5 || v.Since != 1 ||
+			fmt.Sprint(v.Rejected) != "[{unknown_type 2} {bad_json 4}]" {
 			t.Errorf("%s: %+v", when, v)
 		}
 		if v := askOwner(t, s, 0, asked(2), last); v != nil {

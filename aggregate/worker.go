@@ -87,7 +87,8 @@ func (c Config) withDefaults() Config {
 	set(&c.ReplayWindow, 24*time.Hour)
 	set(&c.foldTime, foldTime)
 	set(&c.stuckGrace, stuckGrace)
-	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20, &c.NamesBytes: DefaultNamesBytes} {
+	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20,
+		&c.NamesBytes: DefaultNamesBytes} {
 		if *field == 0 {
 			*field = v
 		}
@@ -151,7 +152,9 @@ func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer, cfg.Sources...)
 	m.beginRows(cfg.Schema.Tables())
-	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{}, owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{}, newest: map[int]uint64{}, told: map[int]told{}}
+	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{},
+		owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{},
+		newest: map[int]uint64{}, told: map[int]told{}}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives

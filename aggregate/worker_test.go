@@ -271,11 +271,15 @@ func (t totals) settled() totals {
 		tab, col, _ := strings.Cut(k, ".")
 		col, _, _ = strings.Cut(col, "=")
 		switch {
-		case strings.HasSuffix(tab, "_stats_data") || strings.HasSuffix(tab, "_1m_data") || tab == "sessions_data" || tab == "usage_data" || tab == "pc_samples_data" || tab == "profile_metrics_data" || tab == "source_map_data" || tab == "launches":
-			if col == "calls" || col == "total_ns" || col == "samples" || col == "hits" || col == "metric_value" || col == "kernels" || strings.HasSuffix(col, "_sum") || col == "bytes" && tab == "memcpy_stats_data" || col == "unmatched_begin" || col == "unmatched_end" || col == "child_ns" {
+		case strings.HasSuffix(tab, "_stats_data") || strings.HasSuffix(tab, "_1m_data") || tab == "sessions_data" || tab == "usage_data" ||
+			tab == "pc_samples_data" || tab == "profile_metrics_data" || tab == "source_map_data" || tab == "launches":
+			if col == "calls" || col == "total_ns" || col == "samples" || col == "hits" || col == "metric_value" || col == "kernels" ||
+				strings.HasSuffix(col, "_sum") || col == "bytes" && tab == "memcpy_stats_data" || col == "unmatched_begin" || col == "unmatched_end" ||
+				col == "child_ns" {
 				out[k] = v
 			}
-		case col == "rows_partition" || col == "chunk" || col == "received_at" || col == "config_id" || col == "launch_id" || col == "path" || col == "tenant" || col == "late" || tab == "rejects_data" && (col == "at" || col == "payload_ref"):
+		case col == "rows_partition" || col == "chunk" || col == "received_at" || col == "config_id" || col == "launch_id" || col == "path" ||
+			col == "tenant" || col == "late" || tab == "rejects_data" && (col == "at" || col == "payload_ref"):
 		default:
 			out[k] = v
 		}

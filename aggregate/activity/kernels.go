@@ -1,4 +1,5 @@
-// Package activity adds up and writes what several sources bring: kernels with their launches, copies, waits, hardware counters, samples, and
+// Package activity adds up and writes what several sources bring: kernels with their launches, copies, waits, hardware counters, samples,
+// and
 // metrics of hosts and devices. A source has of these what it needs in what it keeps of a session, flushes them, and puts what is held back
 // into its own section of the state.
 package activity
@@ -204,15 +205,27 @@ func (e *KernelEmitter) IsFor(k *Kernels, receivedAt int64) bool {
 
 // Row appends a kernel, with the launch configuration that it is known to have had (0: none).
 func (e *KernelEmitter) Row(k *Kernel, config uint32) {
-	if e.b == nil {
-		return
+	if e.b != nil {
+		e.row(e.k.Slot(k.ID), k, config)
 	}
+}
+
+// Add appends a kernel and counts it in its minute, under the path that Scope returned an index of (0: none).
+func (e *KernelEmitter) Add(k *Kernel, config uint32, scope int32) {
+	slot := e.k.Slot(k.ID)
+	if e.b != nil {
+		e.row(slot, k, config)
+	}
+	e.k.Acc(slot, scope, rows.BucketOf(k.Start)).Add(uint64(k.Duration))
+}
+
+func (e *KernelEmitter) row(slot *kernelSlot, k *Kernel, config uint32) {
 	t, b := &table.Kernels, e.b
 	t.Tenant.Append(b, e.tenant)
 	t.SessionID.Append(b, e.session)
 	t.StartedAt.Append(b, k.Start)
 	t.DurationNS.Append(b, uint64(k.Duration))
-	t.LaunchID.Append(b, e.launch(launchKey{k.ID, config, k.Regs, k.Dyn}))
+	t.LaunchID.Append(b, e.launch(slot, launchKey{k.ID, config, k.Regs, k.Dyn}))
 	t.StreamID.Append(b, k.Stream)
 	t.CorrID.Append(b, k.Corr)
 	t.DeviceID.Append(b, k.Device)

@@ -13,8 +13,7 @@ const maxLaunches = 65536
 
 // launch returns the id under which the launch is in `launches`, and writes it there when this owner has not done so. What was written
 // is no part of the state: an owner that does not know of a launch writes it once more, under an id of its own.
-func (e *KernelEmitter) launch(k launchKey) uint32 {
-	slot := e.k.Slot(k.kernel)
+func (e *KernelEmitter) launch(slot *kernelSlot, k launchKey) uint32 {
 	if slot.launch != 0 && slot.launched == k { // a kernel is nearly always launched as it was the last time
 		return slot.launch
 	}

@@ -196,7 +196,8 @@ func (m *Minutes) Append(w *state.Writer, full bool) {
 	w.N(len(m.pm))
 	for k, a := range m.pm {
 		w.I64(k.Bucket)
-		for _, v := range []uint64{uint64(k.Device), uint64(k.Metric), uint64(k.Scope), a.samples, math.Float64bits(a.low), math.Float64bits(a.high)} {
+		for _, v := range []uint64{uint64(k.Device), uint64(k.Metric), uint64(k.Scope), a.samples, math.Float64bits(a.low),
+			math.Float64bits(a.high)} {
 			w.U64(v)
 		}
 		w.N(len(a.parts))

@@ -17,8 +17,10 @@ func TestDecimal(t *testing.T) {
 		key    int16
 		digits uint64
 	}{
-		{0, 0, 0}, {7, 0, 7}, {999_999_999, 0, 999_999_999}, {1e9, 1, 100_000_000}, {12.3457, -7, 123_457_000}, {-12.3457, -7 + table.NegativePart, 123_457_000},
-		{0.1, -9, 100_000_000}, {1e300, 292, 100_000_000}, {math.SmallestNonzeroFloat64, -332, 494_065_646}, {-5, table.NegativePart, 5}, {1.0000000004, -8, 100_000_000},
+		{0, 0, 0}, {7, 0, 7}, {999_999_999, 0, 999_999_999}, {1e9, 1, 100_000_000}, {12.3457, -7, 123_457_000}, {-12.3457, -7 +
+			table.NegativePart, 123_457_000},
+		{0.1, -9, 100_000_000}, {1e300, 292, 100_000_000}, {math.SmallestNonzeroFloat64, -332, 494_065_646}, {-5, table.NegativePart, 5},
+		{1.0000000004, -8, 100_000_000},
 	} {
 		if key, digits := decimal(c.v); key != c.key || digits != c.digits {
 			t.Errorf("%v is %d at %d, want %d at %d", c.v, digits, key, c.digits, c.key)

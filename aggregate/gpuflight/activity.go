@@ -83,7 +83,8 @@ func (f *folding) syncs(s *session, p *aggregate.Part, line *gpuflight.Line) {
 		at = f.activityTime(s, p, at)
 		s.Delta.SawEvent(at)
 		duration, code := uint64(row[gpuflight.SyncDurationNS]), uint8(row[gpuflight.SyncType])
-		if k := (activity.SyncKey{Bucket: rows.BucketOf(at), Function: uint32(row[gpuflight.SyncFunctionID]), Kind: code}); acc == nil || k != key {
+		if k := (activity.SyncKey{Bucket: rows.BucketOf(at), Function: uint32(row[gpuflight.SyncFunctionID]), Kind: code}); acc == nil ||
+			k != key {
 			key, acc = k, s.minutes.Sync(k)
 		}
 		acc.Add(duration)
@@ -172,7 +173,8 @@ func (f *folding) pmSamples(s *session, p *aggregate.Part, line *gpuflight.Line)
 		}
 		s.Delta.SawEvent(at)
 		value := batch.Float(r, gpuflight.PMValue)
-		key := activity.PMKey{Bucket: rows.BucketOf(at), Device: uint32(row[gpuflight.PMDeviceID]), Metric: uint32(row[gpuflight.PMMetricID]), Scope: uint32(row[gpuflight.PMScopeNameID])}
+		key := activity.PMKey{Bucket: rows.BucketOf(at), Device: uint32(row[gpuflight.PMDeviceID]), Metric: uint32(row[gpuflight.PMMetricID]),
+			Scope: uint32(row[gpuflight.PMScopeNameID])}
 		last := &recent[key.Metric%uint32(len(recent))]
 		if last.acc == nil || last.key != key {
 			last.key, last.acc = key, s.minutes.PM(key)

@@ -73,7 +73,8 @@ func isArtifact(t gpuflight.Type) bool {
 // room takes rows from what a session may have, or says why it may not.
 func (s *session) room(rows int) error {
 	if s.artifactRows+uint64(rows) > maxSessionRows {
-		return &gpuflight.LineError{Reason: gpuflight.ReasonArtifactTooLarge, Detail: "the session has as many instructions and source lines as it may"}
+		return &gpuflight.LineError{Reason: gpuflight.ReasonArtifactTooLarge, Detail: "the session has as many instructions and source lines " +
+			"as it may"}
 	}
 	s.artifactRows += uint64(rows)
 	return nil
@@ -159,7 +160,8 @@ func (f *folding) disassembly(s *session, p *aggregate.Part, l *gpuflight.Line) 
 		c.text(r.SASS)
 	})
 	if err == nil && (f.now.artifacts.instructions+d.Instructions > maxPartInstructions || f.now.artifacts.text+d.TextBytes > maxPartText) {
-		err = &gpuflight.LineError{Reason: gpuflight.ReasonArtifactTooLarge, Detail: "runs of equal instructions make more of this part than a part may hold"}
+		err = &gpuflight.LineError{Reason: gpuflight.ReasonArtifactTooLarge, Detail: "runs of equal instructions make more of this part than " +
+			"a part may hold"}
 	}
 	if err == nil {
 		err = s.room(d.Instructions)
@@ -224,7 +226,8 @@ func (f *folding) ptx(s *session, p *aggregate.Part, l *gpuflight.Line) error {
 }
 
 // functionLink says which content a function of the session has.
-func (f *folding) functionLink(s *session, p *aggregate.Part, kind string, crc uint64, function, arch string, id xxh3.Uint128, instructions int) {
+func (f *folding) functionLink(s *session, p *aggregate.Part, kind string, crc uint64, function, arch string, id xxh3.Uint128,
+	instructions int) {
 	t := &table.SessionFunctions
 	b := f.artifactBatch(p, t.Table)
 	t.Tenant.AppendString(b, s.Key.Tenant)

@@ -8,10 +8,12 @@ import (
 func TestDemangle(t *testing.T) {
 	long := "_Z" + "4000" + strings.Repeat("n", 4000) + "i"
 	for name, want := range map[string]string{
-		"_Z9vecMulAddPKfS0_Pfi":                                            "vecMulAdd(float const*, float const*, float*, int)",
-		"_Z11blockReduceIfLi256EEvPKT_PS0_i":                               "void blockReduce<float, 256>(float const*, float*, int)",
-		"_ZN7cutlass6KernelINS_4gemm6kernel4GemmILb1ELb0EEEEEvNT_6ParamsE": "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<true, false> >(cutlass::gemm::kernel::Gemm<true, false>::Params)",
-		"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE":                 "core::fmt::Write::write_fmt::h0123456789abcdef", // __cxa_demangle knows no Rust
+		"_Z9vecMulAddPKfS0_Pfi":              "vecMulAdd(float const*, float const*, float*, int)",
+		"_Z11blockReduceIfLi256EEvPKT_PS0_i": "void blockReduce<float, 256>(float const*, float*, int)",
+		"_ZN7cutlass6KernelINS_4gemm6kernel4GemmILb1ELb0EEEEEvNT_6ParamsE": "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<true, false> " +
+			">(cutlass::gemm::kernel::Gemm<true, false>::Params)",
+		// __cxa_demangle knows no Rust
+		"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE": "core::fmt::Write::write_fmt::h0123456789abcdef",
 		"":          "",
 		"main":      "",
 		"_Z":        "",
@@ -53,7 +55,8 @@ func TestDemanglingIsBounded(t *testing.T) {
 
 // Names are what anybody sends.
 func FuzzDemangle(f *testing.F) {
-	for _, name := range []string{"_Z9vecMulAddPKfS0_Pfi", "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_", "_Z1fIJ1a1AIS0_S0_EEEvDpT_", "_ZZ1fvENKUlvE_clEv"} {
+	for _, name := range []string{"_Z9vecMulAddPKfS0_Pfi", "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayI" +
+		"PcLm1EEEEviT0_T1_", "_Z1fIJ1a1AIS0_S0_EEEvDpT_", "_ZZ1fvENKUlvE_clEv"} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -123,8 +123,7 @@ func (f *folding) joinKernel(s *session, emit activity.KernelEmitter, k kernelRo
 				s.unwritten--
 			}
 			scope := s.configScope(d.config)
-			emit.Row(&k.Kernel, d.config)
-			s.kernels.Acc(s.kernels.Slot(k.ID), scope, rows.BucketOf(k.Start)).Add(uint64(k.Duration))
+			emit.Add(&k.Kernel, d.config, scope)
 			return
 		}
 	}
@@ -186,15 +185,15 @@ func (f *folding) applyDetail(s *session, p *aggregate.Part, corr uint32, config
 	if k := s.waiting.take(corr); k != nil {
 		if k.emitted {
 			f.lateDetail(s, corr, config.id, k.receivedAt, k.retentionDays)
+			s.kernels.Acc(s.kernels.Slot(k.ID), config.scope, rows.BucketOf(k.Start)).Add(uint64(k.Duration))
 		} else {
 			emit := &f.emitter // the same session and part as the line before, nearly always
 			if f.emitterSerial != f.OutSerial || !emit.IsFor(&s.kernels, k.receivedAt) {
 				*emit = s.kernels.Emitter(k.receivedAt, k.retentionDays)
 				f.emitterSerial = f.OutSerial
 			}
-			emit.Row(&k.Kernel, config.id)
+			emit.Add(&k.Kernel, config.id, config.scope)
 		}
-		s.kernels.Acc(s.kernels.Slot(k.ID), config.scope, rows.BucketOf(k.Start)).Add(uint64(k.Duration))
 		return
 	}
 	if s.early == nil {

@@ -26,7 +26,9 @@ func (f *folding) dictionary(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	if over > 0 || skipped > 0 {
 		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are no \"id\": \"text\"", skipped)
 		if over > 0 {
-			reason, detail = reject.DictionaryFull, fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, aggregate.MaxNames, aggregate.MaxNameTotal>>20)
+			reason, detail = reject.DictionaryFull,
+				fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, aggregate.MaxNames,
+					aggregate.MaxNameTotal>>20)
 		}
 		f.Reject(p, aggregate.Reject{Reason: reason, Detail: detail, Type: typeName(l.Type), Events: 1, Payload: l.Raw})
 		return

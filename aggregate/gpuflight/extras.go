@@ -51,7 +51,8 @@ func (f *folding) leftovers(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	}
 }
 
-// detailLeftovers keeps what a kernel_detail has beyond a launch configuration, once with each configuration: a kernel costs a few bytes, and
+// detailLeftovers keeps what a kernel_detail has beyond a launch configuration, once with each configuration: a kernel costs a few bytes,
+// and
 // its details nearly always say what others said.
 func (f *folding) detailLeftovers(s *session, p *aggregate.Part, line []byte) {
 	f.leftovers(s, p, &gpuflight.Line{Type: gpuflight.KernelDetail, Raw: line})

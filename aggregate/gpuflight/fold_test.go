@@ -18,7 +18,8 @@ const flightEpoch = int64(1795175929972803352)
 
 // foldLines folds lines of session s of tenant t, one part a call.
 func foldFlight(f *aggregate.Fold, seq int, lines ...string) {
-	p := &aggregate.Part{Seq: uint64(seq), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: seq,
+	p := &aggregate.Part{Seq: uint64(seq), Now: time.Now().UnixNano(), Env: stream.Envelope{Tenant: "t", Session: "s",
+		Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: seq,
 		ReceivedAt: flightEpoch, RetentionDays: 7, RollupDays: 395}}
 	f.Take(p, f.Session(p), []byte(strings.Join(lines, "\n")+"\n"))
 }

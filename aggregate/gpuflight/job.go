@@ -60,9 +60,15 @@ func (f *folding) device(s *session, p *aggregate.Part, id int64, d *gpuflight.D
 		static = &gpuflight.StaticDevice{}
 	}
 	f.AddDevice(p, &aggregate.Device{
-		ID: int32(id), UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, Architecture: static.Architecture, Multiprocessors: uint32(min(static.MultiProcessorCount, 1<<32-1)),
-		TotalBytes: rows.FromMiB(d.TotalMiB), ComputeMajor: rows.ClampU32(static.ComputeMajor), ComputeMinor: rows.ClampU32(static.ComputeMinor), L2CacheSizeBytes: static.L2CacheSizeBytes,
-		SharedMemPerBlockBytes: static.SharedMemPerBlockBytes, RegsPerBlock: uint32(min(static.RegsPerBlock, 1<<32-1)), WarpSize: uint32(min(static.WarpSize, 1<<32-1)),
+		ID: int32(id), UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, Architecture: static.Architecture,
+		Multiprocessors:        uint32(min(static.MultiProcessorCount, 1<<32-1)),
+		TotalBytes:             rows.FromMiB(d.TotalMiB),
+		ComputeMajor:           rows.ClampU32(static.ComputeMajor),
+		ComputeMinor:           rows.ClampU32(static.ComputeMinor),
+		L2CacheSizeBytes:       static.L2CacheSizeBytes,
+		SharedMemPerBlockBytes: static.SharedMemPerBlockBytes,
+		RegsPerBlock:           uint32(min(static.RegsPerBlock, 1<<32-1)),
+		WarpSize:               uint32(min(static.WarpSize, 1<<32-1)),
 	})
 }
 
@@ -77,7 +83,8 @@ func (f *folding) jobEnd(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	f.leftovers(s, p, l)
 	s.Shutdown = true
 	s.Delta.SawEvent(end.TimeNS)
-	e := aggregate.SessionEnd{Rank: table.EndShutdown, At: end.TimeNS, Synthetic: end.Synthetic, ExitCode: end.ExitCode, Signal: end.Signal, WindowStopped: end.WindowStopped}
+	e := aggregate.SessionEnd{Rank: table.EndShutdown, At: end.TimeNS, Synthetic: end.Synthetic, ExitCode: end.ExitCode, Signal: end.Signal,
+		WindowStopped: end.WindowStopped}
 	if end.Crashed || end.Signaled {
 		e.Rank, s.Delta.Crashed = table.EndCrash, true
 	}

@@ -3,7 +3,6 @@ package gpuflight
 import (
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/aggregate/activity"
-	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
@@ -21,6 +20,7 @@ func (f *folding) kernels(s *session, p *aggregate.Part, line *gpuflight.Line) {
 	batch := line.Batch
 	device := s.Device()
 	emit := s.kernels.Emitter(p.Env.ReceivedAt, p.Env.RetentionDays)
+	delta := &s.Delta
 	for r := range batch.Rows() {
 		row := batch.Row(r)
 		start, ok := batch.Time(r)
@@ -29,16 +29,16 @@ func (f *folding) kernels(s *session, p *aggregate.Part, line *gpuflight.Line) {
 			continue
 		}
 		start = f.activityTime(s, p, start)
-		s.Delta.Kernels++
-		s.Delta.SawEvent(start)
+		delta.Kernels++
+		delta.SawEvent(start)
 		k := activity.Kernel{
-			Start: start, Duration: row[gpuflight.KernelDurationNS], Stream: uint64(row[gpuflight.KernelStreamID]), ExternalID: uint64(row[gpuflight.KernelExternalID]),
-			ID: uint32(row[gpuflight.KernelID]), Corr: uint32(row[gpuflight.KernelCorrID]), Dyn: uint32(max(row[gpuflight.KernelDynShared], 0)),
-			Regs: uint32(max(row[gpuflight.KernelNumRegs], 0)), ExternalKind: uint8(row[gpuflight.KernelExternalKind]), Device: device,
+			Start: start, Duration: row[gpuflight.KernelDurationNS], Stream: uint64(row[gpuflight.KernelStreamID]),
+			ExternalID: uint64(row[gpuflight.KernelExternalID]), ExternalKind: uint8(row[gpuflight.KernelExternalKind]),
+			ID: uint32(row[gpuflight.KernelID]), Corr: uint32(row[gpuflight.KernelCorrID]), Device: device,
+			Dyn: uint32(max(row[gpuflight.KernelDynShared], 0)), Regs: uint32(max(row[gpuflight.KernelNumRegs], 0)),
 		}
 		if row[gpuflight.KernelHasDetails] == 0 {
-			emit.Row(&k, 0)
-			s.kernels.Acc(s.kernels.Slot(k.ID), 0, rows.BucketOf(start)).Add(uint64(k.Duration))
+			emit.Add(&k, 0, 0)
 			continue
 		}
 		f.joinKernel(s, emit, kernelRow{Kernel: k, receivedAt: p.Env.ReceivedAt, retentionDays: p.Env.RetentionDays, heldAt: p.Now})

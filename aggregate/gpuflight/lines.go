@@ -53,7 +53,8 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 		return
 	}
 	if string(l.SessionID) != s.Key.ID || len(l.SessionID) == 0 {
-		r := aggregate.Reject{Reason: gpuflight.ReasonSessionMismatch, Detail: "the line's session_id is not its window's", Type: typeName(l.Type), Events: n, Payload: line}
+		r := aggregate.Reject{Reason: gpuflight.ReasonSessionMismatch, Detail: "the line's session_id is not its window's",
+			Type: typeName(l.Type), Events: n, Payload: line}
 		if len(l.SessionID) == 0 {
 			r.Reason, r.Detail = reject.SessionMissing, "the line has no session_id"
 		}
@@ -107,7 +108,8 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 		f.jobStart(s, p, l)
 	case gpuflight.Shutdown:
 		f.jobEnd(s, p, l)
-	case gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.ProfileSample, gpuflight.SystemSample,
+	case gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.ProfileSample,
+		gpuflight.SystemSample,
 		gpuflight.SynchronizationEvent, gpuflight.MemoryAllocEvent:
 		f.olderLine(s, p, l)
 	case gpuflight.SegmentStart:
@@ -123,12 +125,14 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 	case gpuflight.SourceFileContent, gpuflight.CubinDisassembly, gpuflight.PtxDisassembly:
 		f.artifact(s, p, l)
 	case gpuflight.TypeUnknown:
-		f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonUnknownType, Detail: "type " + quote(l.TypeName) + " is not known to this version", Events: n, Payload: line, Whole: true})
+		f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonUnknownType, Detail: "type " + quote(l.TypeName) + " is not known to this version",
+			Events: n, Payload: line, Whole: true})
 	default:
 		if f.single(s, p, l) {
 			return
 		}
-		f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonNotYet, Detail: "kept whole until a version that stores " + l.Type.String(), Type: typeName(l.Type), Events: n, Payload: line, Whole: true})
+		f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonNotYet, Detail: "kept whole until a version that stores " + l.Type.String(),
+			Type: typeName(l.Type), Events: n, Payload: line, Whole: true})
 	}
 }
 
@@ -163,7 +167,8 @@ func (f *folding) batch(s *session, p *aggregate.Part, l *gpuflight.Line, n uint
 	before := s.Delta.Rejects
 	for i := range l.Batch.BadRows {
 		bad := &l.Batch.BadRows[i]
-		f.Reject(p, aggregate.Reject{Reason: bad.Reason, Detail: bad.Detail, Type: typeName(l.Type), Events: uint64(bad.Count), Payload: l.Raw[bad.Start:bad.End]})
+		f.Reject(p, aggregate.Reject{Reason: bad.Reason, Detail: bad.Detail, Type: typeName(l.Type), Events: uint64(bad.Count),
+			Payload: l.Raw[bad.Start:bad.End]})
 	}
 	if l.Batch.UnknownColumns > 0 {
 		f.extras(s, p, l, gpuflight.ExtraColumns(l), l.Batch.UnknownColumns)

@@ -15,7 +15,8 @@ import (
 )
 
 func foldPart(f *aggregate.Fold, n int, body []byte) *aggregate.Session {
-	p := &aggregate.Part{Seq: uint64(n + 1), Now: 1, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: "w", Part: n,
+	p := &aggregate.Part{Seq: uint64(n + 1), Now: 1, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+		Source: "gpu-flight", Identity: "w", Part: n,
 		ReceivedAt: 1795175929972803352, RetentionDays: 7, RollupDays: 395}}
 	s := f.Session(p)
 	f.Take(p, s, body)
@@ -87,7 +88,8 @@ func TestStateOfVersionTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := known(f, "t", "s")
-	if s == nil || flightOf(f, s).waiting.live != 1 || flightOf(f, s).scopes.halves.count != 3 || flightOf(f, s).details.GetCardinality() != 300 || len(flightOf(f, s).configs) != 40 || flightOf(f, s).kernels.Held() == 0 || s.Vendor != "NVIDIA" {
+	if s == nil || flightOf(f, s).waiting.live != 1 || flightOf(f, s).scopes.halves.count != 3 || flightOf(f,
+		s).details.GetCardinality() != 300 || len(flightOf(f, s).configs) != 40 || flightOf(f, s).kernels.Held() == 0 || s.Vendor != "NVIDIA" {
 		t.Fatalf("%+v", s)
 	}
 	foldPart(f, 1000, activityPart(1))
@@ -100,8 +102,11 @@ func TestStateOfVersionTwo(t *testing.T) {
 // BenchmarkFoldSingles folds parts of one event a line: what a partition's owner could do alone on one core.
 func BenchmarkFoldSingles(b *testing.B) {
 	for name, format := range map[string]string{
-		"memset": `{"type":"memset_event","pid":7570,"app":"wire_probe","session_id":"s","name":"memset","platform":"unknown","device_id":"0","stream_id":"7","stack_trace":"","user_scope":"train|fwd","scope_depth":0,"start_ns":%[1]d,"end_ns":%[2]d,"api_start_ns":0,"api_exit_ns":0,"corr_id":%[3]d,"bytes":65536}`,
-		"nvtx":   `{"type":"nvtx_marker_event","pid":7570,"app":"wire_probe","session_id":"s","name":"torch::aten::mm@train.py:%[3]d","domain":"","start_ns":%[1]d,"end_ns":%[2]d,"duration_ns":2000,"marker_id":0}`,
+		"memset": `{"type":"memset_event","pid":7570,"app":"wire_probe","session_id":"s","name":"memset","platform":"unknown","device_id":"0",` +
+			`"stream_id":"7","stack_trace":"","user_scope":"train|fwd","scope_depth":0,"start_ns":%[1]d,"end_ns":%[2]d,"api_start_ns":0,` +
+			`"api_exit_ns":0,"corr_id":%[3]d,"bytes":65536}`,
+		"nvtx": `{"type":"nvtx_marker_event","pid":7570,"app":"wire_probe","session_id":"s","name":"torch::aten::mm@train.py:%[3]d",` +
+			`"domain":"","start_ns":%[1]d,"end_ns":%[2]d,"duration_ns":2000,"marker_id":0}`,
 	} {
 		b.Run(name, func(b *testing.B) {
 			const lines = 20000
@@ -132,8 +137,12 @@ func BenchmarkFoldSingles(b *testing.B) {
 func activityPart(n int) []byte {
 	var b strings.Builder
 	base := 1795175929972803352 + int64(n)*20e9
-	fmt.Fprintf(&b, `{"type":"memcpy_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id","duration_ns","bytes","copy_kind","corr_id"],"rows":[[0,7,%d,10,1,1],[5,7,9,20,%d,2]]}`+"\n", n, base, n+1, 1+n%3)
-	fmt.Fprintf(&b, `{"type":"synchronization_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","duration_ns","sync_type","stream_id","event_id","context_id","corr_id","function_id"],"rows":[[0,%d,3,7,0,1,3,%d]]}`+"\n", n, base, 100+n, n%2)
-	fmt.Fprintf(&b, `{"type":"pm_sample_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["sample_index","dt_ns","device_id","metric_id","value","scope_name_id"],"rows":[[0,0,0,3,%d.25,2],[1,5,1,19,1e-3,0]]}`+"\n", n, base, n)
+	fmt.Fprintf(&b, `{"type":"memcpy_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id",`+
+		`"duration_ns","bytes","copy_kind","corr_id"],"rows":[[0,7,%d,10,1,1],[5,7,9,20,%d,2]]}`+"\n", n, base, n+1, 1+n%3)
+	fmt.Fprintf(&b, `{"type":"synchronization_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+		`"duration_ns","sync_type","stream_id","event_id","context_id","corr_id","function_id"],"rows":[[0,%d,3,7,0,1,3,%d]]}`+"\n", n, base,
+		100+n, n%2)
+	fmt.Fprintf(&b, `{"type":"pm_sample_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["sample_index","dt_ns",`+
+		`"device_id","metric_id","value","scope_name_id"],"rows":[[0,0,0,3,%d.25,2],[1,5,1,19,1e-3,0]]}`+"\n", n, base, n)
 	return []byte(b.String())
 }

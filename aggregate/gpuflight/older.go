@@ -62,13 +62,15 @@ func (f *folding) olderLine(s *session, p *aggregate.Part, l *gpuflight.Line) {
 
 // noName rejects a line whose names are more than the session may have.
 func (f *folding) noName(s *session, p *aggregate.Part, l *gpuflight.Line) {
-	f.Reject(p, aggregate.Reject{Reason: reject.DictionaryFull, Detail: "the line's names are beyond the 200000 that a session may have", Type: typeName(l.Type), Events: 1, Payload: l.Raw})
+	f.Reject(p, aggregate.Reject{Reason: reject.DictionaryFull, Detail: "the line's names are beyond the 200000 that a session " +
+		"may have", Type: typeName(l.Type), Events: 1, Payload: l.Raw})
 }
 
 // asBatch returns a line like l that carries an empty batch of another type, to be filled and folded in its place.
 func (f *folding) asBatch(l *gpuflight.Line, t gpuflight.Type, at int64) (*gpuflight.Line, *gpuflight.Batch) {
 	f.older.batch.Begin(t, at)
-	f.older.line = gpuflight.Line{Type: l.Type, TypeName: l.TypeName, SessionID: l.SessionID, BaseTimeNS: at, Batch: &f.older.batch, Raw: l.Raw}
+	f.older.line = gpuflight.Line{Type: l.Type, TypeName: l.TypeName, SessionID: l.SessionID, BaseTimeNS: at, Batch: &f.older.batch,
+		Raw: l.Raw}
 	return &f.older.line, &f.older.batch
 }
 
@@ -85,7 +87,8 @@ func (f *folding) profileSample(s *session, p *aggregate.Part, l *gpuflight.Line
 	line, batch := f.asBatch(l, gpuflight.ProfileSampleBatch, o.AtNS)
 	add := func(kind, metric uint32, value uint64) {
 		row := batch.Add()
-		row[gpuflight.ProfileSampleKind], row[gpuflight.ProfileMetricID], row[gpuflight.ProfileMetricValue] = int64(kind), int64(metric), int64(value)
+		row[gpuflight.ProfileSampleKind], row[gpuflight.ProfileMetricID], row[gpuflight.ProfileMetricValue] = int64(kind), int64(metric),
+			int64(value)
 		row[gpuflight.ProfileDeviceID], row[gpuflight.ProfileCorrID] = int64(o.DeviceID), int64(o.CorrID)
 		row[gpuflight.ProfileFunctionID], row[gpuflight.ProfilePCOffset] = int64(function), int64(o.PCOffset)
 		row[gpuflight.ProfileSourceFileID], row[gpuflight.ProfileSourceLine] = int64(file), int64(o.SourceLine)
@@ -122,7 +125,8 @@ func (f *folding) systemSample(s *session, p *aggregate.Part, l *gpuflight.Line,
 		}
 		row[gpuflight.DeviceID], row[gpuflight.DeviceTempC] = d.ID, d.TempC
 		row[gpuflight.DeviceGPUUtil], row[gpuflight.DeviceMemUtil] = cell32(d.UtilGPUPct), cell32(d.UtilMemPct)
-		row[gpuflight.DevicePowerMW], row[gpuflight.DeviceClockSM], row[gpuflight.DeviceClockMem] = cell32(d.PowerMW), cell32(d.ClkSMMHz), cell32(d.ClkMemMHz)
+		row[gpuflight.DevicePowerMW], row[gpuflight.DeviceClockSM], row[gpuflight.DeviceClockMem] = cell32(d.PowerMW), cell32(d.ClkSMMHz),
+			cell32(d.ClkMemMHz)
 		row[gpuflight.DeviceUsedMiB], row[gpuflight.DeviceTotalMiB] = int64(d.UsedMiB), int64(total)
 		row[gpuflight.DevicePCIeBwBps] = int64(d.PCIeRxBps + d.PCIeTxBps)
 	}

@@ -34,7 +34,8 @@ func (f *folding) kernelEvent(s *session, p *aggregate.Part, l *gpuflight.Line, 
 	s.Delta.Kernels++
 	s.Delta.SawEvent(start)
 	k := activity.Kernel{
-		Start: start, Duration: o.DurationNS, Stream: o.StreamID, ID: id, Corr: o.CorrID, Dyn: rows.ClampU32(o.DynSharedBytes), Regs: rows.ClampU32(o.NumRegs),
+		Start: start, Duration: o.DurationNS, Stream: o.StreamID, ID: id, Corr: o.CorrID, Dyn: rows.ClampU32(o.DynSharedBytes),
+		Regs:   rows.ClampU32(o.NumRegs),
 		Device: o.DeviceID,
 	}
 	if k.Device < 0 {
@@ -45,8 +46,7 @@ func (f *folding) kernelEvent(s *session, p *aggregate.Part, l *gpuflight.Line, 
 		*emit = s.kernels.Emitter(p.Env.ReceivedAt, p.Env.RetentionDays)
 		f.emitterSerial = f.OutSerial
 	}
-	emit.Row(&k, config.id)
-	s.kernels.Acc(s.kernels.Slot(id), config.scope, rows.BucketOf(start)).Add(uint64(o.DurationNS))
+	emit.Add(&k, config.id, config.scope)
 	p.Stored(1)
 }
 
@@ -101,8 +101,10 @@ func (f *folding) syncEvent(s *session, p *aggregate.Part, l *gpuflight.Line, o 
 func (f *folding) allocEvent(s *session, p *aggregate.Part, l *gpuflight.Line, o *gpuflight.Older) {
 	line, batch := f.asBatch(l, gpuflight.MemoryAllocEventBatch, o.AtNS)
 	row := batch.Add()
-	row[gpuflight.AllocDurationNS], row[gpuflight.AllocMemoryOp], row[gpuflight.AllocMemoryKind] = o.DurationNS, int64(o.MemoryOp), int64(o.MemoryKind)
+	row[gpuflight.AllocDurationNS], row[gpuflight.AllocMemoryOp], row[gpuflight.AllocMemoryKind] = o.DurationNS, int64(o.MemoryOp),
+		int64(o.MemoryKind)
 	row[gpuflight.AllocAddress], row[gpuflight.AllocBytes] = int64(o.Address), int64(o.Bytes)
-	row[gpuflight.AllocDeviceID], row[gpuflight.AllocStreamID], row[gpuflight.AllocCorrID] = int64(max(o.DeviceID, 0)), int64(o.StreamID), int64(o.CorrID)
+	row[gpuflight.AllocDeviceID], row[gpuflight.AllocStreamID], row[gpuflight.AllocCorrID] = int64(max(o.DeviceID, 0)), int64(o.StreamID),
+		int64(o.CorrID)
 	f.batch(s, p, line, 1, f.allocations)
 }

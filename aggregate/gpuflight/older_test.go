@@ -34,7 +34,8 @@ func TestOlderScopesPairByPath(t *testing.T) {
 				var at int64
 				fmt.Sscan(l, &kind, &path, &at)
 				kind = map[string]string{"b": "scope_begin", "e": "scope_end"}[kind]
-				foldFlight(f, i, fmt.Sprintf(`{"type":"%s","session_id":"s","name":"%s","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, kind, path[strings.LastIndexByte(path, '|')+1:], flightEpoch+at, path, strings.Count(path, "|")))
+				foldFlight(f, i, fmt.Sprintf(`{"type":"%s","session_id":"s","name":"%s","ts_ns":%d,"user_scope":"%s","scope_depth":%d}`, kind,
+					path[strings.LastIndexByte(path, '|')+1:], flightEpoch+at, path, strings.Count(path, "|")))
 				if i+1 == handOver {
 					stats := flightOf(f, known(f, "t", "s")).scopeAcc // rows of a chunk that is out
 					state := f.AppendState(nil, true)
@@ -52,7 +53,8 @@ func TestOlderScopesPairByPath(t *testing.T) {
 				calls, total, begins, ends = calls+a.calls, total+a.total, begins+a.unmatchedBegin, ends+a.unmatchedEnd
 			}
 			if calls != c.calls || total != c.total || begins != c.begins || ends != c.ends {
-				t.Errorf("%s (hand-over %d): %d pairs of %d ns, %d begins and %d ends alone; want %d of %d, %d and %d", name, handOver, calls, total, begins, ends, c.calls, c.total, c.begins, c.ends)
+				t.Errorf("%s (hand-over %d): %d pairs of %d ns, %d begins and %d ends alone; want %d of %d, %d and %d", name, handOver, calls, total,
+					begins, ends, c.calls, c.total, c.begins, c.ends)
 			}
 		}
 	}
@@ -61,8 +63,12 @@ func TestOlderScopesPairByPath(t *testing.T) {
 // Batches of the old activity interface have a number for a reason and no name: it gets the name that clients wrote before.
 func TestLegacyStallsOfBatches(t *testing.T) {
 	f := newTestFlight(aggregate.Config{})
-	foldFlight(f, 1, fmt.Sprintf(`{"version":1,"type":"profile_sample_batch","session_id":"s","batch_id":1,"base_time_ns":%d,"columns":["dt_ns","corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind","scope_name_id"],"rows":[[0,0,0,1,16,0,7,4,0,0],[0,0,0,1,16,0,2,4,0,0],[0,0,0,1,16,9,2,4,0,0],[0,0,0,1,16,0,2,0,0,0],[0,0,0,1,16,0,2,4,1,0]]}`, flightEpoch),
-		fmt.Sprintf(`{"type":"profile_sample","session_id":"s","ts_ns":%d,"device_id":0,"pc_offset":16,"stall_reason":4,"sample_count":3}`, flightEpoch))
+	foldFlight(f, 1, fmt.Sprintf(`{"version":1,"type":"profile_sample_batch","session_id":"s","batch_id":1,"base_time_ns":%d,`+
+		`"columns":["dt_ns","corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind",`+
+		`"scope_name_id"],"rows":[[0,0,0,1,16,0,7,4,0,0],[0,0,0,1,16,0,2,4,0,0],[0,0,0,1,16,9,2,4,0,0],[0,0,0,1,16,0,2,0,0,0],[0,0,0,1,16,0,`+
+		`2,4,1,0]]}`, flightEpoch),
+		fmt.Sprintf(`{"type":"profile_sample","session_id":"s","ts_ns":%d,"device_id":0,"pc_offset":16,"stall_reason":4,"sample_count":3}`,
+			flightEpoch))
 	s := known(f, "t", "s")
 	got := map[string]uint64{}
 	for key, a := range flightOf(f, s).profile.Accs {
@@ -80,7 +86,10 @@ func BenchmarkOlderKernelEvents(b *testing.B) {
 	for n := range bodies {
 		var body strings.Builder
 		for i := range 1000 {
-			fmt.Fprintf(&body, `{"type":"kernel_event","pid":1,"app":"a","session_id":"s","name":"void kernel_number_%d<float, 4, 256>(float const*, float*, int)","platform":"CUDA","has_details":true,"device_id":0,"stream_id":7,"start_ns":%d,"end_ns":%d,"grid":"(64,1,1)","block":"(256,1,1)","dyn_shared_bytes":0,"num_regs":32,"static_shared_bytes":8192,"occupancy":0.75,"limiting_resource":"REGISTERS","max_active_blocks":4,"corr_id":%d,"user_scope":"train|fwd","stack_trace":""}`+"\n",
+			fmt.Fprintf(&body, `{"type":"kernel_event","pid":1,"app":"a","session_id":"s","name":"void kernel_number_%d<float, 4, 256>(float `+
+				`const*, float*, int)","platform":"CUDA","has_details":true,"device_id":0,"stream_id":7,"start_ns":%d,"end_ns":%d,"grid":"(64,1,1)",`+
+				`"block":"(256,1,1)","dyn_shared_bytes":0,"num_regs":32,"static_shared_bytes":8192,"occupancy":0.75,`+
+				`"limiting_resource":"REGISTERS","max_active_blocks":4,"corr_id":%d,"user_scope":"train|fwd","stack_trace":""}`+"\n",
 				i%50, flightEpoch+int64(1000*n+i), flightEpoch+int64(1000*n+2*i), 1000*n+i)
 		}
 		bodies[n] = body.String()

@@ -14,8 +14,10 @@ func (f *folding) profileBatch(s *session, p *aggregate.Part, line *gpuflight.Li
 		row := batch.Row(r)
 		key := activity.SampleKey{
 			Kind: uint8(row[gpuflight.ProfileSampleKind]), Device: int32(row[gpuflight.ProfileDeviceID]),
-			Function: uint32(row[gpuflight.ProfileFunctionID]), Metric: uint32(row[gpuflight.ProfileMetricID]), Scope: uint32(row[gpuflight.ProfileScopeNameID]),
-			File: uint32(row[gpuflight.ProfileSourceFileID]), Line: uint32(row[gpuflight.ProfileSourceLine]), PC: uint64(row[gpuflight.ProfilePCOffset]),
+			Function: uint32(row[gpuflight.ProfileFunctionID]), Metric: uint32(row[gpuflight.ProfileMetricID]),
+			Scope: uint32(row[gpuflight.ProfileScopeNameID]),
+			File:  uint32(row[gpuflight.ProfileSourceFileID]), Line: uint32(row[gpuflight.ProfileSourceLine]),
+			PC: uint64(row[gpuflight.ProfilePCOffset]),
 		}
 		switch key.Kind {
 		case activity.SamplePC, activity.SampleSASS:

@@ -27,7 +27,8 @@ func (f *folding) jobRun(s *session, p *aggregate.Part, job *gpuflight.Job) {
 	if job.RunID == "" {
 		return
 	}
-	f.segment(s, p, &segmentRow{run: job.RunID, index: job.SegmentIndex, chain: job.RollChainID, part: job.PartIndex, previousRun: job.PreviousRunID})
+	f.segment(s, p, &segmentRow{run: job.RunID, index: job.SegmentIndex, chain: job.RollChainID, part: job.PartIndex,
+		previousRun: job.PreviousRunID})
 }
 
 // segmentStart folds a segment_start line.
@@ -41,8 +42,9 @@ func (f *folding) segmentStart(s *session, p *aggregate.Part, l *gpuflight.Line)
 	f.leftovers(s, p, l)
 	s.Delta.SawEvent(d.ActualStartNS)
 	f.segment(s, p, &segmentRow{
-		run: d.RunID, index: d.SegmentIndex, previousSession: d.PreviousSessionID, startedAt: d.ActualStartNS, startBoundary: d.RequestedBoundaryNS,
-		startDelay: d.BoundaryDelayNS, startDeferred: d.DeferredBy,
+		run: d.RunID, index: d.SegmentIndex, previousSession: d.PreviousSessionID, startedAt: d.ActualStartNS,
+		startBoundary: d.RequestedBoundaryNS,
+		startDelay:    d.BoundaryDelayNS, startDeferred: d.DeferredBy,
 	})
 }
 
@@ -57,8 +59,9 @@ func (f *folding) segmentEnd(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	f.leftovers(s, p, l)
 	s.Delta.SawEvent(d.ActualEndNS)
 	f.segment(s, p, &segmentRow{
-		run: d.RunID, index: d.SegmentIndex, endedAt: d.ActualEndNS, boundary: d.RequestedBoundaryNS, delay: d.BoundaryDelayNS, outside: d.RecordsOutside,
-		reason: d.EndReason, deferred: d.DeferredBy, synthetic: d.Synthetic,
+		run: d.RunID, index: d.SegmentIndex, endedAt: d.ActualEndNS, boundary: d.RequestedBoundaryNS, delay: d.BoundaryDelayNS,
+		outside: d.RecordsOutside,
+		reason:  d.EndReason, deferred: d.DeferredBy, synthetic: d.Synthetic,
 	})
 	s.Completed = true
 	f.End(p, aggregate.SessionEnd{Rank: table.EndSegment, At: d.ActualEndNS, Synthetic: d.Synthetic})

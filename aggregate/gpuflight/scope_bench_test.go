@@ -47,7 +47,8 @@ func scopeParts(scopes, threads int) (parts [][]byte, n int) {
 	const base = 1795175929972803352
 	for batch := 0; len(rows) > 0; batch++ {
 		k := min(512, len(rows))
-		fmt.Fprintf(&b, `{"version":3,"type":"scope_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth","repeat","warmup","original_start_ns"],"rows":[`, batch, base)
+		fmt.Fprintf(&b, `{"version":3,"type":"scope_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+			`"scope_instance_id","name_id","event_type","depth","repeat","warmup","original_start_ns"],"rows":[`, batch, base)
 		for i, r := range rows[:k] {
 			if i > 0 {
 				b.WriteByte(',')
@@ -78,7 +79,8 @@ func BenchmarkFoldScopes(b *testing.B) {
 				now := time.Now().UnixNano()
 				for i, body := range parts {
 					now += int64(time.Second)
-					p := &aggregate.Part{Seq: uint64(i), Now: now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight, Source: "gpu-flight",
+					p := &aggregate.Part{Seq: uint64(i), Now: now, Env: stream.Envelope{Tenant: "t", Session: "s", Kind: stream.KindGPUFlight,
+						Source:   "gpu-flight",
 						Identity: "w", Part: i, ReceivedAt: now, RetentionDays: 7, RollupDays: 395}}
 					f.Take(p, f.Session(p), body)
 					f.Expire(now)

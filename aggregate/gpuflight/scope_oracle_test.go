@@ -36,7 +36,8 @@ type scopeEvent struct {
 
 func scopeLine(batch int, events []scopeEvent) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"version":3,"type":"scope_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth","repeat","warmup","original_start_ns"],"rows":[`, batch, scopeEpoch)
+	fmt.Fprintf(&b, `{"version":3,"type":"scope_event_batch","session_id":"s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+		`"scope_instance_id","name_id","event_type","depth","repeat","warmup","original_start_ns"],"rows":[`, batch, scopeEpoch)
 	for i, e := range events {
 		if i > 0 {
 			b.WriteByte(',')
@@ -77,7 +78,8 @@ type scopeSums struct {
 }
 
 func (s *scopeSums) String() string {
-	return fmt.Sprintf("calls %d total %d min %d max %d begins %d ends %d child %d hist %v", s.calls, s.total, s.low, s.high, s.begins, s.ends, s.child, s.hist)
+	return fmt.Sprintf("calls %d total %d min %d max %d begins %d ends %d child %d hist %v", s.calls, s.total, s.low, s.high, s.begins, s.ends,
+		s.child, s.hist)
 }
 
 type scopeRaw struct {
@@ -103,7 +105,8 @@ func (b *scopeBench) fold(body string) { b.foldAs(body, fmt.Sprint("w", b.parts)
 
 func (b *scopeBench) foldAs(body, identity string) {
 	b.parts++
-	p := &aggregate.Part{Seq: uint64(b.parts), Now: b.now, Env: stream.Envelope{Tenant: "t", Session: b.id, Kind: stream.KindGPUFlight, Source: "gpu-flight", Identity: identity,
+	p := &aggregate.Part{Seq: uint64(b.parts), Now: b.now, Env: stream.Envelope{Tenant: "t", Session: b.id, Kind: stream.KindGPUFlight,
+		Source: "gpu-flight", Identity: identity,
 		ReceivedAt: b.now, RetentionDays: 7, RollupDays: 395}}
 	b.f.Take(p, b.f.Session(p), []byte(body))
 }
@@ -174,8 +177,10 @@ func (b *scopeBench) take(name string, piece []byte) {
 		for i := range int(rec.NumRows()) {
 			if name == table.Scopes.Table.Name {
 				b.raw = append(b.raw, scopeRaw{
-					name: text("name", i), path: text("path", i), instance: u64("instance_id", i), duration: u64("duration_ns", i), start: at("started_at", i) - scopeEpoch,
-					matched: u8("matched", i), continued: u8("continued", i), cut: u8("cut", i), depth: u32("depth", i), repeat: u32("repeat", i), warmup: u32("warmup", i),
+					name: text("name", i), path: text("path", i), instance: u64("instance_id", i), duration: u64("duration_ns", i), start: at("started_at",
+						i) - scopeEpoch,
+					matched: u8("matched", i), continued: u8("continued", i), cut: u8("cut", i), depth: u32("depth", i), repeat: u32("repeat", i),
+					warmup: u32("warmup", i),
 				})
 				continue
 			}
@@ -302,7 +307,8 @@ func program(r *rand.Rand, threads, scopes, names int) (events []scopeEvent, wan
 			path = q.name + "|" + path
 		}
 		paths[s.instance] = path
-		events = append(events, scopeEvent{s.begin, s.instance, s.id, scopeBegin, s.depth, s.begin}, scopeEvent{s.end, s.instance, s.id, scopeEnd, s.depth, s.begin})
+		events = append(events, scopeEvent{s.begin, s.instance, s.id, scopeBegin, s.depth, s.begin}, scopeEvent{s.end, s.instance, s.id, scopeEnd,
+			s.depth, s.begin})
 	}
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
 	return events, oracle(all), paths

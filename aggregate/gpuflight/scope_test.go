@@ -97,9 +97,11 @@ func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
 // User scopes and injected ones count separately, so one id is used twice within a session: also with one name.
 func TestTrapScopeInstancesCollide(t *testing.T) {
 	events := []scopeEvent{
-		{0, 1, 1, scopeBegin, 0, 0}, {10, 1, 2, scopeBegin, 1, 10}, {20, 1, 2, scopeEnd, 1, 10}, {100, 1, 1, scopeEnd, 0, 100}, // another name: the process scope, whose end says its own time
+		// another name: the process scope, whose end says its own time
+		{0, 1, 1, scopeBegin, 0, 0}, {10, 1, 2, scopeBegin, 1, 10}, {20, 1, 2, scopeEnd, 1, 10}, {100, 1, 1, scopeEnd, 0, 100},
 		{200, 5, 3, scopeBegin, 0, 200}, {210, 5, 3, scopeBegin, 1, 210}, {250, 5, 3, scopeEnd, 1, 210}, {290, 5, 3, scopeEnd, 0, 200}, // nested
-		{300, 6, 3, scopeBegin, 0, 300}, {310, 6, 3, scopeBegin, 0, 310}, {350, 6, 3, scopeEnd, 0, 300}, {399, 6, 3, scopeEnd, 0, 310}, // overlapping
+		// overlapping
+		{300, 6, 3, scopeBegin, 0, 300}, {310, 6, 3, scopeBegin, 0, 310}, {350, 6, 3, scopeEnd, 0, 300}, {399, 6, 3, scopeEnd, 0, 310},
 	}
 	want := []string{"n1 0 100", "n2 10 10", "n3 200 90", "n3 210 40", "n3 300 50", "n3 310 89"}
 	r := rand.New(rand.NewPCG(3, 3))
@@ -133,7 +135,8 @@ func TestTrapScopeInstancesCollide(t *testing.T) {
 func TestScopesOfOldClientsPairByTime(t *testing.T) {
 	b := newScopeBench(t)
 	b.fold(scopeNames(1))
-	b.fold(scopeLine(1, []scopeEvent{{10, 1, 1, scopeBegin, 0, 0}, {20, 1, 1, scopeBegin, 1, 0}, {30, 1, 1, scopeEnd, 1, 0}, {40, 1, 1, scopeEnd, 0, 0}, {50, 1, 1, scopeBegin, 0, 0}}))
+	b.fold(scopeLine(1, []scopeEvent{{10, 1, 1, scopeBegin, 0, 0}, {20, 1, 1, scopeBegin, 1, 0}, {30, 1, 1, scopeEnd, 1, 0}, {40, 1, 1,
+		scopeEnd, 0, 0}, {50, 1, 1, scopeBegin, 0, 0}}))
 	b.fold(scopeLine(2, []scopeEvent{{45, 1, 1, scopeEnd, 0, 0}})) // before the begin that waits: no pair
 	b.f.Close(b.session())
 	b.publish()
@@ -146,7 +149,8 @@ func TestScopesOfOldClientsPairByTime(t *testing.T) {
 func TestScopesContinueOverSegments(t *testing.T) {
 	b := newScopeBench(t)
 	b.fold(scopeNames(2))
-	b.fold(scopeLine(1, []scopeEvent{{100, 1, 1, scopeContinuationOpen, 0, 5}, {100, 2, 2, scopeContinuationOpen, 1, 100}, {150, 2, 2, scopeEnd, 1, 6}, {200, 1, 1, scopeContinuationClose, 0, 5}, {160, 3, 2, scopeBegin, 1, 160}}))
+	b.fold(scopeLine(1, []scopeEvent{{100, 1, 1, scopeContinuationOpen, 0, 5}, {100, 2, 2, scopeContinuationOpen, 1, 100}, {150, 2, 2,
+		scopeEnd, 1, 6}, {200, 1, 1, scopeContinuationClose, 0, 5}, {160, 3, 2, scopeBegin, 1, 160}}))
 	b.f.Close(b.session())
 	b.publish()
 	for i, want := range []string{"n2 n1|n2 50 1 1 0", "n1 n1 100 1 1 1", "n2 n1|n2 0 0 0 0"} {
@@ -205,7 +209,8 @@ func TestScopesAreBounded(t *testing.T) {
 		b.fold(line)
 		o := &b.own().scopes
 		if kept := o.kept.tail() - o.kept.head; kept > maxKept || o.kept.tail()-o.kept.counted > maxKept/2 || len(o.kept.queue) > 3*maxKept {
-			t.Fatalf("after %d batches %d scopes are kept, %d of them uncounted, in a queue of %d", i, kept, o.kept.tail()-o.kept.counted, len(o.kept.queue))
+			t.Fatalf("after %d batches %d scopes are kept, %d of them uncounted, in a queue of %d", i, kept, o.kept.tail()-o.kept.counted,
+				len(o.kept.queue))
 		}
 	}
 	b.f.Close(b.session())
@@ -270,7 +275,8 @@ func TestLoneEndsAreCounted(t *testing.T) {
 func TestScopeStateSurvivesAHandOver(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 1))
 	events, _, _ := program(r, 3, 600, 9)
-	events = append(events, scopeEvent{77, 900, 3, scopeContinuationOpen, 2, 7}, scopeEvent{99, 901, 3, scopeContinuationClose, 1, 3}, scopeEvent{1e9, 902, 3, scopeBegin, 70, 5})
+	events = append(events, scopeEvent{77, 900, 3, scopeContinuationOpen, 2, 7}, scopeEvent{99, 901, 3, scopeContinuationClose, 1, 3},
+		scopeEvent{1e9, 902, 3, scopeBegin, 70, 5})
 	r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 	b := newScopeBench(t)
 	b.cfg.DetailWait = time.Second
@@ -290,8 +296,10 @@ func TestScopeStateSurvivesAHandOver(t *testing.T) {
 		c := &scopeBench{t: t, id: "s", cfg: b.cfg, f: b.f, now: b.now, stats: map[string]*scopeSums{}}
 		if states != nil {
 			c.takeOver(states...)
-			if o, p := &c.own().scopes, &b.own().scopes; o.halves.count != p.halves.count || o.kept.tail() != p.kept.tail() || o.kept.counted != p.kept.counted {
-				t.Errorf("%d wait, places %d %d %d; want %d, %d %d %d", o.halves.count, o.kept.head, o.kept.counted, o.kept.tail(), p.halves.count, p.kept.head, p.kept.counted, p.kept.tail())
+			if o, p := &c.own().scopes, &b.own().scopes; o.halves.count != p.halves.count || o.kept.tail() != p.kept.tail() ||
+				o.kept.counted != p.kept.counted {
+				t.Errorf("%d wait, places %d %d %d; want %d, %d %d %d", o.halves.count, o.kept.head, o.kept.counted, o.kept.tail(), p.halves.count,
+					p.kept.head, p.kept.counted, p.kept.tail())
 			}
 			known(c.f, "t", "s").TakeNames(b.session())
 		}
@@ -461,7 +469,8 @@ func TestScopesOfTheVectors(t *testing.T) {
 // successor knows it.
 func TestDeletedSessionLeavesNoScopes(t *testing.T) {
 	b := newScopeBench(t)
-	b.fold(scopeNames(2) + scopeLine(1, []scopeEvent{{0, 1, 1, scopeBegin, 0, 0}, {10, 2, 2, scopeBegin, 1, 10}, {40, 2, 2, scopeEnd, 1, 10}, {90, 1, 1, scopeEnd, 0, 0}}))
+	b.fold(scopeNames(2) + scopeLine(1, []scopeEvent{{0, 1, 1, scopeBegin, 0, 0}, {10, 2, 2, scopeBegin, 1, 10}, {40, 2, 2, scopeEnd, 1, 10},
+		{90, 1, 1, scopeEnd, 0, 0}}))
 	states := [][]byte{b.publish()}
 	b.f.Erase(stream.Deletion{ID: "1", Tenant: "t", Session: "s", At: b.now})
 	states = append(states, b.publish())

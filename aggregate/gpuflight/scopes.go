@@ -48,9 +48,11 @@ func (f *folding) scopeBatch(s *session, p *aggregate.Part, line *gpuflight.Line
 			continue
 		}
 		f.scopeHalf(s, p, line, scopeHalf{
-			key: scopeKey{uint64(row[gpuflight.ScopeInstanceID]), uint32(row[gpuflight.ScopeNameID])}, at: at, origin: row[gpuflight.ScopeOriginalStartNS],
-			depth: rows.ClampU32(row[gpuflight.ScopeDepth]), repeat: rows.ClampU32(row[gpuflight.ScopeRepeat]), warmup: rows.ClampU32(row[gpuflight.ScopeWarmup]),
-			begin: kind == scopeBegin || kind == scopeContinuationOpen, continued: kind >= scopeContinuationOpen,
+			key: scopeKey{uint64(row[gpuflight.ScopeInstanceID]), uint32(row[gpuflight.ScopeNameID])}, at: at,
+			origin: row[gpuflight.ScopeOriginalStartNS],
+			depth:  rows.ClampU32(row[gpuflight.ScopeDepth]), repeat: rows.ClampU32(row[gpuflight.ScopeRepeat]),
+			warmup: rows.ClampU32(row[gpuflight.ScopeWarmup]),
+			begin:  kind == scopeBegin || kind == scopeContinuationOpen, continued: kind >= scopeContinuationOpen,
 		})
 	}
 }

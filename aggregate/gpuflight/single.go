@@ -31,10 +31,12 @@ const maxSingles = 65536
 // same event, however the upload that brings it again is cut.
 func identifiesItself(t gpuflight.Type) bool {
 	switch t {
-	case gpuflight.MemsetEvent, gpuflight.NvtxMarkerEvent, gpuflight.GraphLaunchEvent, gpuflight.PerfMetricEvent, gpuflight.KernelPerfMetricEvent,
+	case gpuflight.MemsetEvent, gpuflight.NvtxMarkerEvent, gpuflight.GraphLaunchEvent, gpuflight.PerfMetricEvent,
+		gpuflight.KernelPerfMetricEvent,
 		gpuflight.PMSamplingConfig, gpuflight.SassConfig, gpuflight.ExecutionSignature, gpuflight.DeepWindowRuleSummary,
 		gpuflight.CounterDataQualitySummary, gpuflight.SystemStart, gpuflight.SystemStop, gpuflight.DeepWindowEvent,
-		gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.SynchronizationEvent, gpuflight.MemoryAllocEvent,
+		gpuflight.KernelEvent, gpuflight.MemcpyEvent, gpuflight.ScopeBegin, gpuflight.ScopeEnd, gpuflight.SynchronizationEvent,
+		gpuflight.MemoryAllocEvent,
 		gpuflight.SystemSample: // not ProfileSample, which may have no time
 		return true
 	}
@@ -106,7 +108,8 @@ func (f *folding) rawHead(h *rowHead, s *session, p *aggregate.Part, t *table.Ta
 	}
 	if h.b == nil || h.s != s || h.part != p.Raw || h.serial != f.OutSerial {
 		b := f.Out.Batch(t, p.Raw)
-		*h = rowHead{s: s, b: b, part: p.Raw, serial: f.OutSerial, tenant: head.Tenant.Index(b, s.Key.Tenant), session: head.SessionID.Index(b, s.Key.ID), texts: h.texts}
+		*h = rowHead{s: s, b: b, part: p.Raw, serial: f.OutSerial, tenant: head.Tenant.Index(b, s.Key.Tenant), session: head.SessionID.Index(b,
+			s.Key.ID), texts: h.texts}
 		for i := range h.texts {
 			h.texts[i].ok = false
 		}

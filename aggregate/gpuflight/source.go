@@ -98,7 +98,8 @@ type session struct {
 // New makes what is kept of a session.
 func (f *folding) New(s *aggregate.Session) aggregate.State {
 	own := &session{
-		Session: s, f: f, id: []byte(s.Key.ID), lines: state.Recent{Limit: maxLines}, singles: state.Recent{Limit: maxSingles}, details: roaring.New(),
+		Session: s, f: f, id: []byte(s.Key.ID), lines: state.Recent{Limit: maxLines}, singles: state.Recent{Limit: maxSingles},
+		details: roaring.New(),
 	}
 	own.kernels.Begin(s, &f.pool)
 	return own

@@ -19,7 +19,8 @@ func (s *session) Size(full bool) int {
 		if !s.details.IsEmpty() {
 			n += int(s.details.GetSerializedSizeInBytes())
 		}
-		return n + 24*len(s.configs) + 16*len(s.early) + 40*s.kernels.Held() + 40*s.scopes.halves.count + 60*s.waiting.live + s.scopes.kept.size() + int(min(s.artifactRows, 8))
+		return n + 24*len(s.configs) + 16*len(s.early) + 40*s.kernels.Held() + 40*s.scopes.halves.count + 60*s.waiting.live +
+			s.scopes.kept.size() + int(min(s.artifactRows, 8))
 	}
 	n += 3*len(s.freshDetails) + 200*len(s.freshConfigs)
 	if s.waiting.dirty {
@@ -189,7 +190,8 @@ func (k *kernelRow) append(w *state.Writer) {
 func readKernelRow(r *state.Reader) kernelRow {
 	k := kernelRow{
 		Kernel: activity.Kernel{
-			Start: r.I64(), Duration: r.I64(), Stream: r.U64(), ExternalID: r.U64(), ID: r.U32(), Corr: r.U32(), Dyn: r.U32(), Regs: r.U32(), ExternalKind: uint8(r.U64()),
+			Start: r.I64(), Duration: r.I64(), Stream: r.U64(), ExternalID: r.U64(), ID: r.U32(), Corr: r.U32(), Dyn: r.U32(), Regs: r.U32(),
+			ExternalKind: uint8(r.U64()),
 		},
 		emitted: r.Bool(), receivedAt: r.I64(), heldAt: r.I64(), retentionDays: uint16(r.U64()),
 	}

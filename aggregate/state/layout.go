@@ -3,13 +3,14 @@ package state
 // Version is the first number of every state change and snapshot.
 const Version = 6
 
-// Layouts of the state that ever landed. From version 4 on a number is one layout: whoever changes what is written changes stateVersion,
-// adds the layout here and a fixture to testdata/state. Before, the number stayed while the layout changed: those are told apart by which
-// one the bytes fit from the first to the last, the newest first.
+// Layouts of the state that ever landed. From version 4 on a number is one layout: whoever changes what stands beside the sections changes
+// Version, adds the layout here and a fixture to testdata/state. Before, the number stayed while the layout changed: those are told apart
+// by which one the bytes fit from the first to the last, the newest first.
 
 // Layout is what a state holds beside what every one has.
 type Layout uint16
 
+// What layouts have, in the order in which it came.
 const (
 	HasTombstones Layout = 1 << iota // of forgotten sessions, and launch ids
 	HasHeld                          // rollups that wait

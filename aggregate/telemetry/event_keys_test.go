@@ -25,8 +25,10 @@ func exportFrames(t testing.TB, from, to int, poor bool) (body []byte, n uint64)
 			metadata = "{}"
 		}
 		kind := []string{"sample", "peak", "allocation"}[i%3]
-		text := fmt.Sprintf(`{"schema_version":3,"session_id":"s","timestamp_ns":%d,"event_type":"%s","collector":"c","sampling_interval_ms":1,"pid":1,"host":"h","device_id":0,`+
-			`"allocator_allocated_bytes":%d,"allocator_reserved_bytes":9,"allocator_active_bytes":null,"allocator_inactive_bytes":null,"allocator_change_bytes":7,"device_used_bytes":9,`+
+		text := fmt.Sprintf(`{"schema_version":3,"session_id":"s","timestamp_ns":%d,"event_type":"%s","collector":"c",`+
+			`"sampling_interval_ms":1,"pid":1,"host":"h","device_id":0,`+
+			`"allocator_allocated_bytes":%d,"allocator_reserved_bytes":9,"allocator_active_bytes":null,"allocator_inactive_bytes":null,`+
+			`"allocator_change_bytes":7,"device_used_bytes":9,`+
 			`"device_free_bytes":null,"device_total_bytes":null,"context":null,"metadata":%s}`, exportEpoch+int64(i/3)*256, kind, i, metadata)
 		if r := v.Event(&e, []byte(text), nil); r != nil {
 			t.Fatal(r)
@@ -58,7 +60,8 @@ func newExportOwner(t *testing.T) *exportOwner {
 
 func (o *exportOwner) send(body []byte, n uint64) {
 	o.parts++
-	p := &aggregate.Part{Seq: uint64(o.parts), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: o.kind, Source: "telemetry", Identity: fmt.Sprint(o.parts), Events: n,
+	p := &aggregate.Part{Seq: uint64(o.parts), Now: o.now, Env: stream.Envelope{Tenant: "t", Session: "mem:s", Kind: o.kind,
+		Source: "telemetry", Identity: fmt.Sprint(o.parts), Events: n,
 		ReceivedAt: exportEpoch, RetentionDays: 7, RollupDays: 395}}
 	o.f.Take(p, o.f.Session(p), body)
 	a := p.Counted()

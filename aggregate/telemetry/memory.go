@@ -140,7 +140,8 @@ func (f *folding) replaceMemory(s *session, p *aggregate.Part, e *telemetry.Even
 	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 }
 
-func (f *folding) memoryRow(s *session, p *aggregate.Part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8, backend, framework string) {
+func (f *folding) memoryRow(s *session, p *aggregate.Part, e *telemetry.Event, h *telemetry.Health, index uint32, key uint64, rich uint8,
+	backend, framework string) {
 	at := e.TimestampNS
 	t := &telemetrytable.MemoryEvents
 	b := f.Out.Batch(t.Table, p.Raw)
@@ -216,7 +217,8 @@ var memoryVendors = map[string]string{"cuda": "NVIDIA", "rocm": "AMD", "mps": "A
 
 // memoryDevice writes a row of `devices` once the size of a device is known.
 func (f *folding) memoryDevice(s *session, p *aggregate.Part, e *telemetry.Event, backend string) {
-	if e.DeviceID < 0 || e.DeviceID > 1<<30 || e.Has&telemetry.HasTotal == 0 || len(s.DeviceIDs) >= maxMemoryDevices || slices.Contains(s.DeviceIDs, int32(e.DeviceID)) {
+	if e.DeviceID < 0 || e.DeviceID > 1<<30 || e.Has&telemetry.HasTotal == 0 || len(s.DeviceIDs) >= maxMemoryDevices ||
+		slices.Contains(s.DeviceIDs, int32(e.DeviceID)) {
 		return
 	}
 	vendor := memoryVendors[backend]
@@ -259,7 +261,8 @@ func (a *memoryAcc) add(e *telemetry.Event) {
 	}
 	// Fragmentation is what is free in segments still in use; the rest of what is not allocated is the allocator's cache.
 	const fragments = telemetry.CanFragmentation | telemetry.CanInactive
-	if e.Reserved > 0 && e.Has&telemetry.HasInactive != 0 && (e.Capabilities&telemetry.CapabilitiesKnown == 0 || e.Capabilities&fragments == fragments) {
+	if e.Reserved > 0 && e.Has&telemetry.HasInactive != 0 && (e.Capabilities&telemetry.CapabilitiesKnown == 0 ||
+		e.Capabilities&fragments == fragments) {
 		a.inactiveEvents++
 		share(&a.inactive, &a.inactivePeak, uint64(min(e.Inactive, e.Reserved)), uint64(e.Reserved))
 	}

@@ -21,7 +21,8 @@ func (f *folding) summary(p *aggregate.Part, body []byte) {
 	}
 	if rank == table.EndUnknown {
 		p.Received(1)
-		f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "a session's summary that this version cannot read: upgrade the workers", Events: 1, Payload: body})
+		f.Reject(p, aggregate.Reject{Reason: gpuflight.ReasonBadJSON, Detail: "a session's summary that this version cannot read: upgrade the " +
+			"workers", Events: 1, Payload: body})
 		return
 	}
 	p.Session.Delta.Began(sum.StartedAtNS)

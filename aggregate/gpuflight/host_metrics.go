@@ -38,9 +38,11 @@ func (f *folding) hostMetrics(s *session, p *aggregate.Part, line *gpuflight.Lin
 }
 
 var deviceColumns = [len(table.DeviceGauges)]gpuflight.Column{
-	gpuflight.DeviceGPUUtil, gpuflight.DeviceMemUtil, gpuflight.DeviceTempC, gpuflight.DevicePowerMW, gpuflight.DeviceUsedMiB, gpuflight.DeviceTotalMiB,
+	gpuflight.DeviceGPUUtil, gpuflight.DeviceMemUtil, gpuflight.DeviceTempC, gpuflight.DevicePowerMW, gpuflight.DeviceUsedMiB,
+	gpuflight.DeviceTotalMiB,
 	gpuflight.DeviceClockSM, gpuflight.DeviceFanSpeedPct, gpuflight.DeviceTempMemC, gpuflight.DeviceTempJunctionC, gpuflight.DeviceVoltageMV,
-	gpuflight.DeviceEnergyUJ, gpuflight.DeviceClockMem, gpuflight.DevicePCIeBwBps, gpuflight.DeviceECCCorrected, gpuflight.DeviceECCUncorrected,
+	gpuflight.DeviceEnergyUJ, gpuflight.DeviceClockMem, gpuflight.DevicePCIeBwBps, gpuflight.DeviceECCCorrected,
+	gpuflight.DeviceECCUncorrected,
 }
 
 // deviceMetrics folds one device_metric_batch.
