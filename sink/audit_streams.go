@@ -2,8 +2,10 @@ package sink
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -59,11 +61,11 @@ func auditStream(ctx context.Context, s *broker.Streams, name string) (StreamRep
 	}
 	info := st.CachedInfo()
 	r.Messages = info.State.Msgs
-	lost, _, torn, err := lostIn(ctx, s, name)
+	lost, _, harmless, err := lostIn(ctx, s, name)
 	if err != nil {
 		return r, err
 	}
-	if lost != "" && !torn {
+	if lost != "" && harmless == "" {
 		r.Problems = append(r.Problems, lost)
 	}
 	if r.Messages == 0 {
@@ -223,26 +225,64 @@ func (s *sequences) unreadable(ctx context.Context, st jetstream.Stream) (out []
 // torn: the end that a power cut leaves, of what was being written. Bytes that were damaged near the end of a server that was killed look the
 // same, so a torn end is said in the log, and is no proof of loss: whether messages went with it is found by what comes before it
 // (broker/sighting.go, aggregate/history.go, the lanes' marks, ingest.AuditUploads). Keys are written so seldom that a torn end is one of them.
-func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, bytes uint64, torn bool, err error) {
+//
+// harmless says, in words, why nothing can be missing all the same; "" is that something may be.
+func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, bytes uint64, harmless string, err error) {
 	st, err := s.JS.Stream(ctx, name)
 	if err != nil {
-		return "", 0, false, err
+		return "", 0, "", err
 	}
 	if st.CachedInfo().State.NumDeleted > maxDeleted {
-		return "", 0, false, nil // the answer would list them all
+		return "", 0, "", nil // the answer would list them all
 	}
 	info, err := st.Info(ctx, jetstream.WithDeletedDetails(true)) // without details the server leaves out what it has lost
 	if err != nil {
-		return "", 0, false, err
+		return "", 0, "", err
 	}
 	lost := info.State.Lost
 	if lost == nil || lost.Bytes == 0 && len(lost.Msgs) == 0 {
-		return "", 0, false, nil
+		return "", 0, "", nil
 	}
-	torn = len(lost.Msgs) == 0 && name != "KV_"+stream.KeysBucket
 	said = fmt.Sprintf("the NATS server dropped %d bytes of it that were damaged on disk", lost.Bytes)
-	if n := len(lost.Msgs); n > 0 {
-		said += fmt.Sprintf(", %d messages, %d to %d", n, slices.Min(lost.Msgs), slices.Max(lost.Msgs))
+	if len(lost.Msgs) == 0 {
+		if name != "KV_"+stream.KeysBucket {
+			harmless = "the end of a stream was torn, as after a power cut"
+		}
+		return said, lost.Bytes, harmless, nil
 	}
-	return said, lost.Bytes, torn, nil
+	last := slices.Max(lost.Msgs)
+	said += fmt.Sprintf(", %d messages, %d to %d", len(lost.Msgs), slices.Min(lost.Msgs), last)
+	if name == stream.RowsStream && last < info.State.FirstSeq {
+		inserted, err := insertedUpTo(ctx, s, info.Created)
+		if err != nil {
+			return "", 0, "", err
+		}
+		if last <= inserted {
+			harmless = "a stream was said to have lost what is in ClickHouse, as after a power cut"
+		}
+	}
+	return said, lost.Bytes, harmless, nil
+}
+
+// insertedUpTo is the sequence of ROWS up to which every lane has put everything into ClickHouse, 0 when that is not known of all of them.
+// What lies before the stream's first message as well is nobody's checkpoint: it was deleted when it was inserted, and a power cut can take
+// the server's list of its files back to before that, while the files stay gone. A lane that passes over messages which were never
+// inserted finds it by their chunk numbers, whatever is said here.
+func insertedUpTo(ctx context.Context, s *broker.Streams, created time.Time) (uint64, error) {
+	least := uint64(math.MaxUint64)
+	for lane := range s.Lanes {
+		entry, err := s.Marks.Get(ctx, markKey(lane))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read the mark of lane %d: %w", lane, err)
+		}
+		var m mark
+		if json.Unmarshal(entry.Value(), &m) != nil || m.StreamCreated != created.Unix() {
+			return 0, nil
+		}
+		least = min(least, m.Mark)
+	}
+	return least, nil
 }

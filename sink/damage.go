@@ -15,7 +15,7 @@ func (k *Sink) watchDamage(ctx context.Context) {
 	now := map[string]string{}
 	for _, name := range auditedStreams() {
 		ask, cancel := context.WithTimeout(ctx, natsTimeout)
-		said, bytes, torn, err := lostIn(ask, k.s, name)
+		said, bytes, harmless, err := lostIn(ask, k.s, name)
 		cancel()
 		if err != nil || said == "" {
 			continue
@@ -27,9 +27,9 @@ func (k *Sink) watchDamage(ctx context.Context) {
 		if known {
 			continue
 		}
-		if torn {
+		if harmless != "" {
 			if k.torn[name] != said {
-				k.log.Warn("the end of a stream was torn, as after a power cut: "+said, "stream", name)
+				k.log.Warn(harmless+": "+said, "stream", name)
 				k.torn[name] = said
 			}
 			delete(now, name)
