@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // The line that an operator reads names the error of what it tells, however many lanes have other troubles.
@@ -58,7 +59,11 @@ func TestEveryRefusalSaysWhatToDo(t *testing.T) {
 // A sink that may not make its tables runs no lane, and must still be seen to need a person; so must a stream that fills.
 func TestMetricsOfASinkWithoutLanes(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	k, err := New(&broker.Streams{Lanes: 2}, Config{HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg})
+	schema, err := table.NewSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := New(&broker.Streams{Lanes: 2}, Config{Schema: schema, HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
