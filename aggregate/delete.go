@@ -128,8 +128,7 @@ func (f *Fold) drop(gone map[SessionKey]struct{}) {
 }
 
 // deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that may come back:
-// the sink
-// deletes rows up to and with this chunk, and what is folded next may be new.
+// the sink deletes rows up to and with this chunk, and what is folded next may be new.
 func (f *Fold) deletesDue() bool {
 	n := len(f.deletes)
 	return n >= maxChunkDeletes || n > 0 && f.deletes[n-1].Bounded()

@@ -90,8 +90,7 @@ const (
 )
 
 // appendSession writes a session: its key, and sections of name, version, length and bytes. The first is the partition's own, the others
-// are
-// those of the sources that have something to write.
+// are those of the sources that have something to write.
 func (f *Fold) appendSession(w *state.Writer, s *Session, full bool) {
 	w.Str(s.Key.Tenant)
 	w.Str(s.Key.ID)
