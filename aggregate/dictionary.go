@@ -81,20 +81,29 @@ func (f *Fold) nameRow(p *Part, ref NameRef, text string) {
 	_, refused := s.refused[ref]
 	if used || refused || s.allLate {
 		late = 1
-		if used {
-			delete(s.unresolved, ref)
-			s.unresolvedDirty = true
-		}
+		s.resolved(ref)
 	}
+	f.dictionaryRow(s, ref, text, late, p.Env.ReceivedAt)
+}
+
+// resolved notes that a name that rows were written without has come.
+func (s *Session) resolved(ref NameRef) {
+	if _, used := s.unresolved[ref]; used {
+		delete(s.unresolved, ref)
+		s.unresolvedDirty = true
+	}
+}
+
+func (f *Fold) dictionaryRow(s *Session, ref NameRef, text string, late uint8, receivedAt int64) {
 	t := &table.Dictionaries
-	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
+	b := f.Out.Batch(t.Table, rows.FactPartition(receivedAt, rows.FactDays(s.RetentionDays, s.RollupDays)))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
 	t.Dict.AppendString(b, ref.Dict.String())
 	t.ID.Append(b, ref.ID)
 	t.Value.Append(b, text)
 	t.Late.Append(b, late)
-	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
+	t.ReceivedDay.Append(b, rows.DayOf(receivedAt))
 }
 
 // maxBlockBytes keeps a block within one KV message; a part with more names than that makes several.

@@ -53,6 +53,7 @@ type Fold struct {
 	tombstones map[SessionKey]tombstone
 	closing    map[*Session]struct{} // ended, to be finalized
 	unnamed    []*Session            // taken over with rows to come, names not loaded yet
+	missing    map[*Session]missing  // names that neither NATS nor ClickHouse had, missing.go
 	usage      map[usageKey]*Counts  // of the open chunk
 	names      []nameBlock           // dictionary entries of the open chunk, to be stored before it is published
 	removed    []SessionKey          // dropped since the last published state
@@ -87,7 +88,7 @@ func newFold(cfg *Config, m *counters) *Fold {
 	f := &Fold{
 		Config: cfg, metrics: m, kinds: map[stream.Kind]int{},
 		Sessions: map[SessionKey]*Session{}, tombstones: map[SessionKey]tombstone{}, Out: rows.NewOutput(),
-		budget: newNameBudget(cfg.NamesBytes, m), named: map[*Session]struct{}{}, pendings: map[*Session]struct{}{},
+		budget: newNameBudget(cfg.NamesBytes, m), named: map[*Session]struct{}{}, missing: map[*Session]missing{}, pendings: map[*Session]struct{}{},
 		held: map[*Session]struct{}{}, hold: minHold, closing: map[*Session]struct{}{}, usage: map[usageKey]*Counts{},
 	}
 	f.open()

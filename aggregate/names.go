@@ -85,10 +85,15 @@ func (s *Session) HasName(ref NameRef) bool {
 	return ok
 }
 
-// dropNames gives the memory of names, and of what is kept beside them, back; they are loaded when the session speaks again.
-func (f *Fold) dropNames(s *Session, silent bool) {
+// unlearn forgets the texts of names, which can be loaded again.
+func (s *Session) unlearn() {
 	s.dicts, s.refused = [numDicts]map[uint32]string{}, nil
 	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
+}
+
+// dropNames gives the memory of names, and of what is kept beside them, back; they are loaded when the session speaks again.
+func (f *Fold) dropNames(s *Session, silent bool) {
+	s.unlearn()
 	for _, st := range s.states {
 		if st != nil {
 			st.Rest(silent)
@@ -115,6 +120,7 @@ func (f *Fold) charge(s *Session) {
 
 // release takes a session that is dropped out of the budget.
 func (f *Fold) release(s *Session) {
+	delete(f.missing, s)
 	f.budget.add(s.Key.Tenant, -s.charged)
 	f.nameBytes -= s.charged
 	s.charged = 0
@@ -204,6 +210,10 @@ func (o *owner) nameScopes(ctx context.Context) {
 	f := o.fold
 	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
 		s := f.unnamed[0]
+		if f.Sessions[s.Key] != s { // it was dropped meanwhile
+			f.unnamed = f.unnamed[1:]
+			continue
+		}
 		s.nameRoom = f.budget.room()
 		if err := o.loadNames(ctx, s); err != nil {
 			if ctx.Err() == nil {
@@ -214,5 +224,8 @@ func (o *owner) nameScopes(ctx context.Context) {
 		f.charge(s)
 		s.awaited = false
 		f.unnamed = f.unnamed[1:]
+		if len(f.touched) > 0 && o.opened.IsZero() {
+			o.opened = time.Now() // a name came late
+		}
 	}
 }

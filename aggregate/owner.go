@@ -377,6 +377,7 @@ func (o *owner) tick(now time.Time) {
 	if now.Sub(o.lastIdle) > 10*time.Second {
 		o.lastIdle = now
 		f.ExpireIdle(now.UnixNano())
+		f.seekMissing(now)
 		o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Sessions = len(f.Sessions) })
 		o.countSessions(len(f.Sessions))
 	}

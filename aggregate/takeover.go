@@ -159,7 +159,8 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	return nil
 }
 
-// loadNames loads a session's dictionary when this owner has not got it: after a takeover, or after a long silence.
+// loadNames loads a session's dictionary when this owner has not got it: after a takeover, or after a long silence. After an error the
+// session is as nameless as before.
 func (o *owner) loadNames(ctx context.Context, s *Session) error {
 	if s.dictsLoaded {
 		return nil
@@ -169,10 +170,13 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 	learn := func(ref NameRef, text string) {
 		if !s.HasName(ref) {
 			s.learn(ref, text)
+			o.fold.nameUsed(s, ref, text)
 		}
 	}
 	if accepted > 0 {
 		if err := o.readBlocks(ctx, s, learn); err != nil {
+			s.unlearn()
+			s.names = accepted
 			return fmt.Errorf("dictionary of a session: %w", err)
 		}
 		if s.names < accepted && o.w.cfg.LoadNames != nil {
@@ -182,11 +186,11 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 				}
 			})
 			if err != nil {
-				// Names that cannot be had now are resolved at read: rows keep their ids and the names' rows exist.
-				o.retry("dictionary", err)
+				o.retry("dictionary", err) // folding goes on: see missing.go
 			}
 		}
 	}
+	o.fold.missNames(s, accepted-s.names, time.Now())
 	s.names = max(s.names, accepted)
 	s.dictsLoaded = true
 	return nil

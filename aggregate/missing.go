@@ -1,0 +1,48 @@
+package aggregate
+
+import "time"
+
+// After a takeover, names can be in neither place that they are loaded from: their blocks went with the bucket, or it was full, and
+// ClickHouse is away, or has not got their rows yet. Folding does not wait for that. Rows are written without those names, and what was used
+// so is noted as that of a name that has not come yet; the names are looked for again, and written late when they are found.
+
+// missing is when the names of a session are looked for again.
+type missing struct {
+	next  time.Time
+	tries int
+}
+
+const (
+	missingEvery = 15 * time.Second
+	missingTries = 240 // an hour; the next owner begins anew
+)
+
+// missNames notes how many of a session's names were not found.
+func (f *Fold) missNames(s *Session, n int, now time.Time) {
+	if n <= 0 {
+		delete(f.missing, s)
+		return
+	}
+	f.missing[s] = missing{next: now.Add(missingEvery), tries: f.missing[s].tries + 1}
+}
+
+// seekMissing has names loaded again that were not found, of sessions whose rows were written without.
+func (f *Fold) seekMissing(now time.Time) {
+	for s, m := range f.missing {
+		if len(s.unresolved) == 0 || m.tries >= missingTries || now.Before(m.next) {
+			continue
+		}
+		s.unlearn()
+		f.AwaitNames(s)
+	}
+}
+
+// nameUsed writes a loaded name late when rows were written without it.
+func (f *Fold) nameUsed(s *Session, ref NameRef, text string) {
+	if _, used := s.unresolved[ref]; !used {
+		return
+	}
+	s.resolved(ref)
+	f.dictionaryRow(s, ref, text, 1, s.LastReceived)
+	f.Touch(s)
+}
