@@ -1,10 +1,9 @@
-package main
+package service
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sort"
 	"strings"
@@ -16,29 +15,11 @@ import (
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest"
-	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
-	"github.com/warpline/warpline/sink/engine"
 )
 
 // nearlyFull is the part of a stream's room from which on a person should know.
 const nearlyFull = 0.9
-
-// engineWatch says once that the engine went down and once that it is back. It hears of every change, since an engine can be down
-// and up again between two looks.
-func engineWatch(log *slog.Logger) func(engine.State) {
-	var down time.Time // only the supervisor's goroutine calls
-	return func(st engine.State) {
-		switch {
-		case st.Phase == engine.Down && down.IsZero():
-			down = time.Now()
-			log.Warn("trouble: the ClickHouse engine is down and is being started again; rows wait in NATS", "why", firstLine(st.Err))
-		case st.Phase == engine.Ready && !down.IsZero():
-			log.Info("over: the ClickHouse engine answers again", "after", time.Since(down).Round(100*time.Millisecond), "pid", st.Pid)
-			down = time.Time{}
-		}
-	}
-}
 
 // firstLine is the beginning of an error that quotes a log.
 func firstLine(err error) string {
@@ -53,28 +34,32 @@ func firstLine(err error) string {
 	return line
 }
 
+// Watch looks every second at what is wrong, and says in the log when it begins and when it ends, until ctx ends. What keeps data from
+// flowing makes the gateway not ready. It is called once.
+func (s *Stack) Watch(ctx context.Context) { s.watcher.run(ctx, s.troubles) }
+
 // troubles returns what is wrong now: what, in words that stay the same while it lasts, and why.
-func (s *stack) troubles(ctx context.Context) map[string]string {
+func (s *Stack) troubles(ctx context.Context) map[string]string {
 	t := map[string]string{}
-	if err := sinkTrouble(s.Sink); err != nil {
+	if err := sinkTrouble(s.sink); err != nil {
 		t["rows do not reach ClickHouse and wait in NATS"] = err.Error()
 	}
-	if d := s.Sink.Status().Damage; d != "" {
+	if d := s.sink.Status().Damage; d != "" {
 		t["what NATS keeps on disk was damaged, and what it dropped may have been accepted: see warpline audit"] = d
 	}
-	if broken := s.Sink.Broken(); len(broken) > 0 {
+	if broken := s.sink.Broken(); len(broken) > 0 {
 		t["ClickHouse has set parts aside that it cannot read; their rows may be missing"] = fmt.Sprintf("%d parts, the first is %s; warpline audit tells what is missing", len(broken), broken[0])
 	}
-	if err := workerTrouble(s.Worker); err != nil {
+	if err := workerTrouble(s.worker); err != nil {
 		t["the worker does not get on"] = err.Error()
 	}
-	if err := lossTrouble(s.Worker); err != nil {
+	if err := lossTrouble(s.worker); err != nil {
 		t["NATS has lost data; what was folded is in ClickHouse, `warpline audit` says what may be missing"] = err.Error()
 	}
 	engineUnconfined(t, s.engine)
-	stoodStill(t, s.Sink)
-	notTaken(t, s.Worker)
-	if n := s.Worker.Status().NotUnderstood; len(n) > 0 {
+	stoodStill(t, s.sink)
+	notTaken(t, s.worker)
+	if n := s.worker.Status().NotUnderstood; len(n) > 0 {
 		t[strange] = fmt.Sprintf("partition %d: %s", n[0].Partition, n[0].Err)
 	}
 	if why := s.refuse(); why != "" {
@@ -106,7 +91,7 @@ func streamsFull(ctx context.Context, t map[string]string, s *broker.Streams) {
 	}
 }
 
-// gatewayTakesNothing adds why the gateway is not ready, save for what the watcher itself told it.
+// gatewayTakesNothing adds why the gateway is not ready, except for what the watcher itself has said to it.
 func gatewayTakesNothing(ctx context.Context, t map[string]string, g *ingest.Gateway) {
 	if why := gatewayTrouble(ctx, g); why != "" && !strings.HasPrefix(why, dataDoesNotFlow) {
 		t["the gateway takes nothing"] = why
@@ -172,7 +157,7 @@ func workerTrouble(w *aggregate.Worker) error {
 	return joined(parts)
 }
 
-// lossShown is how long a loss is told of a running stack; the audit tells it for a week.
+// lossShown is how long a loss is reported of a running stack; the audit reports it for a week.
 const lossShown = 15 * time.Minute
 
 // lossTrouble is what NATS was found to have lost lately, nil when nothing was.
@@ -208,52 +193,4 @@ func joined(parts []string) error {
 		return errors.New(parts[0])
 	}
 	return fmt.Errorf("%s (and %d more)", parts[0], len(parts)-1)
-}
-
-// drainSink waits until the sink has inserted every chunk that is stored in its lanes. It gives up early when ClickHouse does not
-// answer: the chunks stay and are inserted at the next start.
-func (s *stack) drainSink(ctx context.Context) error { return drainSink(ctx, s.Streams, s.Sink) }
-
-func drainSink(ctx context.Context, streams *broker.Streams, k *sink.Sink) error {
-	want, err := lastChunks(ctx, streams)
-	if err != nil {
-		return fmt.Errorf("what waits for ClickHouse is not known and stays for the next start: %w", err)
-	}
-	for {
-		st := k.Status()
-		left := 0
-		for _, l := range st.Lanes {
-			if l.Mark < want[l.Lane] {
-				left++
-			}
-		}
-		switch {
-		case left == 0 && len(st.Lanes) > 0, len(want) == 0:
-			return nil
-		case !st.Unreachable.IsZero() && time.Since(st.Unreachable) > time.Second, !st.Blocked.IsZero():
-			return fmt.Errorf("rows wait in NATS for the next start: %s", st)
-		}
-		select {
-		case <-ctx.Done():
-			return errors.New("not everything reached ClickHouse in time; the rest waits in NATS for the next start")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// lastChunks returns the last sequence of ROWS for each lane that has any.
-func lastChunks(ctx context.Context, s *broker.Streams) (map[int]uint64, error) {
-	last := map[int]uint64{}
-	for p := range s.Partitions {
-		m, err := s.Rows.GetLastMsgForSubject(ctx, stream.RowsSubject(p))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		lane := stream.Lane(p, s.Lanes)
-		last[lane] = max(last[lane], m.Sequence)
-	}
-	return last, nil
 }

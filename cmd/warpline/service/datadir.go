@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"crypto/rand"
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dataDir is the folder of one `warpline up`, held by at most one process at a time.
+// DataDir is the folder of one `warpline up`, held by at most one process at a time.
 //
 //	warpline.json  where the running process listens (mode 0600; removed at an orderly end)
 //	lock           held for as long as the process lives
@@ -25,30 +25,33 @@ import (
 //	writer-password, reader-password
 //	               of the embedded ClickHouse's users warpline and reader
 //	spool/         bodies that are being received
-type dataDir struct {
-	path string
+//
+// Hold makes it, Release ends it. Its methods are not for several goroutines at once.
+type DataDir struct {
+	// Path is absolute.
+	Path string
 	lock *os.File
 }
 
 // secret returns what the named file holds, or makes it: 128 random bits that only this user may read. An empty file is as good as none:
 // builds that did not sync it left it so after a power cut.
-func (d *dataDir) secret(name string) (string, error) {
-	old, err := os.ReadFile(d.file(name))
+func (d *DataDir) secret(name string) (string, error) {
+	old, err := os.ReadFile(d.File(name))
 	if text := strings.TrimSpace(string(old)); err == nil && text != "" {
 		return text, nil
 	}
 	text := rand.Text()
-	return text, writeSecret(d.file(name), []byte(text+"\n"))
+	return text, d.WriteSecret(name, []byte(text+"\n"))
 }
 
-// running is what warpline.json says of the process that holds the folder.
-type running struct {
+// Running is what warpline.json says of the process that holds the folder. Addresses are host:port, and "" where nothing listens.
+type Running struct {
 	PID            int       `json:"pid"`
 	Started        time.Time `json:"started"`
 	Version        string    `json:"version"`
 	Gateway        string    `json:"gateway"`
 	GatewayTLS     bool      `json:"gateway_tls,omitempty"`
-	NATS           string    `json:"nats"`
+	NATS           string    `json:"nats"` // a URL, with the token
 	ClickHouse     string    `json:"clickhouse"`
 	ClickHouseHTTP string    `json:"clickhouse_http"`
 	ClickHouseUser string    `json:"clickhouse_user,omitempty"` // who may read there: the embedded engine's reader, else default
@@ -56,8 +59,8 @@ type running struct {
 
 var errHeld = errors.New("another warpline is using it")
 
-// holdDir creates the folder where it is missing and takes its lock. The caller calls release.
-func holdDir(path string) (*dataDir, error) {
+// Hold creates the folder where it is missing and takes its lock. The caller calls Release.
+func Hold(path string) (*DataDir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("data folder %s: %w", path, err)
@@ -75,7 +78,7 @@ func holdDir(path string) (*dataDir, error) {
 			return nil, fmt.Errorf("data folder %s: lock: %w", path, err)
 		}
 		who := ""
-		if r, err := readRunning(abs); err == nil {
+		if r, err := ReadRunning(abs); err == nil {
 			who = fmt.Sprintf(" (process %d, gateway %s)", r.PID, r.Gateway)
 		}
 		return nil, fmt.Errorf("data folder %s: %w%s: stop it, or name another folder with --data", path, errHeld, who)
@@ -85,13 +88,14 @@ func holdDir(path string) (*dataDir, error) {
 		f.Close()
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	return &dataDir{path: abs, lock: f}, nil
+	return &DataDir{Path: abs, lock: f}, nil
 }
 
-// lock takes the lock of a data folder. It tries a few times, since isHeld takes it for a moment too.
+// lock takes the lock of a data folder. It tries a few times, since Held takes it for a moment too.
 func lock(f *os.File) (err error) {
 	for range 10 {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil || !errors.Is(err, unix.EWOULDBLOCK) {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -99,8 +103,8 @@ func lock(f *os.File) (err error) {
 	return err
 }
 
-// isHeld reports whether a process holds the folder.
-func isHeld(path string) bool {
+// Held reports whether a process holds the folder; false where there is no folder.
+func Held(path string) bool {
 	f, err := os.Open(filepath.Join(path, "lock"))
 	if err != nil {
 		return false
@@ -114,23 +118,27 @@ func errBetween(path string) error {
 	return fmt.Errorf("the warpline on %s is starting or stopping: try again in a few seconds", path)
 }
 
-func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
+// File is the path of a file or folder in it.
+func (d *DataDir) File(name string) string { return filepath.Join(d.Path, name) }
 
-func (d *dataDir) release() {
-	os.Remove(d.file("warpline.json"))
+// Release removes warpline.json and lets the folder go. It is called once.
+func (d *DataDir) Release() {
+	os.Remove(d.File("warpline.json"))
 	d.lock.Close()
 }
 
 // publish writes warpline.json whole, so that `warpline key` and others find this process.
-func (d *dataDir) publish(r running) error {
+func (d *DataDir) publish(r Running) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write warpline.json: %w", err)
 	}
-	return writeSecret(d.file("warpline.json"), append(b, '\n'))
+	return d.WriteSecret("warpline.json", append(b, '\n'))
 }
 
-func readRunning(path string) (r running, err error) {
+// ReadRunning reads warpline.json of the data folder path. The error is fs.ErrNotExist where nothing has started or all has ended in order.
+// A process that was killed leaves the file: ask Held too.
+func ReadRunning(path string) (r Running, err error) {
 	b, err := os.ReadFile(filepath.Join(path, "warpline.json"))
 	if err != nil {
 		return r, err
@@ -141,9 +149,10 @@ func readRunning(path string) (r running, err error) {
 	return r, nil
 }
 
-// writeSecret writes a file that only this user reads, whole or not at all, whatever ends the process or the machine: after it returned, the
-// file survives a power cut.
-func writeSecret(path string, body []byte) error {
+// WriteSecret writes a file in the folder that only this user reads, whole or not at all, whatever ends the process or the machine: after
+// it returned, the file survives a power cut.
+func (d *DataDir) WriteSecret(name string, body []byte) error {
+	path := d.File(name)
 	if err := replaceSynced(path, body); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // nameReader reads dictionaries that have expired from NATS back from ClickHouse. It connects when first asked. Safe for
 // concurrent use.
 type nameReader struct {
-	server clickhouseServer
+	server ClickHouse
 
 	mu   sync.Mutex
 	conn driver.Conn
@@ -21,7 +21,7 @@ type nameReader struct {
 func (n *nameReader) load(ctx context.Context, tenant, session string, name func(dict string, id uint32, value string)) error {
 	n.mu.Lock()
 	if n.conn == nil {
-		conn, err := n.server.open(ctx)
+		conn, err := n.server.Open(ctx)
 		if err != nil {
 			n.mu.Unlock()
 			return err

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -14,13 +14,14 @@ type role struct {
 	err  error // after done
 }
 
-// start runs f until stop is called; an end before that goes to failed.
-func start(name string, failed chan<- error, f func(context.Context) error) *role {
+// startRole runs f until stop is called; an end before that goes to failed.
+func startRole(name string, failed chan<- error, f func(context.Context) error) *role {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &role{name: name, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		if r.err = f(ctx); ctx.Err() == nil {
+		r.err = f(ctx)
+		if ctx.Err() == nil {
 			err := r.err
 			if err == nil {
 				err = errors.New("ended unasked")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"log/slog"
 	"os"
@@ -39,4 +40,11 @@ func (p *program) look(w io.Writer) (width int, colour bool) {
 // quieter logs warnings and worse only: the demo tells its own story.
 func quieter(p *program) *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// newEncoder writes JSON for people and programs: < and > of kernel names stay as they are.
+func newEncoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
 }

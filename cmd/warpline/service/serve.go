@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -12,18 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
-
-// metricsFlags give a role that serves nobody a place where it can be watched.
-type metricsFlags struct {
-	MetricsListen string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where /metrics, /healthz and /readyz are; empty for nowhere."`
-}
-
-func (f metricsFlags) check(s *settings) error {
-	if f.MetricsListen == "" {
-		return nil
-	}
-	return checkAddr(s, "metrics-listen", f.MetricsListen)
-}
 
 // newRegistry has the process's own series; the roles add theirs.
 func newRegistry() *prometheus.Registry {
