@@ -1,6 +1,10 @@
 package gpuflight
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
 
 // Bounds of artifacts. A line beyond one is refused whole, as artifact_too_large.
 const (
@@ -71,7 +75,7 @@ func DecodeSource(line *Line, f func(n int, text []byte)) (Source, error) {
 		}
 	}
 	switch {
-	case !m.ok || skipSpace(line.Raw, m.i) != len(line.Raw):
+	case !m.ok || jsonscan.Space(line.Raw, m.i) != len(line.Raw):
 		return Source{}, badJSON(line.Raw, m.i)
 	case !id:
 		note(&fail, ReasonMissingField, "source_file_id")
@@ -139,7 +143,7 @@ func DecodeDisassembly(line *Line, f func(Run)) (Disassembly, error) {
 		}
 	}
 	switch {
-	case !m.ok || skipSpace(line.Raw, m.i) != len(line.Raw):
+	case !m.ok || jsonscan.Space(line.Raw, m.i) != len(line.Raw):
 		return Disassembly{}, badJSON(line.Raw, m.i)
 	case !function:
 		note(&fail, ReasonMissingField, "function_name")
@@ -301,7 +305,7 @@ func DecodePTX(line *Line) (PTXText, error) {
 		}
 	}
 	switch {
-	case !m.ok || skipSpace(line.Raw, m.i) != len(line.Raw):
+	case !m.ok || jsonscan.Space(line.Raw, m.i) != len(line.Raw):
 		return PTXText{}, badJSON(line.Raw, m.i)
 	case !ptx:
 		note(&fail, ReasonMissingField, "ptx")

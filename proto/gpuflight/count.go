@@ -1,6 +1,10 @@
 package gpuflight
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
 
 // CountEvents returns how many events a line is. Gateway and worker both use it, so that limits, usage and the worker's books
 // agree about every line, malformed ones included. It depends on the bytes of the line alone:
@@ -14,7 +18,7 @@ import "bytes"
 // So for a line that Decode accepts it equals Batch.WireRows or 1. A line that is refused whole still is as many events as this says.
 func CountEvents(line []byte) int {
 	if !peekType(line).IsBatch() {
-		if skipSpace(line, 0) == len(line) {
+		if jsonscan.Space(line, 0) == len(line) {
 			return 0
 		}
 		return 1
@@ -68,8 +72,8 @@ func countBrackets(rest []byte) int {
 	if n > 0 {
 		return n
 	}
-	if i := skipSpace(rest, 0); i < len(rest) && rest[i] == '[' {
-		if i = skipSpace(rest, i+1); i < len(rest) && rest[i] == ']' {
+	if i := jsonscan.Space(rest, 0); i < len(rest) && rest[i] == '[' {
+		if i = jsonscan.Space(rest, i+1); i < len(rest) && rest[i] == ']' {
 			return 0
 		}
 	}
@@ -88,7 +92,7 @@ func countRows(line []byte) int {
 		if line[m.i] != '[' {
 			return -1
 		}
-		i := skipSpace(line, m.i+1)
+		i := jsonscan.Space(line, m.i+1)
 		if i < len(line) && line[i] == ']' {
 			return 0
 		}
@@ -97,7 +101,7 @@ func countRows(line []byte) int {
 			if i, ok = skipValue(line, i); !ok {
 				return -1
 			}
-			if i = skipSpace(line, i); i >= len(line) {
+			if i = jsonscan.Space(line, i); i >= len(line) {
 				return -1
 			}
 			if line[i] == ']' {
@@ -106,7 +110,7 @@ func countRows(line []byte) int {
 			if line[i] != ',' {
 				return -1
 			}
-			i = skipSpace(line, i+1)
+			i = jsonscan.Space(line, i+1)
 		}
 	}
 	return -1

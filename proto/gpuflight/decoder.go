@@ -3,6 +3,7 @@ package gpuflight
 import (
 	"strconv"
 
+	"github.com/warpline/warpline/proto/jsonscan"
 	"github.com/warpline/warpline/proto/reject"
 )
 
@@ -152,7 +153,7 @@ func (d *Decoder) decode(b []byte) error {
 			return badJSON(b, m.i)
 		}
 	}
-	if !m.ok || skipSpace(b, m.i) != len(b) {
+	if !m.ok || jsonscan.Space(b, m.i) != len(b) {
 		return badJSON(b, m.i)
 	}
 
@@ -236,9 +237,9 @@ func (d *Decoder) resetBatch(p *plan) {
 // badJSON says where the syntax breaks.
 func badJSON(b []byte, i int) error {
 	switch {
-	case len(b) == skipSpace(b, 0):
+	case len(b) == jsonscan.Space(b, 0):
 		return &LineError{ReasonBadJSON, "empty line"}
-	case b[skipSpace(b, 0)] != '{':
+	case b[jsonscan.Space(b, 0)] != '{':
 		return &LineError{ReasonBadJSON, "line is not a JSON object"}
 	case i >= len(b):
 		return &LineError{ReasonBadJSON, "line ends in the middle"}

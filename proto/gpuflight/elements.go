@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // elements walks the values of one JSON array. After next returned true, i stands on the value; the caller sets i behind it before it
 // calls next again. After next returned false, ok tells whether the array ended well, and i stands behind it, or where it broke.
 type elements struct {
@@ -11,7 +13,7 @@ type elements struct {
 
 func (e *elements) next() bool {
 	e.ok = false
-	i := skipSpace(e.b, e.i)
+	i := jsonscan.Space(e.b, e.i)
 	if e.i = i; i >= len(e.b) {
 		return false
 	}
@@ -20,7 +22,7 @@ func (e *elements) next() bool {
 			return false
 		}
 		e.started = true
-		if i = skipSpace(e.b, i+1); i < len(e.b) && e.b[i] == ']' {
+		if i = jsonscan.Space(e.b, i+1); i < len(e.b) && e.b[i] == ']' {
 			e.i, e.ok = i+1, true
 			return false
 		}
@@ -32,7 +34,7 @@ func (e *elements) next() bool {
 		e.i, e.ok = i+1, true
 		return false
 	case ',':
-		e.i = skipSpace(e.b, i+1)
+		e.i = jsonscan.Space(e.b, i+1)
 		return e.i < len(e.b)
 	}
 	return false

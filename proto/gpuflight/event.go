@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // EventDecoder decodes lines that are one small event each: a memset, a marker, a configuration. It reuses its memory, so that lines that
 // come by the hundred thousand cost no allocation. The zero value is ready. It is not safe for concurrent use.
 //
@@ -82,7 +84,7 @@ func decodeEvent[T any](d *EventDecoder, line []byte, fields []field[T], v *T) e
 		d.scratch = nil
 	}
 	d.top, d.fail = walkObject(line, 0), nil // not on the stack: functions in tables would let them escape
-	if !decodeFields(d, &d.top, "", fields, v, &d.fail) || skipSpace(line, d.top.i) != len(line) {
+	if !decodeFields(d, &d.top, "", fields, v, &d.fail) || jsonscan.Space(line, d.top.i) != len(line) {
 		return badJSON(line, d.top.i)
 	}
 	return orNil(d.fail)
@@ -205,13 +207,13 @@ func (d *EventDecoder) text(m *members, name string, fail **LineError) (s []byte
 		return nil, m.skip()
 	}
 	start := m.i
-	end, plain, ok := skipString(m.b, start)
+	end, escaped, ok := jsonscan.String(m.b, start)
 	if m.i = end; !ok {
 		return nil, false
 	}
 	raw := m.b[start+1 : end-1]
 	n := len(d.scratch)
-	if s = cleanText(raw, plain, d.scratch[n:]); len(s) > 0 && &s[0] != &raw[0] {
+	if s = cleanText(raw, escaped, d.scratch[n:]); len(s) > 0 && &s[0] != &raw[0] {
 		if cap(d.scratch)-n >= len(s) && &s[0] == &d.scratch[:n+1][n] {
 			d.scratch = d.scratch[:n+len(s)]
 		} else {
@@ -232,20 +234,20 @@ func (d *EventDecoder) list(m *members, name string, fail **LineError) (list []s
 		return bad()
 	}
 	list = []string{}
-	for i := skipSpace(b, start+1); i < len(b) && b[i] != ']'; {
+	for i := jsonscan.Space(b, start+1); i < len(b) && b[i] != ']'; {
 		if b[i] != '"' {
 			return bad()
 		}
-		end, plain, ok := skipString(b, i)
+		end, escaped, ok := jsonscan.String(b, i)
 		if !ok {
 			m.i = end
 			return nil, false
 		}
 		if len(list) < maxListed {
-			list = append(list, string(cleanText(b[i+1:end-1], plain, nil)))
+			list = append(list, string(cleanText(b[i+1:end-1], escaped, nil)))
 		}
-		if i = skipSpace(b, end); i < len(b) && b[i] == ',' {
-			if i = skipSpace(b, i+1); i < len(b) && b[i] == ']' {
+		if i = jsonscan.Space(b, end); i < len(b) && b[i] == ',' {
+			if i = jsonscan.Space(b, i+1); i < len(b) && b[i] == ']' {
 				m.i = i
 				return nil, false
 			}

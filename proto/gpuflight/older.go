@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"strings"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // Older is one line of the types that clients wrote before there were batches: one event a line, its names as text. Fields the line
@@ -261,7 +263,7 @@ func DecodeOlder(line []byte, t Type, o *Older) error {
 			return badJSON(line, r.m.i)
 		}
 	}
-	if !r.m.ok || skipSpace(line, r.m.i) != len(line) {
+	if !r.m.ok || jsonscan.Space(line, r.m.i) != len(line) {
 		return badJSON(line, r.m.i)
 	}
 	o.CopyKindID, o.MetricValue, o.StallCode = uint32(copyKind), uint64(metric), uint32(code.stall)

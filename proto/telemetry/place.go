@@ -63,7 +63,9 @@ func (p *place) plain(b []byte) {
 
 var newline = []byte{'\n'}
 
+// characters counts eight bytes at a time.
 func characters(b []byte) int64 {
+	const highs = 0x8080808080808080 // the high bit of each
 	n, i := len(b), 0
 	for ; i+8 <= len(b); i += 8 {
 		if w := binary.LittleEndian.Uint64(b[i:]); w&highs != 0 {

@@ -235,10 +235,6 @@ func (r *repr) escape(dst *[]byte) bool {
 		return false
 	}
 	r.i += digits
-	if n >= 0xd800 && n <= 0xdfff { // a lone surrogate stands in three bytes, see AppendString
-		*dst = append(*dst, 0xe0|byte(n>>12), 0x80|byte(n>>6)&0x3f, 0x80|byte(n)&0x3f)
-		return true
-	}
-	*dst = utf8.AppendRune(*dst, rune(n))
+	*dst = appendRune(*dst, rune(n)) // a lone surrogate stands in three bytes, see AppendString
 	return true
 }

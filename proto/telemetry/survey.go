@@ -3,6 +3,8 @@ package telemetry
 import (
 	"errors"
 	"io"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // Form is how a document holds its events.
@@ -84,7 +86,7 @@ func survey(w *window, o Options) (l Layout, err error) {
 // open begins the document and returns its first byte that is not space.
 func open(w *window) (byte, error) {
 	w.more()
-	if w.err == nil && hasPrefix(w.rest(), 0, "\ufeff") {
+	if w.err == nil && jsonscan.Word(w.rest(), 0, "\ufeff") {
 		return 0, w.here(unexpectedBOM)
 	}
 	if !w.space() {

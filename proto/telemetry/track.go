@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // MaxTrackSamples is how many samples a TensorFlow tracker's file may have that has no events: both of its lists are held at once.
@@ -160,7 +162,7 @@ func (t *Track) Next() (*Record, error) {
 // alert returns the next alert as a record. What is no object is passed over: a JAX tracker's alerts are only counted.
 func (t *Track) alert() (*Record, error) {
 	for len(t.alerts) > 0 {
-		i := skipSpace(t.alerts, 1) // a bracket or a comma
+		i := jsonscan.Space(t.alerts, 1) // a bracket or a comma
 		if i >= len(t.alerts) || t.alerts[i] == ']' {
 			break
 		}
@@ -169,7 +171,7 @@ func (t *Track) alert() (*Record, error) {
 			break
 		}
 		text := t.alerts[v.start:v.end]
-		t.alerts = t.alerts[skipSpace(t.alerts, int(v.end)):]
+		t.alerts = t.alerts[jsonscan.Space(t.alerts, int(v.end)):]
 		if v.kind != kObject {
 			continue
 		}

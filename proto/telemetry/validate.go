@@ -3,6 +3,8 @@ package telemetry
 import (
 	"slices"
 	"strings"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // Options says how to read records and documents. The zero value is how the newest peer reads them.
@@ -265,9 +267,9 @@ func (v *Validator) finish(e *Event, o *Options, named, text []byte, capabilitie
 
 // read parses text, which may have space around it, and finds out why if it cannot.
 func (v *Validator) read(text []byte) *Refusal {
-	start := skipSpace(text, 0)
+	start := jsonscan.Space(text, 0)
 	n, ok := v.record.parse(text[start:], &v.key)
-	if ok && skipSpace(text, start+n) == len(text) {
+	if ok && jsonscan.Space(text, start+n) == len(text) {
 		if bad := firstBad(text); bad < len(text) {
 			return &Refusal{Code: BadUTF8, Message: badUTF8(text[bad:], int64(bad), true)}
 		}
@@ -281,7 +283,7 @@ func (v *Validator) diagnose(text []byte) *Refusal {
 	if bad := firstBad(text); bad < len(text) {
 		return &Refusal{Code: BadUTF8, Message: badUTF8(text[bad:], int64(bad), true)}
 	}
-	if hasPrefix(text, 0, "\ufeff") {
+	if jsonscan.Word(text, 0, "\ufeff") {
 		return &Refusal{Code: BadJSON, Message: place{}.describe(unexpectedBOM)}
 	}
 	s := &v.skip
@@ -291,7 +293,7 @@ func (v *Validator) diagnose(text []byte) *Refusal {
 		return &Refusal{Code: IntegerTooLong, Message: tooManyDigits(s.longest)}
 	}
 	if wrong == nil {
-		if end := skipSpace(text, n); end < len(text) {
+		if end := jsonscan.Space(text, n); end < len(text) {
 			wrong = &syntaxError{extraData, int64(end)}
 		}
 	}

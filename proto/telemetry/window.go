@@ -3,6 +3,8 @@ package telemetry
 import (
 	"errors"
 	"io"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // window is the part of a document that is in memory. It grows to twice the longest record and slides on.
@@ -73,7 +75,7 @@ func (w *window) more() bool {
 // space skips white space and tells whether anything is left.
 func (w *window) space() bool {
 	for {
-		w.pos = skipSpace(w.buf[:w.end], w.pos)
+		w.pos = jsonscan.Space(w.buf[:w.end], w.pos)
 		if w.pos < w.end {
 			return true
 		}
