@@ -23,9 +23,8 @@ func appendDecoded(dst, s []byte) []byte {
 			i = j
 			continue
 		}
-		var r rune
-		r, i = jsonscan.Escape(s, i)
-		dst = appendRune(dst, r)
+		r, end := jsonscan.Escape(s, i)
+		dst, i = appendRune(dst, r), end
 	}
 	return dst
 }
