@@ -53,13 +53,15 @@ func DecodeSource(line *Line, f func(n int, text []byte)) (Source, error) {
 			for e.next() {
 				m.i = e.i
 				text, isString, good := m.text(buf)
-				if e.i = m.i; !good {
+				e.i = m.i
+				if !good {
 					return Source{}, badJSON(line.Raw, m.i)
 				}
 				if !isString {
 					note(&fail, ReasonBadValue, "a line is not a string")
 				}
-				if s.Lines++; s.Lines > MaxSourceLines {
+				s.Lines++
+				if s.Lines > MaxSourceLines {
 					return Source{}, &LineError{ReasonArtifactTooLarge, "a source file of more than " + strconv.Itoa(MaxSourceLines) + " lines"}
 				}
 				if f != nil {
@@ -121,7 +123,8 @@ func DecodeDisassembly(line *Line, f func(Run)) (Disassembly, error) {
 		case key == "function_name" && !function:
 			function = true
 			text, isString, good := m.text(nil)
-			if ok = good; !isString {
+			ok = good
+			if !isString {
 				note(&fail, ReasonBadValue, "function_name is not a string")
 			}
 			d.Function = string(text)
@@ -132,7 +135,8 @@ func DecodeDisassembly(line *Line, f func(Run)) (Disassembly, error) {
 				ok = m.skip()
 				break
 			}
-			if ok = d.entries(&m, f, &fail); ok && fail != nil {
+			ok = d.entries(&m, f, &fail)
+			if ok && fail != nil {
 				return Disassembly{}, fail // the rest would be measured by what is wrong
 			}
 		default:
@@ -175,7 +179,8 @@ func (d *Disassembly) entries(m *members, f func(Run), fail **LineError) bool {
 			return m.skip()
 		}
 		run, ok := readRun(m, fail)
-		if e.i = m.i; !ok || *fail != nil {
+		e.i = m.i
+		if !ok || *fail != nil {
 			return ok
 		}
 		if n > 0 {
@@ -199,11 +204,13 @@ func (d *Disassembly) entries(m *members, f func(Run), fail **LineError) bool {
 		last = run
 		n++
 	}
-	if m.i = e.i; !e.ok {
+	m.i = e.i
+	if !e.ok {
 		return false
 	}
 	if n > 0 {
-		if last.Stride = least; least == 0 {
+		last.Stride = least
+		if least == 0 {
 			last.Stride = defaultStride
 		}
 		if uint64(last.Count-1) > (1<<64-1-last.PC)/last.Stride {
@@ -231,7 +238,8 @@ func readRun(m *members, fail **LineError) (r Run, ok bool) {
 		case key == "sass" && !sass:
 			sass = true
 			text, isString, good := entry.text(nil) // escapes are rare in it
-			if ok = good; !isString {
+			ok = good
+			if !isString {
 				note(fail, ReasonBadValue, "sass is not a string")
 			}
 			r.SASS = text

@@ -10,7 +10,7 @@ import (
 // agree about every line, malformed ones included. It depends on the bytes of the line alone:
 //
 //   - a blank line is 0 events;
-//   - a line whose type, as Peek sees it, is no batch type is 1 event, and so is a line without type;
+//   - a line whose type, as Peek sees it, is not a batch type is 1 event, and so is a line without type;
 //   - a batch line is as many events as its "rows" array has elements, 0 for an empty array;
 //   - a batch line that is torn or has no "rows" array is 1 event or, if "rows" followed by a bracket stands in it, as many as
 //     brackets open behind that one, and 1 at least.
@@ -73,7 +73,8 @@ func countBrackets(rest []byte) int {
 		return n
 	}
 	if i := jsonscan.Space(rest, 0); i < len(rest) && rest[i] == '[' {
-		if i = jsonscan.Space(rest, i+1); i < len(rest) && rest[i] == ']' {
+		i = jsonscan.Space(rest, i+1)
+		if i < len(rest) && rest[i] == ']' {
 			return 0
 		}
 	}
@@ -101,7 +102,8 @@ func countRows(line []byte) int {
 			if i, ok = skipValue(line, i); !ok {
 				return -1
 			}
-			if i = jsonscan.Space(line, i); i >= len(line) {
+			i = jsonscan.Space(line, i)
+			if i >= len(line) {
 				return -1
 			}
 			if line[i] == ']' {

@@ -30,8 +30,8 @@ type Decoder struct {
 // missing_column, bad_value, out_of_range or line_too_long.
 //
 // The returned Line is never nil. When there is an error it has no Batch, and Type, TypeName and SessionID hold what could be read
-// before it. An unknown type and a missing session are no errors here: look at Type and SessionID. Of lines that are no batch the
-// whole JSON is checked, but only the envelope is read: see DecodeDictionary, DecodeJobStart, DecodeShutdown, DecodeDetail
+// before it. An unknown type and a missing session are not errors here: look at Type and SessionID. Of lines that are not a
+// batch the whole JSON is checked, but only the envelope is read: see DecodeDictionary, DecodeJobStart, DecodeShutdown, DecodeDetail
 // and EventDecoder.
 func (d *Decoder) Decode(line []byte) (*Line, error) {
 	d.line = Line{Raw: line}
@@ -161,7 +161,7 @@ func (d *Decoder) decode(b []byte) error {
 		note(&fail, ReasonMissingField, "type")
 	}
 	if !l.Type.IsBatch() {
-		// What other types put under the keys of a batch is their own affair.
+		// What other types put under the keys of a batch does not matter here.
 		l.BatchID, l.HasBatchID, l.BaseTimeNS = 0, false, 0
 		return orNil(fail)
 	}

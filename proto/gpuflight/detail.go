@@ -46,8 +46,8 @@ const (
 )
 
 // DetailKey splits a kernel_detail line that is written as the client writes it: corrID is its correlation id, tail everything
-// from "grid" to the end, white space at the line's end excluded. Lines with equal tails have equal Details but for PID, App and
-// CorrID, which all stand before the tail. So decode a tail once, with DecodeDetail on the whole line, and remember the result.
+// from "grid" to the end, white space at the line's end excluded. Lines with equal tails have equal Details except for PID, App
+// and CorrID, which all stand before the tail. So decode a tail once, with DecodeDetail on the whole line, and remember the result.
 //
 // The part before the tail is checked, the tail is not. A tail that DecodeDetail has accepted once is good in every line DetailKey
 // accepts; one it refused is bad in all of them. With ok false nothing is known: use DecodeDetail.
@@ -220,7 +220,8 @@ func (d *Detail) read(m *members, f int, fail **LineError) bool {
 	default:
 		var s []byte
 		var isString bool
-		if s, isString, ok = m.text(nil); !isString {
+		s, isString, ok = m.text(nil)
+		if !isString {
 			note(fail, ReasonBadValue, name+" is not a string")
 		}
 		*text = string(s)

@@ -14,7 +14,8 @@ type elements struct {
 func (e *elements) next() bool {
 	e.ok = false
 	i := jsonscan.Space(e.b, e.i)
-	if e.i = i; i >= len(e.b) {
+	e.i = i
+	if i >= len(e.b) {
 		return false
 	}
 	if !e.started {
@@ -22,7 +23,8 @@ func (e *elements) next() bool {
 			return false
 		}
 		e.started = true
-		if i = jsonscan.Space(e.b, i+1); i < len(e.b) && e.b[i] == ']' {
+		i = jsonscan.Space(e.b, i+1)
+		if i < len(e.b) && e.b[i] == ']' {
 			e.i, e.ok = i+1, true
 			return false
 		}

@@ -90,7 +90,7 @@ func decodeEvent[T any](d *EventDecoder, line []byte, fields []field[T], v *T) e
 	return orNil(d.fail)
 }
 
-// decodeFields reads the object that m begins at; within names it when it is no line of its own. false means bad syntax.
+// decodeFields reads the object that m begins at; within names it when it is not a line of its own. false means bad syntax.
 func decodeFields[T any](d *EventDecoder, m *members, within string, fields []field[T], v *T, fail **LineError) bool {
 	var have uint64
 	next := 0 // clients write keys in one order, so the next key is nearly always the next field
@@ -113,7 +113,7 @@ func decodeFields[T any](d *EventDecoder, m *members, within string, fields []fi
 			continue
 		}
 		next = at + 1
-		null := m.b[m.i] == 'n' // or no JSON, which skip will tell
+		null := m.b[m.i] == 'n' // or not JSON, which skip will find
 		if have&(1<<at) != 0 || null {
 			if !m.skip() {
 				return false
@@ -145,7 +145,8 @@ func (d *EventDecoder) extra(m *members, within string) bool {
 	if within == "" && ignored(key) {
 		return true
 	}
-	if d.Unknown++; len(d.Extras) < maxExtras {
+	d.Unknown++
+	if len(d.Extras) < maxExtras {
 		if within != "" {
 			key = append(append([]byte(within), '.'), key...)
 		}
@@ -208,12 +209,14 @@ func (d *EventDecoder) text(m *members, name string, fail **LineError) (s []byte
 	}
 	start := m.i
 	end, escaped, ok := jsonscan.String(m.b, start)
-	if m.i = end; !ok {
+	m.i = end
+	if !ok {
 		return nil, false
 	}
 	raw := m.b[start+1 : end-1]
 	n := len(d.scratch)
-	if s = cleanText(raw, escaped, d.scratch[n:]); len(s) > 0 && &s[0] != &raw[0] {
+	s = cleanText(raw, escaped, d.scratch[n:])
+	if len(s) > 0 && &s[0] != &raw[0] {
 		if cap(d.scratch)-n >= len(s) && &s[0] == &d.scratch[:n+1][n] {
 			d.scratch = d.scratch[:n+len(s)]
 		} else {
@@ -246,8 +249,10 @@ func (d *EventDecoder) list(m *members, name string, fail **LineError) (list []s
 		if len(list) < maxListed {
 			list = append(list, string(cleanText(b[i+1:end-1], escaped, nil)))
 		}
-		if i = jsonscan.Space(b, end); i < len(b) && b[i] == ',' {
-			if i = jsonscan.Space(b, i+1); i < len(b) && b[i] == ']' {
+		i = jsonscan.Space(b, end)
+		if i < len(b) && b[i] == ',' {
+			i = jsonscan.Space(b, i+1)
+			if i < len(b) && b[i] == ']' {
 				m.i = i
 				return nil, false
 			}

@@ -95,7 +95,8 @@ func decodeObjects[T any](d *EventDecoder, m *members, name string, fields []fie
 			}
 			*list = append(*list, v)
 		}
-		if m.i = jsonscan.Space(m.b, m.i); m.i >= len(m.b) {
+		m.i = jsonscan.Space(m.b, m.i)
+		if m.i >= len(m.b) {
 			return false
 		}
 		switch m.b[m.i] {

@@ -48,7 +48,8 @@ func ExtraColumns(line *Line) []Extra {
 		eachElement(b, start, func(cell, from, to int) bool {
 			if i := at[cell]; i > 0 {
 				e := &extras[i-1]
-				if e.Rows++; e.Rows > 1 {
+				e.Rows++
+				if e.Rows > 1 {
 					e.Value = append(e.Value, ',')
 				}
 				e.Value = append(e.Value, b[from:to]...)
@@ -71,7 +72,8 @@ func eachElement(b []byte, i int, f func(n, start, end int) bool) {
 		if !ok || !f(n, i, end) {
 			return
 		}
-		if i = jsonscan.Space(b, end); i < len(b) && b[i] == ',' {
+		i = jsonscan.Space(b, end)
+		if i < len(b) && b[i] == ',' {
 			i = jsonscan.Space(b, i+1)
 		}
 	}

@@ -9,11 +9,11 @@ type Line struct {
 	TypeName []byte
 	// SessionID is the text of "session_id", empty when it is absent.
 	SessionID []byte
-	// BatchID is the sender's number of this batch, 0 when absent (HasBatchID tells) or no batch. It repeats within a session
+	// BatchID is the sender's number of this batch, 0 when absent (HasBatchID tells) or not a batch. It repeats within a session
 	// after a sampler restarts, so it identifies a batch only together with BaseTimeNS.
 	BatchID    uint64
 	HasBatchID bool
-	// BaseTimeNS is what dt_ns counts from, for batch types. It is no epoch time for AMD activity and isa_source_map rows.
+	// BaseTimeNS is what dt_ns counts from, for batch types. It is not an epoch time for AMD activity and isa_source_map rows.
 	BaseTimeNS int64
 	// Batch holds the rows of a batch type; nil for other types and when Decode returned an error.
 	Batch *Batch

@@ -26,7 +26,8 @@ func (m *members) next() bool {
 	m.ok = false
 	b := m.b
 	i := jsonscan.Space(b, m.i)
-	if m.i = i; i >= len(b) {
+	m.i = i
+	if i >= len(b) {
 		return false
 	}
 	if m.started {
@@ -50,11 +51,13 @@ func (m *members) next() bool {
 			return false
 		}
 	}
-	if m.i = i; i >= len(b) || b[i] != '"' {
+	m.i = i
+	if i >= len(b) || b[i] != '"' {
 		return false
 	}
 	end, escaped, ok := jsonscan.String(b, i)
-	if m.i = end; !ok {
+	m.i = end
+	if !ok {
 		return false
 	}
 	m.key = b[i+1 : end-1]
@@ -62,7 +65,8 @@ func (m *members) next() bool {
 		m.key = appendUnquoted(nil, m.key) // no client escapes keys
 	}
 	i = jsonscan.Space(b, end)
-	if m.i = i; i >= len(b) || b[i] != ':' {
+	m.i = i
+	if i >= len(b) || b[i] != ':' {
 		return false
 	}
 	m.i = jsonscan.Space(b, i+1)

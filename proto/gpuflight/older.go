@@ -306,7 +306,8 @@ func (r *olderReader) complete(o *Older, end int64) {
 			break
 		}
 		missing(oldEnd, "end_ns")
-		if o.DurationNS = end - o.AtNS; end < o.AtNS {
+		o.DurationNS = end - o.AtNS
+		if end < o.AtNS {
 			note(&r.fail, ReasonNegativeDuration, "end_ns is before start_ns")
 		}
 	case ScopeBegin, ScopeEnd:

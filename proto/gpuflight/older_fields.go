@@ -117,7 +117,8 @@ func (r *olderReader) number(kind ColumnKind) (v int64, text []byte, good, ok bo
 		return 0, nil, false, m.skip()
 	}
 	end, integer, ok := jsonscan.Number(m.b, start)
-	if m.i = end; !ok {
+	m.i = end
+	if !ok {
 		return 0, nil, false, false
 	}
 	digits := m.b[start:end]
@@ -214,10 +215,12 @@ func (r *olderReader) devices(o *Older) bool {
 		} else {
 			i, ok = skipValue(b, i)
 		}
-		if r.m.i = i; !ok {
+		r.m.i = i
+		if !ok {
 			return false
 		}
-		if i = jsonscan.Space(b, i); i >= len(b) || b[i] != ',' && b[i] != ']' {
+		i = jsonscan.Space(b, i)
+		if i >= len(b) || b[i] != ',' && b[i] != ']' {
 			r.m.i = i
 			return false
 		}

@@ -81,7 +81,8 @@ func (p *plan) build(t Type, b []byte, i int) (end int, ok bool, lineErr *LineEr
 			p.unknown++
 		}
 		p.cells = append(p.cells, c)
-		if i = jsonscan.Space(b, e); b[i] == ',' {
+		i = jsonscan.Space(b, e)
+		if b[i] == ',' {
 			i = jsonscan.Space(b, i+1)
 		}
 	}

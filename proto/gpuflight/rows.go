@@ -32,7 +32,8 @@ func (p *plan) readRows(batch *Batch, b []byte, i int) (end int, ok bool) {
 			if next, good = p.readRow(row, b, i, &bad); !good {
 				return next, false
 			}
-			if good = bad.Reason == ""; !good {
+			good = bad.Reason == ""
+			if !good {
 				bad.Row, bad.Count, bad.Start, bad.End = wire, 1, i, next
 				batch.addBad(bad)
 			}
@@ -56,7 +57,8 @@ func (p *plan) readRows(batch *Batch, b []byte, i int) (end int, ok bool) {
 		if b[i] != ',' {
 			return i, false
 		}
-		if i++; i < len(b) && b[i] != '[' {
+		i++
+		if i < len(b) && b[i] != '[' {
 			i = jsonscan.Space(b, i)
 		}
 	}
@@ -200,7 +202,8 @@ func (p *plan) readRow(row []int64, b []byte, i int, bad *BadRow) (end int, ok b
 		if i >= len(b) {
 			return i, false
 		}
-		if more = b[i] == ','; more {
+		more = b[i] == ','
+		if more {
 			i = jsonscan.Space(b, i+1)
 		}
 	}

@@ -100,9 +100,11 @@ func ParseAlert(text []byte, a *Alert) error {
 		case "threshold_mb":
 			a.ThresholdMB = amount(raw, m.kind)
 		case "message":
-			switch a.Message = nil; m.kind {
+			a.Message = nil
+			switch m.kind {
 			case kString:
-				if a.Message = raw[1 : len(raw)-1]; m.escaped {
+				a.Message = raw[1 : len(raw)-1]
+				if m.escaped {
 					a.Message = appendDecoded(nil, a.Message)
 				}
 			case kNull:

@@ -35,7 +35,7 @@ func appendSpelled(dst, text []byte, t token) []byte {
 
 var canons = sync.Pool{New: func() any { return new(canon) }}
 
-// canon takes the objects of a scanned text apart and writes them in order, in time linear in the text save for the sorting.
+// canon takes the objects of a scanned text apart and writes them in order, in time linear in the text except for the sorting.
 type canon struct {
 	text    []byte
 	spans   []span
@@ -127,7 +127,8 @@ func (c *canon) object(i int, number int32, prefix []byte) {
 			e.key[0] += int32(len(prefix))
 			c.entries = append(c.entries, e)
 		}
-		if i = jsonscan.Space(c.text, int(e.value.end)); c.text[i] == ',' {
+		i = jsonscan.Space(c.text, int(e.value.end))
+		if c.text[i] == ',' {
 			i = jsonscan.Space(c.text, i+1)
 		}
 	}
@@ -175,7 +176,7 @@ func (c *canon) find(key string) token {
 	return c.entries[i].value
 }
 
-// write writes the settled entries from base on as one object, save those whose key drop wants dropped.
+// write writes the settled entries from base on as one object, except those whose key drop wants dropped.
 func (c *canon) write(dst []byte, base int, drop func(key []byte) bool) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -217,7 +218,8 @@ func (c *canon) value(dst []byte, t token, number int32) []byte {
 			e, next := c.scan(i, number)
 			dst = c.value(dst, e, number)
 			number = next
-			if i = jsonscan.Space(c.text, int(e.end)); c.text[i] == ',' {
+			i = jsonscan.Space(c.text, int(e.end))
+			if c.text[i] == ',' {
 				dst = append(dst, ',')
 				i = jsonscan.Space(c.text, i+1)
 			}

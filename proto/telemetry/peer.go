@@ -8,7 +8,7 @@ import (
 // Peer is a release of stormlog, whose judgement is asked for. The zero value is the newest.
 type Peer uint8
 
-// Releases that judge differently. Those between them judge as one of the two, save 0.3.0 to 0.3.9, which do not know version 4.
+// Releases that judge differently. Those between them judge as one of the two, except 0.3.0 to 0.3.9, which do not know version 4.
 const (
 	Peer043 Peer = iota // records of versions 1 to 4; what it accepts becomes version 4
 	Peer029             // records of versions 1 and 2; what it accepts becomes version 2
@@ -57,7 +57,7 @@ func Divergences() []Divergence {
 		{IntegerTooLong, "an integer of more than MaxDigits digits",
 			"loses the file",
 			"refuses the record in the peer's words; its neighbours are read"},
-		{BadUTF8, "bytes that are no UTF-8 inside a record",
+		{BadUTF8, "bytes that are not UTF-8 inside a record",
 			"loses the file",
 			"refuses the record in the peer's words; its neighbours are read"},
 		{"", "a file with records that are refused",

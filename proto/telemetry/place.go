@@ -17,7 +17,7 @@ type place struct {
 	cr     bool  // the last byte was a carriage return
 }
 
-// pass counts b. Continuation bytes are no characters.
+// pass counts b. Continuation bytes are not characters.
 func (p *place) pass(b []byte) {
 	if len(b) == 0 {
 		return
@@ -44,7 +44,8 @@ func (p *place) pass(b []byte) {
 		p.chars++
 		p.lines++
 		p.column = 0
-		if b = b[i+1:]; len(b) > 0 && b[0] == '\n' {
+		b = b[i+1:]
+		if len(b) > 0 && b[0] == '\n' {
 			b = b[1:]
 		}
 	}

@@ -67,7 +67,8 @@ func appendPythonRepr(dst, text []byte, t token) []byte {
 		for i := jsonscan.Space(b, 1); b[i] != ']'; {
 			e, _ := scanValue(b, i)
 			dst = appendPythonRepr(dst, b, e)
-			if i = jsonscan.Space(b, int(e.end)); b[i] == ',' {
+			i = jsonscan.Space(b, int(e.end))
+			if b[i] == ',' {
 				dst = append(dst, ", "...)
 				i = jsonscan.Space(b, i+1)
 			}

@@ -33,7 +33,7 @@ const (
 	BadJSON           Code = "bad_json"            // a line, or a whole document
 	MalformedRow      Code = "malformed_row"       // a row of a CSV file: quotes that do not close, or more cells than columns
 	NotContainer      Code = "not_container"       // a document that is neither object nor array
-	NoEvents          Code = "no_events"           // an object without events that is no event
+	NoEvents          Code = "no_events"           // an object without events that is not an event
 	EventsNotList     Code = "events_not_list"     // the named key holds no list
 	EventsKeyRepeated Code = "events_key_repeated" // in one pass only: the list came twice, and the first was already given out
 )

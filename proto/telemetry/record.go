@@ -83,16 +83,19 @@ func (r *record) parse(b []byte, scratch *[]byte) (n int, ok bool) {
 		if string(key) != names[next] {
 			f = lookup(key)
 		}
-		if next = f + 1; next >= canonicals {
+		next = f + 1
+		if next >= canonicals {
 			next = fSchemaVersion
 		}
-		if i = keyEnd; i < len(b) && b[i] != ':' {
+		i = keyEnd
+		if i < len(b) && b[i] != ':' {
 			i = jsonscan.Space(b, i)
 		}
 		if i >= len(b) || b[i] != ':' {
 			return 0, false
 		}
-		if i++; i < len(b) && b[i] <= ' ' {
+		i++
+		if i < len(b) && b[i] <= ' ' {
 			i = jsonscan.Space(b, i)
 		}
 		end, k, escaped, ok := jsonscan.Value(b, i, &rules) // scanValue is too large to be inlined
@@ -106,7 +109,8 @@ func (r *record) parse(b []byte, scratch *[]byte) (n int, ok bool) {
 			r.others = true
 			r.prefix = r.prefix || bytes.HasPrefix(key, metadataPrefix)
 		}
-		if i = end; i < len(b) && b[i] <= ' ' {
+		i = end
+		if i < len(b) && b[i] <= ' ' {
 			i = jsonscan.Space(b, i)
 		}
 		if i >= len(b) {
@@ -114,7 +118,8 @@ func (r *record) parse(b []byte, scratch *[]byte) (n int, ok bool) {
 		}
 		switch b[i] {
 		case ',':
-			if i++; i < len(b) && b[i] <= ' ' {
+			i++
+			if i < len(b) && b[i] <= ' ' {
 				i = jsonscan.Space(b, i)
 			}
 		case '}':
@@ -153,7 +158,8 @@ func members(b []byte, f func(key []byte, escaped bool, value token)) {
 			panic("BUG: telemetry: members of text that was not scanned")
 		}
 		f(key, escaped, t)
-		if i = jsonscan.Space(b, int(t.end)); b[i] == '}' {
+		i = jsonscan.Space(b, int(t.end))
+		if b[i] == '}' {
 			return
 		}
 		i = jsonscan.Space(b, i+1)

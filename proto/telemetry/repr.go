@@ -151,7 +151,7 @@ func (r *repr) word() bool {
 	case "-inf":
 		r.out = append(r.out, "-Infinity"...)
 	default:
-		// Python writes numbers as JSON does, save what repr never writes (1., .5, 0x1, 1_0).
+		// Python writes numbers as JSON does, except what repr never writes (1., .5, 0x1, 1_0).
 		if len(w) == 0 || w[0] != '-' && (w[0] < '0' || w[0] > '9') {
 			return false
 		}
@@ -186,7 +186,8 @@ func (r *repr) str() bool {
 			return false
 		case '\\':
 			r.decoded = append(r.decoded, r.b[plain:r.i]...)
-			if r.i++; !r.escape(&r.decoded) {
+			r.i++
+			if !r.escape(&r.decoded) {
 				return false
 			}
 			plain = r.i

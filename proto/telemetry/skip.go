@@ -11,7 +11,7 @@ const hardDepth = 1 << 20
 type skipper struct {
 	objects []uint64 // a bit a level: object or array
 	depth   int
-	deepest int  // save what was passed ahead
+	deepest int  // except for what was passed ahead
 	ahead   bool // pass what nests one level down by scanValue if that can: much faster
 	state   skipState
 	begin   int64 // where the string began

@@ -38,7 +38,7 @@ func appendRune(dst []byte, r rune) []byte {
 }
 
 // AppendString appends s as a JSON string: UTF-8, escapes only where JSON asks for one, lone surrogates (three bytes in s) as \udxxx,
-// other bytes that are no UTF-8 as the replacement character.
+// other bytes that are not UTF-8 as the replacement character.
 func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	dst = append(dst, '"')
 	start := 0

@@ -27,7 +27,7 @@ type Options struct {
 	EventsKey *string
 	// Lines reads a JSON record a line (NDJSON), which the peer does not. Empty lines do not count.
 	Lines bool
-	// TornTail passes over a last line that does not end and is no JSON: a segment of a sink is still being written. It needs Lines.
+	// TornTail passes over a last line that does not end and is not JSON: a segment of a sink is still being written. It needs Lines.
 	TornTail bool
 	// MaxRecordBytes is the length of the longest record; 0 is DefaultMaxRecordBytes. A Decoder holds up to twice as much.
 	MaxRecordBytes int

@@ -59,9 +59,11 @@ func (w *window) more() bool {
 			w.err = err
 			break
 		}
+		idle++
 		if n > 0 {
 			idle = 0
-		} else if idle++; idle == 100 {
+		}
+		if idle == 100 {
 			w.err = errStuck
 			break
 		}
@@ -114,7 +116,8 @@ func (w *window) skip(s *skipper, most int) ([]byte, error) {
 			if b != nil {
 				w.keepHead(b)
 			}
-			if b = nil; (s.state == inString || s.state == inKey) && s.begin >= w.base {
+			b = nil
+			if (s.state == inString || s.state == inKey) && s.begin >= w.base {
 				w.begun = w.place
 				w.begun.pass(w.buf[:s.begin-w.base])
 			}
