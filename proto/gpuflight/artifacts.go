@@ -222,7 +222,7 @@ func (d *Disassembly) entries(m *members, f func(Run), fail **LineError) bool {
 	return true
 }
 
-// readRun reads the entry m stands on, all but its stride.
+// readRun reads the entry m stands on, except its stride.
 func readRun(m *members, fail **LineError) (r Run, ok bool) {
 	r.Count = 1
 	var pc, sass, count bool

@@ -59,7 +59,7 @@ func plainRows(rest []byte) int {
 			return n
 		}
 		i += k
-		if rest[i-1] != ',' || rest[i-2] != ']' { // an array within a row, or a row that is none before this one
+		if rest[i-1] != ',' || rest[i-2] != ']' { // an array within a row, or something else than a row before this one
 			return 0
 		}
 		i++

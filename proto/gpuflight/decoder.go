@@ -208,7 +208,7 @@ func orNil(e *LineError) error {
 	return e
 }
 
-// columns makes sure there is a plan for the column list m stands on, and passes the list. The plan is nil when the list is no good.
+// columns makes sure there is a plan for the column list m stands on, and passes the list. The plan is nil when the list cannot be used.
 func (d *Decoder) columns(m *members, fail **LineError) (p *plan, ok bool) {
 	p = &d.plans[d.line.Type]
 	if p.matches(m.b, m.i) {

@@ -58,7 +58,7 @@ type field[T any] struct {
 	kind   ColumnKind // what a number must fit
 	need   bool
 	number func(*T, int64)
-	quoted func(*T, int64) // an integer, in a string or not; a string that is none leaves the place as it was
+	quoted func(*T, int64) // an integer, in a string or not; a string that is not one leaves the place as it was
 	float  func(*T, float64)
 	text   func(*T, []byte)
 	list   func(*T, []string) // strings; at most maxListed, the rest is left out
@@ -192,7 +192,7 @@ func (f *field[T]) read(d *EventDecoder, m *members, v *T, fail **LineError) boo
 	}
 }
 
-// parseWhole reads text that is nothing but an integer of the kind.
+// parseWhole reads text that is an integer of the kind and nothing else.
 func parseWhole(text []byte, kind ColumnKind) (v int64, ok bool) {
 	if _, _, end := readInteger(text, 0); end != len(text) {
 		return 0, false

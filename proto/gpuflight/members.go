@@ -95,7 +95,7 @@ func (m *members) text(buf []byte) (s []byte, isString, ok bool) {
 	return cleanText(m.b[start+1:end-1], escaped, buf), true, true
 }
 
-// integer reads the integer m stands on and passes it. good is false when it is none, which is noted in fail.
+// integer reads the integer m stands on and passes it. good is false when it is not one, which is noted in fail.
 func (m *members) integer(kind ColumnKind, name string, fail **LineError) (v int64, good, ok bool) {
 	start := m.i
 	if c := m.b[start]; c != '-' && c-'0' > 9 {
@@ -119,7 +119,7 @@ func (m *members) integer(kind ColumnKind, name string, fail **LineError) (v int
 	return v, true, true
 }
 
-// float reads the number m stands on and passes it; a value that is none, or does not fit, is noted in fail.
+// float reads the number m stands on and passes it; a value that is not one, or does not fit, is noted in fail.
 func (m *members) float(name string, fail **LineError) (v float64, ok bool) {
 	start := m.i
 	if c := m.b[start]; c != '-' && c-'0' > 9 {

@@ -138,7 +138,7 @@ const (
 // synchronization_event, memory_alloc_event or system_sample (init is DecodeJobStart's). It overwrites o. Of a repeated key the first
 // counts; null is the same as no key; a number may stand in quotes, in decimal or as 0x and hex digits.
 //
-// Errors are *LineError: bad_json, missing_field, bad_value, out_of_range, negative_duration or bad_time. o is of no use then.
+// Errors are *LineError: bad_json, missing_field, bad_value, out_of_range, negative_duration or bad_time. Do not use o then.
 func DecodeOlder(line []byte, t Type, o *Older) error {
 	*o = Older{Type: t, DeviceID: -1, Devices: o.Devices[:0]}
 	r := olderReader{m: walkObject(line, 0)}

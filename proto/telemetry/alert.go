@@ -37,7 +37,7 @@ type Alerts struct {
 	a Alert
 }
 
-// Alerts gives the document's list of alerts; without one there is none.
+// Alerts gives the document's list of alerts, which is empty where the document has none.
 func (l Layout) Alerts(r io.ReaderAt, o Options) *Alerts {
 	list := Layout{Form: List, Start: l.AlertsStart, End: l.AlertsEnd}
 	if list.End == 0 {

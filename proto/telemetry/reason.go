@@ -12,7 +12,7 @@ const (
 	NotString         Code = "not_string"          //
 	BlankString       Code = "blank_string"        // null, empty or white space only
 	NotObject         Code = "not_object"          // metadata, or its memory_capabilities
-	NotBoolean        Code = "not_boolean"         // a capability; 0 and 1 are none either
+	NotBoolean        Code = "not_boolean"         // a capability; 0 and 1 are not booleans either
 	NotNull           Code = "not_null"            // a counter that the collector cannot measure by its own word
 	BelowMinimum      Code = "below_minimum"       // an integer under the least value of its field
 	AboveTotal        Code = "above_total"         // used or free is more than total

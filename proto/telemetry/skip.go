@@ -5,7 +5,7 @@ import "github.com/warpline/warpline/proto/jsonscan"
 // hardDepth ends a document: below it a record that is too deep costs only itself. One bit a level is 128 KiB.
 const hardDepth = 1 << 20
 
-// skipper passes one JSON value of any size in pieces, with memory for nothing but its nesting, and says what is wrong with it as
+// skipper passes one JSON value of any size in pieces, with memory for its nesting only, and says what is wrong with it as
 // Python's json does. It is slower than scanValue and knows more: jsonscan wants the whole value in memory and has no words for what is
 // wrong, and GPU Flight, whose lines are bounded, needs neither.
 type skipper struct {

@@ -140,7 +140,7 @@ func readSummary(text []byte) (*SessionSummary, *DocumentError) {
 	return &s, nil
 }
 
-// pythonInt is Python's int of a value. It returns what Python says if there is none, or "". What does not fit is cut to what does.
+// pythonInt is Python's int of a value. It returns what Python says if there is no such int, or "". What does not fit is cut to what does.
 func pythonInt(text []byte, t token, to *int64, optional bool) string {
 	b := text[t.start:t.end]
 	set := func(w *big.Int) {

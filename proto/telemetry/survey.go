@@ -100,7 +100,7 @@ func open(w *window) (byte, error) {
 	return w.buf[w.pos], nil
 }
 
-// finish wants nothing but space behind the document's value.
+// finish accepts only space behind the document's value.
 func (w *window) finish() error {
 	if w.space() {
 		return w.here(extraData)

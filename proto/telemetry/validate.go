@@ -57,7 +57,7 @@ type Validator struct {
 	collector, backend []byte // see backendOf
 }
 
-// Validate applies the rules of the record's own schema version and nothing else: no conversion, and no session but the record's own.
+// Validate applies the rules of the record's own schema version and nothing else: no conversion, and no session except the record's own.
 // It returns nil if the JSON text is a valid record to the peer.
 func (v *Validator) Validate(text []byte, p Peer) *Refusal {
 	if r := v.read(text); r != nil {
