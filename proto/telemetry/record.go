@@ -1,6 +1,48 @@
 package telemetry
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
+
+const (
+	// MaxDepth is how deep a record may nest, itself included. The peer's parser gives up a little below 1000, with the whole file.
+	MaxDepth = 900
+	// MaxDigits is how many digits an integer may have; the peer's parser has the same limit.
+	MaxDigits = 4300
+)
+
+// rules are those of Python's json, for a value inside a record. GPU Flight has others: its client is not written in Python.
+var rules = jsonscan.Rules{Depth: MaxDepth - 1, Digits: MaxDigits, Python: true}
+
+// kind is what a token is. Python's json takes NaN, Infinity and -Infinity for floats, and so do we.
+type kind = jsonscan.Kind
+
+const (
+	kAbsent = jsonscan.KindNone
+	kNull   = jsonscan.KindNull
+	kBool   = jsonscan.KindBool
+	kInt    = jsonscan.KindInt
+	kFloat  = jsonscan.KindFloat
+	kString = jsonscan.KindString
+	kObject = jsonscan.KindObject
+	kArray  = jsonscan.KindArray
+)
+
+// token is a value inside a record: record[start:end], quotes and brackets included.
+type token struct {
+	start, end int32
+	kind       kind
+	escaped    bool // a string with a backslash
+}
+
+// scanValue passes the value at b[i], where no space stands. Not ok means: wrong, not all there, too deep or too long; the skipper
+// finds out which.
+func scanValue(b []byte, i int) (t token, ok bool) {
+	end, k, escaped, ok := jsonscan.Value(b, i, &rules)
+	return token{int32(i), int32(end), k, escaped}, ok
+}
 
 // record is one JSON object taken apart: where the values of known keys stand. Values of a key that stands twice: the last.
 type record struct {
@@ -18,7 +60,7 @@ func (r *record) parse(b []byte, scratch *[]byte) (n int, ok bool) {
 	if len(b) == 0 || b[0] != '{' {
 		return 0, false
 	}
-	i := skipSpace(b, 1)
+	i := jsonscan.Space(b, 1)
 	if i < len(b) && b[i] == '}' {
 		r.text = b[:i+1]
 		return i + 1, true
@@ -28,12 +70,12 @@ func (r *record) parse(b []byte, scratch *[]byte) (n int, ok bool) {
 		if i >= len(b) || b[i] != '"' {
 			return 0, false
 		}
-		end, escaped, ok := scanString(b, i)
+		keyEnd, keyEscaped, ok := jsonscan.String(b, i)
 		if !ok {
 			return 0, false
 		}
-		key := b[i+1 : end-1]
-		if escaped {
+		key := b[i+1 : keyEnd-1]
+		if keyEscaped {
 			*scratch = appendDecoded((*scratch)[:0], key)
 			key = *scratch
 		}
@@ -41,39 +83,44 @@ func (r *record) parse(b []byte, scratch *[]byte) (n int, ok bool) {
 		if string(key) != names[next] {
 			f = lookup(key)
 		}
-		if next = f + 1; next >= canonicals {
+		next = f + 1
+		if next >= canonicals {
 			next = fSchemaVersion
 		}
-		if i = end; i < len(b) && b[i] != ':' {
-			i = skipSpace(b, i)
+		i = keyEnd
+		if i < len(b) && b[i] != ':' {
+			i = jsonscan.Space(b, i)
 		}
 		if i >= len(b) || b[i] != ':' {
 			return 0, false
 		}
-		if i++; i < len(b) && b[i] <= ' ' {
-			i = skipSpace(b, i)
+		i++
+		if i < len(b) && b[i] <= ' ' {
+			i = jsonscan.Space(b, i)
 		}
-		t, ok := scanValue(b, i)
+		end, k, escaped, ok := jsonscan.Value(b, i, &rules) // scanValue is too large to be inlined
 		if !ok {
 			return 0, false
 		}
 		if f < fields {
-			r.tokens[f] = t
+			r.tokens[f] = token{int32(i), int32(end), k, escaped}
 			r.seen |= 1 << f
 		} else {
 			r.others = true
 			r.prefix = r.prefix || bytes.HasPrefix(key, metadataPrefix)
 		}
-		if i = int(t.end); i < len(b) && b[i] <= ' ' {
-			i = skipSpace(b, i)
+		i = end
+		if i < len(b) && b[i] <= ' ' {
+			i = jsonscan.Space(b, i)
 		}
 		if i >= len(b) {
 			return 0, false
 		}
 		switch b[i] {
 		case ',':
-			if i++; i < len(b) && b[i] <= ' ' {
-				i = skipSpace(b, i)
+			i++
+			if i < len(b) && b[i] <= ' ' {
+				i = jsonscan.Space(b, i)
 			}
 		case '}':
 			r.text = b[:i+1]
@@ -102,18 +149,19 @@ func (r *record) bytes(t token) []byte { return r.text[t.start:t.end] }
 // members calls f for each member of the object in b, which parse or scanValue has passed, in the order of the text. The key is as it
 // stands between its quotes.
 func members(b []byte, f func(key []byte, escaped bool, value token)) {
-	i := skipSpace(b, 1)
+	i := jsonscan.Space(b, 1)
 	for i < len(b) && b[i] == '"' {
-		end, escaped, _ := scanString(b, i)
+		end, escaped, _ := jsonscan.String(b, i)
 		key := b[i+1 : end-1]
-		t, ok := scanValue(b, skipSpace(b, skipSpace(b, end)+1))
+		t, ok := scanValue(b, jsonscan.Space(b, jsonscan.Space(b, end)+1))
 		if !ok {
 			panic("BUG: telemetry: members of text that was not scanned")
 		}
 		f(key, escaped, t)
-		if i = skipSpace(b, int(t.end)); b[i] == '}' {
+		i = jsonscan.Space(b, int(t.end))
+		if b[i] == '}' {
 			return
 		}
-		i = skipSpace(b, i+1)
+		i = jsonscan.Space(b, i+1)
 	}
 }
