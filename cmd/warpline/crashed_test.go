@@ -86,7 +86,8 @@ func TestSendOfACrashedSession(t *testing.T) {
 	}
 	in.Close()
 	holder.Wait()
-	if said = send(); strings.Contains(said, "still being written") || !slices.Contains(got, "stream running {\"n\":5}\n") || !slices.Contains(got, "session-complete running ") {
+	said = send()
+	if strings.Contains(said, "still being written") || !slices.Contains(got, "stream running {\"n\":5}\n") || !slices.Contains(got, "session-complete running ") {
 		t.Errorf("once the client has died: %q\n%s", got, said)
 	}
 }

@@ -25,7 +25,8 @@ func TestStoreFitsTheDisk(t *testing.T) {
 	if l.IngestMaxBytes != l.RowsMaxBytes {
 		t.Errorf("equal streams became unequal: %+v", l)
 	}
-	if _, _, err = fitStore(dir, full, 1<<20); err == nil || !strings.Contains(err.Error(), "--data") {
+	_, _, err = fitStore(dir, full, 1<<20)
+	if err == nil || !strings.Contains(err.Error(), "--data") {
 		t.Errorf("1 MiB is refused with %v", err)
 	}
 	free, err := freeBytes(dir)
@@ -34,7 +35,8 @@ func TestStoreFitsTheDisk(t *testing.T) {
 	}
 	huge := full
 	huge.IngestMaxBytes = 10 * free
-	if l, store, err = fitStore(dir, huge, 0); err != nil || float64(store) > storeShare*float64(free)+float64(1<<30) {
+	l, store, err = fitStore(dir, huge, 0)
+	if err != nil || float64(store) > storeShare*float64(free)+float64(1<<30) {
 		t.Errorf("%d of %d free bytes are taken, %v", store, free, err)
 	}
 }
