@@ -4,7 +4,7 @@ import (
 	"github.com/warpline/warpline/aggregate/state"
 )
 
-// Clock is what a session's own clocks are to us.
+// Clock says how a session's own clocks are to be read.
 type Clock struct {
 	// offset is added to activity times of an AMD device, which count from when its host was started: 0 until the first one was folded.
 	Offset int64

@@ -7,8 +7,8 @@ import (
 	"github.com/warpline/warpline/aggregate/state"
 )
 
-// States of versions 1 to 5 had no sections: what the sources of then kept stood among the session's own facts. They are read here, and
-// those sources read the pieces that are theirs.
+// States of versions 1 to 5 did not have sections: what sources kept stood among the session's own facts. They are read here, and each
+// source reads the fields that are its own.
 
 // Piece is a run of fields of a session in such a state.
 type Piece int
@@ -24,13 +24,13 @@ const (
 	PieceKeys                 // the last
 )
 
-// Older is a State whose source had pieces of those.
+// Older is a State whose source had fields in such states.
 type Older interface {
 	// ReadOlder reads the source's fields in a piece, often none.
 	ReadOlder(p Piece, r *state.Reader)
 }
 
-// readFlatSession reads a session of a state without sections, behind its key.
+// readFlatSession reads a session of a state without sections, after its key.
 func (f *Fold) readFlatSession(s *Session, r *state.Reader) {
 	var older []Older
 	for i := range f.sources {
@@ -62,7 +62,7 @@ func (f *Fold) readFlatSession(s *Session, r *state.Reader) {
 	piece(PieceKeys)
 }
 
-// dropEmpty takes from sessions what sources keep of them that is nothing: every source had a look at every session that was read.
+// dropEmpty removes from sessions the empty states of sources: every source was given every session that was read.
 func (f *Fold) dropEmpty() {
 	for _, s := range f.Sessions {
 		for i, st := range s.states {
@@ -74,7 +74,7 @@ func (f *Fold) dropEmpty() {
 	}
 }
 
-// stateReader returns a reader behind the version of a state, which knows its layout.
+// stateReader returns a reader that knows the layout of a state and stands after the version.
 func (f *Fold) stateReader(written []byte) (state.Reader, error) {
 	r := state.Reader{Rest: written}
 	version := r.U64()
@@ -99,7 +99,7 @@ func (f *Fold) stateReader(written []byte) (state.Reader, error) {
 	return r, fmt.Errorf("version %d: %w", version, state.Err)
 }
 
-// plausible fails a dry run that reads as keys what cannot be some.
+// plausible fails a dry run when what it reads as a key cannot be one.
 func plausible(r *state.Reader, key SessionKey) {
 	if r.Dry && (key.Tenant == "" || !utf8.ValidString(key.Tenant) || !utf8.ValidString(key.ID)) {
 		r.Fail()

@@ -16,11 +16,11 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// store is one JetStream stream as Warpline wants it: a stream of its own, or what lies beneath a bucket or an object store.
+// store is one JetStream stream as Warpline wants it: one of the two streams, or what is beneath a bucket or an object store.
 type store struct {
 	name     string // of the JetStream stream
-	said     string // as people know it
-	lost     string // what it means that it was gone
+	said     string // the name that people know
+	lost     string // what is lost with it, for the log
 	maxBytes int64
 	maxAge   time.Duration
 	subjects []string // of the two streams only
@@ -35,7 +35,7 @@ func (s *Streams) stores() []store {
 	meta := map[string]string{stream.MetaPartitions: strconv.Itoa(l.Partitions), stream.MetaLanes: strconv.Itoa(l.Lanes)}
 	ingest, rows := make([]string, l.Partitions), make([]string, l.Partitions)
 	for p := range l.Partitions {
-		// Only what somebody owns: a message beside the partitions would stay for ever and be nobody's.
+		// Only the partitions' subjects: a message on another one would not be read, and would stay for ever.
 		ingest[p], rows[p] = stream.IngestFilter(p), stream.RowsSubject(p)
 	}
 	var all []store
@@ -70,7 +70,7 @@ func (s *Streams) stores() []store {
 		make: func(ctx context.Context) error {
 			return s.makeStream(ctx, jetstream.StreamConfig{
 				Name: stream.IngestStream, Subjects: ingest, MaxBytes: l.IngestMaxBytes, Discard: jetstream.DiscardNew,
-				Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateWindow), Metadata: meta, AllowDirect: true,
+				Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateHorizon), Metadata: meta, AllowDirect: true,
 				Description: "accepted parts, kept for a replay window behind the workers",
 			}, s.ingestFloor)
 		}})
@@ -101,7 +101,7 @@ func (s *Streams) list(ctx context.Context) (map[string]bool, error) {
 	return have, lister.Err()
 }
 
-// open makes the store when it is missing, which it reports, or else fits it to the layout.
+// open makes the store when it is missing, and reports that; otherwise it fits the store to the layout.
 func (s *Streams) open(ctx context.Context, st store) (made bool, err error) {
 	return patient(ctx, s.log, st.said, func(ctx context.Context) (bool, error) {
 		old, err := s.JS.Stream(ctx, st.name)
@@ -122,7 +122,7 @@ func (s *Streams) open(ctx context.Context, st store) (made bool, err error) {
 	})
 }
 
-// fit changes an existing store as far as that takes nothing from anybody.
+// fit changes an existing store as far as that does not take anything from others.
 func (s *Streams) fit(ctx context.Context, st store, info *jetstream.StreamInfo) error {
 	cfg := info.Config
 	same := true
@@ -150,7 +150,7 @@ func (s *Streams) fit(ctx context.Context, st store, info *jetstream.StreamInfo)
 	case st.maxBytes < had && !s.layout.Lower:
 		return nil
 	case st.maxBytes < had:
-		// Below what it holds it would refuse everything until it is emptied.
+		// If its bound were below what it holds, it would refuse everything until it is emptied.
 		if cfg.MaxBytes = max(st.maxBytes, min(had, int64(info.State.Bytes)*5/4)); cfg.MaxBytes >= had {
 			return nil
 		}
@@ -158,14 +158,14 @@ func (s *Streams) fit(ctx context.Context, st store, info *jetstream.StreamInfo)
 		cfg.MaxBytes = st.maxBytes
 	}
 	if _, err := s.JS.UpdateStream(ctx, cfg); err != nil {
-		// It works at its old size, so nobody has to wait for this.
+		// It works at its old size, so this is not worth waiting for.
 		s.log.Warn(st.said+" keeps its size", "max_bytes", had, "wanted", cfg.MaxBytes, "err", err)
 	}
 	return nil
 }
 
-// makeStream creates a stream whose first sequence is above floor's. It takes the subjects at last: before that nobody can publish. The
-// server's own FirstSeq is not used, because it purges what a server finds on its disk under the name.
+// makeStream creates a stream whose first sequence is above floor's. It gets its subjects last: nobody can publish before that. The
+// server's own FirstSeq is not used, because with it the server purges what it finds on its disk under the name.
 func (s *Streams) makeStream(ctx context.Context, cfg jetstream.StreamConfig, floor func(context.Context) (uint64, error)) error {
 	subjects := cfg.Subjects
 	cfg.Subjects = []string{makingSubject + strings.ToLower(cfg.Name)}
@@ -196,7 +196,7 @@ func (s *Streams) finish(ctx context.Context, st jetstream.Stream, subjects []st
 }
 
 // makingSubject is before the only subject of a stream that is being made; makingFor is how long its maker may take before others finish
-// it for him.
+// it.
 const (
 	makingSubject = "warpline.making."
 	makingFor     = 15 * time.Second
@@ -204,8 +204,8 @@ const (
 
 var errMaking = errors.New("another process is making it")
 
-// patient calls f again while the server is starting, has no room, or another process makes the same thing, until ctx ends. From two
-// seconds on it says what it waits for and what would end the waiting; an error that will not go away ends it at once.
+// patient calls f again while the server is starting, has no room, or another process makes the same thing, until ctx ends. After two
+// seconds it logs what it waits for and what would end the waiting. It returns at once on an error that will not go away.
 func patient[T any](ctx context.Context, log *slog.Logger, what string, f func(context.Context) (T, error)) (T, error) {
 	began, told := time.Now(), ""
 	for {
@@ -259,7 +259,7 @@ func advice(err error) string {
 	return "look at the NATS server's log; this goes on by itself when it answers"
 }
 
-// NATS's own codes for what its client library has no names for.
+// Error codes of NATS for which its client library has no names.
 const (
 	codeAccountResources    jetstream.ErrorCode = 10002
 	codeNoPeers             jetstream.ErrorCode = 10005

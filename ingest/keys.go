@@ -73,7 +73,7 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 				found = []keyEntry{e}
 				break
 			}
-			// Beyond an id's length only the whole secret tells keys apart, and that is the hash's business.
+			// What is longer than an id must be the whole secret, and that is compared by its hash.
 			if strings.HasPrefix(e.key.ID, prefix) {
 				found = append(found, e)
 			}
@@ -102,8 +102,8 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 	return tenant.Key{}, errors.New("the key changes all the time: try again")
 }
 
-// List returns all keys, revoked and expired ones included, by tenant and then by time of creation. A value that is no key, which somebody
-// else wrote, is left out: gateways refuse it, and it must not hide the others.
+// List returns all keys, revoked and expired ones included, by tenant and then by time of creation. A value that is not a key, which
+// somebody else wrote, is left out: gateways refuse it, and it must not hide the others.
 func (k *Keys) List(ctx context.Context) ([]tenant.Key, error) {
 	entries, err := k.entries(ctx)
 	if err != nil {

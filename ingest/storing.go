@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// storing remembers whether uploads can be stored, from what became of them: a stream that takes nothing looks well to whoever only asks
+// storing remembers whether uploads can be stored, from what became of them: a stream that cannot store anything can look well when asked
 // for its state. The zero value is ready.
 type storing struct {
 	mu          sync.Mutex

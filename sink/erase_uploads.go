@@ -12,8 +12,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// markUploads leaves word for the gateways up to where in INGEST d took everything. Accepted uploads are recorded in blocks with those of
-// other sessions, and a block is never written again: what stands there of this session is not recognised any more.
+// markUploads records for the gateways up to which sequence of INGEST d took everything. Accepted uploads are recorded in blocks with those
+// of other sessions, and a block is never written again. With the mark, uploads of this session in a block are not recognised any more.
 func (k *Sink) markUploads(ctx context.Context, d *stream.Deletion, position uint64) error {
 	key := d.Tenant + "." + d.Token() + ".d"
 	old, err := k.s.Windows.Get(ctx, key)

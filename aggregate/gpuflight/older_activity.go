@@ -50,7 +50,7 @@ func (f *folding) kernelEvent(s *session, p *aggregate.Part, l *gpuflight.Line, 
 	p.Stored(1)
 }
 
-// memcpyEvent folds a memcpy_event. Its kind is a word, which no vendor is needed to understand, or the code that batches have.
+// memcpyEvent folds a memcpy_event. Its kind is a word, whose meaning does not depend on the vendor, or the code that batches have.
 func (f *folding) memcpyEvent(s *session, p *aggregate.Part, o *gpuflight.Older) {
 	at := f.activityTime(s, p, o.AtNS)
 	s.Delta.SawEvent(at)

@@ -117,7 +117,7 @@ func (f *folding) scopeRow(s *session, receivedAt int64, days uint16, begin, end
 		until, matched = end.at, 1
 	}
 	t := &table.Scopes
-	b := f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	b := f.Out.Batch(t.Table, rows.RawDayPartition(receivedAt, days))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
 	t.InstanceID.Append(b, h.key.wire())
@@ -153,7 +153,7 @@ func (f *folding) scopeAccOf(s *session, name uint32, bucket int64) *scopeAcc {
 	return a
 }
 
-// closeScopes counts what can be counted and gives up on every waiting half: the session is over.
+// closeScopes counts what can be counted and gives up on every waiting half, because the session is over.
 func (f *folding) closeScopes(s *session) {
 	o := &s.scopes
 	f.countChildren(s, 1<<62)

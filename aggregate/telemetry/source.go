@@ -8,7 +8,7 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// Source is memory telemetry as a source.
+// Source is memory telemetry, for aggregate.Config.Sources.
 func Source() aggregate.Source {
 	var reasons []string
 	for _, code := range telemetry.Codes() {
@@ -20,10 +20,10 @@ func Source() aggregate.Source {
 	}
 }
 
-// shared is what the partition gives all sources.
+// shared is the partition's fold, which all sources share.
 type shared = aggregate.Fold
 
-// memory folds memory telemetry of a partition.
+// folding folds memory telemetry of a partition.
 type folding struct {
 	*shared
 	reader    memoryReader
@@ -35,7 +35,7 @@ func open(f *aggregate.Fold) aggregate.Folding {
 	return &folding{shared: f, own: map[*session]struct{}{}}
 }
 
-// memorySession is what is kept of a session.
+// session is what is kept of a session.
 type session struct {
 	*aggregate.Session
 	f       *folding

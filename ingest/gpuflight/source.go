@@ -2,8 +2,8 @@
 // and the end of a session.
 //
 // Start with Source. Uploads are cut on line boundaries into parts (cut.go) and their rows are counted (count.go); a line of legacy mode is
-// found in its wrapper first (wrapper.go). What the agent does with each answer decides what is answered: it repeats anything but success
-// for ever, so what cannot be taken is kept as a reject.
+// found in its wrapper first (wrapper.go). The answers follow from what the agent does with them: it repeats an upload for ever until it
+// gets a success, so what cannot be taken is kept as a reject.
 package gpuflight
 
 import (

@@ -61,7 +61,7 @@ func (p *window) describe(u *ingest.Upload) {
 			p.channel = "x-" + ingest.DigestOf(channel).String()[:8]
 		}
 	case id != "" || h.Get("X-GpuFlight-Window-Sequence") != "" || h.Get("X-GpuFlight-Window-CRC32") != "":
-		// Some headers without the others identify nothing. The body's hash does.
+		// Without all of the headers the upload is identified by its body's hash.
 		u.Odd("incomplete_headers", "window_headers", "window headers are incomplete or malformed and were not used",
 			strings.TrimSpace(h.Get("X-GpuFlight-Session-Id")))
 	}

@@ -118,7 +118,7 @@ func (o *options) identity(content ingest.Digest) ingest.Digest {
 	var b strings.Builder
 	rules := 1
 	if o.names.found && o.Peer == telemetry.Peer043 {
-		rules = 2 // gateways that did not know sessions have refused it, and that they did is no reason to refuse it again
+		rules = 2 // older gateways, which did not know sessions, refused such uploads: that must not count as a repeat
 	}
 	fmt.Fprintf(&b, "telemetry %d\n%s\n%s\n%t\n%q\n%d\n", rules, content, o.format, o.RefuseLegacy, o.DefaultCollector,
 		o.DefaultSamplingIntervalMS)

@@ -7,7 +7,7 @@ import "math"
 const smallSize = 12
 
 // windowSlack is how many buckets a window grows beyond what was asked for, at either end, so that it seldom grows twice.
-const windowSlack = 16
+const bufferSlack = 16
 
 // Dense counts values by bucket. The zero value is empty and ready. It takes about 120 bytes until it has met more than
 // 12 different buckets, then 8 bytes for each bucket between the lowest and the highest. Not safe for concurrent use.
@@ -49,7 +49,7 @@ func (d *Dense) addBucket(i int16, n uint64) {
 		d.zero += n
 		return
 	case len(d.counts) > 0:
-		d.window(i)
+		d.reach(i)
 		d.counts[int(i)-int(d.base)] += n
 		return
 	}
@@ -67,7 +67,7 @@ func (d *Dense) addBucket(i int16, n uint64) {
 		d.n++
 		return
 	}
-	d.window(i)
+	d.reach(i)
 	d.counts[int(i)-int(d.base)] += n
 }
 
@@ -81,7 +81,7 @@ func (d *Dense) has(i int16) bool {
 }
 
 // window makes the window reach bucket i, moving the small arrays into it first when it did not exist.
-func (d *Dense) window(i int16) {
+func (d *Dense) reach(i int16) {
 	lo, hi := i, i
 	if len(d.counts) > 0 {
 		end := d.base + int16(len(d.counts)) - 1
@@ -93,7 +93,7 @@ func (d *Dense) window(i int16) {
 	for _, key := range d.keys[:d.n] {
 		lo, hi = min(lo, key), max(hi, key)
 	}
-	lo, hi = max(lo-windowSlack, 0), min(hi+windowSlack, Last)
+	lo, hi = max(lo-bufferSlack, 0), min(hi+bufferSlack, Last)
 	size := int(hi-lo) + 1
 	old, oldBase := d.counts, d.base
 	if len(old) == 0 && cap(old) >= size { // a window left over from before Reset

@@ -46,7 +46,7 @@ type Deletion struct {
 }
 
 // Receipt says what one tombstone removed. It holds no id of a session, only its token.
-type Receipt struct {
+type DeletionRecord struct {
 	ID        string            `json:"id"`
 	Tenant    string            `json:"tenant"`
 	Token     string            `json:"token"` // of the session, or PurgeToken
@@ -61,7 +61,7 @@ type Receipt struct {
 }
 
 // ReceiptKey is the KV key of a receipt.
-func ReceiptKey(id string, partition int) string { return fmt.Sprintf("%s.%d", id, partition) }
+func DeletionRecordKey(id string, partition int) string { return fmt.Sprintf("%s.%d", id, partition) }
 
 // Bounded reports whether the deletion ends with the chunk that carries it, since something of the same name may come behind it: all of a
 // tenant, uploads without a session, and ids as sources make them, which are a word, a colon and the rest. A client may choose such an id

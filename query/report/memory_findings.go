@@ -88,7 +88,7 @@ func (in *memoryReader) missing() {
 		}
 		in.m.Findings = append(in.m.Findings, MemoryFinding{
 			Severity: "warning", Kind: "missing ranks", Run: run, Rank: -1, Device: -1, At: first, Times: uint64(len(ranks)), Confidence: 1,
-			Text: fmt.Sprintf("Nothing came from %d of %s: %s.", len(ranks), plural(uint64(len(ranks)+present), "rank"), spans(ranks)),
+			Text: fmt.Sprintf("Nothing came from %d of %s: %s.", len(ranks), plural(uint64(len(ranks)+present), "rank"), ranges(ranks)),
 		})
 	}
 }

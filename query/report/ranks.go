@@ -8,12 +8,12 @@ import (
 
 // Ranks says which ranks of a job are meant. The zero value means all.
 type Ranks struct {
-	spans [][2]int64
-	text  string
+	ranges [][2]int64
+	text   string
 }
 
 // maxSpans bounds what a rank filter may list: it becomes part of a query.
-const maxSpans = 256
+const maxRanges = 256
 
 // ParseRanks reads "all", "*", or ranks and spans of ranks, as 0,2,4-7. White space does not count, nothing means all.
 func ParseRanks(text string) (Ranks, error) {
@@ -27,8 +27,8 @@ func ParseRanks(text string) (Ranks, error) {
 		if part == "" {
 			continue
 		}
-		from, to, isSpan := strings.Cut(part, "-")
-		if !isSpan {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
 			to = from
 		}
 		a, errA := rankNumber(from)
@@ -39,13 +39,13 @@ func ParseRanks(text string) (Ranks, error) {
 		if a > b {
 			return Ranks{}, fmt.Errorf("%q ends before it begins: write the lower rank first", part)
 		}
-		r.spans = append(r.spans, [2]int64{a, b})
+		r.ranges = append(r.ranges, [2]int64{a, b})
 	}
-	if len(r.spans) == 0 {
+	if len(r.ranges) == 0 {
 		return Ranks{}, fmt.Errorf("%q names no rank: write all, or ranks as 0,2,4-7", text)
 	}
-	if len(r.spans) > maxSpans {
-		return Ranks{}, fmt.Errorf("%d ranks and spans are more than %d: join neighbours to spans", len(r.spans), maxSpans)
+	if len(r.ranges) > maxRanges {
+		return Ranks{}, fmt.Errorf("%d ranks and spans are more than %d: join neighbours to spans", len(r.ranges), maxRanges)
 	}
 	return r, nil
 }
@@ -57,11 +57,11 @@ func rankNumber(s string) (int64, error) {
 }
 
 // All reports whether no rank is left out.
-func (r Ranks) All() bool { return len(r.spans) == 0 }
+func (r Ranks) All() bool { return len(r.ranges) == 0 }
 
 // Has reports whether rank is meant.
 func (r Ranks) Has(rank int64) bool {
-	for _, s := range r.spans {
+	for _, s := range r.ranges {
 		if s[0] <= rank && rank <= s[1] {
 			return true
 		}
@@ -85,15 +85,15 @@ func (r Ranks) sql(column string) string {
 	if r.All() {
 		return ""
 	}
-	parts := make([]string, len(r.spans))
-	for i, s := range r.spans {
+	parts := make([]string, len(r.ranges))
+	for i, s := range r.ranges {
 		parts[i] = fmt.Sprintf("%s BETWEEN %d AND %d", column, s[0], s[1])
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
 // spans writes rising numbers the short way: 0-2, 5.
-func spans(ranks []int64) string {
+func ranges(ranks []int64) string {
 	var parts []string
 	for i := 0; i < len(ranks); {
 		j := i

@@ -29,8 +29,9 @@ const (
 // a merge beside it, and still a laptop's share.
 const defaultMemoryLimit = 2 << 30
 
-// connectionRoom is what the server's bound has beyond MemoryLimitBytes, for the buffers of a thousand connections. ClickHouse counts 1 to 2
-// MiB for each from before it knows who asks, and of that a refused one touches some pages only; without the room they took the writer's.
+// connectionRoom is added to MemoryLimitBytes in the server's bound, for the buffers of a thousand connections. ClickHouse counts 1 to 2
+// MiB for each connection before it knows the user, and a refused one uses only some pages of that; without this room they would take the
+// writer's.
 const connectionRoom = 1000 * sessionBytes
 
 // Config says where an engine lives and on which ports it answers. Only Dir is required.
@@ -56,15 +57,15 @@ type Config struct {
 	// MemoryLimitBytes bounds what the writer's queries allocate together; the reader's get 40 % of it, merges half. ClickHouse's own bound,
 	// over all, is this and connectionRoom. 0 means 2 GiB.
 	MemoryLimitBytes int64
-	// Temporary has the child remove Dir when it ends, also when it ends because its parent died: for engines of tests.
+	// Temporary makes the child remove Dir when it ends, also when it ends because its parent died. It is for engines of tests.
 	Temporary bool
-	// Progress receives what Locate says when it has to fetch; nil means nothing is said.
+	// Progress receives what Locate prints when it has to fetch the library; nil prints nothing.
 	Progress io.Writer
 	// Logger receives the events of a supervised engine; nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// childConfig is what the child process reads: everything is decided, nothing is looked up.
+// childConfig is what the child process reads: everything is decided, nothing has to be looked up.
 type childConfig struct {
 	Library    string `json:"library"`
 	ConfigXML  string `json:"config_xml"`
@@ -100,7 +101,7 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 		cfg.ListenHost = "127.0.0.1"
 	}
 	if ip := net.ParseIP(cfg.ListenHost); ip == nil || !ip.IsLoopback() {
-		return cfg, fmt.Errorf("engine: listen host %q is no loopback address, and user default has no password; use 127.0.0.1, %s", cfg.ListenHost, elsewhere)
+		return cfg, fmt.Errorf("engine: listen host %q is not a loopback address, and user default has no password; use 127.0.0.1, %s", cfg.ListenHost, elsewhere)
 	}
 	if cfg.MemoryLimitBytes == 0 {
 		cfg.MemoryLimitBytes = defaultMemoryLimit
@@ -151,7 +152,7 @@ func (cfg *Config) pickPorts(ctx context.Context) error {
 	return nil
 }
 
-// listen binds a port, waiting for a named one to be let go. A free one is looked for below the range that systems hand out to outgoing
+// listen binds a port, and waits for a named one to be freed. A free one is looked for below the range that systems hand out to outgoing
 // connections: there, a client that keeps dialing a dead engine would sooner or later connect to itself and hold the port.
 func (cfg *Config) listen(ctx context.Context, port int) (l net.Listener, err error) {
 	if port == 0 {

@@ -32,7 +32,7 @@ func runLibrary(path string, args []string) error {
 	}
 	symbol, err := purego.Dlsym(handle, "query_stable_v2")
 	if err != nil {
-		return fmt.Errorf("%w: %s is no libchdb of the expected kind: %w", errNoLibrary, path, err)
+		return fmt.Errorf("%w: %s is not a libchdb of the expected kind: %w", errNoLibrary, path, err)
 	}
 	var query func(argc int32, argv **byte) *localResult
 	purego.RegisterFunc(&query, symbol)

@@ -53,7 +53,7 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	}
 }
 
-// errRefused is an answer that is not the one hoped for.
+// errRefused is an answer other than the expected one.
 var errRefused = errors.New("the engine refuses")
 
 func (e *Engine) askHTTP(ctx context.Context, client *http.Client) error {

@@ -80,8 +80,8 @@ type ledgerTable struct {
 	Counted       U8Col
 }
 
-// Ledger holds one row for each ClickHouse partition of each insert that the sink made, by which an audit proves that none is missing or
-// doubled.
+// Ledger holds one row for each ClickHouse partition of each insert that the sink made. With it an audit proves that no insert is missing
+// or doubled.
 var Ledger = func() ledgerTable {
 	t := Define("ledger", Static, "lane, last, table")
 	t.TTL = "toDate(inserted_at) + toIntervalDay(90) DELETE"

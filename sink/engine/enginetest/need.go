@@ -13,8 +13,8 @@ import (
 	"github.com/warpline/warpline/sink/engine"
 )
 
-// Switch is the environment variable that says what tests that need ClickHouse do: "off" skips them, "on" has them fail where it cannot
-// be had. Unset, the library comes from the cache, WARPLINE_LIBCHDB or npm, and without all three those tests are skipped.
+// Switch is the environment variable that says what tests that need ClickHouse do: "off" skips them, "on" makes them fail if they cannot
+// have it. Unset, the library comes from the cache, WARPLINE_LIBCHDB or npm, and without all three those tests are skipped.
 const Switch = "WARPLINE_TEST_ENGINE"
 
 // verdict is why tests that need ClickHouse are skipped in this test binary, or why they fail.
@@ -40,7 +40,7 @@ var verdict = sync.OnceValues(func() (skip, fail error) {
 	return skip, fail
 })
 
-// absent tells a machine that has none of the three ways to the library from one where a way is broken, which is worth a failure.
+// absent reports whether this machine has none of the three ways to the library. If it has one and that is broken, tests fail.
 func absent(err error) bool {
 	_, npm := exec.LookPath("npm")
 	return errors.Is(err, engine.ErrLibrary) && os.Getenv(engine.LibraryEnv) == "" && npm != nil
