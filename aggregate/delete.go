@@ -149,7 +149,8 @@ func (f *Fold) drops(p *Part) bool {
 	if !ok || received >= d.until || received > d.at && p.Env.ComesBack() {
 		return false
 	}
-	if until := received + int64(keepDeletion); until > d.until+rows.NanosPerDay { // once a day is often enough for the state
+	until := received + int64(keepDeletion)
+	if until > d.until+rows.NanosPerDay { // once a day is often enough for the state
 		d.until = until
 		f.remember(key, d)
 	}

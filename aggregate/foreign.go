@@ -21,7 +21,8 @@ func (o *owner) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		}
 		c, _, _, err := stream.Tail{Partition: o.partition}.Judge(last.Data)
 		if err == nil {
-			if err = o.streams.Copied(ctx, &c, last.Sequence); err == nil {
+			err = o.streams.Copied(ctx, &c, last.Sequence)
+			if err == nil {
 				return last, nil
 			}
 		}

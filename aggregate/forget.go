@@ -126,7 +126,8 @@ func (f *Fold) forgetSilent(now int64) {
 func FairShare(has map[string]int, room int) (share int) {
 	counts := slices.Sorted(maps.Values(has))
 	for i, n := range counts {
-		if share = room / (len(counts) - i); n > share {
+		share = room / (len(counts) - i)
+		if n > share {
 			return share
 		}
 		room -= n

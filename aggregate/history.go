@@ -87,7 +87,8 @@ func anchor(anchors []stream.Point, p stream.Point) []stream.Point {
 	}
 	drop, least := 1, 0.0
 	for i := 1; i < len(anchors)-1; i++ {
-		if gap := float64(anchors[i-1].At-anchors[i+1].At) / float64(p.At-anchors[i].At+1); i == 1 || gap < least {
+		gap := float64(anchors[i-1].At-anchors[i+1].At) / float64(p.At-anchors[i].At+1)
+		if i == 1 || gap < least {
 			drop, least = i, gap
 		}
 	}

@@ -48,7 +48,8 @@ func (b *nameBudget) add(tenant string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used += n
-	if b.tenants[tenant] += n; b.tenants[tenant] == 0 {
+	b.tenants[tenant] += n
+	if b.tenants[tenant] == 0 {
 		delete(b.tenants, tenant)
 	}
 	b.metrics.namesBytes.Set(float64(b.used))
@@ -111,7 +112,8 @@ func (f *Fold) charge(s *Session) {
 	}
 	f.budget.add(s.Key.Tenant, cost-s.charged)
 	f.nameBytes += cost - s.charged
-	if s.charged = cost; cost > 0 {
+	s.charged = cost
+	if cost > 0 {
 		f.named[s] = struct{}{}
 	} else {
 		delete(f.named, s)

@@ -177,7 +177,8 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 				continue // the iterator resets itself
 			case errors.Is(err, context.DeadlineExceeded):
 				if seen := o.w.suspicions.Load(); seen != looked {
-					if o.broken = o.verify(ctx, last); o.broken != nil {
+					o.broken = o.verify(ctx, last)
+					if o.broken != nil {
 						return
 					}
 					looked = seen
@@ -198,8 +199,10 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 			}
 			if meta, err := msg.Metadata(); err == nil {
 				// A consumer that begins may read another stream than the one before it did.
-				if seen := o.w.suspicions.Load(); meta.Sequence.Consumer == 1 || seen != looked {
-					if o.broken = o.verify(ctx, last); o.broken != nil || ctx.Err() != nil {
+				seen := o.w.suspicions.Load()
+				if meta.Sequence.Consumer == 1 || seen != looked {
+					o.broken = o.verify(ctx, last)
+					if o.broken != nil || ctx.Err() != nil {
 						return
 					}
 					looked = seen
@@ -248,7 +251,8 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	p := &Part{Seq: seq, Now: o.now()}
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
 	if err == nil {
-		if p.Env = env; o.deletion(p, meta.Timestamp) {
+		p.Env = env
+		if o.deletion(p, meta.Timestamp) {
 			o.folded(seq)
 			return nil
 		}
@@ -448,7 +452,8 @@ func (o *owner) purge(now time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	// In a stream that lost its end these sequences may be parts that were not folded.
-	if why, err := o.w.check(ctx, o.partition, stream.Point{Seq: o.lastPublished, At: o.lastPublishedAt}); why != "" || err != nil {
+	why, err := o.w.check(ctx, o.partition, stream.Point{Seq: o.lastPublished, At: o.lastPublishedAt})
+	if why != "" || err != nil {
 		o.w.suspicions.Add(1)
 		return
 	}

@@ -20,7 +20,8 @@ func (f *Fold) maxPending() int { return f.budget.limit / 8 }
 func (f *Fold) chargePending(s *Session) {
 	cost := s.load().Waiting
 	f.pending += cost - s.pendingCharged
-	if s.pendingCharged = cost; cost > 0 {
+	s.pendingCharged = cost
+	if cost > 0 {
 		f.pendings[s] = struct{}{}
 	} else {
 		delete(f.pendings, s)

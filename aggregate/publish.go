@@ -258,7 +258,8 @@ func (o *owner) storeNames(ctx context.Context) error {
 				try, cancel := context.WithTimeout(ctx, 10*time.Second)
 				_, err := o.streams.Dictionaries.Create(try, key, value)
 				if errors.Is(err, jetstream.ErrKeyExists) {
-					if other := o.otherKey(try, key, value); other != key { // of a part that had this sequence before INGEST lost it
+					other := o.otherKey(try, key, value)
+					if other != key { // of a part that had this sequence before INGEST lost it
 						key = other
 						cancel()
 						continue

@@ -249,7 +249,7 @@ func (o *owner) void(ctx context.Context, d done) error {
 		if err != nil || revision == 0 {
 			return err
 		}
-		if now := m.Partitions[o.partition]; now.Chunk != d.Chunk || m.unsettled(o.partition, d.Chunk) {
+		if m.Partitions[o.partition].Chunk != d.Chunk || m.unsettled(o.partition, d.Chunk) {
 			return errors.New("the sink has come further meanwhile") // from the beginning, then
 		}
 		var whole, parts map[string]json.RawMessage
@@ -266,10 +266,12 @@ func (o *owner) void(ctx context.Context, d done) error {
 		}
 		mine := d.Inserted
 		mine.Void = o.base
-		if parts[strconv.Itoa(o.partition)], err = json.Marshal(mine); err != nil {
+		parts[strconv.Itoa(o.partition)], err = json.Marshal(mine)
+		if err != nil {
 			return fmt.Errorf("the sink's mark: %w", err)
 		}
-		if whole["partitions"], err = json.Marshal(parts); err != nil {
+		whole["partitions"], err = json.Marshal(parts)
+		if err != nil {
 			return fmt.Errorf("the sink's mark: %w", err)
 		}
 		body, err := json.Marshal(whole)
@@ -345,7 +347,8 @@ func listSnapshots(ctx context.Context, s *broker.Streams, partition int) (out [
 	for _, info := range list {
 		x := storedSnapshot{name: info.Name}
 		var p int
-		if _, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &x.epoch, &x.number); err != nil || p != partition {
+		_, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &x.epoch, &x.number)
+		if err != nil || p != partition {
 			continue
 		}
 		x.position.Seq, _ = strconv.ParseUint(info.Metadata[metaPosition], 10, 64)

@@ -41,8 +41,7 @@ type NameRef struct {
 }
 
 // Session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published
-// state
-// (see state.go).
+// state (see state.go).
 type Session struct {
 	Key    SessionKey
 	token  string

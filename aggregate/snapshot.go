@@ -150,7 +150,8 @@ func (f *Fold) forgetTo(size, want int, now int64) int {
 		cost := s.stateCost()
 		tenants[s.Key.Tenant] += cost
 		total += cost
-		if load := s.load(); !s.touched && s.heldSince == 0 && !load.Waits && !load.Alone && !load.Unsaid {
+		load := s.load()
+		if !s.touched && s.heldSince == 0 && !load.Waits && !load.Alone && !load.Unsaid {
 			all = append(all, candidate{s: s, cost: cost})
 		}
 	}

@@ -56,7 +56,8 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 		o.shrunk(ctx, head)
 		err := o.recover(ctx, last)
 		if lost := new(lostState); errors.As(err, &lost) {
-			if now, _, again := o.lastChunk(ctx); again != nil || now == nil || now.Sequence != last.Sequence {
+			now, _, again := o.lastChunk(ctx)
+			if again != nil || now == nil || now.Sequence != last.Sequence {
 				return sweep, errors.Join(errors.New("another owner published meanwhile"), again) // and deleted what the chunk needed
 			}
 			err = o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: lost.Error(), chainless: true})
@@ -131,7 +132,8 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 			return &lostState{fmt.Errorf("chunk %d is missing from ROWS (found %d at %d)", expect, c.Number, msg.Sequence)}
 		}
 		if c.StateObject != "" {
-			if section, err = o.streams.Chunks.GetBytes(ctx, c.StateObject); errors.Is(err, jetstream.ErrObjectNotFound) {
+			section, err = o.streams.Chunks.GetBytes(ctx, c.StateObject)
+			if errors.Is(err, jetstream.ErrObjectNotFound) {
 				return &lostState{fmt.Errorf("the state of chunk %d is gone", c.Number)}
 			} else if err != nil {
 				return fmt.Errorf("state of chunk %d: %w", c.Number, err)
@@ -259,8 +261,8 @@ func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
 		for _, info := range list {
 			var p int
 			var epoch, number uint64
-			if _, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &epoch, &number); err != nil || p != l.partition || epoch >= l.epoch ||
-				slices.Contains(l.keep, info.Name) {
+			_, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &epoch, &number)
+			if err != nil || p != l.partition || epoch >= l.epoch || slices.Contains(l.keep, info.Name) {
 				continue
 			}
 			if strings.HasSuffix(info.Name, "-rows") && number <= l.published {

@@ -41,7 +41,8 @@ func (s *Streams) SetAside(ctx context.Context, from jetstream.Stream, partition
 		}
 	}
 	if err := from.DeleteMsg(ctx, seq); err != nil {
-		if _, there := from.GetMsg(ctx, seq); !errors.Is(there, jetstream.ErrMsgNotFound) { // otherwise another role was faster
+		_, there := from.GetMsg(ctx, seq)
+		if !errors.Is(there, jetstream.ErrMsgNotFound) { // otherwise another role was faster
 			return fmt.Errorf("delete message %d of %s, which was set aside: %w", seq, name, err)
 		}
 	}

@@ -99,7 +99,8 @@ func (b *Barrier) changes(changed map[string]stamp, seen map[string]bool) error 
 	streams := filepath.Join(b.dir, "jetstream", "$G", "streams")
 	return filepath.WalkDir(b.dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
-			switch stream := filepath.Base(filepath.Dir(path)); {
+			stream := filepath.Base(filepath.Dir(path))
+			switch {
 			case e.Name() == "obs": // how far consumers have read: ours begin where the marks say
 				return filepath.SkipDir
 			case e.Name() == "msgs" && filepath.Dir(filepath.Dir(path)) == streams && !slices.Contains(ledgerStreams, stream):

@@ -133,7 +133,8 @@ func (s *Streams) found(ctx context.Context) []shortened {
 	w := s.watch
 	reconnects := s.Conn.Stats().Reconnects
 	again := !w.looked || reconnects != w.reconnects
-	if now, _, err := s.look(ctx); err != nil || !again && len(w.doubted) == 0 && maps.Equal(now, w.kept) {
+	now, _, err := s.look(ctx)
+	if err != nil || !again && len(w.doubted) == 0 && maps.Equal(now, w.kept) {
 		return nil
 	}
 	old, revision, err := s.sightings(ctx)

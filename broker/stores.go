@@ -79,7 +79,7 @@ func (s *Streams) stores() []store {
 	bucket(stream.DictionariesBucket, "nothing: names are read from ClickHouse", WindowHorizon, l.BucketMaxBytes)
 	// The leases are in a file although they live for seconds: a bucket in memory is gone for good when NATS restarts.
 	bucket(stream.LeasesBucket, "nothing: partitions and lanes are taken again", l.LeaseTTL, min(small, max(l.BucketMaxBytes, 1<<20)))
-	bucket(stream.DeletionsBucket, "receipts of deletions", ReceiptHorizon, min(small, max(l.BucketMaxBytes, 1<<20)))
+	bucket(stream.DeletionsBucket, "records of deletions", DeletionHorizon, min(small, max(l.BucketMaxBytes, 1<<20)))
 	bucket(stream.SeenBucket, "nothing: how far the streams reached is noted anew", 0, 1<<20)
 	objects(stream.PartsObjects, "bodies of accepted giant lines that were not folded yet: they become rejects", WindowHorizon)
 	objects(stream.StateObjects, "snapshots of the workers' state: owners write new ones", 0)
@@ -151,7 +151,8 @@ func (s *Streams) fit(ctx context.Context, st store, info *jetstream.StreamInfo)
 		return nil
 	case st.maxBytes < had:
 		// If its bound were below what it holds, it would refuse everything until it is emptied.
-		if cfg.MaxBytes = max(st.maxBytes, min(had, int64(info.State.Bytes)*5/4)); cfg.MaxBytes >= had {
+		cfg.MaxBytes = max(st.maxBytes, min(had, int64(info.State.Bytes)*5/4))
+		if cfg.MaxBytes >= had {
 			return nil
 		}
 	default:
@@ -228,7 +229,8 @@ func patient[T any](ctx context.Context, log *slog.Logger, what string, f func(c
 				return v, err
 			}
 		}
-		if text := err.Error(); time.Since(began) > 2*time.Second && text != told {
+		text := err.Error()
+		if time.Since(began) > 2*time.Second && text != told {
 			told = text
 			log.Warn("trouble: waiting for "+what, "err", err, "do", advice(err))
 		}

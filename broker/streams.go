@@ -68,8 +68,8 @@ type Streams struct {
 // WindowHorizon is how long accepted windows and dictionary entries are remembered.
 const WindowHorizon = 7 * 24 * time.Hour
 
-// ReceiptHorizon is how long records of deletions are kept.
-const ReceiptHorizon = 90 * 24 * time.Hour
+// DeletionHorizon is how long records of deletions are kept.
+const DeletionHorizon = 90 * 24 * time.Hour
 
 // DuplicateHorizon is how long JetStream itself drops a part that is published again.
 const DuplicateHorizon = 2 * time.Minute
@@ -106,10 +106,12 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	if err := s.handles(ctx); err != nil {
 		return nil, err
 	}
-	if s.Partitions, err = fixed(s.Ingest, stream.MetaPartitions); err != nil {
+	s.Partitions, err = fixed(s.Ingest, stream.MetaPartitions)
+	if err != nil {
 		return nil, err
 	}
-	if s.Lanes, err = fixed(s.Rows, stream.MetaLanes); err != nil {
+	s.Lanes, err = fixed(s.Rows, stream.MetaLanes)
+	if err != nil {
 		return nil, err
 	}
 	s.layout.Partitions, s.layout.Lanes = s.Partitions, s.Lanes
@@ -130,10 +132,12 @@ func (s *Streams) inherit(ctx context.Context, there map[string]bool) error {
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
-		if s.layout.Partitions, err = fixed(st, stream.MetaPartitions); err != nil {
+		s.layout.Partitions, err = fixed(st, stream.MetaPartitions)
+		if err != nil {
 			return err
 		}
-		if s.layout.Lanes, err = fixed(st, stream.MetaLanes); err != nil {
+		s.layout.Lanes, err = fixed(st, stream.MetaLanes)
+		if err != nil {
 			return err
 		}
 	}
@@ -143,7 +147,8 @@ func (s *Streams) inherit(ctx context.Context, there map[string]bool) error {
 // handles opens the streams, buckets and object stores, which exist by now.
 func (s *Streams) handles(ctx context.Context) (err error) {
 	for name, to := range map[string]*jetstream.Stream{stream.IngestStream: &s.Ingest, stream.RowsStream: &s.Rows} {
-		if *to, err = patient(ctx, s.log, "stream "+name, func(ctx context.Context) (jetstream.Stream, error) { return s.JS.Stream(ctx, name) }); err != nil {
+		*to, err = patient(ctx, s.log, "stream "+name, func(ctx context.Context) (jetstream.Stream, error) { return s.JS.Stream(ctx, name) })
+		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 	}
@@ -152,12 +157,14 @@ func (s *Streams) handles(ctx context.Context) (err error) {
 		stream.LeasesBucket: &s.Leases, stream.MarksBucket: &s.Marks, stream.DeletionsBucket: &s.Deletions,
 		stream.SeenBucket: &s.Seen,
 	} {
-		if *to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) }); err != nil {
+		*to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) })
+		if err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)
 		}
 	}
 	for name, to := range map[string]*jetstream.ObjectStore{stream.PartsObjects: &s.Parts, stream.StateObjects: &s.State, stream.ChunksObjects: &s.Chunks} {
-		if *to, err = patient(ctx, s.log, "object store "+name, func(ctx context.Context) (jetstream.ObjectStore, error) { return s.JS.ObjectStore(ctx, name) }); err != nil {
+		*to, err = patient(ctx, s.log, "object store "+name, func(ctx context.Context) (jetstream.ObjectStore, error) { return s.JS.ObjectStore(ctx, name) })
+		if err != nil {
 			return fmt.Errorf("object store %s: %w", name, err)
 		}
 	}

@@ -54,7 +54,8 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 		var old *window
 		var rev uint64
 		if known != nil || try > 0 {
-			if old, rev, err = u.load(ctx, at.key); err != nil {
+			old, rev, err = u.load(ctx, at.key)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -75,7 +76,8 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 			c.window, c.revision, c.resumed = *old, rev, old.state == windowPending
 			return c, nil
 		}
-		switch c.revision, err = u.save(ctx, at.key, &c.window, rev); {
+		c.revision, err = u.save(ctx, at.key, &c.window, rev)
+		switch {
 		case err == nil:
 			return c, nil
 		case broker.IsFull(err): // there is no room, and none could be made: better taken and not recognised than not taken
@@ -114,7 +116,8 @@ func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*c
 func (g *Gateway) settle(ctx context.Context, c *claim, t *Tally, last uint64) (first bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
 	defer cancel()
-	if first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last); !first {
+	first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last)
+	if !first {
 		c.window.accepted, c.window.rejected = t.Accepted, t.Rejected
 	}
 	return first, err
@@ -211,7 +214,8 @@ func (u *uploads) settle(ctx context.Context, c *claim, accepted, rejected uint6
 			return false, err
 		}
 		var old *window
-		if old, rev, err = u.load(ctx, c.key); err != nil {
+		old, rev, err = u.load(ctx, c.key)
+		if err != nil {
 			return false, err
 		}
 		switch {
@@ -364,7 +368,8 @@ func openWindow(ctx context.Context, kv jetstream.KeyValue, key string, id Diges
 		}
 		w.state = windowOpen
 		w.generation++
-		if _, err = saveRecord(ctx, kv, key, rec, rev); err == nil {
+		_, err = saveRecord(ctx, kv, key, rec, rev)
+		if err == nil {
 			return true, nil
 		} else if !broker.IsWrongSequence(err) || try == recordTries {
 			return false, err

@@ -314,7 +314,8 @@ func (s *sealer) get(ctx context.Context, kv jetstream.KeyValue) (cipher.AEAD, e
 	if err != nil {
 		return nil, fmt.Errorf("secret of receipts: %w", err)
 	}
-	if s.aead, err = cipher.NewGCMWithRandomNonce(block); err != nil {
+	s.aead, err = cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
 		return nil, fmt.Errorf("secret of receipts: %w", err)
 	}
 	return s.aead, nil

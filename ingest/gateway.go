@@ -208,7 +208,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.routing = g.routes()
 	g.handler = http.HandlerFunc(g.serve)
 	if cfg.Listen != "" {
-		if g.listener, g.conns, err = listen(cfg); err != nil {
+		g.listener, g.conns, err = listen(cfg)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -335,7 +336,8 @@ func (g *Gateway) look(ctx context.Context) {
 	if info.Config.MaxBytes > 0 {
 		g.fill.Store(int64(info.State.Bytes) * 1000 / info.Config.MaxBytes)
 	}
-	if st, err = g.js.Stream(ctx, "KV_"+stream.WindowsBucket); err != nil {
+	st, err = g.js.Stream(ctx, "KV_"+stream.WindowsBucket)
+	if err != nil {
 		return
 	}
 	info = st.CachedInfo()

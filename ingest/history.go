@@ -80,7 +80,8 @@ func (h *history) has(ctx context.Context, js jetstream.JetStream, key, identity
 	case w.last >= info.State.FirstSeq:
 		msg, err := s.GetMsg(ctx, w.last)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			if info, err = s.Info(ctx); err != nil {
+			info, err = s.Info(ctx)
+			if err != nil {
 				return false, fmt.Errorf("ask for an accepted part: %w", err)
 			}
 			if w.last >= info.State.FirstSeq {

@@ -166,7 +166,8 @@ func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) 
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		if m = k.find(hash); m != nil {
+		m = k.find(hash)
+		if m != nil {
 			return m, false
 		}
 		select {
@@ -192,14 +193,16 @@ func (k *keyring) authenticate(r *http.Request) (*meter, *Refusal) {
 	bearer := strings.EqualFold(scheme, "Bearer")
 	if m == nil && bearer && token != "" && k.loaded.Load() {
 		var late bool
-		if m, late = k.await(r.Context(), hash); late {
+		m, late = k.await(r.Context(), hash)
+		if late {
 			return nil, Unavailable("starting", "the key is not loaded yet", nil)
 		}
 	}
 	if m != nil && bearer {
 		key, _ := m.current()
 		var ok bool
-		if ok, why = key.Valid(time.Now()); ok {
+		ok, why = key.Valid(time.Now())
+		if ok {
 			return m, nil
 		}
 	}

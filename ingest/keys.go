@@ -36,7 +36,8 @@ func (k *Keys) Put(ctx context.Context, secret, tenantName, note string, limits 
 	if err := tenant.CheckName(tenantName); err != nil {
 		return tenant.Key{}, err
 	}
-	if secret = strings.TrimSpace(secret); len(secret) < 8 {
+	secret = strings.TrimSpace(secret)
+	if len(secret) < 8 {
 		return tenant.Key{}, errors.New("a key needs at least 8 characters: let warpline make one")
 	}
 	key := tenant.Key{ID: tenant.ID(secret), Tenant: tenantName, Note: note, Created: time.Now().UTC(), Limits: limits}
@@ -93,7 +94,8 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 		if err != nil {
 			return tenant.Key{}, fmt.Errorf("encode key: %w", err)
 		}
-		if _, err = k.kv.Update(ctx, e.hash, value, e.revision); err == nil {
+		_, err = k.kv.Update(ctx, e.hash, value, e.revision)
+		if err == nil {
 			return e.key, nil
 		} else if !broker.IsWrongSequence(err) {
 			return tenant.Key{}, fmt.Errorf("store key: %w", err)

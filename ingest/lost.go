@@ -145,10 +145,12 @@ func (a *uploadAudit) page(ctx context.Context, tenant, key string, from uint64)
 	r, err := readPage(e.Value())
 	for more := true; err == nil; {
 		var u settled
-		if u, more, err = r.next(); !more {
+		u, more, err = r.next()
+		if !more {
 			break
 		}
-		if last = max(last, u.last); u.last >= from {
+		last = max(last, u.last)
+		if u.last >= from {
 			a.add(tenant, u)
 		}
 	}
@@ -226,10 +228,11 @@ func (a *uploadAudit) lost(ctx context.Context, end uint64) ([]LostUploads, erro
 			continue
 		}
 		if c.last <= end {
-			switch has, err := stored(ctx, a.ingest, &c); {
-			case err != nil:
+			has, err := stored(ctx, a.ingest, &c)
+			if err != nil {
 				return nil, err
-			case has == there:
+			}
+			if has == there {
 				continue // taken after the loss and before it was found
 			}
 		}

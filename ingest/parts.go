@@ -65,7 +65,8 @@ func (p *parts) makeRoom(ctx context.Context, tenant string, need int64) error {
 	for _, o := range list {
 		owner, _, _ := strings.Cut(o.Name, ".")
 		own := of(owner)
-		if own.bytes += int64(o.Size); o.Description == stream.KeptForReject {
+		own.bytes += int64(o.Size)
+		if o.Description == stream.KeptForReject {
 			own.kept = append(own.kept, o)
 		} else {
 			own.waiting += int64(o.Size)

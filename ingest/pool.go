@@ -88,7 +88,8 @@ func (p *pool) give(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= n
-	if p.own[tenant] -= n; p.own[tenant] == 0 {
+	p.own[tenant] -= n
+	if p.own[tenant] == 0 {
 		delete(p.own, tenant)
 	}
 	for tenant, queue := range p.queue {
@@ -97,7 +98,8 @@ func (p *pool) give(tenant string, n int64) {
 			close(queue[0])
 			queue = queue[1:]
 		}
-		if p.queue[tenant] = queue; len(queue) == 0 {
+		p.queue[tenant] = queue
+		if len(queue) == 0 {
 			delete(p.queue, tenant)
 		}
 	}

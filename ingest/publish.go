@@ -120,7 +120,8 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 		}
 	}
 	var err error
-	if p.scratch, err = stream.AppendEnvelope(p.scratch[:0], e, body); err != nil {
+	p.scratch, err = stream.AppendEnvelope(p.scratch[:0], e, body)
+	if err != nil {
 		return err
 	}
 	// No retries by the client library: it would keep the message, whose buffer is ours again as soon as it is written.

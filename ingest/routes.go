@@ -63,7 +63,8 @@ func (g *Gateway) routes() *routing {
 	for i := range g.cfg.Sources {
 		s := &g.cfg.Sources[i]
 		for j := range s.Routes {
-			switch r := &s.Routes[j]; {
+			r := &s.Routes[j]
+			switch {
 			case r.Upload != nil:
 				all = append(all, &entry{http.MethodPost, r.Path, g.take(s, r)})
 			case r.Notice != nil:

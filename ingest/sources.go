@@ -95,7 +95,8 @@ func owner(sources []Source, session string) *Source {
 // mayName says why a session of this source cannot have an id, in words for people; "" means that it can. This is the one rule that keeps
 // sessions of different sources apart, whatever ids clients choose.
 func (g *Gateway) mayName(s *Source, session string) string {
-	switch of := owner(g.cfg.Sources, session); {
+	of := owner(g.cfg.Sources, session)
+	switch {
 	case session == stream.NoSession || of == s && s.Prefix != "":
 		return ""
 	case of != nil:
@@ -109,7 +110,8 @@ func (g *Gateway) mayName(s *Source, session string) string {
 // SetSession says which session all of the upload is of. If the id cannot be a session's, the upload is of stream.NoSession, and reason and
 // detail say why.
 func (u *Upload) SetSession(session string) (reason, detail string) {
-	switch words := u.gateway.mayName(u.source, session); {
+	words := u.gateway.mayName(u.source, session)
+	switch {
 	case session == "":
 		reason, detail = reject.SessionMissing, "there is no session id"
 	case len(session) > stream.MaxSessionBytes:
@@ -138,7 +140,8 @@ func check(sources []Source) error {
 		if s.Prefix != "" && !(&stream.Deletion{Session: s.Prefix}).Bounded() {
 			return fmt.Errorf("BUG: ingest: prefix %q of source %s is not a word of small letters and a colon", s.Prefix, s.Name)
 		}
-		if of := owner(sources, s.Prefix); s.Prefix != "" && of != s {
+		of := owner(sources, s.Prefix)
+		if s.Prefix != "" && of != s {
 			return fmt.Errorf("BUG: ingest: prefix %q of source %s is that of %s", s.Prefix, s.Name, of.Name)
 		}
 		for _, r := range s.Routes {

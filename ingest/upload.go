@@ -171,7 +171,8 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 		x.outcome = c.outcome()
 	}
 	p := g.publisher(u, id.part(c))
-	if p.dry = c != nil && c.window.state == windowDone; p.dry {
+	p.dry = c != nil && c.window.state == windowDone
+	if p.dry {
 		return g.acceptAgain(ctx, m, u, in, x, id, c, p)
 	}
 	x.outcome = cmp.Or(u.Outcome, x.outcome)
@@ -187,7 +188,8 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 	t := &p.Tally
 	first := p.known == 0 // of an upload that is not recorded: JetStream has it from minutes ago
 	if c != nil {
-		if first, err = g.settle(ctx, c, t, p.last); err != nil {
+		first, err = g.settle(ctx, c, t, p.last)
+		if err != nil {
 			return g.failed("recording the upload", atWindows(err))
 		}
 	}
@@ -255,7 +257,8 @@ func (g *Gateway) notice(s *Source, route *Route) handlerFunc {
 		p := g.publisher(u, n.Identity)
 		e := p.Envelope
 		e.Kind, e.Host, e.Last = n.Kind, n.Host, true
-		if err = p.Send(ctx, &e, nil); err == nil {
+		err = p.Send(ctx, &e, nil)
+		if err == nil {
 			err = p.flush(ctx)
 		}
 		if err != nil {

@@ -90,13 +90,16 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 		}
 		r.Lanes = append(r.Lanes, l)
 	}
-	if r.Tables, err = auditTables(ctx, conn, schema); err != nil {
+	r.Tables, err = auditTables(ctx, conn, schema)
+	if err != nil {
 		return r, fmt.Errorf("audit tables: %w", err)
 	}
-	if r.Streams, err = auditStreams(ctx, s); err != nil {
+	r.Streams, err = auditStreams(ctx, s)
+	if err != nil {
 		return r, fmt.Errorf("audit streams: %w", err)
 	}
-	if r.Found, err = broker.Findings(ctx, s.Marks); err != nil {
+	r.Found, err = broker.Findings(ctx, s.Marks)
+	if err != nil {
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	older, err := olderLedger(ctx, conn, "ledger", info.Created.Unix())
@@ -111,7 +114,8 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	r.Lost, r.Notes = lost, append(r.Notes, mended...)
-	if r.Unowned, err = s.FindUnowned(ctx); err != nil {
+	r.Unowned, err = s.FindUnowned(ctx)
+	if err != nil {
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	return r, nil

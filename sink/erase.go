@@ -126,33 +126,33 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	if err := l.step("swept"); err != nil {
 		return err
 	}
-	receipts := make([]stream.DeletionRecord, 0, len(deletes))
+	records := make([]stream.DeletionRecord, 0, len(deletes))
 	for _, c := range chunks {
 		for _, d := range c.Deletes {
-			receipts = append(receipts, stream.DeletionRecord{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}})
+			records = append(records, stream.DeletionRecord{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}})
 		}
 	}
 	var rows uint64
 	for _, e := range l.marks.mark.Pending.Erased {
-		if e.Deletion < len(receipts) {
-			receipts[e.Deletion].Rows[e.Table] = e.Rows
+		if e.Deletion < len(records) {
+			records[e.Deletion].Rows[e.Table] = e.Rows
 			rows += e.Rows
 		}
 	}
-	for i := range receipts { // it does not matter whose contents they were: they are counted in the first deletion's record
-		r := &receipts[i]
+	for i := range records { // it does not matter whose contents they were: they are counted in the first deletion's record
+		r := &records[i]
 		for name, n := range orphans[r.Tenant] {
 			r.Rows[name] += n
 			rows += n
 		}
 		delete(orphans, r.Tenant)
 	}
-	if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, chunks, receipts) }); err != nil {
+	if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, chunks, records) }); err != nil {
 		return err
 	}
 	l.k.met.deletions.Add(float64(len(deletes)))
-	for i := range receipts {
-		if r := &receipts[i]; i < 10 {
+	for i := range records {
+		if r := &records[i]; i < 10 {
 			l.log.Info("deleted", "tenant", r.Tenant, "session_token", r.Token, "messages", r.Messages, "keys", r.Keys, "objects", r.Objects)
 		}
 	}
@@ -166,7 +166,8 @@ func (l *lane) erasedOf(s *span) (out []erased) {
 	for _, c := range s.deletions() {
 		var own []erasure
 		for _, e := range l.marks.mark.Pending.Erased {
-			if e.Deletion -= first; e.Deletion >= 0 && e.Deletion < len(c.Deletes) {
+			e.Deletion -= first
+			if e.Deletion >= 0 && e.Deletion < len(c.Deletes) {
 				own = append(own, e)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 
 // cleanStreams removes what NATS holds of the chunks' deletions and writes their records, which are in the same order. The worker drops
 // later messages of what was deleted; they leave INGEST like all folded parts.
-func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, receipts []stream.DeletionRecord) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(len(receipts))*100*time.Millisecond)
+func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, records []stream.DeletionRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(len(records))*100*time.Millisecond)
 	defer cancel()
 	names, err := k.s.JS.Stream(ctx, "KV_"+stream.DictionariesBucket)
 	if err != nil {
@@ -35,7 +35,7 @@ func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, receipt
 	i := 0
 	for _, c := range chunks {
 		for _, d := range c.Deletes {
-			if err := k.cleanOf(ctx, c, d, &receipts[i], names, uploads, objects); err != nil {
+			if err := k.cleanOf(ctx, c, d, &records[i], names, uploads, objects); err != nil {
 				return err
 			}
 			i++
@@ -77,16 +77,18 @@ func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, 
 	if err != nil {
 		return err
 	}
-	if r.Objects, err = k.cleanObjects(ctx, &d, objects); err != nil {
+	r.Objects, err = k.cleanObjects(ctx, &d, objects)
+	if err != nil {
 		return err
 	}
 	r.DoneAt = time.Now().UnixNano()
 	body, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("encode receipt: %w", err)
+		return fmt.Errorf("encode a deletion record: %w", err)
 	}
-	if _, err := k.s.Deletions.Put(ctx, stream.DeletionRecordKey(d.ID, c.Partition), body); err != nil && !broker.IsFull(err) { // a full bucket must not hold the lane
-		return fmt.Errorf("receipt: %w", err)
+	_, err = k.s.Deletions.Put(ctx, stream.DeletionRecordKey(d.ID, c.Partition), body)
+	if err != nil && !broker.IsFull(err) { // a full bucket must not hold the lane
+		return fmt.Errorf("write a deletion record: %w", err)
 	}
 	return nil
 }

@@ -19,13 +19,15 @@ func (k *Sink) markUploads(ctx context.Context, d *stream.Deletion, position uin
 	old, err := k.s.Windows.Get(ctx, key)
 	switch {
 	case err == nil:
-		if upTo, n := binary.Uvarint(old.Value()); n > 0 && upTo >= position { // another partition of the same purge
+		upTo, n := binary.Uvarint(old.Value())
+		if n > 0 && upTo >= position { // another partition of the same purge
 			return nil
 		}
 	case !errors.Is(err, jetstream.ErrKeyNotFound):
 		return fmt.Errorf("mark a deletion: %w", err)
 	}
-	if _, err := k.s.Windows.Put(ctx, key, binary.AppendUvarint(nil, position)); err != nil && !broker.IsFull(err) { // gateways make room; it must not hold the lane
+	_, err = k.s.Windows.Put(ctx, key, binary.AppendUvarint(nil, position))
+	if err != nil && !broker.IsFull(err) { // gateways make room; it must not hold the lane
 		return fmt.Errorf("mark a deletion: %w", err)
 	}
 	return nil

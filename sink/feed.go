@@ -185,7 +185,8 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 	passed := errors.Is(err, stream.ErrPassed)
 	if passed {
 		// ClickHouse has its rows, or its parts are folded again by a worker that goes on from what ClickHouse has.
-		if err = f.copied(ctx, &c, seq); err != nil && !errors.Is(err, stream.ErrForeign) {
+		err = f.copied(ctx, &c, seq)
+		if err != nil && !errors.Is(err, stream.ErrForeign) {
 			return err // and it is read again
 		}
 	}

@@ -81,7 +81,8 @@ const running = 216
 func reasonOf(err error) string {
 	var e *clickhouse.Exception
 	if errors.As(err, &e) {
-		switch _, refused := refusals[e.Code]; {
+		_, refused := refusals[e.Code]
+		switch {
 		case refused:
 			return reasonRefused
 		case e.Code == running:
@@ -224,7 +225,8 @@ func (l *lane) retry(what string, err error) string {
 // try does one round: look, when uncertain; send what is missing; look again, when uncertain.
 func (l *lane) try(ctx context.Context, what *load, missing *[]*block, uncertain bool) (err error) {
 	if uncertain {
-		if *missing, err = l.look(ctx, what); err != nil || len(*missing) == 0 {
+		*missing, err = l.look(ctx, what)
+		if err != nil || len(*missing) == 0 {
 			return err
 		}
 		if err := l.raise(ctx, what, *missing); err != nil {

@@ -137,7 +137,8 @@ func (l *lane) take(ctx context.Context) error {
 		created = info.Created
 		now := streamState{created: info.Created.Unix(), lastSeq: info.State.LastSeq}
 		if m.MarkAt != 0 && m.Mark <= now.lastSeq {
-			if now.markAt, err = l.storedAt(ask, m.Mark); err != nil {
+			now.markAt, err = l.storedAt(ask, m.Mark)
+			if err != nil {
 				return streamState{}, err
 			}
 		}
@@ -148,7 +149,8 @@ func (l *lane) take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m := &l.marks.mark; why != "" && len(m.Partitions) > 0 {
+	m := &l.marks.mark
+	if why != "" && len(m.Partitions) > 0 {
 		l.log.Warn("the lane reads ROWS from its first message on and passes over chunks that ClickHouse has", "why", why)
 	} else if why != "" && m.Mark > 0 {
 		l.log.Warn("the lane's mark begins anew after the ledger's last row", "why", why, "mark", m.Mark)
@@ -272,7 +274,8 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 	cfg := &l.k.cfg
 	for {
 		wait := time.Duration(0)
-		switch n := len(s.messages); {
+		n := len(s.messages)
+		switch {
 		case n == 0:
 			wait = time.Until(l.purgeAt)
 		case s.full(cfg):

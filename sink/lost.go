@@ -122,7 +122,8 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 		lost := stream.Loss{Partition: partition, From: have.Chunk + 1, To: reach.Chunk, Why: "a span was begun, and ROWS lost it before it was finished",
 			Missing: "raw rows of them that had reached ClickHouse are removed and come anew as far as INGEST has their parts; in rollups and usage some may count twice"}
 		if whole { // all of it is in ClickHouse; what was to be deleted with it may not be
-			if lost.Missing = ""; p.Inserted {
+			lost.Missing = ""
+			if p.Inserted {
 				lost.Missing = "their rows are in ClickHouse; a deletion among them may not have been carried out: ask for it again"
 			}
 			reach.Used, reach.Void = have.Used, have.Void

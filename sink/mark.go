@@ -94,7 +94,8 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 			return "", err
 		}
 		if why == "" {
-			if why = next.foreign(now); why != "" {
+			why = next.foreign(now)
+			if why != "" {
 				next = next.anew()
 			}
 		}
@@ -102,9 +103,11 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 			next.Generation, next.StreamCreated = broker.NewID(), now.created
 			if len(next.Partitions) > 0 { // the chunk numbers say what is inserted
 				next.Since = time.Now().UnixNano()
-			} else if next.Mark, err = begin(ctx, now); err != nil {
-				return "", err
 			} else {
+				next.Mark, err = begin(ctx, now)
+				if err != nil {
+					return "", err
+				}
 				next.Fresh = next.Mark > 0
 			}
 		}
@@ -222,7 +225,8 @@ func (m *marks) write(ctx context.Context, next mark) error {
 					next.Partitions[p] = mine
 				}
 			}
-			if body, err = json.Marshal(next); err != nil {
+			body, err = json.Marshal(next)
+			if err != nil {
 				return fmt.Errorf("encode mark: %w", err)
 			}
 			continue

@@ -123,7 +123,8 @@ func (k *Sink) orphansIn(ctx context.Context, t *table.Table, tenant string, any
 	for _, c := range linked {
 		has[c] = true
 	}
-	if orphans = slices.DeleteFunc(orphans, func(c table.Content) bool { return has[c] }); len(orphans) == 0 {
+	orphans = slices.DeleteFunc(orphans, func(c table.Content) bool { return has[c] })
+	if len(orphans) == 0 {
 		return rows, "", nil
 	}
 	return rows, t.DeleteOrphansSQL(o, tenant, orphans), nil

@@ -173,7 +173,8 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 		native.MaxOpenConns, native.MaxIdleConns = 1, 1
 	}
 	var err error
-	if k.http, err = clickhouse.Open(&http); err == nil {
+	k.http, err = clickhouse.Open(&http)
+	if err == nil {
 		k.native, err = clickhouse.Open(&native)
 	}
 	if err != nil {
@@ -276,7 +277,8 @@ func (k *Sink) watch(ctx context.Context) {
 			k.mu.Unlock()
 		}
 		// The NATS server finds damage on disk when it starts, hardly ever later.
-		if now := k.s.Conn.Stats().Reconnects; time.Since(looked) > damageEvery || now != reconnects {
+		now := k.s.Conn.Stats().Reconnects
+		if time.Since(looked) > damageEvery || now != reconnects {
 			looked, reconnects = time.Now(), now
 			k.watchDamage(ctx)
 		}

@@ -194,7 +194,8 @@ func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema
 	section := m.body
 	if c.Object != "" {
 		var err error
-		if section, err = fetch(ctx, objects, c.Object); err != nil {
+		section, err = fetch(ctx, objects, c.Object)
+		if err != nil {
 			return err
 		}
 	}
@@ -204,7 +205,8 @@ func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema
 	}
 	for i := range c.Tables {
 		r := &c.Tables[i]
-		if n, err := s2.DecodedLen(batches[i]); err != nil || r.SchemaLen < 0 || r.DataLen < 0 || r.Rows < 0 || n != r.SchemaLen+r.DataLen {
+		n, err := s2.DecodedLen(batches[i])
+		if err != nil || r.SchemaLen < 0 || r.DataLen < 0 || r.Rows < 0 || n != r.SchemaLen+r.DataLen {
 			return fmt.Errorf("table %s: lengths do not fit the body: %w", r.Table, stream.ErrChunk)
 		}
 		if r.Rows == 0 {

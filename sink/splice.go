@@ -47,7 +47,8 @@ func (s *splice) Read(p []byte) (n int, err error) {
 				break
 			}
 			var buf []byte
-			if s.data, buf, err = s.batches[0].read(s.scratch); err != nil {
+			s.data, buf, err = s.batches[0].read(s.scratch)
+			if err != nil {
 				return n, err
 			}
 			s.scratch, s.batches = buf, s.batches[1:]

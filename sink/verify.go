@@ -32,7 +32,8 @@ func (k *Sink) missingBlocks(ctx context.Context, l *load) (missing []*block, er
 				partition int32
 				chunk     uint64
 			)
-			if err = rows.Scan(&partition, &chunk, &expired); err != nil {
+			err = rows.Scan(&partition, &chunk, &expired)
+			if err != nil {
 				break
 			}
 			newest[int(partition)] = chunk

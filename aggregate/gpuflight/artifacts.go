@@ -84,7 +84,7 @@ func (s *session) room(rows int) error {
 func (s *session) appendArtifacts(w *state.Writer) { w.U64(s.artifactRows) }
 func (s *session) readArtifacts(r *state.Reader)   { s.artifactRows = r.U64() }
 
-// content hashes pieces so that no other sequence of pieces gives the same bytes.
+// content hashes byte strings so that another sequence of them never gives the same bytes.
 type content struct{ h xxh3.Hasher }
 
 func (c *content) number(v uint64) {

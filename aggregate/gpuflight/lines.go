@@ -16,7 +16,8 @@ func (f *folding) lines(s *session, p *aggregate.Part, body []byte) {
 	for {
 		n, blank := gpuflight.BlankLines(body)
 		p.Line += int(blank)
-		if body = body[n:]; len(body) == 0 {
+		body = body[n:]
+		if len(body) == 0 {
 			break
 		}
 		line := body

@@ -25,7 +25,8 @@ func (f *folding) kernelEvent(s *session, p *aggregate.Part, l *gpuflight.Line, 
 		f.older.config = o.AppendConfig(append(f.older.config[:0], olderConfigHead...))
 		hash := xxh3.Hash128(f.older.config)
 		var known bool
-		if config, known = s.configs[hash]; !known {
+		config, known = s.configs[hash]
+		if !known {
 			d := o.Detail()
 			config = f.newConfig(s, p, hash, &d)
 		}

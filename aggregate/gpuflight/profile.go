@@ -26,7 +26,7 @@ func (f *folding) profileBatch(s *session, p *aggregate.Part, line *gpuflight.Li
 				f.badTime(s, p, line)
 				continue
 			}
-			s.Delta.SawEvent(at) // the time of receipt is not a time of the session
+			s.Delta.SawEvent(at) // the time of arrival is not a time of the session
 			if at < rows.PlausibleEpoch {
 				at = p.Env.ReceivedAt // the legacy path writes 0, AMD its own clock
 			}

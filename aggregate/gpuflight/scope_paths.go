@@ -69,7 +69,8 @@ func (s *session) scopePath(name, depth uint32, begin, end int64) string {
 		default:
 			text = leaf
 		}
-		if known = known && leaf != ""; known {
+		known = known && leaf != ""
+		if known {
 			paths.texts = append(paths.texts, text)
 			i := int32(len(paths.texts))
 			paths.index[pathEdge{up, names[n]}] = i

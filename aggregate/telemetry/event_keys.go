@@ -40,7 +40,8 @@ func eventKey(scratch []byte, e *telemetry.Event) (key uint64, _ []byte) {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	b = append(append(b, e.EventType...), e.Context...)
-	if key = xxh3.Hash(b) &^ maxRichness; key == 0 {
+	key = xxh3.Hash(b) &^ maxRichness
+	if key == 0 {
 		key = maxRichness + 1 // 0 is not a key
 	}
 	return key, b
@@ -138,7 +139,8 @@ func (t *keyTable) find(key uint64) *uint64 {
 	}
 	mask := uint64(len(t.slots) - 1)
 	for i := slotOf(key) & mask; ; i = (i + 1) & mask {
-		switch s := &t.slots[i]; {
+		s := &t.slots[i]
+		switch {
 		case *s == 0:
 			return nil
 		case (*s^key)&^maxRichness == 0:
@@ -174,7 +176,8 @@ func (t *keyTable) put(entry uint64) {
 // how much that one says. It remembers the event.
 func (f *folding) seenEvent(s *session, key uint64, rich uint8) (seen, richer bool, old uint8) {
 	if p := s.keys.find(key); p != nil {
-		if old = uint8(*p & maxRichness); rich <= old {
+		old = uint8(*p & maxRichness)
+		if rich <= old {
 			return true, false, old
 		}
 		*p = key | uint64(rich)

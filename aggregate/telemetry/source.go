@@ -83,8 +83,8 @@ func (s *session) Size(full bool) int {
 func (s *session) Read(_ uint64, r *state.Reader) { s.keys.read(r) }
 
 // ReadOlder reads what stood in states without sections.
-func (s *session) ReadOlder(p aggregate.Piece, r *state.Reader) {
-	if p == aggregate.PieceKeys && r.Has(state.HasEventKeys) {
+func (s *session) ReadOlder(p aggregate.Fields, r *state.Reader) {
+	if p == aggregate.FieldsKeys && r.Has(state.HasEventKeys) {
 		s.keys.read(r)
 	}
 }

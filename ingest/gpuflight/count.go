@@ -11,7 +11,8 @@ func countLines(body []byte) (events uint64, lines int64) {
 	for {
 		n, blank := gpuflight.BlankLines(body)
 		lines += blank
-		if body = body[n:]; len(body) == 0 {
+		body = body[n:]
+		if len(body) == 0 {
 			break
 		}
 		line := body

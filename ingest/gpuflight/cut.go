@@ -85,7 +85,8 @@ func (c *cutter) next() (piece, error) {
 	cut := bytes.LastIndexByte(data, '\n') + 1
 	if c.maxLine < int64(len(c.buf)) { // lines in here may be over the limit: look at each
 		var tooLong bool
-		if cut, tooLong = c.cutShort(data, full); tooLong {
+		cut, tooLong = c.cutShort(data, full)
+		if tooLong {
 			return c.rejectLine(data[:cut]), nil
 		}
 	}

@@ -59,7 +59,8 @@ func (p *line) Survey(u *ingest.Upload) (id ingest.Identity, err error) {
 	p.limits = u.Limits
 	p.lend()
 	defer p.giveBack()
-	if p.found, err = p.open(u); err != nil {
+	p.found, err = p.open(u)
+	if err != nil {
 		return id, err
 	}
 	if p.found.blank {
@@ -159,7 +160,8 @@ func (p *line) open(u *ingest.Upload) (openedLine, error) {
 		return openedLine{}, err
 	}
 	line.sum, line.size = ingest.SumOf(sum), int64(n)+rest
-	if p.reason, p.missing = u.SetSession(session); session == "" {
+	p.reason, p.missing = u.SetSession(session)
+	if session == "" {
 		p.missing = "the line has no session_id"
 	}
 	return line, nil

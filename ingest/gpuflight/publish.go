@@ -58,10 +58,12 @@ func (p *upload) publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 		body := got.body
 		if got.kind == pieceGiant {
 			var name string
-			if name, got, err = giant(ctx, to, c, part); err != nil {
+			name, got, err = giant(ctx, to, c, part)
+			if err != nil {
 				return err
 			}
-			if body = got.body; got.kind == pieceGiant {
+			body = got.body
+			if got.kind == pieceGiant {
 				e.Object, body = name, nil
 			}
 		}

@@ -27,8 +27,8 @@ func Source() ingest.Source {
 	}
 }
 
-// receipt is the answer to an accepted upload.
-type receipt struct {
+// answer is the answer to an accepted upload.
+type answer struct {
 	Accepted uint64      `json:"accepted"` // events
 	Rejected uint64      `json:"rejected"`
 	Errors   []lineError `json:"errors"` // the first few
@@ -62,7 +62,7 @@ type upload struct {
 
 // Answer implements ingest.Intake.
 func (p *upload) Answer(o ingest.Outcome) any {
-	answer := receipt{Accepted: o.Accepted, Rejected: o.Rejected, Errors: p.errors, Whole: o.Whole}
+	answer := answer{Accepted: o.Accepted, Rejected: o.Rejected, Errors: p.errors, Whole: o.Whole}
 	if o.Repeat || answer.Errors == nil {
 		answer.Errors = []lineError{}
 	}

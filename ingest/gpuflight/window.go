@@ -74,7 +74,8 @@ func (p *window) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	if session == "" {
 		session = firstSession(u)
 	}
-	if p.reason, p.missing = u.SetSession(session); session == "" {
+	p.reason, p.missing = u.SetSession(session)
+	if session == "" {
 		p.missing = "neither X-GpuFlight-Session-Id nor the first line has a session id"
 	}
 	u.Window = p.id

@@ -131,7 +131,8 @@ func (s *scanner) find() (found foundLine, ok bool) {
 		if after != ',' {
 			return found, false
 		}
-		if c = s.space(); c == '}' {
+		c = s.space()
+		if c == '}' {
 			return found, false
 		}
 	}
@@ -160,7 +161,8 @@ func (s *scanner) text() bool {
 			if c == 'u' {
 				for range 4 {
 					s.keep(c)
-					if c = s.next(); !isHex(c) {
+					c = s.next()
+					if !isHex(c) {
 						return false
 					}
 				}
@@ -324,7 +326,8 @@ func (l *lineReader) escape(data []byte) {
 		l.i += 4
 		if utf16.IsSurrogate(r) {
 			low, _ := unit(data[6:])
-			if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+			r = utf16.DecodeRune(r, low)
+			if r != utf8.RuneError {
 				l.i += 6
 			}
 		}

@@ -208,7 +208,8 @@ func (z *Reader) step() {
 
 // endBlock goes to what follows a block.
 func (z *Reader) endBlock() {
-	if z.state = atBlock; z.final {
+	z.state = atBlock
+	if z.final {
 		z.state = atTrailer
 	}
 }

@@ -84,7 +84,8 @@ func (d *document) survey() (ingest.Digest, *ingest.Refusal) {
 func recordALine(r io.Reader) bool {
 	in, objects, atStart := bufio.NewReader(r), 0, true
 	for {
-		switch c, err := in.ReadByte(); {
+		c, err := in.ReadByte()
+		switch {
 		case err != nil:
 			return false
 		case c == '\n':

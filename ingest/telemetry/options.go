@@ -48,7 +48,8 @@ func readOptions(r *http.Request) (*options, *ingest.Refusal) {
 					"and default_session_id")
 		}
 	}
-	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch media {
 	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
 		o.format = formatNDJSON
 	case "text/csv":
@@ -80,7 +81,8 @@ func readOptions(r *http.Request) (*options, *ingest.Refusal) {
 		o.EventsKey = &v
 	}
 	var err error
-	if o.Peer, err = telemetry.ParsePeer(q.Get("peer")); err != nil {
+	o.Peer, err = telemetry.ParsePeer(q.Get("peer"))
+	if err != nil {
 		return nil, bad("peer", err.Error())
 	}
 	o.DefaultCollector = q.Get("default_collector")

@@ -30,7 +30,8 @@ func appendSession(dst []byte, e *telemetry.Event, upload ingest.Digest) []byte 
 	dst = appendIDText(dst, host, &ok)
 	dst = strconv.AppendInt(append(dst, ':'), e.PID, 10)
 	dst = append(dst, ':')
-	switch job := e.JobID; {
+	job := e.JobID
+	switch {
 	case e.Has&telemetry.HasJobID == 0:
 		dst = append(dst, '-')
 	case string(job) == "-":
@@ -57,8 +58,8 @@ func appendNamedSession(dst []byte, start int, id []byte) []byte {
 	begin := len(dst)
 	ok := len(id) <= 4*stream.MaxSessionBytes
 	dst = appendIDText(dst, id[:min(len(id), 4*stream.MaxSessionBytes)], &ok)
-	if own := dst[begin:]; ok && len(dst)-start <= stream.MaxSessionBytes && string(dst[start:]) != refusedSession &&
-		!bytes.HasPrefix(own, []byte(hashedSession)) {
+	ours := string(dst[start:]) == refusedSession || bytes.HasPrefix(dst[begin:], []byte(hashedSession))
+	if ok && !ours && len(dst)-start <= stream.MaxSessionBytes {
 		return dst
 	}
 	sum := sha256.Sum256(append([]byte("session_id:"), id...))

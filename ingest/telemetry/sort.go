@@ -32,7 +32,7 @@ var freeSlabs = sync.Pool{New: func() any { return new([slabBytes]byte) }}
 // sorter sorts the records of an upload by session and publishes them, in parts of at most stream.PartBytes. Which records
 // come into which part follows from their order alone, so a resend makes the same parts.
 type sorter struct {
-	receipt
+	answer
 	p *ingest.Publisher
 
 	upload  ingest.Digest             // of what the upload says, for records that name no session
@@ -123,7 +123,8 @@ func (t *sorter) add(ctx context.Context, r *telemetry.Record) error {
 	t.id = appendSession(t.id[:0], r.Event, t.upload)
 	l := t.last
 	if l == nil || l.session != string(t.id) {
-		if l = t.queues[string(t.id)]; l == nil {
+		l = t.queues[string(t.id)]
+		if l == nil {
 			if len(t.queues) == maxUploadSessions {
 				return t.refuse(ctx, r, reject.TooManySessions, "",
 					"the upload holds records of more than "+strconv.Itoa(maxUploadSessions)+" processes: send the others in an upload "+

@@ -52,8 +52,8 @@ type recordError struct {
 	Message string `json:"message"`
 }
 
-// receipt is the answer to an upload of telemetry. It is the same when the upload comes again, except for Duplicate.
-type receipt struct {
+// answer is the answer to an upload of telemetry. It is the same when the upload comes again, except for Duplicate.
+type answer struct {
 	Accepted  uint64        `json:"accepted"` // records
 	Rejected  uint64        `json:"rejected"`
 	Duplicate bool          `json:"duplicate"` // all of it was stored before
@@ -68,7 +68,7 @@ type upload struct {
 	most    int64 // limit-body
 	doc     document
 	content ingest.Digest // of what the document says
-	receipt receipt
+	answer  answer
 }
 
 func newUpload(r *http.Request, limits tenant.Limits) (ingest.Intake, error) {
@@ -100,7 +100,8 @@ func tooLarge(code, detail string) *ingest.Refusal {
 func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	p.doc = document{u: u, o: p.options}
 	var no *ingest.Refusal
-	if p.content, no = p.doc.survey(); no != nil {
+	p.content, no = p.doc.survey()
+	if no != nil {
 		return ingest.Identity{}, no
 	}
 	body := p.options.identity(p.content)
@@ -143,13 +144,13 @@ func (p *upload) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 	}
 	to.Tally.Whole = true
 	to.Tally.Events = to.Tally.Accepted + to.Tally.Rejected + t.summaries() + t.alerted
-	p.receipt = t.receipt
+	p.answer = t.answer
 	return err
 }
 
 // Answer implements ingest.Intake. A repeat was read again only for its errors. The counts are those of what was stored.
 func (p *upload) Answer(o ingest.Outcome) any {
-	a := p.receipt
+	a := p.answer
 	a.Omitted = a.Rejected - uint64(len(a.Errors))
 	a.Accepted, a.Rejected, a.Duplicate = o.Accepted, o.Rejected, o.Repeat
 	return a

@@ -71,7 +71,8 @@ func RunChild(configPath string) int {
 	}
 	stdin, terminal, confined := takeStage()
 	if !confined {
-		if stdin, terminal, err = takeTerminal(); err != nil {
+		stdin, terminal, err = takeTerminal()
+		if err != nil {
 			// It works, but less well: see takeTerminal.
 			fmt.Fprintln(os.Stderr, "engine child: runs without a terminal, so a rude client can end it:", err)
 		}

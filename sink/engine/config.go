@@ -94,7 +94,8 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 	if cfg.Dir == "" {
 		return cfg, errors.New("engine: no folder: set Config.Dir")
 	}
-	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+	cfg.Dir, err = filepath.Abs(cfg.Dir)
+	if err != nil {
 		return cfg, fmt.Errorf("engine: %w", err)
 	}
 	if cfg.ListenHost == "" {
@@ -124,7 +125,8 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 		return cfg, err
 	}
 	if cfg.Library == "" {
-		if cfg.Library, err = Locate(ctx, cfg.Progress); err != nil {
+		cfg.Library, err = Locate(ctx, cfg.Progress)
+		if err != nil {
 			return cfg, err
 		}
 	}
@@ -157,7 +159,8 @@ func (cfg *Config) pickPorts(ctx context.Context) error {
 func (cfg *Config) listen(ctx context.Context, port int) (l net.Listener, err error) {
 	if port == 0 {
 		for range 100 {
-			if l, err = net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, strconv.Itoa(10000+mathrand.IntN(22000)))); err == nil {
+			l, err = net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, strconv.Itoa(10000+mathrand.IntN(22000))))
+			if err == nil {
 				return l, nil
 			}
 		}

@@ -72,7 +72,8 @@ func confine(cfg childConfig, configPath string, stdin, master *os.File) error {
 	if abi >= 4 {
 		for _, port := range cfg.Ports {
 			rule := netPortAttr{access: unix.LANDLOCK_ACCESS_NET_BIND_TCP, port: uint64(port)}
-			if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, ruleNetPort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0); errno != 0 {
+			_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, ruleNetPort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+			if errno != 0 {
 				return fmt.Errorf("allow port %d: %w", port, errno)
 			}
 		}

@@ -43,7 +43,8 @@ func runLibrary(path string, args []string) error {
 	defer pin.Unpin()
 	argv := make([]*byte, len(args)+1) // the last one stays nil, as main's does
 	for i, arg := range args {
-		if argv[i], err = unix.BytePtrFromString(arg); err != nil {
+		argv[i], err = unix.BytePtrFromString(arg)
+		if err != nil {
 			return fmt.Errorf("argument %d: %w", i, err)
 		}
 		pin.Pin(argv[i])

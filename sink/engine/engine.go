@@ -59,7 +59,8 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 		_ = e.Stop(stop) // the start's own error is the one to report
 		return nil, e.startError(ctx, err)
 	}
-	if e.unconfined = e.notConfined(); e.unconfined != "" {
+	e.unconfined = e.notConfined()
+	if e.unconfined != "" {
 		cfg.Logger.Warn("this kernel cannot confine the ClickHouse engine: only its settings keep readers from the machine's files and network", "why", e.unconfined)
 	}
 	cfg.Logger.Debug("engine answers", "pid", e.pid, "http", e.HTTPAddr(), "tcp", e.TCPAddr(), "after", time.Since(began))
@@ -94,7 +95,8 @@ func (e *Engine) run(configPath string, started chan<- error) {
 	}
 	log := cmd.Stdout.(*os.File)
 	defer log.Close()
-	if e.stdin, err = cmd.StdinPipe(); err == nil {
+	e.stdin, err = cmd.StdinPipe()
+	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {

@@ -218,7 +218,8 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 func lastLines(s string, n int) string {
 	var lines []string
 	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); line != "" {
+		line = strings.TrimSpace(line)
+		if line != "" {
 			lines = append(lines, line)
 		}
 	}

@@ -20,7 +20,8 @@ const gistLines = 3
 func gist(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
-		if line = strings.TrimSpace(line); line == "" || chatter.MatchString(line) {
+		line = strings.TrimSpace(line)
+		if line == "" || chatter.MatchString(line) {
 			continue
 		}
 		line = shown.ReplaceAllString(stamp.ReplaceAllString(line, ""), "")

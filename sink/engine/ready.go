@@ -31,12 +31,14 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	last, answered := error(nil), false
 	for {
 		if !answered {
-			if last = e.askHTTP(ctx, web); last == nil {
+			last = e.askHTTP(ctx, web)
+			if last == nil {
 				answered = true
 			}
 		}
 		if answered {
-			if last = native.Ping(ctx); last == nil {
+			last = native.Ping(ctx)
+			if last == nil {
 				return nil
 			}
 		}

@@ -35,7 +35,8 @@ func (cfg *Config) fillSecrets() error {
 			continue
 		}
 		var err error
-		if *s.to, err = keptPassword(filepath.Join(cfg.Secrets, s.name)); err != nil {
+		*s.to, err = keptPassword(filepath.Join(cfg.Secrets, s.name))
+		if err != nil {
 			return fmt.Errorf("engine: %s: %w", s.name, err)
 		}
 	}

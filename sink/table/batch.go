@@ -209,7 +209,8 @@ func (b *Batch) Mend() (columns []string) {
 			continue
 		}
 		columns = append(columns, c.Name)
-		switch slot := c.slot; storage(c.Kind) {
+		slot := c.slot
+		switch storage(c.Kind) {
 		case U8:
 			b.u8[slot] = make([]uint8, rows)
 		case U16:

@@ -209,7 +209,7 @@ type RawTail struct {
 func (t *Table) RawTail() RawTail {
 	return RawTail{
 		ReceivedAt:    t.Time("received_at", Note("when the gateway received it")),
-		RetentionDays: t.U16("retention_days", Note("retention class: days from receipt")),
+		RetentionDays: t.U16("retention_days", Note("retention class: days from arrival")),
 		RowsPartition: t.U16("rows_partition", Note("partition of the stream that brought the row")),
 		Chunk:         t.U64("chunk", Codec(Rising), Note("number of the chunk within rows_partition")),
 	}
@@ -231,7 +231,7 @@ func (t *Table) FactTail() FactTail {
 	}
 	return FactTail{
 		ReceivedDay:   t.Day("received_day", Note("day on which the gateway received it")),
-		RetentionDays: t.U16("retention_days", Note("retention class: days from receipt")),
+		RetentionDays: t.U16("retention_days", Note("retention class: days from arrival")),
 		RowsPartition: t.U16("rows_partition", Note("partition of the stream that brought the row")),
 		Chunk:         t.U64("chunk", append(o, Codec(Rising), Note("number of the chunk within rows_partition"))...),
 	}

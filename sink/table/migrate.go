@@ -31,7 +31,8 @@ func (s *Schema) Fingerprint(o Options) string {
 // several processes at once, and after it was killed half-way. conn is used by one goroutine and stays open.
 func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 	var err error
-	if o.lacks, err = probe(ctx, conn); err != nil {
+	o.lacks, err = probe(ctx, conn)
+	if err != nil {
 		return err
 	}
 	db := ident(o.database())
@@ -148,7 +149,8 @@ func pairs(ctx context.Context, conn driver.Conn, sql string, args ...any) (map[
 	set := map[[2]string]bool{}
 	for rows.Next() {
 		var p [2]string
-		if err = rows.Scan(&p[0], &p[1]); err != nil {
+		err = rows.Scan(&p[0], &p[1])
+		if err != nil {
 			break
 		}
 		set[p] = true

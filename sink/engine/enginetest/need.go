@@ -19,7 +19,8 @@ const Switch = "WARPLINE_TEST_ENGINE"
 
 // verdict is why tests that need ClickHouse are skipped in this test binary, or why they fail.
 var verdict = sync.OnceValues(func() (skip, fail error) {
-	switch v := os.Getenv(Switch); v {
+	v := os.Getenv(Switch)
+	switch v {
 	case "off":
 		skip = fmt.Errorf("%s=off: skipped, since it needs ClickHouse", Switch)
 	case "", "on":
@@ -50,10 +51,11 @@ func absent(err error) bool {
 // engine by other means calls it first. Safe for concurrent use.
 func Need(t testing.TB) {
 	t.Helper()
-	switch skip, fail := verdict(); {
-	case skip != nil:
+	skip, fail := verdict()
+	if skip != nil {
 		t.Skip(skip)
-	case fail != nil:
+	}
+	if fail != nil {
 		t.Fatal(fail)
 	}
 }

@@ -143,7 +143,8 @@ func (s *Store) Insert(batches ...*table.Batch) {
 	stream := slices.Clone(t.SchemaMessage())
 	for _, b := range batches {
 		var err error
-		if _, stream, err = b.Encode(stream); err != nil {
+		_, stream, err = b.Encode(stream)
+		if err != nil {
 			s.Fatal(err)
 		}
 	}
