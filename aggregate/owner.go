@@ -145,7 +145,7 @@ func (o *owner) publishOut(ctx context.Context) error {
 	return o.publish(out)
 }
 
-// leaveGrace is how long an owner may go on after it was told to stop. It is below the lease's TTL, which is renewed meanwhile.
+// leaveGrace is how long an owner may go on after it was asked to stop. It is below the lease's TTL, which is renewed meanwhile.
 const leaveGrace = 4 * time.Second
 
 // tailCheck is how long silence lasts before the stream is asked whether it has more.

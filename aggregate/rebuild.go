@@ -291,7 +291,7 @@ func (o *owner) void(ctx context.Context, d done) error {
 type storedSnapshot struct {
 	name     string
 	epoch    uint64
-	number   uint64 // of the chunk it was made behind
+	number   uint64 // of the chunk after which it was made
 	position stream.Point
 	at       int64 // when it was made, ns; 0 when it is of an older version and does not say what it belongs to
 }

@@ -132,7 +132,7 @@ func (f *Fold) readSession(s *Session, r *state.Reader) {
 			r.Failf("it has what %q keeps of a session, a source that this program does not have", name)
 		}
 		if body.Err == nil && len(body.Rest) > 0 {
-			body.Failf("%d bytes behind the end of what %q keeps of a session", len(body.Rest), name)
+			body.Failf("%d bytes after the end of what %q keeps of a session", len(body.Rest), name)
 		}
 		if r.Err == nil && body.Err != nil {
 			r.Rest, r.Err = nil, body.Err
@@ -236,7 +236,7 @@ func (f *Fold) ApplyState(written []byte) error {
 		f.dropEmpty()
 	}
 	if len(r.Rest) > 0 {
-		return fmt.Errorf("%d bytes behind the end: %w", len(r.Rest), state.Err)
+		return fmt.Errorf("%d bytes after the end: %w", len(r.Rest), state.Err)
 	}
 	return nil
 }

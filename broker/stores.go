@@ -55,7 +55,7 @@ func (s *Streams) stores() []store {
 		}})
 	}
 	const small = 16 << 20
-	bucket(stream.MarksBucket, "how far the sink is: it goes on behind the ledger's last row", 0, l.BucketMaxBytes)
+	bucket(stream.MarksBucket, "how far the sink is: it goes on after the ledger's last row", 0, l.BucketMaxBytes)
 	add(store{name: stream.RowsStream, said: "stream ROWS", maxBytes: l.RowsMaxBytes, subjects: rows, floor: s.rowsFloor,
 		lost: "rows that were not in ClickHouse yet and the workers' checkpoints: run \"warpline audit\"",
 		make: func(ctx context.Context) error {
@@ -188,7 +188,7 @@ func (s *Streams) finish(ctx context.Context, st jetstream.Stream, subjects []st
 		if err := st.Purge(ctx, jetstream.WithPurgeSequence(last+1)); err != nil {
 			return fmt.Errorf("begin at %d: %w", last+1, err)
 		}
-		s.log.Info("stream "+info.Config.Name+" begins behind every position that is known", "first", last+1)
+		s.log.Info("stream "+info.Config.Name+" begins after every position that is known", "first", last+1)
 	}
 	cfg := info.Config
 	cfg.Subjects = subjects

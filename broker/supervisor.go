@@ -209,7 +209,7 @@ func ailment(srv *server.Server, dir string) (failed, lost string) {
 	return strings.Join(bad, "; "), strings.Join(gone, "; ")
 }
 
-// probe tells whether the folder can be written and files can be opened.
+// probe returns an error when the folder cannot be written or files cannot be opened.
 func probe(dir string) error {
 	var files []*os.File
 	defer func() {

@@ -50,7 +50,7 @@ type seqRange struct {
 	first, last uint64 // INGEST sequences
 }
 
-// asked is what an upload adds to its receipt. nil is an upload that nobody asks about; its methods may be called all the same.
+// asked is what an upload adds to its receipt. It is nil when the client does not ask; its methods may be called all the same.
 type asked struct {
 	name       string // the client's
 	id         string // under which workers add up; it does not give away the name or the key

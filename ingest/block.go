@@ -133,7 +133,7 @@ func readPage(page []byte) (r pageReader, err error) {
 	return r, nil
 }
 
-// next returns the next upload; more is false behind the last one, and at an error.
+// next returns the next upload; more is false after the last one, and at an error.
 func (r *pageReader) next() (e settled, more bool, err error) {
 	if r.left == 0 {
 		return e, false, nil

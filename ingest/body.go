@@ -19,8 +19,8 @@ type CutLimits struct {
 	MaxRatio float64
 }
 
-// minRatioBytes: a body may always expand to this much. It is above the largest window that the real client uploads (128 MiB raw), so
-// that one absurdly compressible line, say of a hundred million equal characters, costs itself and not the lines behind it.
+// minRatioBytes: a body may always expand to this much. It is above the largest window that the real client uploads (128 MiB raw), so that
+// one absurdly compressible line, say of a hundred million equal characters, costs itself and not the lines after it.
 const minRatioBytes = 192 << 20
 
 // budget returns how many bytes a gzip body of the given size may expand to, and the reason and words for what is beyond.

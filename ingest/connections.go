@@ -61,7 +61,7 @@ func boundConnections(l net.Listener, max int, reg prometheus.Registerer) *conne
 		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections",
 			Help: "Open connections of clients."}),
 		closed: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_closed_total",
-			Help: "Connections that were ended because there were too many: idle ones, of whoever had most."}),
+			Help: "Connections that were ended because there were too many: idle ones, of the origin that had most."}),
 		broken: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "streams_broken_off_total",
 			Help: "HTTP/2 streams that were broken off because as many were open as there may be connections."}),
 	}
@@ -142,7 +142,7 @@ func (n *connection) Close() error {
 	return n.Conn.Close()
 }
 
-// origin is whom a connection counts for: an IPv4 address, or the network that an IPv6 host may choose addresses from.
+// origin is for whom a connection counts: an IPv4 address, or the network that an IPv6 host may choose addresses from.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

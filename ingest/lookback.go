@@ -58,7 +58,7 @@ func (u *uploads) lookBack(ctx context.Context) error {
 	defer cancel()
 	told := int64(0)
 	if e, err := u.streams.Seen.Get(ctx, lookedKey); err == nil {
-		told, _ = strconv.ParseInt(string(e.Value()), 10, 64) // garbage is none
+		told, _ = strconv.ParseInt(string(e.Value()), 10, 64) // garbage counts as 0
 	} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return err
 	}

@@ -28,7 +28,7 @@ type LostUploads struct {
 func (l LostUploads) String() string {
 	return fmt.Sprintf("INGEST lost %d uploads of tenant %s with %d events, at %d to %d, accepted from %s to %s: what was folded by then "+
 		"is in the "+
-		"tables, the rest is gone; have the senders of that time send again: what is there is told apart",
+		"tables, the rest is gone; have the senders of that time send again: what is there already is recognised",
 		l.Uploads, l.Tenant, l.Events, l.First, l.Last, l.Since.UTC().Format(time.DateTime), l.Until.UTC().Format(time.DateTime))
 }
 
@@ -69,7 +69,7 @@ type uploadAudit struct {
 // maxCandidates bounds the memory of an audit: some 100 MB. Further uploads are not looked at.
 const maxCandidates = 1 << 20
 
-// suspect reports whether an upload may be lost: it stood where INGEST lost messages, or behind the end that is known (0: not yet).
+// suspect reports whether an upload may be lost: it stood where INGEST lost messages, or after the end that is known (0: not yet).
 func (a *uploadAudit) suspect(e *settled, end uint64) bool {
 	if e.last == 0 {
 		return false

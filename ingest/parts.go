@@ -94,7 +94,7 @@ func (p *parts) makeRoom(ctx context.Context, tenant string, need int64) error {
 		most.bytes -= int64(gone.Size)
 		used -= int64(gone.Size)
 		p.metrics.droppedRejects.WithLabelValues(heaviest).Add(float64(gone.Size))
-		p.log.Debug("the store of lines over 1 MiB is filling: a refused line's bytes were dropped but for their beginning",
+		p.log.Debug("the store of lines over 1 MiB is filling: a refused line's bytes were dropped except for their beginning",
 			"tenant", heaviest, "object", gone.Name, "bytes", gone.Size)
 	}
 	return nil

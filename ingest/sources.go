@@ -58,7 +58,7 @@ type Intake interface {
 	Conflict(u *Upload) *Refusal
 	// Publish cuts the body into parts, gives them to p, and counts every event and byte in p.Tally.
 	Publish(ctx context.Context, u *Upload, p *Publisher) error
-	// Answer is what the client is told, as JSON.
+	// Answer is the answer to the client, as JSON.
 	Answer(o Outcome) any
 }
 
@@ -82,7 +82,7 @@ type Notice struct {
 	Answer        any
 }
 
-// owner returns the source that an id belongs to by its prefix, nil if it is nobody's.
+// owner returns the source to which an id belongs by its prefix, nil if there is none.
 func owner(sources []Source, session string) *Source {
 	for i := range sources {
 		if p := sources[i].Prefix; p != "" && strings.HasPrefix(session, p) {

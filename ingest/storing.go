@@ -26,7 +26,7 @@ func (s *storing) ok() {
 	s.since = time.Time{}
 }
 
-// failed notes a failure that is no tenant's own.
+// failed notes a failure that is not the fault of one tenant.
 func (s *storing) failed(reason, words string) {
 	switch reason {
 	case "full", "no_responders", "disconnected", "timeout", "other":

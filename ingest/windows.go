@@ -286,7 +286,7 @@ func uploadKey(tenant, session string, body Digest) string {
 	return sessionPrefix(tenant, session) + "u." + body.String()
 }
 
-// conflictKey is the KV key that says where a window is recorded that was sent again with other bytes: an operator names no channel.
+// conflictKey is the KV key that says where a window is recorded that was sent again with other bytes: an operator does not name a channel.
 func conflictKey(tenant, session, window, channel string) string {
 	return conflictPrefix(tenant, session, window) + DigestOf(channel).String()[:8]
 }

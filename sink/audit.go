@@ -168,7 +168,7 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		return l, fmt.Errorf("read the mark: %w", err)
 	default:
 		if err := json.Unmarshal(entry.Value(), &m); err != nil {
-			wrong("its mark (key %s in bucket %s) cannot be read: %v: the sink that takes the lane next begins behind the ledger's last row", markKey(n), stream.MarksBucket, err)
+			wrong("its mark (key %s in bucket %s) cannot be read: %v: the sink that takes the lane next begins after the ledger's last row", markKey(n), stream.MarksBucket, err)
 			m = mark{}
 		}
 	}

@@ -25,8 +25,9 @@ import (
 //     The note in the mark, which is written before the first deletion, keeps it from looking: with the note, nothing is inserted.
 //   - Chunks of other partitions in the span do not hold anything of what is deleted: a session's rows come by one partition, and a
 //     deletion that is bounded takes rows of its own partition only.
-//   - Spans before it are inserted and behind the mark. Spans after it are not recorded before the mark has moved, and do not hold anything
-//     of what was deleted, because the worker dropped it. They verify chunk numbers above this span's, which a deletion does not touch.
+//   - Spans before it are inserted, and the mark has passed them. Spans after it are not recorded before the mark has moved, and do not
+//     hold anything of what was deleted, because the worker dropped it. They verify chunk numbers above this span's, which a deletion does
+//     not touch.
 //   - A zombie may still send an insert of this span. ClickHouse knows its token, as always, with one exception: when a deletion empties a
 //     data part, ClickHouse removes it half a minute later and forgets its tokens. Such a data part held only deleted rows, so only they
 //     can come back, and a zombie's insert ends within insertTimeout of its begin. So the lane remembers what it deleted and looks again

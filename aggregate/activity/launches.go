@@ -8,7 +8,7 @@ import (
 // launchKey is what kernels of one launch have in common; config is 0 while the kernel_detail is not known.
 type launchKey struct{ kernel, config, regs, dyn uint32 }
 
-// maxLaunches launches of a session are told apart; beyond it they are forgotten and written again under new ids.
+// maxLaunches is how many launches of a session are remembered; beyond it they are forgotten and written again under new ids.
 const maxLaunches = 65536
 
 // launch returns the id under which the launch is in `launches`, and writes it there when this owner has not done so. What was written is

@@ -19,7 +19,7 @@ import (
 //
 //   - A row with has_details waits. After Config.RawWait its raw row goes out without a configuration; after Config.DetailWait
 //     its rollup goes out without a scope.
-//   - A detail that finds no waiting row waits in early. After Config.DetailWait, and whenever its row went out before it, it
+//     - A detail without a waiting row waits in early. After Config.DetailWait, and whenever its row was written before it, it
 //     becomes a row of kernel_details, which the view `kernels` joins at read.
 
 // waiting holds rows in the order they came. Details come in the same order, so the next match is nearly always at hint; only

@@ -28,7 +28,7 @@ func (f *folding) lines(s *session, p *aggregate.Part, body []byte) {
 		}
 		p.Line++
 		f.CheckLine(p)
-		// Half of today's lines are kernel_details; they are told apart, keyed and joined without being decoded.
+		// Half of today's lines are kernel_details; they are recognised, keyed and joined without being decoded.
 		if rest, ok := bytes.CutPrefix(line, detailHead); ok {
 			if id, ok := bytes.CutPrefix(rest, s.id); ok && len(id) > 0 && id[0] == '"' && f.detail(s, p, line) {
 				continue

@@ -7,7 +7,7 @@ import (
 )
 
 // Older scope lines do not have an instance id. They have the whole path, which distinguishes nested scopes of one name, so the path's own
-// id takes the place of the instance id. Scopes of one path that ran at the same time in several threads cannot be told apart.
+// id takes the place of the instance id. Scopes of one path that ran at the same time in several threads cannot be distinguished.
 
 // wire returns the instance id as the client wrote it: 0 for scopes that are known by their path; those have ids of our own.
 func (k scopeKey) wire() uint64 {

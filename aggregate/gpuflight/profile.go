@@ -33,7 +33,7 @@ func (f *folding) profileBatch(s *session, p *aggregate.Part, line *gpuflight.Li
 			key.Bucket = rows.BucketOf(at)
 		case activity.SampleSourceMap:
 		default:
-			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "sample_kind is none of 0 to 2", nil)
+			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "sample_kind is not one of 0 to 2", nil)
 			continue
 		}
 		value := uint64(row[gpuflight.ProfileMetricValue])

@@ -24,7 +24,7 @@ func (f *folding) rejectLine(s *session, p *aggregate.Part, l *gpuflight.Line, l
 	if l != nil {
 		t = l.Type
 	}
-	if !s.lines.Add(f.lineHash(t, p, line)) { // the same bad line again is no second reject
+	if !s.lines.Add(f.lineHash(t, p, line)) { // the same bad line again is not a second reject
 		p.Duplicate(n)
 		return
 	}

@@ -44,7 +44,7 @@ func (f *folding) scopeBatch(s *session, p *aggregate.Part, line *gpuflight.Line
 		s.Delta.SawEvent(at)
 		kind := row[gpuflight.ScopeEventType]
 		if kind < scopeBegin || kind > scopeContinuationClose {
-			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "event_type is none of 0 to 3", nil)
+			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "event_type is not one of 0 to 3", nil)
 			continue
 		}
 		f.scopeHalf(s, p, line, scopeHalf{

@@ -23,7 +23,7 @@ const (
 	maxLoneRefusals = 100
 )
 
-// refusedSession is the session under which refused records are kept: what does not pass the rules names no process.
+// refusedSession is the session under which refused records are kept: what does not pass the rules does not name a process.
 const refusedSession = telemetry.SessionPrefix + "unknown"
 
 // freeSlabs are used by one upload after the other, and given up when they are not needed.

@@ -15,7 +15,7 @@ const KindDelete Kind = "delete"
 // NoSession is the session under which uploads without a usable session id are kept, all of them rejects.
 const NoSession = "unknown"
 
-// ComesBack reports whether the id of the part's session says who sends rather than what is sent, so that it comes back with the sender. A
+// ComesBack reports whether the id of the part's session names the sender and not what is sent, so that it comes back with the sender. A
 // deletion of such a session takes what came before it; what is received later is new.
 func (e *Envelope) ComesBack() bool {
 	// Builds before the field Recurs named the sessions of telemetry after processes, and no others.

@@ -25,8 +25,8 @@ const (
 	Reader = "reader"
 )
 
-// defaultMemoryLimit bounds an engine whose Config names no limit: room for one 256 MB insert and
-// a merge beside it, and still a laptop's share.
+// defaultMemoryLimit bounds an engine whose Config does not set a limit: room for one 256 MB insert and a merge beside it, and still a
+// laptop's share.
 const defaultMemoryLimit = 2 << 30
 
 // connectionRoom is added to MemoryLimitBytes in the server's bound, for the buffers of a thousand connections. ClickHouse counts 1 to 2

@@ -35,7 +35,7 @@ type Table struct {
 	Retention Retention
 	OrderBy   []string // expressions
 	Primary   []string // expressions, a prefix of OrderBy; nil means all of it
-	Partition string   // partition expression; set from Retention where a table names none
+	Partition string   // partition expression; set from Retention if the table does not name one
 	TTL       string   // set from Retention if the table does not name one
 	Columns   []Column
 	// LinkedBy names, for a table of contents, the table whose rows say which session has which content; "" for other tables. A content

@@ -56,7 +56,7 @@ func fillColumn(b *table.Batch, column *table.Column, rows int, received time.Ti
 	switch column.Kind {
 	case table.U8:
 		c := table.U8Col(slot)
-		for i := len(*c.Slice(b)); column.Name == "rank" && i < rows; i++ { // of a session's end: clients tell it in two ways
+		for i := len(*c.Slice(b)); column.Name == "rank" && i < rows; i++ { // of a session's end: clients report it in two ways
 			c.Append(b, []uint8{table.EndComplete, table.EndStopped}[i%2])
 		}
 		c.AppendN(b, 1, rows-len(*c.Slice(b)))
