@@ -297,7 +297,8 @@ func (u *uploads) noteConflict(ctx context.Context, key string, at place) {
 	if e, err := u.find(ctx, at.tenant, at.key); err == nil && e != nil {
 		generation = e.generation
 	}
-	u.kv.Create(ctx, key, append(binary.AppendUvarint(nil, generation), at.key...)) // it may be there already; if there is no room AcceptConflict says that there was no conflict
+	// It may be there already. If there is no room, AcceptConflict says that there was no conflict.
+	u.kv.Create(ctx, key, append(binary.AppendUvarint(nil, generation), at.key...))
 }
 
 // AcceptConflict forgets which bytes a window id stands for, so that the next upload under it is taken instead of being answered

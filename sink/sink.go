@@ -198,7 +198,8 @@ func (k *Sink) Run(ctx context.Context) error {
 	defer stop()
 	go k.watch(watch)
 	go k.watchBroken(watch)
-	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane} // the logger without a role: Leases names it
+	// The logger without a role, since Leases names it.
+	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane}
 	leases.Hold(ctx)
 	return nil
 }

@@ -60,7 +60,8 @@ type MemorySeries struct {
 
 // MemoryCurve is a size over time.
 type MemoryCurve struct {
-	Values []int64 `json:"values"` // largest of each of equal slices of time, oldest first; a slice without samples has the value of the one before
+	// Values are the largest of equal slices of time, oldest first. A slice without samples has the value of the one before.
+	Values []int64 `json:"values"`
 	Last   int64   `json:"last"`
 	Peak   int64   `json:"peak"`
 }
