@@ -143,11 +143,11 @@ func (s *Supervisor) loop() {
 		if s.setStuck(why) {
 			s.log.Error("NATS cannot store and is started again as soon as its folder can be written", "why", why)
 		}
-		if time.Since(last) < wait {
-			continue
-		}
 		if err := probe(s.cfg.Dir); err != nil {
 			s.setStuck(why + "; not started again yet: " + err.Error())
+			continue
+		}
+		if time.Since(last) < wait {
 			continue
 		}
 		if srv != nil { // without descriptors ailment cannot say whether something failed

@@ -67,8 +67,8 @@ func series(t *testing.T) map[string][]string {
 	go func() { defer close(kept); streams.Keep(keep, broker.KeeperConfig{Registerer: reg}) }()
 	stop()
 	<-kept
-	all := map[string][]string{"up": nil}                                                             // Prometheus's own
-	if strings.Contains(read(t, filepath.Join(root, "cmd/warpline/watcher.go")), `Name: "trouble"`) { // of package main, which nobody imports
+	all := map[string][]string{"up": nil}                                                                     // Prometheus's own
+	if strings.Contains(read(t, filepath.Join(root, "cmd/warpline/service/watcher.go")), `Name: "trouble"`) { // the watcher is not exported
 		all["warpline_trouble"] = []string{"what", "blocks"}
 	}
 	descs := make(chan *prometheus.Desc)

@@ -26,16 +26,16 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	nc, err := c.connect(ctx, p)
+	nc, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer nc.close()
-	streams, err := nc.streams(ctx)
+	defer nc.Close()
+	streams, err := nc.Streams(ctx)
 	if err != nil {
 		return err
 	}
-	conn, err := srv.openIn(ctx, srv.Database)
+	conn, err := srv.OpenIn(ctx, srv.Database)
 	if err != nil {
 		return err
 	}

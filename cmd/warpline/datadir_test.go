@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // What a killed process wrote of itself leads nobody astray once the next one has the folder.
@@ -17,7 +19,7 @@ func TestStaleAddressesGoWithTheLock(t *testing.T) {
 	if got := runIn(t, nil, "report", "--data", dir); got.code != exitUnreachable || !strings.Contains(got.stderr, "no warpline runs on") {
 		t.Errorf("with nobody there: %+v", got)
 	}
-	d, err := holdDir(dir)
+	d, err := service.Hold(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,8 +32,8 @@ func TestStaleAddressesGoWithTheLock(t *testing.T) {
 			t.Errorf("%v while it starts: %+v", args, got)
 		}
 	}
-	d.release()
-	if isHeld(dir) {
+	d.Release()
+	if service.Held(dir) {
 		t.Error("the folder is still held")
 	}
 }
@@ -49,65 +51,6 @@ func TestUnwritableFoldersAreNoWrongUsage(t *testing.T) {
 	got = runIn(t, nil, "demo")
 	if got.code != exitFailed || !strings.Contains(got.stderr, "TMPDIR") || !strings.Contains(got.stderr, "--data") {
 		t.Errorf("%+v", got)
-	}
-}
-
-// send finds the gateway of the data folder that it takes the key from.
-func TestGatewayOfADataFolder(t *testing.T) {
-	const byDefault = "http://127.0.0.1:8080"
-	d, err := holdDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, runs := gatewayURL(d.path); got != byDefault || runs {
-		t.Errorf("before it has started: %s", got)
-	}
-	for _, c := range []struct {
-		listens string
-		tls     bool
-		want    string
-	}{
-		{"127.0.0.1:18080", false, "http://127.0.0.1:18080"}, {"10.0.0.7:443", true, "https://10.0.0.7:443"},
-		{"0.0.0.0:80", false, "http://127.0.0.1:80"}, {"[::]:80", false, "http://localhost:80"}, {"", false, byDefault},
-	} {
-		if err := d.publish(running{Gateway: c.listens, GatewayTLS: c.tls}); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := gatewayURL(d.path); got != c.want {
-			t.Errorf("listening on %q, TLS %t: %s, want %s", c.listens, c.tls, got, c.want)
-		}
-	}
-	d.lock.Close() // killed: what it wrote is still there
-	if got, runs := gatewayURL(d.path); got != byDefault || runs {
-		t.Errorf("of a killed one: %s", got)
-	}
-}
-
-// A secret survives in its file; an empty file, as a power cut left of one that was not synced, is replaced.
-func TestSecretsOfTheFirstStart(t *testing.T) {
-	d := &dataDir{path: t.TempDir()}
-	first, err := d.secret("nats-token")
-	if err != nil || len(first) < 20 {
-		t.Fatalf("%q, %v", first, err)
-	}
-	if again, err := d.secret("nats-token"); err != nil || again != first {
-		t.Errorf("%q became %q, %v", first, again, err)
-	}
-	for _, left := range []string{"", "\n"} {
-		if err := os.WriteFile(d.file("nats-token"), []byte(left), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		made, err := d.secret("nats-token")
-		if err != nil || len(made) < 20 || made == first {
-			t.Errorf("in place of %q: %q, %v", left, made, err)
-		}
-	}
-	info, err := os.Stat(d.file("nats-token"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-	if left, _ := filepath.Glob(d.file("*.new")); len(left) > 0 {
-		t.Errorf("left over: %v", left)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -38,7 +39,7 @@ func (f deleteFlags) check(p *program) error {
 		return fmt.Errorf("%s: %v: must be positive", p.Settings.name("wait"), f.Timeout)
 	}
 	if !f.Yes && !asks(p.Stdin) {
-		return errors.New("this deletes data for good and nobody can be asked (stdin is no terminal): say --yes")
+		return errors.New("this deletes data for good and nobody can be asked (stdin is not a terminal): say --yes")
 	}
 	return nil
 }
@@ -53,7 +54,7 @@ func asks(r io.Reader) bool {
 type eraser struct {
 	p         *program
 	flags     deleteFlags
-	nats      *connection
+	nats      *service.Connection
 	streams   *broker.Streams
 	conn      driver.Conn // nil when ClickHouse cannot be asked
 	database  string
@@ -68,7 +69,7 @@ func (f deleteFlags) begin(ctx context.Context, p *program, reach reachFlags, cl
 	srv, err := readServer(click, reach.Data)
 	if err == nil {
 		e.database = srv.Database
-		e.conn, err = srv.open(ctx)
+		e.conn, err = srv.Open(ctx)
 	}
 	if err != nil {
 		if !f.Force {
@@ -77,11 +78,13 @@ func (f deleteFlags) begin(ctx context.Context, p *program, reach reachFlags, cl
 		fmt.Fprintln(p.Stderr, "what is stored is not known: "+err.Error())
 		e.conn = nil
 	}
-	if e.nats, err = reach.connect(ctx, p); err != nil {
+	e.nats, err = reach.connect(ctx)
+	if err != nil {
 		e.close()
 		return nil, err
 	}
-	if e.streams, err = e.nats.streams(ctx); err != nil {
+	e.streams, err = e.nats.Streams(ctx)
+	if err != nil {
 		e.close()
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func (e *eraser) close() {
 		e.conn.Close()
 	}
 	if e.nats != nil {
-		e.nats.close()
+		e.nats.Close()
 	}
 }
 
@@ -203,7 +206,7 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 		fmt.Fprintln(e.p.Stderr, "the request is stored; the service carries it out")
 		return nil
 	}
-	if e.nats.alone {
+	if e.nats.Alone {
 		return unreachable(errors.New("nothing runs here: the request is stored and is carried out at the next start"))
 	}
 	return e.wait(ctx)

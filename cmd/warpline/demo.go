@@ -11,11 +11,11 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/replay"
+	"github.com/warpline/warpline/cmd/warpline/service"
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/query/report"
 	"github.com/warpline/warpline/testdata"
-
-	"github.com/warpline/warpline/ingest"
 )
 
 // demoTenant owns what the demo sends.
@@ -43,7 +43,8 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	}
 	dir := c.Data
 	if dir == "" {
-		if dir, err = os.MkdirTemp("", "warpline-demo-"); err != nil {
+		dir, err = os.MkdirTemp("", "warpline-demo-")
+		if err != nil {
 			return fmt.Errorf("folder of the demo: %w: name one that you may write with --data, or a folder for temporary files with TMPDIR", err)
 		}
 		defer os.RemoveAll(dir)
@@ -51,9 +52,10 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	layout := broker.DefaultLayout()
 	// Small, so that the demo runs on a nearly full disk; what it sends is far smaller.
 	layout.IngestMaxBytes, layout.RowsMaxBytes, layout.BucketMaxBytes = 64<<20, 64<<20, 16<<20
-	s, err := startStack(ctx, stackConfig{
-		Dir: dir, Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", ClickHouse: clickhouseFlags{ClickHouseDatabase: "warpline"}, Layout: layout,
-		ChunkAge: 100 * time.Millisecond, SinkInterval: 100 * time.Millisecond, Log: quieter(p), Progress: p.Stderr,
+	s, err := service.Start(ctx, service.Config{
+		Dir: dir, Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", ClickHouse: service.ClickHouse{Database: "warpline"}, Layout: layout,
+		ChunkAge: 100 * time.Millisecond, SinkInterval: 100 * time.Millisecond, Sources: givenSources(), Version: version(),
+		Log: quieter(p), Progress: p.Stderr,
 		Step: func(what string) {
 			say("%s", map[string]string{"engine": "starting the ClickHouse engine (fetched once, then cached)", "nats": "starting NATS with JetStream", "roles": "starting gateway, worker and sink"}[what])
 		},
@@ -64,7 +66,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	defer func() {
 		stop, cancel := context.WithTimeout(p.Hard, 20*time.Second)
 		defer cancel()
-		s.stop(stop, func(part string, _ time.Duration, e error) {
+		s.Stop(stop, func(part string, _ time.Duration, e error) {
 			if e != nil && err == nil && part != "engine" {
 				err = fmt.Errorf("stop %s: %w", part, e)
 			}
@@ -103,11 +105,11 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 			time.Since(began).Seconds(), left)
 		return nil
 	}
-	if err := writeSecret(s.dir.file("key"), []byte(secret+"\n")); err != nil {
+	if err := s.Dir.WriteSecret(service.KeyFile, []byte(secret+"\n")); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.Stderr, "\nServing until Ctrl-C.\n  send to     http://%s   (warpline send --url http://%s --data %s FOLDER)\n  ask in SQL  %s\n",
-		s.Gateway.Addr(), s.Gateway.Addr(), s.dir.path, s.Reader.askWith())
+		s.Gateway.Addr(), s.Gateway.Addr(), s.Dir.Path, askWith(s.Reader))
 	select {
 	case <-ctx.Done():
 		return nil
@@ -117,7 +119,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 }
 
 // send replays the embedded captures, all sessions at once, as several agents would.
-func (c *demoCmd) send(ctx context.Context, p *program, s *stack, secret string, say func(string, ...any)) (replay.Result, error) {
+func (c *demoCmd) send(ctx context.Context, p *program, s *service.Stack, secret string, say func(string, ...any)) (replay.Result, error) {
 	sessions, err := replay.Folders(testdata.GPUFlight, "")
 	if err != nil {
 		return replay.Result{}, err
@@ -176,10 +178,10 @@ func (c *demoCmd) send(ctx context.Context, p *program, s *stack, secret string,
 }
 
 // visible waits until SQL accounts for all events: as received, and the kernels among them in raw rows and rollups alike.
-func (c *demoCmd) visible(ctx context.Context, srv clickhouseServer, events uint64) error {
+func (c *demoCmd) visible(ctx context.Context, srv service.ClickHouse, events uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, errors.New("not everything became visible in time: raise --wait"))
 	defer cancel()
-	conn, err := srv.open(ctx)
+	conn, err := srv.Open(ctx)
 	if err != nil {
 		return err
 	}

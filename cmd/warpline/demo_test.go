@@ -16,6 +16,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
@@ -211,7 +212,7 @@ func TestDemoKeepsServing(t *testing.T) {
 	dir := t.TempDir()
 	s := launch(t, "demo", "--keep", "--data", dir)
 	s.await(t, "Serving until Ctrl-C")
-	r, err := readRunning(dir)
+	r, err := service.ReadRunning(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,19 +2,15 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	"github.com/warpline/warpline/broker"
-	"github.com/warpline/warpline/proto/tenant"
-	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // natsFlags say how to reach a NATS that others run.
@@ -23,35 +19,19 @@ type natsFlags struct {
 	NATSCreds string `name:"nats-creds" placeholder:"FILE" help:"NATS credentials file."`
 }
 
-// layoutFlags fix the streams when they are created; give every role the same.
-type layoutFlags struct {
-	Partitions int  `default:"16" help:"Partitions of the streams, fixed when they are created."`
-	Lanes      int  `default:"2" help:"Lanes of the sink, fixed when the streams are created."`
-	Replicas   int  `default:"1" help:"Copies of each stream: 1, or 3 on a cluster, which makes accepted data survive the loss of a machine."`
-	IngestMax  size `default:"4GiB" help:"Most that accepted parts may take; when it is full the gateway answers 503."`
-	RowsMax    size `default:"4GiB" help:"Most that chunks may take while ClickHouse is away."`
-	BucketMax  size `default:"1GiB" help:"Most that each bucket and object store may take."`
+func (f natsFlags) nats() service.NATS {
+	return service.NATS{URL: f.NATS, CredentialsFile: f.NATSCreds}
 }
 
-func (f layoutFlags) layout() broker.Layout {
-	l := broker.DefaultLayout()
-	l.Partitions, l.Lanes, l.Replicas = f.Partitions, f.Lanes, f.Replicas
-	l.IngestMaxBytes, l.RowsMaxBytes, l.BucketMaxBytes = int64(f.IngestMax), int64(f.RowsMax), int64(f.BucketMax)
-	return l
+// reachFlags lead to a running service: its data folder on this machine, or its addresses.
+type reachFlags struct {
+	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to talk to."`
+	natsFlags
 }
 
-func (f layoutFlags) check(s *settings) error {
-	switch {
-	case f.Partitions < 1 || f.Partitions > 4096:
-		return fmt.Errorf("%s: %d is outside 1 to 4096", s.name("partitions"), f.Partitions)
-	case f.Lanes < 1 || f.Lanes > f.Partitions:
-		return fmt.Errorf("%s: %d is outside 1 to the number of partitions, %d", s.name("lanes"), f.Lanes, f.Partitions)
-	case f.Replicas != 1 && f.Replicas != 3 && f.Replicas != 5:
-		return fmt.Errorf("%s: %d: use 1, 3 or 5", s.name("replicas"), f.Replicas)
-	case f.IngestMax < 1<<20 || f.RowsMax < 16<<20 || f.BucketMax < 1<<20:
-		return fmt.Errorf("%s, %s, %s: the least are 1MiB, 16MiB and 1MiB", s.name("ingest-max"), s.name("rows-max"), s.name("bucket-max"))
-	}
-	return nil
+// connect reaches NATS by --nats, by the process that runs on --data, or, when nothing runs there, by opening the folder itself.
+func (f reachFlags) connect(ctx context.Context) (*service.Connection, error) {
+	return service.Connect(ctx, f.Data, f.nats())
 }
 
 // clickhouseFlags say how to reach a ClickHouse that others run.
@@ -79,30 +59,43 @@ func (f clickhouseFlags) check(s *settings) error {
 }
 
 // server returns where the flags point.
-func (f clickhouseFlags) server() clickhouseServer {
+func (f clickhouseFlags) server() service.ClickHouse {
 	http := f.ClickHouseHTTP
 	if host, _, err := net.SplitHostPort(f.ClickHouse); http == "" && err == nil {
 		http = net.JoinHostPort(host, "8123")
 	}
-	return clickhouseServer{Native: f.ClickHouse, HTTP: http, User: f.ClickHouseUser, Password: f.ClickHousePassword, Database: f.ClickHouseDatabase, TLS: f.ClickHouseTLS}
-}
-
-// clickhouseServer is a ClickHouse and who we are there.
-type clickhouseServer struct {
-	Native, HTTP, User, Password, Database string
-	PasswordFile                           string // where Password is kept; "" for nowhere
-	TLS                                    bool
-}
-
-func (s clickhouseServer) tls() *tls.Config {
-	if !s.TLS {
-		return nil
+	return service.ClickHouse{
+		Native: f.ClickHouse, HTTP: http, TLS: f.ClickHouseTLS,
+		User: f.ClickHouseUser, Password: f.ClickHousePassword, Database: f.ClickHouseDatabase,
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12}
+}
+
+// askFlags lead to a ClickHouse that is only read.
+type askFlags struct {
+	Data string `default:"./warpline-data" placeholder:"DIR" help:"Data folder of the \"warpline up\" to ask."`
+	clickhouseFlags
+}
+
+// ask connects to it and returns the name of the database; the caller closes the connection.
+func (f askFlags) ask(ctx context.Context) (conn driver.Conn, database string, err error) {
+	srv, err := readServer(f.clickhouseFlags, f.Data)
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err = srv.Open(ctx)
+	return conn, srv.Database, err
+}
+
+// readServer is the ClickHouse to read from: --clickhouse, or the engine of the process that runs on data.
+func readServer(f clickhouseFlags, data string) (service.ClickHouse, error) {
+	if f.ClickHouse != "" {
+		return f.server(), nil
+	}
+	return service.ReaderOf(data, f.ClickHouseDatabase)
 }
 
 // login are the words that tell curl who asks; "" where no password is needed, or none that commands may show.
-func (s clickhouseServer) login() string {
+func login(s service.ClickHouse) string {
 	if s.PasswordFile == "" {
 		return ""
 	}
@@ -110,11 +103,11 @@ func (s clickhouseServer) login() string {
 }
 
 // askWith is how people ask it in SQL.
-func (s clickhouseServer) askWith() string {
-	if s.login() == "" {
+func askWith(s service.ClickHouse) string {
+	if login(s) == "" {
 		return "http://" + s.HTTP
 	}
-	return "curl " + s.login() + " http://" + s.HTTP + " --data-binary 'SELECT …'"
+	return "curl " + login(s) + " http://" + s.HTTP + " --data-binary 'SELECT …'"
 }
 
 // shellWord is a path as it stands within $( ) in a shell.
@@ -125,116 +118,43 @@ func shellWord(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// open connects with the native protocol, in no particular database: all our own SQL names it. The caller closes the connection.
-func (s clickhouseServer) open(ctx context.Context) (driver.Conn, error) {
-	return s.openIn(ctx, "default")
+// apart is what the three roles share when they run as processes of their own.
+type apart struct {
+	natsFlags
+	layoutFlags
+	DrainTimeout time.Duration `default:"30s" help:"Longest to wait at the end for what is under way."`
 }
 
-// openIn connects with database as the one that SQL means where it names none.
-func (s clickhouseServer) openIn(ctx context.Context, database string) (driver.Conn, error) {
-	conn, err := clickhouse.Open(&clickhouse.Options{
-		Addr: []string{s.Native}, TLS: s.tls(), DialTimeout: 3 * time.Second,
-		Auth: clickhouse.Auth{Database: database, Username: s.User, Password: s.Password},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("clickhouse at %s: %w", s.Native, err)
+func (a apart) check(s *settings) error {
+	if a.NATS == "" {
+		return fmt.Errorf("%s is missing: name a NATS server, as nats://127.0.0.1:4222, or run \"warpline up\", which has its own", s.name("nats"))
 	}
-	if err := conn.Ping(ctx); err != nil {
-		conn.Close()
-		return nil, unreachable(fmt.Errorf("clickhouse at %s: %w: is it running, and is this its native port?", s.Native, err))
+	if a.DrainTimeout <= 0 {
+		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), a.DrainTimeout)
 	}
-	return patient{conn}, nil
+	return a.layoutFlags.check(s)
 }
 
-func (s clickhouseServer) sinkConfig() sink.Config {
-	return sink.Config{
-		HTTPAddr: s.HTTP, NativeAddr: s.Native, Database: s.Database, User: s.User, Password: s.Password, TLS: s.TLS, Schema: schema(),
+// role is what the service needs of any of them.
+func (a apart) role(p *program) service.Apart {
+	return service.Apart{
+		NATS: a.nats(), Layout: a.layout(), DrainTimeout: a.DrainTimeout, Sources: givenSources(), Version: version(), Log: p.Log,
 	}
 }
 
-// limitFlags are what a key may do where it has no limits of its own. Their defaults are those of tenant.DefaultLimits (a test compares),
-// which a zero means too.
-type limitFlags struct {
-	EventsPerSecond float64 `name:"limit-events-per-second" default:"5000000" help:"Events a second of one key."`
-	BytesPerSecond  size    `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one key, as received."`
-	RawPerSecond    size    `name:"limit-raw-bytes-per-second" default:"1GiB" help:"Bytes a second of one key, after decompression."`
-	Requests        float64 `name:"limit-requests-per-second" default:"5000" help:"Requests a second of one key."`
-	BurstSeconds    float64 `name:"limit-burst-seconds" default:"2" help:"How many seconds' worth may come at once."`
-	MaxBody         size    `name:"limit-body" default:"256MiB" help:"Largest body as received."`
-	MaxRaw          size    `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
-	MaxRatio        float64 `name:"limit-ratio" default:"400" help:"Largest decompression ratio, looked at beyond 192 MiB."`
-	MaxLine         size    `name:"limit-line" default:"32MiB" help:"Longest line."`
-	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
-	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
+// metricsFlags give a role that serves nobody a place where it can be watched.
+type metricsFlags struct {
+	MetricsListen string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where /metrics, /healthz and /readyz are; empty for nowhere."`
 }
 
-// keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
-type keyLimitFlags struct {
-	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"Events a second of this key; by default the service's limit, as with all below."`
-	BytesPerSecond  size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
-	RawPerSecond    size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
-	Requests        float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
-	BurstSeconds    float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
-	MaxBody         size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
-	MaxRaw          size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
-	MaxRatio        float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
-	MaxLine         size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
-	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
-	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
-}
-
-func (f limitFlags) limits() tenant.Limits {
-	return tenant.Limits{
-		EventsPerSecond: f.EventsPerSecond, BytesPerSecond: float64(f.BytesPerSecond),
-		RawBytesPerSecond: float64(f.RawPerSecond), RequestsPerSecond: f.Requests, BurstSeconds: f.BurstSeconds,
-		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
-		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays,
+func (f metricsFlags) check(s *settings) error {
+	if f.MetricsListen == "" {
+		return nil
 	}
+	return checkAddr(s, "metrics-listen", f.MetricsListen)
 }
 
-func (f limitFlags) check(s *settings) error {
-	for _, l := range []struct {
-		flag  string
-		value float64
-	}{
-		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds}, {"limit-ratio", f.MaxRatio},
-	} {
-		if l.value < 0 || l.value != l.value {
-			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)
-		}
-	}
-	return nil
-}
-
-// chunkFlags bound how long rows stay in the worker.
-type chunkFlags struct {
-	ChunkAge    time.Duration `default:"400ms" help:"Oldest that rows get in the worker before they are passed on."`
-	NamesMemory size          `default:"256MiB" help:"Memory for the names of all sessions; what is beyond is loaded again when a session speaks."`
-}
-
-func (f chunkFlags) check(s *settings) error {
-	if f.ChunkAge < 0 {
-		return fmt.Errorf("%s: %v: cannot be negative", s.name("chunk-age"), f.ChunkAge)
-	}
-	if f.NamesMemory < 1<<20 {
-		return fmt.Errorf("%s: use at least 1MiB", s.name("names-memory"))
-	}
-	return nil
-}
-
-// insertFlags trade latency against the number of inserts, each of which makes a part in every table.
-type insertFlags struct {
-	SinkInterval time.Duration `default:"300ms" help:"Shortest time between two inserts of a lane."`
-}
-
-func (f insertFlags) check(s *settings) error {
-	if f.SinkInterval < 0 {
-		return fmt.Errorf("%s: %v: cannot be negative", s.name("sink-interval"), f.SinkInterval)
-	}
-	return nil
-}
-
-// checkAddr refuses what is no host:port.
+// checkAddr refuses what is not host:port.
 func checkAddr(s *settings, flag, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

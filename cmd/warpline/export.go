@@ -17,7 +17,7 @@ import (
 )
 
 // sessionExportCmd writes a session as NDJSON: {"table":"kernels","row":{…}}, table after table, in no order within one. Times are text in UTC
-// with nanoseconds. 64-bit integers are text too: a reader that keeps numbers as doubles would round them. Bytes that are no UTF-8 become
+// with nanoseconds. 64-bit integers are text too: a reader that keeps numbers as doubles would round them. Bytes that are not UTF-8 become
 // U+FFFD.
 type sessionExportCmd struct {
 	askFlags
@@ -44,7 +44,7 @@ func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
 	if len(c.Tables) > 0 {
 		for _, t := range c.Tables {
 			if !slices.Contains(tables, t) {
-				return usage(fmt.Errorf("%s: %q is no table with sessions: there are %s", p.Settings.name("tables"), t, strings.Join(tables, ", ")))
+				return usage(fmt.Errorf("%s: %q is not a table with sessions: there are %s", p.Settings.name("tables"), t, strings.Join(tables, ", ")))
 			}
 		}
 		tables = slices.Sorted(slices.Values(c.Tables))

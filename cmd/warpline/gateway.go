@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
-	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // gatewayCmd is the door alone.
@@ -38,39 +37,8 @@ func (c *gatewayCmd) check(p *program) error {
 
 // Run serves until a signal, then lets requests under way finish.
 func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
-	if c.SpoolDir == "" {
-		dir, err := os.MkdirTemp("", "warpline-spool-")
-		if err != nil {
-			return fmt.Errorf("spool folder: %w: name one with --spool-dir, or a folder for temporary files with TMPDIR", err)
-		}
-		defer os.RemoveAll(dir)
-		c.SpoolDir = dir
-	}
-	streams, closeNATS, err := c.open(ctx, p, "gateway")
-	if err != nil {
-		return err
-	}
-	defer closeNATS()
-	reg := newRegistry()
-	w := newWatcher(p.Log, reg)
-	g, err := ingest.New(streams, ingest.Config{
-		Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: int64(c.SpoolMax),
-		Defaults: c.limits(), MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: version(), Logger: p.Log, Registerer: reg, Ready: w.blocked,
-		Sources: doors(),
+	return c.role(p).RunGateway(ctx, p.Hard, service.GatewayConfig{
+		Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey, DevKey: c.DevKey, Limits: c.limits(),
+		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax),
 	})
-	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
-	}
-	flow := newFlow(streams)
-	defer c.keep(streams, reg, w, apartTroubles(streams, func(ctx context.Context, t map[string]string) {
-		flow.look(ctx, t)
-		streamsFull(ctx, t, streams)
-		gatewayTakesNothing(ctx, t, g)
-	}))()
-	if err := awaitGateway(ctx, g, nil, p.Log); err != nil {
-		g.Close()
-		return err
-	}
-	p.Log.Info("ready", "addr", g.Addr(), "role", "gateway")
-	return c.serve(ctx, p, "gateway", g.Run, nil)
 }

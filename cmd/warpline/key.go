@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -34,17 +35,17 @@ func (c *keyCreateCmd) check(p *program) error {
 	if c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
 	}
-	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, defaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings))
+	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, service.DefaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings))
 }
 
 // Run prints the secret alone on stdout, for scripts.
 func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
-	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	keys, done, err := openKeys(ctx, c.reachFlags)
 	if err != nil {
 		return err
 	}
 	defer done()
-	name := cmp.Or(c.Tenant, defaultTenant)
+	name := cmp.Or(c.Tenant, service.DefaultTenant)
 	secret, key, err := keys.Create(ctx, name, c.Note, limitFlags(c.keyLimitFlags).limits(), c.Expires)
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
@@ -65,7 +66,7 @@ type keyRevokeCmd struct {
 
 // Run revokes the one key that has this id.
 func (c *keyRevokeCmd) Run(ctx context.Context, p *program) error {
-	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	keys, done, err := openKeys(ctx, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ type keyListCmd struct {
 
 // Run lists the keys.
 func (c *keyListCmd) Run(ctx context.Context, p *program) error {
-	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	keys, done, err := openKeys(ctx, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -146,15 +147,15 @@ func limitsOf(l tenant.Limits) string {
 	return strings.Join(own, ", ")
 }
 
-func openKeys(ctx context.Context, p *program, f reachFlags) (*ingest.Keys, func(), error) {
-	c, err := f.connect(ctx, p)
+func openKeys(ctx context.Context, f reachFlags) (*ingest.Keys, func(), error) {
+	c, err := f.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	kv, err := c.keys(ctx)
+	kv, err := c.Keys(ctx)
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, nil, err
 	}
-	return ingest.NewKeys(kv), c.close, nil
+	return ingest.NewKeys(kv), c.Close, nil
 }

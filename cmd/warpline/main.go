@@ -1,7 +1,7 @@
 // Command warpline takes in GPU profiling telemetry, adds it up while it streams, and leaves it in ClickHouse.
 //
 // Each subcommand is a struct in the file of its name. What they share: program (streams, environment, signals), settings (file,
-// environment and flags), stack (all roles in one process: up and demo), remote (finding the NATS and ClickHouse of others).
+// environment and flags), and package service (all roles in one process, roles alone, and how commands find a service that runs).
 package main
 
 import (
@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/warpline/warpline/cmd/warpline/service"
 	_ "github.com/warpline/warpline/sink/engine" // its init turns this binary into the engine's child when asked to
 )
 
@@ -227,16 +228,25 @@ func withCode(err error, code int) error {
 	return coded{err, code}
 }
 
+// codeOf is the exit code that goes with an error.
+func codeOf(err error) int {
+	var own coded
+	var away service.Unreachable
+	switch {
+	case errors.As(err, &own):
+		return own.code
+	case errors.As(err, &away):
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
 // fail says err in one paragraph on stderr and returns the exit code that goes with it.
 func (p *program) fail(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	code := exitFailed
-	var c coded
-	if errors.As(err, &c) {
-		code = c.code
-	}
+	code := codeOf(err)
 	fmt.Fprintln(p.Stderr, "warpline: "+strings.TrimSpace(err.Error()))
 	if code == exitUsage {
 		fmt.Fprintln(p.Stderr, `"warpline --help" lists the commands, "warpline <command> --help" its flags.`)
@@ -252,7 +262,7 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// help is kong's, save that a group of commands one of which is meant without its name shows the flags of that one.
+// help is kong's, except that a group of commands one of which is meant without its name shows the flags of that one.
 func help(o kong.HelpOptions, ctx *kong.Context) error {
 	if group := ctx.Selected(); group != nil && group.DefaultCmd != nil {
 		shown := *ctx

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // With --path-prefix everything answers with the prefix and without it. So "send --data" needs to know of none, and neither does GPU Flight's
@@ -15,7 +17,7 @@ func TestPathPrefixIsServedToo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	up := launch(t, upArgs(dir, "--path-prefix", "/profiler")...)
 	up.await(t, "msg=ready")
-	r, err := readRunning(dir)
+	r, err := service.ReadRunning(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

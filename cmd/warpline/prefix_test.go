@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // A session is named by what reports show of it, wherever a command reads; and keys say whose they are and what they may do.
@@ -12,7 +14,7 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 	dir := t.TempDir()
 	up := launch(t, upArgs(dir)...)
 	up.await(t, "msg=ready")
-	r, err := readRunning(dir)
+	r, err := service.ReadRunning(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/query/report"
 )
 
@@ -72,8 +73,8 @@ func (c *reportAllCmd) nothing(r *report.Report) error {
 	return fmt.Errorf("%s: \"warpline report\" without it lists those there are", strings.Join(named, " of "))
 }
 
-func readReport(ctx context.Context, srv clickhouseServer, q report.Query) (*report.Report, error) {
-	conn, err := srv.open(ctx)
+func readReport(ctx context.Context, srv service.ClickHouse, q report.Query) (*report.Report, error) {
+	conn, err := srv.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func readReport(ctx context.Context, srv clickhouseServer, q report.Query) (*rep
 	return report.Read(ctx, conn, q)
 }
 
-func printReport(p *program, w io.Writer, r *report.Report, srv clickhouseServer, sent uint64) error {
+func printReport(p *program, w io.Writer, r *report.Report, srv service.ClickHouse, sent uint64) error {
 	width, colour := p.look(w)
 	at := ""
 	if srv.HTTP != "" {
@@ -90,5 +91,5 @@ func printReport(p *program, w io.Writer, r *report.Report, srv clickhouseServer
 			at = "https://" + srv.HTTP
 		}
 	}
-	return r.Print(w, report.Style{Width: width, Colour: colour, HTTP: at, User: srv.User, Login: srv.login(), Sent: sent})
+	return r.Print(w, report.Style{Width: width, Colour: colour, HTTP: at, User: srv.User, Login: login(srv), Sent: sent})
 }

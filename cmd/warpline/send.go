@@ -19,6 +19,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/warpline/warpline/cmd/warpline/replay"
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // sendCmd sends session folders, files and memory telemetry to a gateway.
@@ -38,9 +39,8 @@ type sendCmd struct {
 
 func (c *sendCmd) check(p *program) error {
 	if c.URL == "" {
-		var runs bool
-		c.URL, runs = gatewayURL(c.Data)
-		c.guessed = !runs
+		gateway, runs := service.GatewayOf(c.Data)
+		c.URL, c.guessed = gateway, !runs
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -70,7 +70,7 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if c.Key == "" {
-		if b, err := os.ReadFile(filepath.Join(c.Data, "key")); err == nil {
+		if b, err := os.ReadFile(filepath.Join(c.Data, service.KeyFile)); err == nil {
 			c.Key = strings.TrimSpace(string(b))
 		}
 	}
@@ -129,7 +129,7 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	}
 	for _, one := range sessions {
 		for _, name := range one.Unsent {
-			why := "is no log of a channel"
+			why := "is not a log of a channel"
 			if one.Running {
 				why = "is still being written: send the folder again when its client has ended"
 			}
@@ -156,7 +156,7 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 // anybody is an error when the address is a guess and nobody is there. Who names an address waits for it, as the agent does; a guess that
 // fails is a wrong --data or a service that was not started, and waiting would not tell.
 func (c *sendCmd) anybody(ctx context.Context) error {
-	if !c.guessed || isHeld(c.Data) {
+	if !c.guessed || service.Held(c.Data) {
 		return nil
 	}
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", strings.TrimPrefix(c.URL, "http://"))
@@ -168,29 +168,6 @@ func (c *sendCmd) anybody(ctx context.Context) error {
 		conn.Close()
 	}
 	return nil
-}
-
-// gatewayURL is where the "warpline up" on the data folder takes uploads, or, when none runs there, where it would by default.
-func gatewayURL(data string) (address string, runs bool) {
-	r, err := readRunning(data)
-	if err != nil || !isHeld(data) {
-		return "http://127.0.0.1:8080", false
-	}
-	host, port, err := net.SplitHostPort(r.Gateway)
-	if err != nil {
-		return "http://127.0.0.1:8080", false
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() { // it listens on all addresses, this machine's own among them
-		host = "127.0.0.1"
-		if ip.To4() == nil {
-			host = "localhost"
-		}
-	}
-	scheme := "http://"
-	if r.GatewayTLS {
-		scheme = "https://"
-	}
-	return scheme + net.JoinHostPort(host, port), true
 }
 
 // hopeless are answers that trying again cannot mend: a wrong key and a wrong address.

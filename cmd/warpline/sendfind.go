@@ -84,7 +84,8 @@ func telemetryIn(dir string, o telemetry.Options) (found []telemetryFile, err er
 				return fs.SkipDir
 			}
 			segments, ok, err := sinkIn(name)
-			if found = append(found, segments...); err != nil || ok {
+			found = append(found, segments...)
+			if err != nil || ok {
 				return cmp.Or(err, fs.SkipDir)
 			}
 			return nil
@@ -189,7 +190,8 @@ func (f *telemetryFile) firstIsTaken(o telemetry.Options) bool {
 	}
 	defer file.Close()
 	var records telemetry.Reader
-	if o.Lines = f.format == "ndjson"; f.format == "csv" {
+	o.Lines = f.format == "ndjson"
+	if f.format == "csv" {
 		t, err := telemetry.NewTable(in, o)
 		if err != nil {
 			return false
@@ -267,7 +269,7 @@ func readSmall(name string, v any) error {
 type object = map[string]json.RawMessage
 
 // bundleBody is a bundle's events with what its other files say of them: the process (environment.json), its job and rank and the
-// interval (metadata.json), and the bundle's name. What went wrong is told once, by the event of type error, or else the last.
+// interval (metadata.json), and the bundle's name. What went wrong is in one event: that of type error, or else the last.
 func bundleBody(dir, host string) ([]byte, error) {
 	raw, err := readBounded(filepath.Join(dir, "events.json"), maxBundleEvents)
 	if err != nil {
@@ -307,9 +309,9 @@ func bundleBody(dir, host string) ([]byte, error) {
 	for _, key := range []string{"job_id", "rank", "local_rank", "world_size"} {
 		given[key] = metadata.Custom[key]
 	}
-	told := len(events) - 1
+	teller := len(events) - 1
 	if i := slices.IndexFunc(events, func(e object) bool { return string(e["event_type"]) == `"error"` }); i >= 0 {
-		told = i
+		teller = i
 	}
 	for i, e := range events {
 		if e == nil {
@@ -325,7 +327,7 @@ func bundleBody(dir, host string) ([]byte, error) {
 			continue // not an object: refused as it is
 		}
 		extra["oom_bundle"], _ = json.Marshal(manifest.Name)
-		if i == told && metadata.object != nil {
+		if i == teller && metadata.object != nil {
 			if metadata.object["created_at_utc"] == nil {
 				metadata.object["created_at_utc"], _ = json.Marshal(manifest.Created)
 			}

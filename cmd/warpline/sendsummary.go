@@ -9,7 +9,8 @@ import (
 
 // What a sink's manifest or a bundle says of a session as a whole is sent as a document of no events, behind the events.
 
-// summaryFile is such a document of what is said in the file at path; ok is false for what is no summary, which the peer passes over too.
+// summaryFile is such a document of what is said in the file at path; ok is false for what is not a summary, which the peer passes over
+// too.
 func summaryFile(path string, said json.RawMessage) (f telemetryFile, ok bool) {
 	s, err := telemetry.ReadSummary(said)
 	if err != nil {

@@ -88,7 +88,7 @@ type telemetryAnswer struct {
 	} `json:"errors"`
 }
 
-// shownRefusals of a file are told; all of them are in the table rejects.
+// shownRefusals is how many refusals of a file are printed; all of them are in the table rejects.
 const shownRefusals = 3
 
 // sendTelemetry posts files one after the other and says of each what the gateway made of it. A file that is refused whole does not stop the

@@ -75,7 +75,7 @@ func newRefusal(path string, status *replay.StatusError) refusal {
 	return refusal{Path: path, Status: status.Status, Reason: cmp.Or(problem.Code, fmt.Sprintf("http_%d", status.Status)), Detail: status.Error()}
 }
 
-// byOther reports whether it is no word on the content: the key, a quota, or a conflict with what is there.
+// byOther reports whether it says nothing of the content: it is of the key, a quota, or a conflict with what is there.
 func (r *refusal) byOther() bool {
 	switch r.Status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
@@ -243,11 +243,8 @@ func (c *sendCmd) finish(p *program, r *sendResult, err error) error {
 		return err
 	}
 	if err != nil {
-		r.ExitCode, r.Error = exitFailed, err.Error()
-		var own coded
-		if errors.As(err, &own) {
-			r.ExitCode = own.code
-		} else if errors.Is(err, context.Canceled) {
+		r.ExitCode, r.Error = codeOf(err), err.Error()
+		if r.ExitCode == exitFailed && errors.Is(err, context.Canceled) {
 			r.ExitCode = exitStopped
 		}
 	}

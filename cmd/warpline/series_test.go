@@ -62,7 +62,7 @@ func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 	nats := launch(t, "nats", "--data", t.TempDir(), "--listen", "127.0.0.1:0")
 	nats.await(t, "msg=ready")
 	streams := []string{"--nats", "nats://" + field(t, nats, "addr"), "--ingest-max", "64MiB", "--rows-max", "64MiB", "--bucket-max", "16MiB"}
-	roles := map[string]*service{
+	roles := map[string]*launched{
 		"gateway": launch(t, append([]string{"gateway", "--listen", "127.0.0.1:0"}, streams...)...),
 		"worker":  launch(t, append([]string{"worker"}, streams...)...),
 		"sink":    launch(t, append([]string{"sink", "--clickhouse", "127.0.0.1:1", "--clickhouse-http", "127.0.0.1:1"}, streams...)...), // it waits for one
@@ -71,6 +71,7 @@ func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 	of := map[string][]string{"gateway": {"gateway"}, "worker": {"worker"}, "sink": {"sink"}, "up": {"gateway", "worker", "sink"}}
 	for name, s := range roles {
 		s.await(t, "msg=ready")
+		const unconfined = "the ClickHouse engine is not confined: user reader can reach what the engine's process can"
 		if name == "up" && strings.Contains(s.words.String(), "cannot confine the ClickHouse engine") { // as this kernel has it
 			s.await(t, "trouble: "+unconfined)
 		} else if strings.Contains(s.words.String(), unconfined) {

@@ -67,7 +67,7 @@ func (s *settings) read(top *yaml.Node, known []string) error {
 		where := fmt.Sprintf("%s: line %d: %q", s.path, key.Line, key.Value)
 		switch {
 		case !slices.Contains(known, key.Value):
-			return fmt.Errorf("%s is no setting%s", where, suggest(key.Value, known))
+			return fmt.Errorf("%s is not a setting%s", where, suggest(key.Value, known))
 		case key.Value == "config" || key.Value == "print-config":
 			return fmt.Errorf("%s cannot stand in the file: give it as a flag", where)
 		case s.values[key.Value] != nil:

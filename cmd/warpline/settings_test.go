@@ -149,7 +149,7 @@ func TestBadFilesSayWhatAndWhere(t *testing.T) {
 	want := map[string][]string{
 		"typo":    {`line 1: "listne"`, `did you mean "listen"?`},
 		"twice":   {`line 2: "listen"`, "stands twice"},
-		"nested":  {`line 1: "limits"`, "is no setting"},
+		"nested":  {`line 1: "limits"`, "is not a setting"},
 		"map":     {`line 1: "data"`, "must be one value"},
 		"list":    {"line 1", "flag-name: value"},
 		"syntax":  {"syntax.bad.yaml", "flag-name: value"},

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // sinkCmd is the inserts alone.
@@ -31,35 +31,8 @@ func (c *sinkCmd) check(p *program) error {
 
 // Run holds lanes until a signal, then inserts what is stored, as far as the drain time-out allows.
 func (c *sinkCmd) Run(ctx context.Context, p *program) error {
-	streams, closeNATS, err := c.open(ctx, p, "sink")
-	if err != nil {
-		return err
-	}
-	defer closeNATS()
-	reg := newRegistry()
-	cfg := c.server().sinkConfig()
-	cfg.MinInterval, cfg.Logger, cfg.Registerer = c.SinkInterval, p.Log, reg
-	cfg.Fsync, cfg.Replicated, cfg.Cluster = c.Durability == "fsync", c.Replicated, c.Cluster
-	s, err := sink.New(streams, cfg)
-	if err != nil {
-		return fmt.Errorf("sink: %w", err)
-	}
-	watch := newWatcher(p.Log, reg)
-	defer c.keep(streams, reg, watch, apartTroubles(streams, func(_ context.Context, t map[string]string) {
-		if err := sinkTrouble(s); err != nil {
-			t["rows do not reach ClickHouse and wait in NATS"] = err.Error()
-		}
-		stoodStill(t, s)
-	}))()
-	addr, err := serveMetrics(p.Hard, c.MetricsListen, reg, func() error {
-		if ctx.Err() != nil {
-			return errStopping
-		}
-		return errors.Join(readiness(watch), sinkTrouble(s))
+	return c.role(p).RunSink(ctx, p.Hard, service.SinkConfig{
+		MetricsListen: c.MetricsListen, ClickHouse: c.server(), Interval: c.SinkInterval, Fsync: c.Durability == "fsync",
+		Replicated: c.Replicated, Cluster: c.Cluster,
 	})
-	if err != nil {
-		return err
-	}
-	p.Log.Info("ready", "addr", addr, "role", "sink")
-	return c.serve(ctx, p, "sink", s.Run, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/warpline/warpline/aggregate"
 	gpuflightfold "github.com/warpline/warpline/aggregate/gpuflight"
 	telemetryfold "github.com/warpline/warpline/aggregate/telemetry"
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
 	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
@@ -27,20 +28,14 @@ var sources = []source{
 	{telemetrydoor.Source(), telemetryfold.Source(), telemetrytable.Source},
 }
 
-// doors are the sources as the gateway knows them.
-func doors() (list []ingest.Source) {
+// givenSources are the sources as the service is given them.
+func givenSources() service.Sources {
+	given := service.Sources{Schema: schema()}
 	for _, s := range sources {
-		list = append(list, s.door)
+		given.Doors = append(given.Doors, s.door)
+		given.Folds = append(given.Folds, s.fold)
 	}
-	return list
-}
-
-// folds are the sources as workers know them.
-func folds() (list []aggregate.Source) {
-	for _, s := range sources {
-		list = append(list, s.fold)
-	}
-	return list
+	return given
 }
 
 // schema is the tables and views of all sources, made once.

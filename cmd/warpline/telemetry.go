@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -185,4 +186,16 @@ func appendRejection(line []byte, code telemetry.Code, message string) []byte {
 	line = telemetry.AppendString(line, string(code))
 	line = append(line, `,"message":`...)
 	return append(telemetry.AppendString(line, message), '}', '\n')
+}
+
+// telemetryDivergencesCmd prints where Warpline judges otherwise than stormlog.
+type telemetryDivergencesCmd struct{}
+
+func (c *telemetryDivergencesCmd) Run(p *program) error {
+	list := telemetry.Divergences()
+	fmt.Fprintf(p.Stdout, "Where Warpline differs from stormlog on purpose, in %d places; all else is as stormlog does it.\n", len(list))
+	for i, d := range list {
+		fmt.Fprintf(p.Stdout, "\n%d. %s\n   stormlog  %s\n   warpline  %s\n   refused   %s\n", i+1, d.What, d.Peer, d.Here, cmp.Or(string(d.Code), "no"))
+	}
+	return nil
 }

@@ -43,7 +43,7 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	conn, err := srv.open(ctx)
+	conn, err := srv.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read tenants: %w", err)
 	}
-	keys, done, err := openKeys(ctx, p, c.reachFlags)
+	keys, done, err := openKeys(ctx, c.reachFlags)
 	if err != nil {
 		return err
 	}

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/warpline/warpline/ingest"
-	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // upCmd runs all roles in one process.
@@ -90,7 +84,7 @@ func (c *upCmd) check(p *program) error {
 	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), c.clickhouseFlags.check(s), c.layoutFlags.check(s), c.limitFlags.check(s), c.chunkFlags.check(s), c.insertFlags.check(s))
 }
 
-// checkTLS loads the pair once, so that a wrong file is told before anything starts.
+// checkTLS loads the pair once, so that a wrong file is reported before anything starts.
 func checkTLS(s *settings, cert, key string) error {
 	if cert == "" && key == "" {
 		return nil
@@ -104,29 +98,30 @@ func checkTLS(s *settings, cert, key string) error {
 	return nil
 }
 
-func (c *upCmd) config(p *program) stackConfig {
+func (c *upCmd) config(p *program) service.Config {
 	layout := c.layout()
 	// Only who names a size takes room back from streams that are there.
 	layout.Lower = p.Settings.given("ingest-max") || p.Settings.given("rows-max") || p.Settings.given("bucket-max") || c.StoreMax > 0
-	return stackConfig{
+	return service.Config{
 		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		NATS: c.natsFlags, NATSListen: c.NATSListen, ClickHouse: c.clickhouseFlags, EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
+		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
-		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory), Log: p.Log, Progress: p.Stderr,
+		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
+		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}
 }
 
 // Run starts everything, waits for a signal or the end of a role, and stops everything.
 func (c *upCmd) Run(ctx context.Context, p *program) error {
 	began := time.Now()
-	boundMemory()
-	s, err := startStack(ctx, c.config(p))
+	service.BoundMemory()
+	s, err := service.Start(ctx, c.config(p))
 	if err != nil {
 		return err
 	}
-	keyFile, err := firstKey(ctx, s)
+	keyFile, err := s.FirstKey(ctx)
 	if err != nil {
-		s.stopAndTell(p, c.DrainTimeout)
+		c.stop(p, s)
 		return err
 	}
 	if c.GRPCListen != "" {
@@ -136,7 +131,7 @@ func (c *upCmd) Run(ctx context.Context, p *program) error {
 	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr, "took", time.Since(began).Round(time.Millisecond))
 	watchCtx, stopWatch := context.WithCancel(context.Background())
 	watched := make(chan struct{})
-	go func() { defer close(watched); s.watcher.run(watchCtx, s.troubles) }()
+	go func() { defer close(watched); s.Watch(watchCtx) }()
 	select {
 	case <-ctx.Done():
 	case err = <-s.Failed:
@@ -144,16 +139,16 @@ func (c *upCmd) Run(ctx context.Context, p *program) error {
 	}
 	stopWatch()
 	<-watched
-	return errors.Join(err, s.stopAndTell(p, c.DrainTimeout))
+	return errors.Join(err, c.stop(p, s))
 }
 
-// stopAndTell drains within limit and says how long each part took. A second signal ends the waiting.
-func (s *stack) stopAndTell(p *program, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(p.Hard, limit)
+// stop drains within the time-out and says how long each part took. A second signal ends the waiting.
+func (c *upCmd) stop(p *program, s *service.Stack) error {
+	ctx, cancel := context.WithTimeout(p.Hard, c.DrainTimeout)
 	defer cancel()
 	began := time.Now()
 	var errs []error
-	s.stop(ctx, func(part string, took time.Duration, err error) {
+	s.Stop(ctx, func(part string, took time.Duration, err error) {
 		if err != nil {
 			p.Log.Warn("stopped", "part", part, "took", took.Round(time.Millisecond), "err", err)
 			if part != "engine" { // a killed engine loses nothing
@@ -167,45 +162,19 @@ func (s *stack) stopAndTell(p *program, limit time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// defaultTenant gets a key at the first start, so that there is something to send with.
-const defaultTenant = "default"
-
-// firstKey makes the default tenant's key at the first start and returns the file that holds it.
-func firstKey(ctx context.Context, s *stack) (string, error) {
-	path := s.dir.file("key")
-	keys := ingest.NewKeys(s.Streams.Keys)
-	// An empty file is what a power cut left of one that was not synced yet: nobody can have used its key, so another is made.
-	if kept, err := os.ReadFile(path); err == nil && len(bytes.TrimSpace(kept)) > 0 {
-		secret := strings.TrimSpace(string(kept))
-		// The folder of NATS may have been removed beneath it: put the same key back rather than leave a file that opens nothing.
-		if _, err := s.Streams.Keys.Get(ctx, tenant.Hash(secret)); !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return path, err
-		}
-		if _, err := keys.Put(ctx, secret, defaultTenant, "put back by warpline up", tenant.Limits{}, 0); err != nil {
-			return "", fmt.Errorf("put the key of %s back: %w", path, err)
-		}
-		return path, nil
-	}
-	secret, _, err := keys.Create(ctx, defaultTenant, "made at the first start", tenant.Limits{}, 0)
-	if err != nil {
-		return "", fmt.Errorf("make the first key: %w", err)
-	}
-	return path, writeSecret(path, []byte(secret+"\n"))
-}
-
 // banner says where everything is, aligned, on stderr.
-func (c *upCmd) banner(w io.Writer, s *stack, keyFile string, took time.Duration) {
+func (c *upCmd) banner(w io.Writer, s *service.Stack, keyFile string, took time.Duration) {
 	scheme := "http"
 	if c.TLSCert != "" {
 		scheme = "https"
 	}
 	lines := [][2]string{
 		{"send to", scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "   (hostUrl of the GPU Flight agent, or warpline send)"},
-		{"ask in SQL", s.Reader.askWith()},
+		{"ask in SQL", askWith(s.Reader)},
 		{"", "native " + s.Server.Native + "   database " + s.Server.Database},
 		{"NATS", orNone(s.NATSAddr)},
-		{"data", s.dir.path},
-		{"key", "in " + keyFile + "   (tenant " + defaultTenant + ")"},
+		{"data", s.Dir.Path},
+		{"key", "in " + keyFile + "   (tenant " + service.DefaultTenant + ")"},
 		{"accepted means", c.durability()},
 	}
 	if c.DevKey != "" {

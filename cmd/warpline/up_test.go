@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 )
@@ -38,20 +39,20 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// service is a command that runs until it is told to stop.
-type service struct {
+// launched is a command that runs until it is stopped.
+type launched struct {
 	out, words output
 	signals    chan os.Signal
 	exited     chan int
 	exitCalled chan int
 }
 
-func launch(t *testing.T, args ...string) *service {
+func launch(t *testing.T, args ...string) *launched {
 	t.Helper()
 	if slices.Contains([]string{"up", "demo", "engine"}, args[0]) {
 		enginetest.Need(t)
 	}
-	s := &service{signals: make(chan os.Signal, 2), exited: make(chan int, 1), exitCalled: make(chan int, 1)}
+	s := &launched{signals: make(chan os.Signal, 2), exited: make(chan int, 1), exitCalled: make(chan int, 1)}
 	p := &program{Stdin: neverEnds{}, Stdout: &s.out, Stderr: &s.words, Signals: s.signals, Exit: func(code int) { s.exitCalled <- code }}
 	go func() { s.exited <- p.run(args) }()
 	t.Cleanup(func() { s.stop(t) })
@@ -64,7 +65,7 @@ type neverEnds struct{}
 func (neverEnds) Read([]byte) (int, error) { select {} }
 
 // await returns once want stands in what the service says.
-func (s *service) await(t *testing.T, want string) {
+func (s *launched) await(t *testing.T, want string) {
 	t.Helper()
 	deadline := time.Now().Add(90 * time.Second) // the very first start fetches the engine
 	for !strings.Contains(s.words.String(), want) {
@@ -81,7 +82,7 @@ func (s *service) await(t *testing.T, want string) {
 }
 
 // stop interrupts it once and returns its exit code. Stopping twice returns the same.
-func (s *service) stop(t *testing.T) int {
+func (s *launched) stop(t *testing.T) int {
 	t.Helper()
 	select {
 	case s.signals <- syscall.SIGINT:
@@ -147,7 +148,7 @@ func TestUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	up := launch(t, upArgs(dir)...)
 	up.await(t, "msg=ready")
-	r, err := readRunning(dir)
+	r, err := service.ReadRunning(dir)
 	if err != nil || r.PID != os.Getpid() {
 		t.Fatalf("warpline.json: %+v, %v", r, err)
 	}
@@ -302,7 +303,8 @@ func TestUp(t *testing.T) {
 		if i < at {
 			t.Errorf("%s stopped out of order", part)
 		}
-		if at = i; i < 0 {
+		at = i
+		if i < 0 {
 			t.Errorf("%s did not say that it stopped", part)
 		}
 	}
@@ -318,7 +320,7 @@ func TestUp(t *testing.T) {
 
 	again := launch(t, upArgs(dir)...)
 	again.await(t, "msg=ready")
-	if r, err = readRunning(dir); err != nil {
+	if r, err = service.ReadRunning(dir); err != nil {
 		t.Fatal(err)
 	}
 	sql = asReader(t, dir, r.ClickHouseHTTP)
@@ -386,7 +388,7 @@ func TestRolesApart(t *testing.T) {
 	gateway := launch(t, append([]string{"gateway", "--listen", "127.0.0.1:0", "--dev-key", "the-dev-key"}, streams...)...)
 	worker := launch(t, append([]string{"worker"}, streams...)...)
 	sink := launch(t, append([]string{"sink", "--clickhouse", tcp, "--clickhouse-http", http, "--clickhouse-user", "warpline", "--clickhouse-password", strings.TrimSpace(string(password))}, streams...)...)
-	for _, s := range []*service{gateway, worker, sink} {
+	for _, s := range []*launched{gateway, worker, sink} {
 		s.await(t, "msg=ready")
 	}
 	sent := runIn(t, nil, "send", "../../testdata/gpuflight/monitor", "--url", "http://"+field(t, gateway, "addr"), "--key", "the-dev-key", "--attempts", "50", "--retry", "100ms")
@@ -402,14 +404,14 @@ func TestRolesApart(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	eventually(t, sql, "SELECT count() FROM warpline.kernels", "500")
-	for name, s := range map[string]*service{"worker": worker, "sink": sink} {
+	for name, s := range map[string]*launched{"worker": worker, "sink": sink} {
 		for path, want := range map[string]string{"/metrics": "go_goroutines", "/healthz": "alive", "/readyz": "ready"} {
 			if got := get(t, "http://"+field(t, s, "addr")+path); !strings.Contains(got, want) {
 				t.Errorf("%s%s lacks %q: %.200s", name, path, want, got)
 			}
 		}
 	}
-	for _, s := range []*service{gateway, worker, sink, ch, nats} { // from the edge inwards, as an operator would
+	for _, s := range []*launched{gateway, worker, sink, ch, nats} { // from the edge inwards, as an operator would
 		if code := s.stop(t); code != exitOK {
 			t.Errorf("exit %d:\n%s", code, s.words.String())
 		}
@@ -437,7 +439,7 @@ func get(t *testing.T, url string) string {
 }
 
 // field reads key=value of a service's ready line.
-func field(t *testing.T, s *service, key string) string {
+func field(t *testing.T, s *launched, key string) string {
 	t.Helper()
 	for line := range strings.Lines(s.words.String()) {
 		if !strings.Contains(line, "msg=ready") {

@@ -29,12 +29,12 @@ func (c *windowAcceptCmd) check(*program) error {
 
 // Run lets the next upload of the window in; what was stored of the first one stays.
 func (c *windowAcceptCmd) Run(ctx context.Context, p *program) error {
-	conn, err := c.connect(ctx, p)
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.close()
-	streams, err := conn.streams(ctx)
+	defer conn.Close()
+	streams, err := conn.Streams(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,10 @@
 package gpuflight
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
 
 // Bounds of artifacts. A line beyond one is refused whole, as artifact_too_large.
 const (
@@ -49,13 +53,15 @@ func DecodeSource(line *Line, f func(n int, text []byte)) (Source, error) {
 			for e.next() {
 				m.i = e.i
 				text, isString, good := m.text(buf)
-				if e.i = m.i; !good {
+				e.i = m.i
+				if !good {
 					return Source{}, badJSON(line.Raw, m.i)
 				}
 				if !isString {
 					note(&fail, ReasonBadValue, "a line is not a string")
 				}
-				if s.Lines++; s.Lines > MaxSourceLines {
+				s.Lines++
+				if s.Lines > MaxSourceLines {
 					return Source{}, &LineError{ReasonArtifactTooLarge, "a source file of more than " + strconv.Itoa(MaxSourceLines) + " lines"}
 				}
 				if f != nil {
@@ -71,7 +77,7 @@ func DecodeSource(line *Line, f func(n int, text []byte)) (Source, error) {
 		}
 	}
 	switch {
-	case !m.ok || skipSpace(line.Raw, m.i) != len(line.Raw):
+	case !m.ok || jsonscan.Space(line.Raw, m.i) != len(line.Raw):
 		return Source{}, badJSON(line.Raw, m.i)
 	case !id:
 		note(&fail, ReasonMissingField, "source_file_id")
@@ -117,7 +123,8 @@ func DecodeDisassembly(line *Line, f func(Run)) (Disassembly, error) {
 		case key == "function_name" && !function:
 			function = true
 			text, isString, good := m.text(nil)
-			if ok = good; !isString {
+			ok = good
+			if !isString {
 				note(&fail, ReasonBadValue, "function_name is not a string")
 			}
 			d.Function = string(text)
@@ -128,7 +135,8 @@ func DecodeDisassembly(line *Line, f func(Run)) (Disassembly, error) {
 				ok = m.skip()
 				break
 			}
-			if ok = d.entries(&m, f, &fail); ok && fail != nil {
+			ok = d.entries(&m, f, &fail)
+			if ok && fail != nil {
 				return Disassembly{}, fail // the rest would be measured by what is wrong
 			}
 		default:
@@ -139,7 +147,7 @@ func DecodeDisassembly(line *Line, f func(Run)) (Disassembly, error) {
 		}
 	}
 	switch {
-	case !m.ok || skipSpace(line.Raw, m.i) != len(line.Raw):
+	case !m.ok || jsonscan.Space(line.Raw, m.i) != len(line.Raw):
 		return Disassembly{}, badJSON(line.Raw, m.i)
 	case !function:
 		note(&fail, ReasonMissingField, "function_name")
@@ -171,7 +179,8 @@ func (d *Disassembly) entries(m *members, f func(Run), fail **LineError) bool {
 			return m.skip()
 		}
 		run, ok := readRun(m, fail)
-		if e.i = m.i; !ok || *fail != nil {
+		e.i = m.i
+		if !ok || *fail != nil {
 			return ok
 		}
 		if n > 0 {
@@ -195,11 +204,13 @@ func (d *Disassembly) entries(m *members, f func(Run), fail **LineError) bool {
 		last = run
 		n++
 	}
-	if m.i = e.i; !e.ok {
+	m.i = e.i
+	if !e.ok {
 		return false
 	}
 	if n > 0 {
-		if last.Stride = least; least == 0 {
+		last.Stride = least
+		if least == 0 {
 			last.Stride = defaultStride
 		}
 		if uint64(last.Count-1) > (1<<64-1-last.PC)/last.Stride {
@@ -211,7 +222,7 @@ func (d *Disassembly) entries(m *members, f func(Run), fail **LineError) bool {
 	return true
 }
 
-// readRun reads the entry m stands on, all but its stride.
+// readRun reads the entry m stands on, except its stride.
 func readRun(m *members, fail **LineError) (r Run, ok bool) {
 	r.Count = 1
 	var pc, sass, count bool
@@ -227,7 +238,8 @@ func readRun(m *members, fail **LineError) (r Run, ok bool) {
 		case key == "sass" && !sass:
 			sass = true
 			text, isString, good := entry.text(nil) // escapes are rare in it
-			if ok = good; !isString {
+			ok = good
+			if !isString {
 				note(fail, ReasonBadValue, "sass is not a string")
 			}
 			r.SASS = text
@@ -301,7 +313,7 @@ func DecodePTX(line *Line) (PTXText, error) {
 		}
 	}
 	switch {
-	case !m.ok || skipSpace(line.Raw, m.i) != len(line.Raw):
+	case !m.ok || jsonscan.Space(line.Raw, m.i) != len(line.Raw):
 		return PTXText{}, badJSON(line.Raw, m.i)
 	case !ptx:
 		note(&fail, ReasonMissingField, "ptx")

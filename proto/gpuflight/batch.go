@@ -33,7 +33,7 @@ type BadRow struct {
 	Start, End int
 }
 
-// maxBadRows is where BadRows begins to merge runs: a line of nothing but commas must not cost fifty times its size.
+// maxBadRows is where BadRows begins to merge runs: a line of commas only must not cost fifty times its size.
 const maxBadRows = 1024
 
 // Rows returns the number of rows that were accepted.

@@ -1,12 +1,16 @@
 package gpuflight
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
 
 // CountEvents returns how many events a line is. Gateway and worker both use it, so that limits, usage and the worker's books
 // agree about every line, malformed ones included. It depends on the bytes of the line alone:
 //
 //   - a blank line is 0 events;
-//   - a line whose type, as Peek sees it, is no batch type is 1 event, and so is a line without type;
+//   - a line whose type, as Peek sees it, is not a batch type is 1 event, and so is a line without type;
 //   - a batch line is as many events as its "rows" array has elements, 0 for an empty array;
 //   - a batch line that is torn or has no "rows" array is 1 event or, if "rows" followed by a bracket stands in it, as many as
 //     brackets open behind that one, and 1 at least.
@@ -14,7 +18,7 @@ import "bytes"
 // So for a line that Decode accepts it equals Batch.WireRows or 1. A line that is refused whole still is as many events as this says.
 func CountEvents(line []byte) int {
 	if !peekType(line).IsBatch() {
-		if skipSpace(line, 0) == len(line) {
+		if jsonscan.Space(line, 0) == len(line) {
 			return 0
 		}
 		return 1
@@ -55,7 +59,7 @@ func plainRows(rest []byte) int {
 			return n
 		}
 		i += k
-		if rest[i-1] != ',' || rest[i-2] != ']' { // an array within a row, or a row that is none before this one
+		if rest[i-1] != ',' || rest[i-2] != ']' { // an array within a row, or something else than a row before this one
 			return 0
 		}
 		i++
@@ -68,8 +72,9 @@ func countBrackets(rest []byte) int {
 	if n > 0 {
 		return n
 	}
-	if i := skipSpace(rest, 0); i < len(rest) && rest[i] == '[' {
-		if i = skipSpace(rest, i+1); i < len(rest) && rest[i] == ']' {
+	if i := jsonscan.Space(rest, 0); i < len(rest) && rest[i] == '[' {
+		i = jsonscan.Space(rest, i+1)
+		if i < len(rest) && rest[i] == ']' {
 			return 0
 		}
 	}
@@ -88,7 +93,7 @@ func countRows(line []byte) int {
 		if line[m.i] != '[' {
 			return -1
 		}
-		i := skipSpace(line, m.i+1)
+		i := jsonscan.Space(line, m.i+1)
 		if i < len(line) && line[i] == ']' {
 			return 0
 		}
@@ -97,7 +102,8 @@ func countRows(line []byte) int {
 			if i, ok = skipValue(line, i); !ok {
 				return -1
 			}
-			if i = skipSpace(line, i); i >= len(line) {
+			i = jsonscan.Space(line, i)
+			if i >= len(line) {
 				return -1
 			}
 			if line[i] == ']' {
@@ -106,7 +112,7 @@ func countRows(line []byte) int {
 			if line[i] != ',' {
 				return -1
 			}
-			i = skipSpace(line, i+1)
+			i = jsonscan.Space(line, i+1)
 		}
 	}
 	return -1

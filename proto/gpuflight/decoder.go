@@ -3,6 +3,7 @@ package gpuflight
 import (
 	"strconv"
 
+	"github.com/warpline/warpline/proto/jsonscan"
 	"github.com/warpline/warpline/proto/reject"
 )
 
@@ -29,8 +30,8 @@ type Decoder struct {
 // missing_column, bad_value, out_of_range or line_too_long.
 //
 // The returned Line is never nil. When there is an error it has no Batch, and Type, TypeName and SessionID hold what could be read
-// before it. An unknown type and a missing session are no errors here: look at Type and SessionID. Of lines that are no batch the
-// whole JSON is checked, but only the envelope is read: see DecodeDictionary, DecodeJobStart, DecodeShutdown, DecodeDetail
+// before it. An unknown type and a missing session are not errors here: look at Type and SessionID. Of lines that are not a
+// batch the whole JSON is checked, but only the envelope is read: see DecodeDictionary, DecodeJobStart, DecodeShutdown, DecodeDetail
 // and EventDecoder.
 func (d *Decoder) Decode(line []byte) (*Line, error) {
 	d.line = Line{Raw: line}
@@ -152,7 +153,7 @@ func (d *Decoder) decode(b []byte) error {
 			return badJSON(b, m.i)
 		}
 	}
-	if !m.ok || skipSpace(b, m.i) != len(b) {
+	if !m.ok || jsonscan.Space(b, m.i) != len(b) {
 		return badJSON(b, m.i)
 	}
 
@@ -160,7 +161,7 @@ func (d *Decoder) decode(b []byte) error {
 		note(&fail, ReasonMissingField, "type")
 	}
 	if !l.Type.IsBatch() {
-		// What other types put under the keys of a batch is their own affair.
+		// What other types put under the keys of a batch does not matter here.
 		l.BatchID, l.HasBatchID, l.BaseTimeNS = 0, false, 0
 		return orNil(fail)
 	}
@@ -207,7 +208,7 @@ func orNil(e *LineError) error {
 	return e
 }
 
-// columns makes sure there is a plan for the column list m stands on, and passes the list. The plan is nil when the list is no good.
+// columns makes sure there is a plan for the column list m stands on, and passes the list. The plan is nil when the list cannot be used.
 func (d *Decoder) columns(m *members, fail **LineError) (p *plan, ok bool) {
 	p = &d.plans[d.line.Type]
 	if p.matches(m.b, m.i) {
@@ -236,9 +237,9 @@ func (d *Decoder) resetBatch(p *plan) {
 // badJSON says where the syntax breaks.
 func badJSON(b []byte, i int) error {
 	switch {
-	case len(b) == skipSpace(b, 0):
+	case len(b) == jsonscan.Space(b, 0):
 		return &LineError{ReasonBadJSON, "empty line"}
-	case b[skipSpace(b, 0)] != '{':
+	case b[jsonscan.Space(b, 0)] != '{':
 		return &LineError{ReasonBadJSON, "line is not a JSON object"}
 	case i >= len(b):
 		return &LineError{ReasonBadJSON, "line ends in the middle"}

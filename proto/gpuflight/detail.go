@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // Detail is a kernel_detail line: the launch configuration of the kernel row with the same correlation id in the same session.
 // It has no name, time or device. Fields the line lacks are zero. Strings are copies in valid UTF-8.
 type Detail struct {
@@ -44,8 +46,8 @@ const (
 )
 
 // DetailKey splits a kernel_detail line that is written as the client writes it: corrID is its correlation id, tail everything
-// from "grid" to the end, white space at the line's end excluded. Lines with equal tails have equal Details but for PID, App and
-// CorrID, which all stand before the tail. So decode a tail once, with DecodeDetail on the whole line, and remember the result.
+// from "grid" to the end, white space at the line's end excluded. Lines with equal tails have equal Details except for PID, App
+// and CorrID, which all stand before the tail. So decode a tail once, with DecodeDetail on the whole line, and remember the result.
 //
 // The part before the tail is checked, the tail is not. A tail that DecodeDetail has accepted once is good in every line DetailKey
 // accepts; one it refused is bad in all of them. With ok false nothing is known: use DecodeDetail.
@@ -60,7 +62,7 @@ func DetailKey(line []byte) (corrID uint32, tail []byte, ok bool) {
 	if i, ok = skipWord(line, i, detailPID); !ok {
 		return 0, nil, false
 	}
-	end, integer, ok := skipNumber(line, i)
+	end, integer, ok := jsonscan.Number(line, i)
 	if !ok || !integer || end-i > 18 {
 		return 0, nil, false
 	}
@@ -87,9 +89,16 @@ func DetailKey(line []byte) (corrID uint32, tail []byte, ok bool) {
 	return uint32(mag), tail, true
 }
 
+func skipWord(b []byte, i int, word string) (int, bool) {
+	if !jsonscan.Word(b, i, word) {
+		return i, false
+	}
+	return i + len(word), true
+}
+
 // plainString passes the rest of a string without escapes, its quote included.
 func plainString(b []byte, i int) (end int, ok bool) {
-	end = indexSpecial(b, i)
+	end = jsonscan.Special(b, i)
 	if end >= len(b) || b[end] != '"' {
 		return 0, false
 	}
@@ -116,7 +125,7 @@ func DecodeDetail(line []byte) (Detail, error) {
 			return Detail{}, badJSON(line, m.i)
 		}
 	}
-	if !m.ok || skipSpace(line, m.i) != len(line) {
+	if !m.ok || jsonscan.Space(line, m.i) != len(line) {
 		return Detail{}, badJSON(line, m.i)
 	}
 	if have&(1<<fieldCorrID) == 0 {
@@ -211,7 +220,8 @@ func (d *Detail) read(m *members, f int, fail **LineError) bool {
 	default:
 		var s []byte
 		var isString bool
-		if s, isString, ok = m.text(nil); !isString {
+		s, isString, ok = m.text(nil)
+		if !isString {
 			note(fail, ReasonBadValue, name+" is not a string")
 		}
 		*text = string(s)

@@ -39,8 +39,8 @@ func DictOf(name string) (d Dict, ok bool) {
 // DecodeDictionary calls f for every entry of a dictionary_update line, in wire order. value is valid UTF-8, aliases the line or a
 // buffer, and is gone when f returns.
 //
-// skipped counts what is no entry: a key that is not a decimal id from 1 to 2^32-1 written the usual way, a value that is no
-// string, and a dictionary that is no object. err is a *LineError of bad_json if the line is not sound; entries before the fault
+// skipped counts what is not an entry: a key that is not a decimal id from 1 to 2^32-1 written the usual way, a value that is not a
+// string, and a dictionary that is not an object. err is a *LineError of bad_json if the line is not sound; entries before the fault
 // have been delivered then, so callers that must not see half a line pass one that Decode has accepted.
 func DecodeDictionary(line *Line, f func(dict Dict, id uint32, value []byte)) (skipped int, err error) {
 	buf := make([]byte, 0, 512) // for the values that cannot alias the line

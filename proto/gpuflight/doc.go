@@ -25,6 +25,6 @@
 //
 // # What an event is
 //
-// Limits, quotas and the books of gateway and worker count events: one row of a batch, or one line that is no batch. CountEvents
-// is the only definition.
+// Limits, quotas and the books of gateway and worker count events: one row of a batch, or one line that is not a batch.
+// CountEvents is the only definition.
 package gpuflight

@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // elements walks the values of one JSON array. After next returned true, i stands on the value; the caller sets i behind it before it
 // calls next again. After next returned false, ok tells whether the array ended well, and i stands behind it, or where it broke.
 type elements struct {
@@ -11,8 +13,9 @@ type elements struct {
 
 func (e *elements) next() bool {
 	e.ok = false
-	i := skipSpace(e.b, e.i)
-	if e.i = i; i >= len(e.b) {
+	i := jsonscan.Space(e.b, e.i)
+	e.i = i
+	if i >= len(e.b) {
 		return false
 	}
 	if !e.started {
@@ -20,7 +23,8 @@ func (e *elements) next() bool {
 			return false
 		}
 		e.started = true
-		if i = skipSpace(e.b, i+1); i < len(e.b) && e.b[i] == ']' {
+		i = jsonscan.Space(e.b, i+1)
+		if i < len(e.b) && e.b[i] == ']' {
 			e.i, e.ok = i+1, true
 			return false
 		}
@@ -32,7 +36,7 @@ func (e *elements) next() bool {
 		e.i, e.ok = i+1, true
 		return false
 	case ',':
-		e.i = skipSpace(e.b, i+1)
+		e.i = jsonscan.Space(e.b, i+1)
 		return e.i < len(e.b)
 	}
 	return false

@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // EventDecoder decodes lines that are one small event each: a memset, a marker, a configuration. It reuses its memory, so that lines that
 // come by the hundred thousand cost no allocation. The zero value is ready. It is not safe for concurrent use.
 //
@@ -56,7 +58,7 @@ type field[T any] struct {
 	kind   ColumnKind // what a number must fit
 	need   bool
 	number func(*T, int64)
-	quoted func(*T, int64) // an integer, in a string or not; a string that is none leaves the place as it was
+	quoted func(*T, int64) // an integer, in a string or not; a string that is not one leaves the place as it was
 	float  func(*T, float64)
 	text   func(*T, []byte)
 	list   func(*T, []string) // strings; at most maxListed, the rest is left out
@@ -82,13 +84,13 @@ func decodeEvent[T any](d *EventDecoder, line []byte, fields []field[T], v *T) e
 		d.scratch = nil
 	}
 	d.top, d.fail = walkObject(line, 0), nil // not on the stack: functions in tables would let them escape
-	if !decodeFields(d, &d.top, "", fields, v, &d.fail) || skipSpace(line, d.top.i) != len(line) {
+	if !decodeFields(d, &d.top, "", fields, v, &d.fail) || jsonscan.Space(line, d.top.i) != len(line) {
 		return badJSON(line, d.top.i)
 	}
 	return orNil(d.fail)
 }
 
-// decodeFields reads the object that m begins at; within names it when it is no line of its own. false means bad syntax.
+// decodeFields reads the object that m begins at; within names it when it is not a line of its own. false means bad syntax.
 func decodeFields[T any](d *EventDecoder, m *members, within string, fields []field[T], v *T, fail **LineError) bool {
 	var have uint64
 	next := 0 // clients write keys in one order, so the next key is nearly always the next field
@@ -111,7 +113,7 @@ func decodeFields[T any](d *EventDecoder, m *members, within string, fields []fi
 			continue
 		}
 		next = at + 1
-		null := m.b[m.i] == 'n' // or no JSON, which skip will tell
+		null := m.b[m.i] == 'n' // or not JSON, which skip will find
 		if have&(1<<at) != 0 || null {
 			if !m.skip() {
 				return false
@@ -143,7 +145,8 @@ func (d *EventDecoder) extra(m *members, within string) bool {
 	if within == "" && ignored(key) {
 		return true
 	}
-	if d.Unknown++; len(d.Extras) < maxExtras {
+	d.Unknown++
+	if len(d.Extras) < maxExtras {
 		if within != "" {
 			key = append(append([]byte(within), '.'), key...)
 		}
@@ -189,7 +192,7 @@ func (f *field[T]) read(d *EventDecoder, m *members, v *T, fail **LineError) boo
 	}
 }
 
-// parseWhole reads text that is nothing but an integer of the kind.
+// parseWhole reads text that is an integer of the kind and nothing else.
 func parseWhole(text []byte, kind ColumnKind) (v int64, ok bool) {
 	if _, _, end := readInteger(text, 0); end != len(text) {
 		return 0, false
@@ -205,13 +208,15 @@ func (d *EventDecoder) text(m *members, name string, fail **LineError) (s []byte
 		return nil, m.skip()
 	}
 	start := m.i
-	end, plain, ok := skipString(m.b, start)
-	if m.i = end; !ok {
+	end, escaped, ok := jsonscan.String(m.b, start)
+	m.i = end
+	if !ok {
 		return nil, false
 	}
 	raw := m.b[start+1 : end-1]
 	n := len(d.scratch)
-	if s = cleanText(raw, plain, d.scratch[n:]); len(s) > 0 && &s[0] != &raw[0] {
+	s = cleanText(raw, escaped, d.scratch[n:])
+	if len(s) > 0 && &s[0] != &raw[0] {
 		if cap(d.scratch)-n >= len(s) && &s[0] == &d.scratch[:n+1][n] {
 			d.scratch = d.scratch[:n+len(s)]
 		} else {
@@ -232,20 +237,22 @@ func (d *EventDecoder) list(m *members, name string, fail **LineError) (list []s
 		return bad()
 	}
 	list = []string{}
-	for i := skipSpace(b, start+1); i < len(b) && b[i] != ']'; {
+	for i := jsonscan.Space(b, start+1); i < len(b) && b[i] != ']'; {
 		if b[i] != '"' {
 			return bad()
 		}
-		end, plain, ok := skipString(b, i)
+		end, escaped, ok := jsonscan.String(b, i)
 		if !ok {
 			m.i = end
 			return nil, false
 		}
 		if len(list) < maxListed {
-			list = append(list, string(cleanText(b[i+1:end-1], plain, nil)))
+			list = append(list, string(cleanText(b[i+1:end-1], escaped, nil)))
 		}
-		if i = skipSpace(b, end); i < len(b) && b[i] == ',' {
-			if i = skipSpace(b, i+1); i < len(b) && b[i] == ']' {
+		i = jsonscan.Space(b, end)
+		if i < len(b) && b[i] == ',' {
+			i = jsonscan.Space(b, i+1)
+			if i < len(b) && b[i] == ']' {
 				m.i = i
 				return nil, false
 			}

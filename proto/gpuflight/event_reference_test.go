@@ -68,7 +68,7 @@ func agree(t *testing.T, line []byte, event any) {
 	}
 }
 
-// numbers counts the values that are no strings.
+// numbers counts the values that are not strings.
 func numbers(keys map[string]json.RawMessage) (n int) {
 	for _, v := range keys {
 		if len(v) > 0 && v[0] != '"' {

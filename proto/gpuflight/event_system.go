@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // System is a system_start or system_stop line: host and devices when a sampler began or ended. Strings of the devices are copies.
 type System struct {
 	PID     uint32
@@ -77,7 +79,7 @@ func decodeObjects[T any](d *EventDecoder, m *members, name string, fields []fie
 		note(fail, ReasonBadValue, name+" is not a list")
 		return m.skip()
 	}
-	for m.i = skipSpace(m.b, m.i+1); m.i < len(m.b); m.i = skipSpace(m.b, m.i+1) {
+	for m.i = jsonscan.Space(m.b, m.i+1); m.i < len(m.b); m.i = jsonscan.Space(m.b, m.i+1) {
 		if m.b[m.i] == ']' && len(*list) == 0 {
 			m.i++
 			return true
@@ -93,7 +95,8 @@ func decodeObjects[T any](d *EventDecoder, m *members, name string, fields []fie
 			}
 			*list = append(*list, v)
 		}
-		if m.i = skipSpace(m.b, m.i); m.i >= len(m.b) {
+		m.i = jsonscan.Space(m.b, m.i)
+		if m.i >= len(m.b) {
 			return false
 		}
 		switch m.b[m.i] {

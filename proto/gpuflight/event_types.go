@@ -2,7 +2,7 @@ package gpuflight
 
 import "strconv"
 
-// Memset is a memset_event line. DeviceID is -1 and StreamID 0 when the wire's text is no number.
+// Memset is a memset_event line. DeviceID is -1 and StreamID 0 when the wire's text is not a number.
 type Memset struct {
 	PID                   uint32
 	App, Name, Platform   []byte

@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // ExtraColumns returns the columns of a decoded batch that this package does not know, maxExtras at most, with the cells of the accepted
 // rows. It walks the line again and allocates: call it only when Batch.UnknownColumns says that there is something to find.
 func ExtraColumns(line *Line) []Extra {
@@ -28,7 +30,7 @@ func ExtraColumns(line *Line) []Extra {
 		if b[start] != '"' {
 			return false
 		}
-		name := cleanText(b[start+1:end-1], false, nil)
+		name := cleanText(b[start+1:end-1], true, nil)
 		if ColumnOf(line.Type, string(name)) < 0 && len(extras) < maxExtras {
 			extras = append(extras, Extra{Name: name, Value: []byte{'['}})
 			at[n] = len(extras)
@@ -46,7 +48,8 @@ func ExtraColumns(line *Line) []Extra {
 		eachElement(b, start, func(cell, from, to int) bool {
 			if i := at[cell]; i > 0 {
 				e := &extras[i-1]
-				if e.Rows++; e.Rows > 1 {
+				e.Rows++
+				if e.Rows > 1 {
 					e.Value = append(e.Value, ',')
 				}
 				e.Value = append(e.Value, b[from:to]...)
@@ -63,14 +66,15 @@ func ExtraColumns(line *Line) []Extra {
 
 // eachElement calls f for each element of the array that opens at b[i], until f returns false or the array ends.
 func eachElement(b []byte, i int, f func(n, start, end int) bool) {
-	i = skipSpace(b, i+1)
+	i = jsonscan.Space(b, i+1)
 	for n := 0; i < len(b) && b[i] != ']'; n++ {
 		end, ok := skipValue(b, i)
 		if !ok || !f(n, i, end) {
 			return
 		}
-		if i = skipSpace(b, end); i < len(b) && b[i] == ',' {
-			i = skipSpace(b, i+1)
+		i = jsonscan.Space(b, end)
+		if i < len(b) && b[i] == ',' {
+			i = jsonscan.Space(b, i+1)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 // Leftovers is what the structure of a rare line did not take.
 type Leftovers struct {
 	// Extras are keys that the type does not have, maxExtras at most, and then fields whose value does not fit (Extra.Bad), maxExtras at
-	// most. They alias the line, save names of keys within objects.
+	// most. They alias the line, except names of keys within objects.
 	Extras []Extra
 	// Unknown counts all such keys, and Bad all such fields.
 	Unknown, Bad int
@@ -28,7 +28,7 @@ var shapes = map[Type]shape{
 	CaptureCapabilities: shapeOf(reflect.TypeFor[Capabilities]()),
 	DeepWindowEvent:     shapeOf(reflect.TypeFor[DeepWindow]()).and("pid", "app"),
 
-	// Of these only the keys are told: their decoders refuse what does not fit.
+	// Of these only unknown keys are found: their decoders refuse what does not fit.
 	KernelDetail:      shape{}.and(detailFields[:]...),
 	DictionaryUpdate:  shape{}.and(dictNames[:]...),
 	SourceFileContent: shape{}.and("source_file_id", "lines"),

@@ -52,7 +52,7 @@ func TestLifeLinesLoseNothing(t *testing.T) {
 		}
 		var want, have map[string]any
 		if json.Unmarshal(raw, &want) != nil || json.Unmarshal(again, &have) != nil {
-			t.Fatal("no JSON")
+			t.Fatal("not JSON")
 		}
 		for key, v := range want {
 			switch key {
@@ -152,7 +152,7 @@ func FuzzLifeLines(f *testing.F) {
 		gpuflight.DecodeSegmentStart(l)
 		gpuflight.DecodeSegmentEnd(l)
 		if r, err := gpuflight.DecodeRunEnd(l); err == nil && !utf8.ValidString(r.RunID) {
-			t.Fatal("a run id is no UTF-8")
+			t.Fatal("a run id is not UTF-8")
 		}
 		if c, err := gpuflight.DecodeCapabilities(l); err == nil && len(c.Features) > 256 {
 			t.Fatal("too many features")

@@ -1,6 +1,10 @@
 package gpuflight
 
-import "math"
+import (
+	"math"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
 
 // members walks the keys of one JSON object. After next returned true, key is the unescaped key and i stands on the value; the
 // caller sets i behind the value before it calls next again. After next returned false, ok tells whether the object ended well,
@@ -21,8 +25,9 @@ func walkObject(b []byte, i int) members {
 func (m *members) next() bool {
 	m.ok = false
 	b := m.b
-	i := skipSpace(b, m.i)
-	if m.i = i; i >= len(b) {
+	i := jsonscan.Space(b, m.i)
+	m.i = i
+	if i >= len(b) {
 		return false
 	}
 	if m.started {
@@ -34,34 +39,37 @@ func (m *members) next() bool {
 		default:
 			return false
 		}
-		i = skipSpace(b, i+1)
+		i = jsonscan.Space(b, i+1)
 	} else {
 		if b[i] != '{' {
 			return false
 		}
 		m.started = true
-		i = skipSpace(b, i+1)
+		i = jsonscan.Space(b, i+1)
 		if i < len(b) && b[i] == '}' {
 			m.i, m.ok = i+1, true
 			return false
 		}
 	}
-	if m.i = i; i >= len(b) || b[i] != '"' {
+	m.i = i
+	if i >= len(b) || b[i] != '"' {
 		return false
 	}
-	end, plain, ok := skipString(b, i)
-	if m.i = end; !ok {
+	end, escaped, ok := jsonscan.String(b, i)
+	m.i = end
+	if !ok {
 		return false
 	}
 	m.key = b[i+1 : end-1]
-	if !plain {
+	if escaped {
 		m.key = appendUnquoted(nil, m.key) // no client escapes keys
 	}
-	i = skipSpace(b, end)
-	if m.i = i; i >= len(b) || b[i] != ':' {
+	i = jsonscan.Space(b, end)
+	m.i = i
+	if i >= len(b) || b[i] != ':' {
 		return false
 	}
-	m.i = skipSpace(b, i+1)
+	m.i = jsonscan.Space(b, i+1)
 	return m.i < len(b)
 }
 
@@ -79,22 +87,22 @@ func (m *members) text(buf []byte) (s []byte, isString, ok bool) {
 		return nil, false, m.skip()
 	}
 	start := m.i
-	end, plain, ok := skipString(m.b, start)
+	end, escaped, ok := jsonscan.String(m.b, start)
 	m.i = end
 	if !ok {
 		return nil, true, false
 	}
-	return cleanText(m.b[start+1:end-1], plain, buf), true, true
+	return cleanText(m.b[start+1:end-1], escaped, buf), true, true
 }
 
-// integer reads the integer m stands on and passes it. good is false when it is none, which is noted in fail.
+// integer reads the integer m stands on and passes it. good is false when it is not one, which is noted in fail.
 func (m *members) integer(kind ColumnKind, name string, fail **LineError) (v int64, good, ok bool) {
 	start := m.i
 	if c := m.b[start]; c != '-' && c-'0' > 9 {
 		note(fail, ReasonBadValue, name+" is not an integer")
 		return 0, false, m.skip()
 	}
-	end, integer, ok := skipNumber(m.b, start)
+	end, integer, ok := jsonscan.Number(m.b, start)
 	m.i = end
 	if !ok {
 		return 0, false, false
@@ -111,14 +119,14 @@ func (m *members) integer(kind ColumnKind, name string, fail **LineError) (v int
 	return v, true, true
 }
 
-// float reads the number m stands on and passes it; a value that is none, or does not fit, is noted in fail.
+// float reads the number m stands on and passes it; a value that is not one, or does not fit, is noted in fail.
 func (m *members) float(name string, fail **LineError) (v float64, ok bool) {
 	start := m.i
 	if c := m.b[start]; c != '-' && c-'0' > 9 {
 		note(fail, ReasonBadValue, name+" is not a number")
 		return 0, m.skip()
 	}
-	end, _, ok := skipNumber(m.b, start)
+	end, _, ok := jsonscan.Number(m.b, start)
 	m.i = end
 	if !ok {
 		return 0, false

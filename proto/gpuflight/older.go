@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"strings"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // Older is one line of the types that clients wrote before there were batches: one event a line, its names as text. Fields the line
@@ -136,7 +138,7 @@ const (
 // synchronization_event, memory_alloc_event or system_sample (init is DecodeJobStart's). It overwrites o. Of a repeated key the first
 // counts; null is the same as no key; a number may stand in quotes, in decimal or as 0x and hex digits.
 //
-// Errors are *LineError: bad_json, missing_field, bad_value, out_of_range, negative_duration or bad_time. o is of no use then.
+// Errors are *LineError: bad_json, missing_field, bad_value, out_of_range, negative_duration or bad_time. Do not use o then.
 func DecodeOlder(line []byte, t Type, o *Older) error {
 	*o = Older{Type: t, DeviceID: -1, Devices: o.Devices[:0]}
 	r := olderReader{m: walkObject(line, 0)}
@@ -261,7 +263,7 @@ func DecodeOlder(line []byte, t Type, o *Older) error {
 			return badJSON(line, r.m.i)
 		}
 	}
-	if !r.m.ok || skipSpace(line, r.m.i) != len(line) {
+	if !r.m.ok || jsonscan.Space(line, r.m.i) != len(line) {
 		return badJSON(line, r.m.i)
 	}
 	o.CopyKindID, o.MetricValue, o.StallCode = uint32(copyKind), uint64(metric), uint32(code.stall)
@@ -304,7 +306,8 @@ func (r *olderReader) complete(o *Older, end int64) {
 			break
 		}
 		missing(oldEnd, "end_ns")
-		if o.DurationNS = end - o.AtNS; end < o.AtNS {
+		o.DurationNS = end - o.AtNS
+		if end < o.AtNS {
 			note(&r.fail, ReasonNegativeDuration, "end_ns is before start_ns")
 		}
 	case ScopeBegin, ScopeEnd:

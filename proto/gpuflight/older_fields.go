@@ -4,9 +4,11 @@ import (
 	"math"
 	"strconv"
 	"unsafe"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
-// olderReader reads the fields of an older line. Its methods return false for bad syntax; what is sound JSON but no good is noted in fail.
+// olderReader reads the fields of an older line. Its methods return false for bad syntax; what is sound JSON but cannot be used is noted in fail.
 type olderReader struct {
 	m    members
 	have uint64
@@ -114,8 +116,9 @@ func (r *olderReader) number(kind ColumnKind) (v int64, text []byte, good, ok bo
 		r.bad(ReasonBadValue, " is not an integer")
 		return 0, nil, false, m.skip()
 	}
-	end, integer, ok := skipNumber(m.b, start)
-	if m.i = end; !ok {
+	end, integer, ok := jsonscan.Number(m.b, start)
+	m.i = end
+	if !ok {
 		return 0, nil, false, false
 	}
 	digits := m.b[start:end]
@@ -151,12 +154,16 @@ func quotedNumber(kind ColumnKind, s []byte) (v int64, isNumber bool, reason str
 		v, reason = kind.parse(strconv.AppendUint(digits[:0], u, 10))
 		return v, true, reason
 	}
-	end, integer, ok := skipNumber(s, 0)
+	end, integer, ok := jsonscan.Number(s, 0)
 	if !ok || !integer || end != len(s) {
 		return 0, false, ""
 	}
 	v, reason = kind.parse(s)
 	return v, true, reason
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
 // host reads the host's load of a system_sample.
@@ -193,7 +200,7 @@ func (r *olderReader) devices(o *Older) bool {
 		return ok && (!counts || r.m.skip())
 	}
 	b := r.m.b
-	i := skipSpace(b, r.m.i+1)
+	i := jsonscan.Space(b, r.m.i+1)
 	if i < len(b) && b[i] == ']' {
 		r.m.i = i + 1
 		return true
@@ -208,10 +215,12 @@ func (r *olderReader) devices(o *Older) bool {
 		} else {
 			i, ok = skipValue(b, i)
 		}
-		if r.m.i = i; !ok {
+		r.m.i = i
+		if !ok {
 			return false
 		}
-		if i = skipSpace(b, i); i >= len(b) || b[i] != ',' && b[i] != ']' {
+		i = jsonscan.Space(b, i)
+		if i >= len(b) || b[i] != ',' && b[i] != ']' {
 			r.m.i = i
 			return false
 		}
@@ -219,7 +228,7 @@ func (r *olderReader) devices(o *Older) bool {
 			r.m.i = i + 1
 			return true
 		}
-		i = skipSpace(b, i+1)
+		i = jsonscan.Space(b, i+1)
 	}
 }
 

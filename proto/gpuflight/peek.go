@@ -1,5 +1,7 @@
 package gpuflight
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // clientHead is how nearly every line of the client begins.
 const clientHead = `{"version":1,"type":"`
 
@@ -9,12 +11,12 @@ const clientHead = `{"version":1,"type":"`
 func Peek(line []byte) (t Type, sessionID []byte) {
 	const sep = `,"session_id":"`
 	if i := len(clientHead); len(line) > i && string(line[:i]) == clientHead {
-		end := indexSpecial(line, i)
+		end := jsonscan.Special(line, i)
 		if end < len(line) && line[end] == '"' && len(line) > end+1+len(sep) && string(line[end+1:end+1+len(sep)]) == sep {
 			t = TypeOf(line[i:end])
 			start := end + 1 + len(sep)
-			if end, plain, ok := skipString(line, start-1); ok {
-				return t, cleanText(line[start:end-1], plain, nil)
+			if end, escaped, ok := jsonscan.String(line, start-1); ok {
+				return t, cleanText(line[start:end-1], escaped, nil)
 			}
 			return t, nil
 		}
@@ -43,7 +45,7 @@ func Peek(line []byte) (t Type, sessionID []byte) {
 // peekType is Peek for callers that need the type only.
 func peekType(line []byte) Type {
 	if i := len(clientHead); len(line) > i && string(line[:i]) == clientHead {
-		if end := indexSpecial(line, i); end < len(line) && line[end] == '"' {
+		if end := jsonscan.Special(line, i); end < len(line) && line[end] == '"' {
 			return TypeOf(line[i:end])
 		}
 	}

@@ -1,6 +1,10 @@
 package gpuflight
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
 
 // maxColumns bounds the columns of a batch; the widest the client writes has 18.
 const maxColumns = 256
@@ -48,16 +52,16 @@ func (p *plan) build(t Type, b []byte, i int) (end int, ok bool, lineErr *LineEr
 	schema := schemas[t]
 	*p = plan{cells: p.cells[:0], absent: p.absent[:0], batchType: t, stride: len(schema), fast: true}
 	var buf [64]byte
-	for i = skipSpace(b, i+1); b[i] != ']'; {
+	for i = jsonscan.Space(b, i+1); b[i] != ']'; {
 		if b[i] != '"' {
 			return end, true, &LineError{ReasonBadValue, "a column name is not a string"}
 		}
 		if len(p.cells) == maxColumns {
 			return end, true, &LineError{ReasonBadValue, "more than 256 columns"}
 		}
-		e, plain, _ := skipString(b, i)
+		e, escaped, _ := jsonscan.String(b, i)
 		name := b[i+1 : e-1]
-		if !plain {
+		if escaped {
 			name = appendUnquoted(buf[:0], name)
 		}
 		c := cell{pos: len(schema), span: 1<<64 - 1, lo: 1 << 63}
@@ -77,8 +81,9 @@ func (p *plan) build(t Type, b []byte, i int) (end int, ok bool, lineErr *LineEr
 			p.unknown++
 		}
 		p.cells = append(p.cells, c)
-		if i = skipSpace(b, e); b[i] == ',' {
-			i = skipSpace(b, i+1)
+		i = jsonscan.Space(b, e)
+		if b[i] == ',' {
+			i = jsonscan.Space(b, i+1)
 		}
 	}
 	for j := range schema {

@@ -4,7 +4,7 @@ package gpuflight
 // never change, and are all listed here; those of every source are in proto/reject.
 const (
 	ReasonBadJSON          = "bad_json"          // not one JSON object: syntax, nan, a torn or trailing piece
-	ReasonUnknownType      = "unknown_type"      // no type this package knows
+	ReasonUnknownType      = "unknown_type"      // not a type this package knows
 	ReasonNotYet           = "not_yet"           // a known type that nothing stores yet
 	ReasonMissingField     = "missing_field"     // a key the type cannot do without
 	ReasonMissingColumn    = "missing_column"    // a column the batch type cannot do without

@@ -242,7 +242,7 @@ func compare(t *testing.T, dec *gpuflight.Decoder, line []byte) *gpuflight.Line 
 	got, err := dec.Decode(line)
 	le, _ := err.(*gpuflight.LineError)
 	if err != nil && le == nil {
-		t.Fatalf("error is no LineError: %v", err)
+		t.Fatalf("error is not a LineError: %v", err)
 	}
 	keys, valid := refKeys(line)
 	if !valid {
@@ -331,7 +331,7 @@ func compareRows(t *testing.T, got *gpuflight.Line, schema []refColumn, want ref
 				t.Fatalf("row %d: %+v, want %s", i, bad[i], row.reason)
 			}
 			if bad[i].Count == 1 && !json.Valid(got.Raw[bad[i].Start:bad[i].End]) {
-				t.Fatalf("row %d: bytes %q are no JSON value", i, got.Raw[bad[i].Start:bad[i].End])
+				t.Fatalf("row %d: bytes %q are not a JSON value", i, got.Raw[bad[i].Start:bad[i].End])
 			}
 			continue
 		}

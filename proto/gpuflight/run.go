@@ -33,7 +33,7 @@ type SegmentClose struct {
 	Partial bool `json:"-"`
 }
 
-// RunClose is a run_end line: no segment follows the final one. Fields are zero as in SegmentBegin, but FinalSegmentIndex, which is -1
+// RunClose is a run_end line: no segment follows the final one. Fields are zero as in SegmentBegin, except FinalSegmentIndex, which is -1
 // when the line does not say it.
 type RunClose struct {
 	SessionID           string `json:"session_id"`

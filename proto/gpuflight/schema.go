@@ -143,7 +143,7 @@ type columnSpec struct {
 }
 
 // schemas lists the columns of each batch type in the order of today's client. Widths are those of the client's row structures,
-// save stream ids, which its documents call 64 bits wide.
+// except stream ids, which its documents call 64 bits wide.
 var schemas = [numBatchTypes][]columnSpec{
 	KernelEventBatch: {
 		{"dt_ns", KindI64, false}, {"kernel_id", KindU32, false}, {"stream_id", KindU64, false}, {"duration_ns", KindDuration, false},

@@ -52,10 +52,12 @@ func shapeOf(t reflect.Type) shape {
 			p.lo, p.hi = r.lo, r.hi
 		}
 		of := f.Type
-		if p.list = of.Kind() == reflect.Slice; p.list {
+		p.list = of.Kind() == reflect.Slice
+		if p.list {
 			of = of.Elem()
 		}
-		if p.kind = of.Kind(); p.kind == reflect.Struct {
+		p.kind = of.Kind()
+		if p.kind == reflect.Struct {
 			p.object = shapeOf(of)
 		}
 		s[key] = p
@@ -86,7 +88,7 @@ func (s shape) and(keys ...string) shape {
 	return s
 }
 
-// takes reports whether the value, which is good JSON and no list that the place wants, is read as it stands. A null is: it says nothing.
+// takes reports whether the value, which is good JSON and not a list that the place wants, is read as it stands. A null is: it says nothing.
 func (p *place) takes(value []byte) bool {
 	c := value[0]
 	if c == 'n' {

@@ -111,7 +111,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// checkSingle decodes lines that are no batch with their own decoders and compares with encoding/json.
+// checkSingle decodes lines that are not a batch with their own decoders and compares with encoding/json.
 func checkSingle(t *testing.T, line *gpuflight.Line) {
 	t.Helper()
 	var keys map[string]any

@@ -3,6 +3,8 @@ package telemetry
 import (
 	"bytes"
 	"testing"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // FuzzScan: the fast scanner takes exactly what the careful one takes and would let a record hold, wherever the text is cut.
@@ -12,7 +14,7 @@ func FuzzScan(f *testing.F) {
 		f.Add([]byte("["+s+", "+s+"]"), uint8(255))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, cut uint8) {
-		if len(b) == 0 || skipSpace(b, 0) > 0 {
+		if len(b) == 0 || jsonscan.Space(b, 0) > 0 {
 			return
 		}
 		var s skipper

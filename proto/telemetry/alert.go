@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // Alert is what a TensorFlow tracker's file says beside its events: at a sample, memory was over the threshold that the tracker had. The
@@ -35,7 +37,7 @@ type Alerts struct {
 	a Alert
 }
 
-// Alerts gives the document's list of alerts; without one there is none.
+// Alerts gives the document's list of alerts, which is empty where the document has none.
 func (l Layout) Alerts(r io.ReaderAt, o Options) *Alerts {
 	list := Layout{Form: List, Start: l.AlertsStart, End: l.AlertsEnd}
 	if list.End == 0 {
@@ -74,8 +76,8 @@ func AppendAlert(dst []byte, a *Alert) []byte {
 // ParseAlert reads an alert as trackers write it, or as AppendAlert does. The message may alias text. The error says in a sentence what
 // is wrong.
 func ParseAlert(text []byte, a *Alert) error {
-	t, ok := scanValue(text, skipSpace(text, 0))
-	if !ok || skipSpace(text, int(t.end)) != len(text) || !utf8.Valid(text) {
+	t, ok := scanValue(text, jsonscan.Space(text, 0))
+	if !ok || jsonscan.Space(text, int(t.end)) != len(text) || !utf8.Valid(text) {
 		return errors.New("an alert must be JSON that nests no deeper than events do")
 	}
 	if t.kind != kObject {
@@ -98,9 +100,11 @@ func ParseAlert(text []byte, a *Alert) error {
 		case "threshold_mb":
 			a.ThresholdMB = amount(raw, m.kind)
 		case "message":
-			switch a.Message = nil; m.kind {
+			a.Message = nil
+			switch m.kind {
 			case kString:
-				if a.Message = raw[1 : len(raw)-1]; m.escaped {
+				a.Message = raw[1 : len(raw)-1]
+				if m.escaped {
 					a.Message = appendDecoded(nil, a.Message)
 				}
 			case kNull:

@@ -75,7 +75,7 @@ func TestAlertsOfExports(t *testing.T) {
 	}
 }
 
-// What is no alert is refused alone, and a list of anything is no reason to refuse the events.
+// What is not an alert is refused alone, and a list of anything is no reason to refuse the events.
 func TestOddAlerts(t *testing.T) {
 	good := `{"timestamp":1.5,"memory_mb":2,"threshold_mb":1.0,"message":"a\u0000\ud83d\ude00","other":[{}]}`
 	document := func(alerts string) []byte { return []byte(`{"alerts":` + alerts + `,"events":[{"timestamp":1}]}`) }
@@ -121,7 +121,7 @@ func sameAlert(t *testing.T, text []byte) {
 	}
 	line := telemetry.AppendAlert(nil, &a)
 	if bytes.IndexByte(line, '\n') != len(line)-1 || len(line) > 8*telemetry.MaxAlertMessage {
-		t.Fatalf("%q: %q is no line", text, line)
+		t.Fatalf("%q: %q is not a line", text, line)
 	}
 	if err := telemetry.ParseAlert(line, &again); err != nil {
 		t.Fatalf("%q: %q: %v", text, line, err)

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // AppendCanonical appends the canonical spelling of a JSON text: no space, keys in the order of their code points, of a repeated key
 // the last value, strings as AppendString spells them, numbers as they are. Texts that the peer reads as equal, numbers spelled alike,
 // become the same bytes. The refusal is of code BadJSON, BadUTF8, TooDeep or IntegerTooLong. Safe for concurrent use.
 func AppendCanonical(dst, text []byte) ([]byte, *Refusal) {
-	t, ok := scanValue(text, skipSpace(text, 0))
-	if !ok || skipSpace(text, int(t.end)) != len(text) || firstBad(text) != len(text) {
+	t, ok := scanValue(text, jsonscan.Space(text, 0))
+	if !ok || jsonscan.Space(text, int(t.end)) != len(text) || firstBad(text) != len(text) {
 		return dst, new(Validator).diagnose(text)
 	}
 	return appendSpelled(dst, text, t), nil
@@ -19,7 +21,7 @@ func AppendCanonical(dst, text []byte) ([]byte, *Refusal) {
 
 // appendScanned is AppendCanonical of an object that has been scanned and is UTF-8.
 func appendScanned(dst, text []byte) []byte {
-	return appendSpelled(dst, text, token{start: int32(skipSpace(text, 0)), end: int32(len(text)), kind: kObject})
+	return appendSpelled(dst, text, token{start: int32(jsonscan.Space(text, 0)), end: int32(len(text)), kind: kObject})
 }
 
 func appendSpelled(dst, text []byte, t token) []byte {
@@ -33,7 +35,7 @@ func appendSpelled(dst, text []byte, t token) []byte {
 
 var canons = sync.Pool{New: func() any { return new(canon) }}
 
-// canon takes the objects of a scanned text apart and writes them in order, in time linear in the text save for the sorting.
+// canon takes the objects of a scanned text apart and writes them in order, in time linear in the text except for the sorting.
 type canon struct {
 	text    []byte
 	spans   []span
@@ -62,7 +64,7 @@ func (c *canon) open(text []byte) {
 	for i := 0; i < len(text); {
 		switch text[i] {
 		case '"':
-			i, _, _ = scanString(text, i)
+			i, _, _ = jsonscan.String(text, i)
 			continue
 		case '{', '[':
 			c.stack = append(c.stack, int32(len(c.spans)))
@@ -84,7 +86,7 @@ func (c *canon) numberAt(t token) int32 {
 	for i := 1; i < int(t.start); i++ {
 		switch c.text[i] {
 		case '"':
-			end, _, _ := scanString(c.text, i)
+			end, _, _ := jsonscan.String(c.text, i)
 			i = end - 1
 		case '{', '[':
 			i = int(c.spans[number].end) - 1
@@ -110,23 +112,24 @@ func (c *canon) scan(i int, number int32) (token, int32) {
 // prefix off.
 func (c *canon) object(i int, number int32, prefix []byte) {
 	number++
-	for i = skipSpace(c.text, i+1); c.text[i] == '"'; {
-		end, escaped, _ := scanString(c.text, i)
+	for i = jsonscan.Space(c.text, i+1); c.text[i] == '"'; {
+		end, escaped, _ := jsonscan.String(c.text, i)
 		e := entry{key: [2]int32{int32(i + 1), int32(end - 1)}, decoded: escaped, number: number}
 		if escaped {
 			start := len(c.keys)
 			c.keys = appendDecoded(c.keys, c.text[i+1:end-1])
 			e.key = [2]int32{int32(start), int32(len(c.keys))}
 		}
-		e.value, number = c.scan(skipSpace(c.text, skipSpace(c.text, end)+1), number)
+		e.value, number = c.scan(jsonscan.Space(c.text, jsonscan.Space(c.text, end)+1), number)
 		if prefix == nil {
 			c.entries = append(c.entries, e)
 		} else if bytes.HasPrefix(c.key(e), prefix) {
 			e.key[0] += int32(len(prefix))
 			c.entries = append(c.entries, e)
 		}
-		if i = skipSpace(c.text, int(e.value.end)); c.text[i] == ',' {
-			i = skipSpace(c.text, i+1)
+		i = jsonscan.Space(c.text, int(e.value.end))
+		if c.text[i] == ',' {
+			i = jsonscan.Space(c.text, i+1)
 		}
 	}
 }
@@ -173,7 +176,7 @@ func (c *canon) find(key string) token {
 	return c.entries[i].value
 }
 
-// write writes the settled entries from base on as one object, save those whose key drop wants dropped.
+// write writes the settled entries from base on as one object, except those whose key drop wants dropped.
 func (c *canon) write(dst []byte, base int, drop func(key []byte) bool) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -211,13 +214,14 @@ func (c *canon) value(dst []byte, t token, number int32) []byte {
 	case t.kind == kArray:
 		dst = append(dst, '[')
 		number++
-		for i := skipSpace(c.text, int(t.start)+1); c.text[i] != ']'; {
+		for i := jsonscan.Space(c.text, int(t.start)+1); c.text[i] != ']'; {
 			e, next := c.scan(i, number)
 			dst = c.value(dst, e, number)
 			number = next
-			if i = skipSpace(c.text, int(e.end)); c.text[i] == ',' {
+			i = jsonscan.Space(c.text, int(e.end))
+			if c.text[i] == ',' {
 				dst = append(dst, ',')
-				i = skipSpace(c.text, i+1)
+				i = jsonscan.Space(c.text, i+1)
 			}
 		}
 		return append(dst, ']')

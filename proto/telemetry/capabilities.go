@@ -92,7 +92,8 @@ func (c *capabilityCache) parse() {
 		}
 		i := next
 		if i >= len(capabilityNames) || string(key) != capabilityNames[i] {
-			if i = slices.Index(capabilityNames[:], string(key)); i < 0 {
+			i = slices.Index(capabilityNames[:], string(key))
+			if i < 0 {
 				c.list = append(c.list, string(key))
 				return
 			}
@@ -201,7 +202,8 @@ func (v *Validator) backendOf(collector []byte) []byte {
 			break
 		}
 	}
-	if v.collector = v.collector[:0]; len(collector) <= maxCollector {
+	v.collector = v.collector[:0]
+	if len(collector) <= maxCollector {
 		v.collector = append(v.collector, collector...)
 		return v.backend
 	}

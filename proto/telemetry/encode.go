@@ -80,7 +80,8 @@ func (e *Event) appendInferred(dst []byte) []byte {
 		if escaped && !behind {
 			key = appendDecoded(nil, key)
 		}
-		if behind = behind || string(key) > capabilitiesKey; !behind {
+		behind = behind || string(key) > capabilitiesKey
+		if !behind {
 			at = start + int(t.end)
 		}
 	})

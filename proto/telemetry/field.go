@@ -1,5 +1,7 @@
 package telemetry
 
+import _ "embed"
+
 // field is a key that some rule looks at. The first 23 are the canonical ones, in the order in which they are written; schema version 2
 // has no session_id.
 type field uint8
@@ -159,3 +161,10 @@ func lookup(key []byte) field {
 	}
 	return fUnknown
 }
+
+//go:embed schema.json
+var schema []byte
+
+// Schema returns the JSON Schema (2020-12) of a record of schema versions 2 to 4. It is laxer than the rules, as the peer's own is; its
+// $comment says where. The bytes are the caller's.
+func Schema() []byte { return append([]byte(nil), schema...) }

@@ -11,7 +11,7 @@ import (
 //	<index> <bits> {"schema_version":4,…}
 //
 // index counts the records of the upload; bits is Presence shifted left by one, and 1 if the record was converted, and from bit 17 on
-// the schema version that the record had. The JSON is the record as version 4 has it, save that what was not said is left out: the
+// the schema version that the record had. The JSON is the record as version 4 has it, except that what was not said is left out: the
 // session_id of a record that names none, and the memory_capabilities of one that has none. Frames of version 2, which had no version
 // among the bits, are still read.
 type Frame struct {
@@ -71,7 +71,8 @@ func number(b []byte, most uint64) (n uint64, rest []byte, ok bool) {
 		if c < '0' || c > '9' || n > most/10 {
 			break
 		}
-		if n = n*10 + uint64(c-'0'); n > most {
+		n = n*10 + uint64(c-'0')
+		if n > most {
 			break
 		}
 	}

@@ -66,7 +66,8 @@ func (r *HealthReader) Read(metadata []byte) *Health {
 			h.Partial = t.kind == kBool && r.text[t.start] == 't'
 		case "collector_partial_fields":
 			r.set(HasPartialFields, t.kind == kArray)
-			if h.PartialFields = nil; t.kind == kArray {
+			h.PartialFields = nil
+			if t.kind == kArray {
 				h.PartialFields = r.text[t.start:t.end]
 			}
 		case "collector_last_error":

@@ -43,7 +43,7 @@ func TestHostile(t *testing.T) {
 		{"10 MB string", with("context", `"`+big+`"`), telemetry.RecordTooLarge},
 		{"10 MB key", with(big, `1`), telemetry.RecordTooLarge},
 		{"10 MB of digits", with("pid", strings.Repeat("1", 10<<20)), telemetry.RecordTooLarge},
-		{"10 MB that is no object", `"` + big + `"`, telemetry.EventNotObject},
+		{"10 MB that is not an object", `"` + big + `"`, telemetry.EventNotObject},
 		{"10 MB of brackets", with("metadata", strings.Repeat("[", 1<<19)+strings.Repeat("]", 1<<19)+strings.Repeat(" ", 9<<20)), telemetry.RecordTooLarge},
 		{"depth 10 000", with("metadata", `{"a":`+deep+`}`), telemetry.TooDeep},
 		{"depth 10 000 of objects", with("metadata", strings.Repeat(`{"a":`, 10_000)+"1"+strings.Repeat("}", 10_000)), telemetry.TooDeep},
@@ -52,10 +52,10 @@ func TestHostile(t *testing.T) {
 		{"4301 digits", with("pid", strings.Repeat("9", 4301)), telemetry.IntegerTooLong},
 		{"NaN", with("pid", "NaN"), telemetry.NotInteger},
 		{"Infinity", with("timestamp_ns", "Infinity"), telemetry.NotInteger},
-		{"no UTF-8", with("context", "\"\xff\""), telemetry.BadUTF8},
+		{"not UTF-8", with("context", "\"\xff\""), telemetry.BadUTF8},
 		{"200 000 unknown keys", `{` + strings.Repeat(`"":1,`, 200_000) + good[1:], telemetry.UnknownFields},
 		{"duplicate key", with("schema_version", "5"), telemetry.UnsupportedSchema},
-		{"no object", "5", telemetry.EventNotObject},
+		{"not an object", "5", telemetry.EventNotObject},
 	}
 	keys := strings.Fields(requiredKeys + " " + optionalKeys)
 	for _, k := range keys {

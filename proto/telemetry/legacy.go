@@ -10,7 +10,8 @@ func (v *Validator) convert(o *Options) *Refusal {
 	}
 	var ts integer
 	if r.has(fTimestampNS) {
-		if ts = v.integer(fTimestampNS); ts.kind != kInt {
+		ts = v.integer(fTimestampNS)
+		if ts.kind != kInt {
 			return notInteger(fTimestampNS)
 		}
 	} else {
@@ -62,7 +63,8 @@ func (v *Validator) convert(o *Options) *Refusal {
 
 	eventType := v.text(fEventType)
 	if !r.has(fEventType) {
-		if eventType = v.text(fType); !r.has(fType) {
+		eventType = v.text(fType)
+		if !r.has(fType) {
 			eventType = text{[]byte("sample"), kString}
 		}
 	}
@@ -73,7 +75,8 @@ func (v *Validator) convert(o *Options) *Refusal {
 
 	interval := small(o.DefaultSamplingIntervalMS)
 	if r.has(fSamplingIntervalMS) {
-		if interval = v.integer(fSamplingIntervalMS); interval.kind != kInt {
+		interval = v.integer(fSamplingIntervalMS)
+		if interval.kind != kInt {
 			return notInteger(fSamplingIntervalMS)
 		}
 	}
@@ -81,7 +84,8 @@ func (v *Validator) convert(o *Options) *Refusal {
 
 	pid := small(-1)
 	if t := v.either(fPID); t.kind != kAbsent {
-		if pid = integerOf(v.record.bytes(t), t.kind); pid.kind != kInt {
+		pid = integerOf(v.record.bytes(t), t.kind)
+		if pid.kind != kInt {
 			return notInteger(fPID)
 		}
 	}

@@ -33,8 +33,10 @@ func (v *Validator) legacyDeviceBytes(allocated integer, o *Options) *Refusal {
 		if i >= len(aliases) {
 			t = v.meta.find(names[f])
 		}
-		if found = t.kind != kAbsent; found {
-			if total = integerOf(r.bytes(t), t.kind); total.kind != kInt && total.kind != kNull {
+		found = t.kind != kAbsent
+		if found {
+			total = integerOf(r.bytes(t), t.kind)
+			if total.kind != kInt && total.kind != kNull {
 				return notInteger(f)
 			}
 		}
@@ -86,7 +88,7 @@ func (v *Validator) legacyDevice() (integer, *Refusal) {
 	return small(-1), nil
 }
 
-// deviceNumber reads what stands behind the last colon; not ok if it is no number. Python takes digits of every script there; we do
+// deviceNumber reads what stands behind the last colon; not ok if it is not a number. Python takes digits of every script there; we do
 // not guess what a device in other digits than ours might be.
 func deviceNumber(b []byte) (n integer, ok bool, _ *Refusal) {
 	ascii, decimal := true, true
@@ -126,7 +128,8 @@ func shownLiteral(digits []byte) string {
 	text := "'" + string(digits) + "'"
 	count := 0
 	for i := range text {
-		if count++; count > most {
+		count++
+		if count > most {
 			return text[:i]
 		}
 	}

@@ -63,7 +63,7 @@ func (d *Decoder) longLine() (*Record, error) {
 		n := bytes.IndexByte(w.rest(), '\n')
 		if n >= 0 {
 			w.pos += n + 1
-			w.headAt++ // the line end is no part of it
+			w.headAt++ // the line end is not part of it
 			break
 		}
 		w.pos = w.end

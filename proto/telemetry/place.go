@@ -17,7 +17,7 @@ type place struct {
 	cr     bool  // the last byte was a carriage return
 }
 
-// pass counts b. Continuation bytes are no characters.
+// pass counts b. Continuation bytes are not characters.
 func (p *place) pass(b []byte) {
 	if len(b) == 0 {
 		return
@@ -44,7 +44,8 @@ func (p *place) pass(b []byte) {
 		p.chars++
 		p.lines++
 		p.column = 0
-		if b = b[i+1:]; len(b) > 0 && b[0] == '\n' {
+		b = b[i+1:]
+		if len(b) > 0 && b[0] == '\n' {
 			b = b[1:]
 		}
 	}
@@ -63,7 +64,9 @@ func (p *place) plain(b []byte) {
 
 var newline = []byte{'\n'}
 
+// characters counts eight bytes at a time.
 func characters(b []byte) int64 {
+	const highs = 0x8080808080808080 // the high bit of each
 	n, i := len(b), 0
 	for ; i+8 <= len(b); i += 8 {
 		if w := binary.LittleEndian.Uint64(b[i:]); w&highs != 0 {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // appendPython appends what Python's str makes of the JSON value t in text, which was scanned: a string is itself, the rest is as its
@@ -62,12 +64,13 @@ func appendPythonRepr(dst, text []byte, t token) []byte {
 		return append(dst, '}')
 	case kArray:
 		dst = append(dst, '[')
-		for i := skipSpace(b, 1); b[i] != ']'; {
+		for i := jsonscan.Space(b, 1); b[i] != ']'; {
 			e, _ := scanValue(b, i)
 			dst = appendPythonRepr(dst, b, e)
-			if i = skipSpace(b, int(e.end)); b[i] == ',' {
+			i = jsonscan.Space(b, int(e.end))
+			if b[i] == ',' {
 				dst = append(dst, ", "...)
-				i = skipSpace(b, i+1)
+				i = jsonscan.Space(b, i+1)
 			}
 		}
 		return append(dst, ']')

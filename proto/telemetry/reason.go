@@ -12,7 +12,7 @@ const (
 	NotString         Code = "not_string"          //
 	BlankString       Code = "blank_string"        // null, empty or white space only
 	NotObject         Code = "not_object"          // metadata, or its memory_capabilities
-	NotBoolean        Code = "not_boolean"         // a capability; 0 and 1 are none either
+	NotBoolean        Code = "not_boolean"         // a capability; 0 and 1 are not booleans either
 	NotNull           Code = "not_null"            // a counter that the collector cannot measure by its own word
 	BelowMinimum      Code = "below_minimum"       // an integer under the least value of its field
 	AboveTotal        Code = "above_total"         // used or free is more than total
@@ -33,7 +33,7 @@ const (
 	BadJSON           Code = "bad_json"            // a line, or a whole document
 	MalformedRow      Code = "malformed_row"       // a row of a CSV file: quotes that do not close, or more cells than columns
 	NotContainer      Code = "not_container"       // a document that is neither object nor array
-	NoEvents          Code = "no_events"           // an object without events that is no event
+	NoEvents          Code = "no_events"           // an object without events that is not an event
 	EventsNotList     Code = "events_not_list"     // the named key holds no list
 	EventsKeyRepeated Code = "events_key_repeated" // in one pass only: the list came twice, and the first was already given out
 )

@@ -151,7 +151,7 @@ func (r *repr) word() bool {
 	case "-inf":
 		r.out = append(r.out, "-Infinity"...)
 	default:
-		// Python writes numbers as JSON does, save what repr never writes (1., .5, 0x1, 1_0).
+		// Python writes numbers as JSON does, except what repr never writes (1., .5, 0x1, 1_0).
 		if len(w) == 0 || w[0] != '-' && (w[0] < '0' || w[0] > '9') {
 			return false
 		}
@@ -186,7 +186,8 @@ func (r *repr) str() bool {
 			return false
 		case '\\':
 			r.decoded = append(r.decoded, r.b[plain:r.i]...)
-			if r.i++; !r.escape(&r.decoded) {
+			r.i++
+			if !r.escape(&r.decoded) {
 				return false
 			}
 			plain = r.i
@@ -235,10 +236,6 @@ func (r *repr) escape(dst *[]byte) bool {
 		return false
 	}
 	r.i += digits
-	if n >= 0xd800 && n <= 0xdfff { // a lone surrogate stands in three bytes, see AppendString
-		*dst = append(*dst, 0xe0|byte(n>>12), 0x80|byte(n>>6)&0x3f, 0x80|byte(n)&0x3f)
-		return true
-	}
-	*dst = utf8.AppendRune(*dst, rune(n))
+	*dst = appendRune(*dst, rune(n)) // a lone surrogate stands in three bytes, see AppendString
 	return true
 }

@@ -107,7 +107,7 @@ func (v *values) notNegative(first, last field) *Refusal {
 
 func (v *values) named(f field) *Refusal { return named(f, v.texts[f]) }
 
-// named wants a string with something in it.
+// named requires a string with something in it.
 func named(f field, t text) *Refusal {
 	if t.kind != kString && t.kind != kNull {
 		return refuse(NotString, f, " must be a string")

@@ -7,6 +7,10 @@ import (
 	"strconv"
 )
 
+// SessionPrefix begins the ids of sessions of memory telemetry. The gateway makes them, from what identifies a process or from what a record
+// calls its session.
+const SessionPrefix = "mem:"
+
 // sessionOf finds the session that a record names: its own session_id, or that of its metadata where it has none or null, or else the
 // default. It is nil if none of them is a string that is not blank. t is metadata's value in text.
 func (v *Validator) sessionOf(text []byte, t token, o *Options) []byte {

@@ -1,15 +1,18 @@
 package telemetry
 
+import "github.com/warpline/warpline/proto/jsonscan"
+
 // hardDepth ends a document: below it a record that is too deep costs only itself. One bit a level is 128 KiB.
 const hardDepth = 1 << 20
 
-// skipper passes one JSON value of any size in pieces, with memory for nothing but its nesting, and says what is wrong with it as
-// Python's json does. It is slower than scanValue and knows more.
+// skipper passes one JSON value of any size in pieces, with memory for its nesting only, and says what is wrong with it as
+// Python's json does. It is slower than scanValue and knows more: jsonscan wants the whole value in memory and has no words for what is
+// wrong, and GPU Flight, whose lines are bounded, needs neither.
 type skipper struct {
 	objects []uint64 // a bit a level: object or array
 	depth   int
-	deepest int  // save what was passed ahead
-	ahead   bool // pass what nests one level down by scanNested if that can: much faster
+	deepest int  // except for what was passed ahead
+	ahead   bool // pass what nests one level down by scanValue if that can: much faster
 	state   skipState
 	begin   int64 // where the string began
 	digits  int   // of the integer that is being passed
@@ -69,7 +72,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 	for {
 		switch s.state {
 		case inString, inKey:
-			i = indexSpecial(b, i)
+			i = jsonscan.Special(b, i)
 			if i >= len(b) {
 				if final {
 					return i, false, &syntaxError{openString, s.begin}
@@ -98,7 +101,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 					}
 					return i, false, nil
 				}
-				if hex4(b[i+2:]) < 0 {
+				if jsonscan.Hex4(b, i+2) < 0 {
 					return fail(badHex, i+1)
 				}
 				i += 6
@@ -112,7 +115,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 			}
 			continue
 		case inInteger, inFraction, inExponent:
-			j := skipDigits(b, i)
+			j := jsonscan.Digits(b, i)
 			if s.state == inInteger {
 				s.digits += j - i
 			}
@@ -124,7 +127,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 				if i+1 >= len(b) && !final {
 					return i, false, nil
 				}
-				if digit(b, i+1) {
+				if jsonscan.Digit(b, i+1) {
 					i, s.state = i+1, inFraction
 					continue
 				}
@@ -136,7 +139,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 				if j >= len(b) && !final {
 					return i, false, nil
 				}
-				if digit(b, j) {
+				if jsonscan.Digit(b, j) {
 					i, s.state = j, inExponent
 					continue
 				}
@@ -151,7 +154,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 				return i, true, nil
 			}
 		}
-		i = skipSpace(b, i)
+		i = jsonscan.Space(b, i)
 		if i == len(b) {
 			if !final {
 				return i, false, nil
@@ -210,8 +213,8 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 				i++
 			case '{', '[':
 				if s.depth == 1 && s.ahead { // an element of a list of events, which mostly is well and in sight
-					if end, ok := scanNested(b, i); ok {
-						i, s.state = end, wantAfter
+					if t, ok := scanValue(b, i); ok {
+						i, s.state = int(t.end), wantAfter
 						continue
 					}
 				}
@@ -224,7 +227,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 				s.state, s.digits = inInteger, 1
 				i++
 				// No digit may follow a leading zero: what does is not of this number.
-				if digit(b, i) {
+				if jsonscan.Digit(b, i) {
 					s.state = wantAfter
 				} else if i == len(b) && !final {
 					s.state = wantValue
@@ -236,14 +239,14 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 				if i+1 >= len(b) && !final {
 					return i, false, nil
 				}
-				if digit(b, i+1) {
+				if jsonscan.Digit(b, i+1) {
 					if b[i+1] == '0' {
 						if i+2 >= len(b) && !final {
 							return i, false, nil
 						}
 						i += 2
 						s.state, s.digits = inInteger, 1
-						if digit(b, i) {
+						if jsonscan.Digit(b, i) {
 							s.state = wantAfter
 						}
 						continue
@@ -258,7 +261,7 @@ func (s *skipper) run(b []byte, base int64, final bool) (used int, done bool, er
 				if word == "" {
 					return fail(expectValue, i)
 				}
-				if !hasPrefix(b, i, word) {
+				if !jsonscan.Word(b, i, word) {
 					if !final && len(b)-i < len(word) && string(b[i:]) == word[:len(b)-i] {
 						return i, false, nil
 					}

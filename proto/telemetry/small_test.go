@@ -139,7 +139,7 @@ func TestDivergences(t *testing.T) {
 			t.Errorf("%s is listed and not tested", d.Code)
 		}
 		if d.What == "" || d.Peer == "" || d.Here == "" {
-			t.Errorf("%+v is not told", d)
+			t.Errorf("%+v is not described", d)
 		}
 	}
 	if e := event(t, with("metadata", `{"a":[1E2,-0,1e999,1180591620717411303424]}`), nil); string(e.AppendMetadata(nil)) != `{"a":[1E2,-0,1e999,1180591620717411303424]}` {

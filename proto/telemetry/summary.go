@@ -42,12 +42,13 @@ func ParseSummary(b []byte) (*SessionSummary, error) {
 	return s, nil
 }
 
-// ReadSummary reads a session_summary, a JSON object, as the peer does. The error says in the peer's words why it is none.
+// ReadSummary reads a session_summary, a JSON object, as the peer does. The error says in the peer's words why it is not one.
 func ReadSummary(text []byte) (*SessionSummary, error) {
 	if len(text) > maxSummary || !json.Valid(text) {
-		return nil, fmt.Errorf("session_summary is no JSON of at most %d bytes", maxSummary)
+		return nil, fmt.Errorf("session_summary is not JSON of at most %d bytes", maxSummary)
 	}
-	if text = strip(text); text[0] != '{' {
+	text = strip(text)
+	if text[0] != '{' {
 		return nil, fmt.Errorf("session summary payload must be an object")
 	}
 	s, refusal := readSummary(text)
@@ -102,7 +103,8 @@ func readSummary(text []byte) (*SessionSummary, *DocumentError) {
 	if !ok {
 		return wrong("session status must be a non-empty string")
 	}
-	switch s.Status = strings.ToLower(string(strip([]byte(status)))); s.Status {
+	s.Status = strings.ToLower(string(strip([]byte(status))))
+	switch s.Status {
 	case "running", "completed", "interrupted", "incomplete":
 	default:
 		return wrong("Unsupported session status: " + status)
@@ -138,7 +140,7 @@ func readSummary(text []byte) (*SessionSummary, *DocumentError) {
 	return &s, nil
 }
 
-// pythonInt is Python's int of a value. It returns what Python says if there is none, or "". What does not fit is cut to what does.
+// pythonInt is Python's int of a value. It returns what Python says if there is no such int, or "". What does not fit is cut to what does.
 func pythonInt(text []byte, t token, to *int64, optional bool) string {
 	b := text[t.start:t.end]
 	set := func(w *big.Int) {

@@ -3,6 +3,8 @@ package telemetry
 import (
 	"errors"
 	"io"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // Form is how a document holds its events.
@@ -26,7 +28,7 @@ type Layout struct {
 }
 
 // Survey reads a document to its end and tells where its events are, or with a *DocumentError that it cannot be read as events: what
-// the peer's loader says, byte for byte, save that an element which is no usable record does not count. Memory is bounded. With
+// the peer's loader says, byte for byte, except that an element which is not a usable record does not count. Memory is bounded. With
 // Options.Lines nothing is read. Other errors are those of r.
 func Survey(r io.Reader, o Options) (Layout, error) {
 	if o.Lines {
@@ -66,8 +68,10 @@ func survey(w *window, o Options) (l Layout, err error) {
 	case '{':
 		l, outside, err = surveyObject(w, &s, o)
 	default:
-		if _, err = w.skip(&s, 0); err == nil {
-			if outside = tooLong(&s); outside == nil {
+		_, err = w.skip(&s, 0)
+		if err == nil {
+			outside = tooLong(&s)
+			if outside == nil {
 				outside = &DocumentError{NotContainer, "Telemetry payload must be a JSON object or array"}
 			}
 		}
@@ -84,7 +88,7 @@ func survey(w *window, o Options) (l Layout, err error) {
 // open begins the document and returns its first byte that is not space.
 func open(w *window) (byte, error) {
 	w.more()
-	if w.err == nil && hasPrefix(w.rest(), 0, "\ufeff") {
+	if w.err == nil && jsonscan.Word(w.rest(), 0, "\ufeff") {
 		return 0, w.here(unexpectedBOM)
 	}
 	if !w.space() {
@@ -96,7 +100,7 @@ func open(w *window) (byte, error) {
 	return w.buf[w.pos], nil
 }
 
-// finish wants nothing but space behind the document's value.
+// finish accepts only space behind the document's value.
 func (w *window) finish() error {
 	if w.space() {
 		return w.here(extraData)
@@ -141,11 +145,13 @@ func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *Document
 		case memberEvents, memberTracked:
 			kinds[which], lists[which] = c, Layout{Form: List, Start: start, End: w.offset()}
 		case memberAlerts:
-			if alerts = (Layout{}); c == '[' {
+			alerts = Layout{}
+			if c == '[' {
 				alerts.AlertsStart, alerts.AlertsEnd = start, w.offset()
 			}
 		case memberSummary:
-			if summarized = c == '{'; summarized {
+			summarized = c == '{'
+			if summarized {
 				summary = append(summary[:0], text...)
 			}
 		}
@@ -170,7 +176,8 @@ func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *Document
 	}
 	if l.Form == List && tracked && summarized && o.Peer != Peer029 {
 		var refusal *DocumentError
-		if l.Summary, refusal = readSummary(summary); outside == nil {
+		l.Summary, refusal = readSummary(summary)
+		if outside == nil {
 			outside = refusal
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // concurrent use.
 //
 // CSV says less than JSON, so cells are read by their column: an empty one is null (metadata: an empty object; rank, local_rank and
-// world_size, and everything of a legacy record: not there); integers may be written as floats of no fraction and keep all their
+// world_size, and everything of a legacy record: not there); integers may be written as floats without a fraction and keep all their
 // digits; metadata is JSON or a Python literal, see AppendRepr. A row that cannot be taken apart costs itself: reading goes on
 // behind its first line.
 type Table struct {
@@ -56,7 +56,7 @@ type cell struct {
 	doubled    bool // quotes inside are written twice
 }
 
-// maxColumns bounds a header: more columns than that are no telemetry.
+// maxColumns bounds a header: more columns than that are not telemetry.
 const maxColumns = 512
 
 // NewTable reads the header. The error is a *DocumentError if it names no field of a record, or else the reader's.
@@ -153,7 +153,8 @@ func (t *Table) toLineEnd() {
 			t.w.pos += i + 1
 			return
 		}
-		if t.w.pos = t.w.end; !t.w.more() {
+		t.w.pos = t.w.end
+		if !t.w.more() {
 			return
 		}
 	}

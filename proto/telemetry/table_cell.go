@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// appendInteger appends what text says in JSON: an integer also where it was written as a float, else something that is none.
+// appendInteger appends what text says in JSON: an integer also where it was written as a float, else something that is not one.
 func appendInteger(dst, text []byte) []byte {
 	digits := bytes.TrimPrefix(text, []byte("+"))
 	if whole, zeros, point := bytes.Cut(digits, []byte(".")); point && len(bytes.Trim(zeros, "0")) == 0 {

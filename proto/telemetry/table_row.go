@@ -86,7 +86,8 @@ func (t *Table) split(b []byte, final bool) (used int, how splitResult) {
 				if j < 0 {
 					return 0, splitOpen
 				}
-				if i += j; i+1 == len(b) && !final {
+				i += j
+				if i+1 == len(b) && !final {
 					return 0, splitOpen
 				}
 				if i+1 == len(b) || b[i+1] != '"' {

@@ -3,12 +3,15 @@ package telemetry
 import (
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 const digits16 = "0123456789abcdef"
 
 // appendDecoded appends what the inside of a scanned string means. A lone surrogate becomes three bytes, as UTF-8 would spell it if it
-// could: nothing is lost, and the order of bytes stays the order of code points.
+// could: nothing is lost, and the order of bytes stays the order of code points. GPU Flight decodes on its own, because it repairs what
+// this keeps.
 func appendDecoded(dst, s []byte) []byte {
 	for i := 0; i < len(s); {
 		if s[i] != '\\' {
@@ -20,43 +23,22 @@ func appendDecoded(dst, s []byte) []byte {
 			i = j
 			continue
 		}
-		switch c := s[i+1]; c {
-		case 'b':
-			dst = append(dst, '\b')
-		case 'f':
-			dst = append(dst, '\f')
-		case 'n':
-			dst = append(dst, '\n')
-		case 'r':
-			dst = append(dst, '\r')
-		case 't':
-			dst = append(dst, '\t')
-		case 'u':
-			r := hex4(s[i+2:])
-			i += 6
-			if utf16.IsSurrogate(r) {
-				if i+6 <= len(s) && s[i] == '\\' && s[i+1] == 'u' {
-					if pair := utf16.DecodeRune(r, hex4(s[i+2:])); pair != utf8.RuneError {
-						dst = utf8.AppendRune(dst, pair)
-						i += 6
-						continue
-					}
-				}
-				dst = append(dst, 0xe0|byte(r>>12), 0x80|byte(r>>6)&0x3f, 0x80|byte(r)&0x3f)
-				continue
-			}
-			dst = utf8.AppendRune(dst, r)
-			continue
-		default:
-			dst = append(dst, c)
-		}
-		i += 2
+		r, end := jsonscan.Escape(s, i)
+		dst, i = appendRune(dst, r), end
 	}
 	return dst
 }
 
+// appendRune appends a character, or a lone surrogate in three bytes.
+func appendRune(dst []byte, r rune) []byte {
+	if utf16.IsSurrogate(r) {
+		return append(dst, 0xe0|byte(r>>12), 0x80|byte(r>>6)&0x3f, 0x80|byte(r)&0x3f)
+	}
+	return utf8.AppendRune(dst, r)
+}
+
 // AppendString appends s as a JSON string: UTF-8, escapes only where JSON asks for one, lone surrogates (three bytes in s) as \udxxx,
-// other bytes that are no UTF-8 as the replacement character.
+// other bytes that are not UTF-8 as the replacement character.
 func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	dst = append(dst, '"')
 	start := 0

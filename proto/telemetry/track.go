@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // MaxTrackSamples is how many samples a TensorFlow tracker's file may have that has no events: both of its lists are held at once.
@@ -20,7 +22,7 @@ const maxTrackAlerts = 32 << 20
 type Track struct {
 	v       Validator
 	o       Options
-	usage   []float64 // NaN for what is no number
+	usage   []float64 // NaN for what is not a number
 	times   []float64
 	text    []byte
 	event   Event
@@ -56,7 +58,8 @@ func (t *Track) read(in *bufio.Reader) error {
 			return err
 		}
 		if alerting {
-			if t.alerts = append(t.alerts, c); len(t.alerts) > maxTrackAlerts {
+			t.alerts = append(t.alerts, c)
+			if len(t.alerts) > maxTrackAlerts {
 				alerting, t.alerts = false, nil
 			}
 		}
@@ -78,13 +81,15 @@ func (t *Track) read(in *bufio.Reader) error {
 		switch c {
 		case '"':
 			inString = true
-			if bad = true; depth == 1 && !keyed {
+			bad = true
+			if depth == 1 && !keyed {
 				key = key[:0]
 			}
 		case ':':
 			keyed = keyed || depth == 1
 		case '{', '[':
-			if depth++; depth == 2 && c == '[' && keyed {
+			depth++
+			if depth == 2 && c == '[' && keyed {
 				switch string(key) {
 				case "memory_usage":
 					list, found = &t.usage, true
@@ -114,13 +119,15 @@ func (t *Track) read(in *bufio.Reader) error {
 				keyed = keyed && depth != 1
 				continue
 			}
-			if depth--; depth == 1 {
+			depth--
+			if depth == 1 {
 				list, alerting = nil, false
 			}
 		case ' ', '\t', '\r', '\n':
 		default:
 			if depth == 2 && list != nil {
-				if token = append(token, c); len(token) > MaxDigits {
+				token = append(token, c)
+				if len(token) > MaxDigits {
 					bad, token = true, token[:1]
 				}
 			}
@@ -157,10 +164,10 @@ func (t *Track) Next() (*Record, error) {
 	return &t.rec, nil
 }
 
-// alert returns the next alert as a record. What is no object is passed over: a JAX tracker's alerts are only counted.
+// alert returns the next alert as a record. What is not an object is passed over: a JAX tracker's alerts are only counted.
 func (t *Track) alert() (*Record, error) {
 	for len(t.alerts) > 0 {
-		i := skipSpace(t.alerts, 1) // a bracket or a comma
+		i := jsonscan.Space(t.alerts, 1) // a bracket or a comma
 		if i >= len(t.alerts) || t.alerts[i] == ']' {
 			break
 		}
@@ -169,7 +176,7 @@ func (t *Track) alert() (*Record, error) {
 			break
 		}
 		text := t.alerts[v.start:v.end]
-		t.alerts = t.alerts[skipSpace(t.alerts, int(v.end)):]
+		t.alerts = t.alerts[jsonscan.Space(t.alerts, int(v.end)):]
 		if v.kind != kObject {
 			continue
 		}
@@ -186,7 +193,7 @@ func (t *Track) alert() (*Record, error) {
 			}
 		})
 		if !timed {
-			continue // no alert of a tracker
+			continue // not an alert of a tracker
 		}
 		t.text = append(dst, '}')
 		t.rec = Record{Index: t.index, Event: &t.event, Raw: t.text, Size: int64(len(t.text))}

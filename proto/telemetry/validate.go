@@ -3,6 +3,8 @@ package telemetry
 import (
 	"slices"
 	"strings"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // Options says how to read records and documents. The zero value is how the newest peer reads them.
@@ -25,7 +27,7 @@ type Options struct {
 	EventsKey *string
 	// Lines reads a JSON record a line (NDJSON), which the peer does not. Empty lines do not count.
 	Lines bool
-	// TornTail passes over a last line that does not end and is no JSON: a segment of a sink is still being written. It needs Lines.
+	// TornTail passes over a last line that does not end and is not JSON: a segment of a sink is still being written. It needs Lines.
 	TornTail bool
 	// MaxRecordBytes is the length of the longest record; 0 is DefaultMaxRecordBytes. A Decoder holds up to twice as much.
 	MaxRecordBytes int
@@ -55,7 +57,7 @@ type Validator struct {
 	collector, backend []byte // see backendOf
 }
 
-// Validate applies the rules of the record's own schema version and nothing else: no conversion, and no session but the record's own.
+// Validate applies the rules of the record's own schema version and nothing else: no conversion, and no session except the record's own.
 // It returns nil if the JSON text is a valid record to the peer.
 func (v *Validator) Validate(text []byte, p Peer) *Refusal {
 	if r := v.read(text); r != nil {
@@ -265,9 +267,9 @@ func (v *Validator) finish(e *Event, o *Options, named, text []byte, capabilitie
 
 // read parses text, which may have space around it, and finds out why if it cannot.
 func (v *Validator) read(text []byte) *Refusal {
-	start := skipSpace(text, 0)
+	start := jsonscan.Space(text, 0)
 	n, ok := v.record.parse(text[start:], &v.key)
-	if ok && skipSpace(text, start+n) == len(text) {
+	if ok && jsonscan.Space(text, start+n) == len(text) {
 		if bad := firstBad(text); bad < len(text) {
 			return &Refusal{Code: BadUTF8, Message: badUTF8(text[bad:], int64(bad), true)}
 		}
@@ -281,7 +283,7 @@ func (v *Validator) diagnose(text []byte) *Refusal {
 	if bad := firstBad(text); bad < len(text) {
 		return &Refusal{Code: BadUTF8, Message: badUTF8(text[bad:], int64(bad), true)}
 	}
-	if hasPrefix(text, 0, "\ufeff") {
+	if jsonscan.Word(text, 0, "\ufeff") {
 		return &Refusal{Code: BadJSON, Message: place{}.describe(unexpectedBOM)}
 	}
 	s := &v.skip
@@ -291,7 +293,7 @@ func (v *Validator) diagnose(text []byte) *Refusal {
 		return &Refusal{Code: IntegerTooLong, Message: tooManyDigits(s.longest)}
 	}
 	if wrong == nil {
-		if end := skipSpace(text, n); end < len(text) {
+		if end := jsonscan.Space(text, n); end < len(text) {
 			wrong = &syntaxError{extraData, int64(end)}
 		}
 	}

@@ -3,6 +3,8 @@ package telemetry
 import (
 	"errors"
 	"io"
+
+	"github.com/warpline/warpline/proto/jsonscan"
 )
 
 // window is the part of a document that is in memory. It grows to twice the longest record and slides on.
@@ -57,9 +59,11 @@ func (w *window) more() bool {
 			w.err = err
 			break
 		}
+		idle++
 		if n > 0 {
 			idle = 0
-		} else if idle++; idle == 100 {
+		}
+		if idle == 100 {
 			w.err = errStuck
 			break
 		}
@@ -73,7 +77,7 @@ func (w *window) more() bool {
 // space skips white space and tells whether anything is left.
 func (w *window) space() bool {
 	for {
-		w.pos = skipSpace(w.buf[:w.end], w.pos)
+		w.pos = jsonscan.Space(w.buf[:w.end], w.pos)
 		if w.pos < w.end {
 			return true
 		}
@@ -112,7 +116,8 @@ func (w *window) skip(s *skipper, most int) ([]byte, error) {
 			if b != nil {
 				w.keepHead(b)
 			}
-			if b = nil; (s.state == inString || s.state == inKey) && s.begin >= w.base {
+			b = nil
+			if (s.state == inString || s.state == inKey) && s.begin >= w.base {
 				w.begun = w.place
 				w.begun.pass(w.buf[:s.begin-w.base])
 			}

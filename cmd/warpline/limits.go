@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/cmd/warpline/service"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// size is a number of bytes in a flag.
+type size = service.Size
+
+// layoutFlags fix the streams when they are created; give every role the same.
+type layoutFlags struct {
+	Partitions int  `default:"16" help:"Partitions of the streams, fixed when they are created."`
+	Lanes      int  `default:"2" help:"Lanes of the sink, fixed when the streams are created."`
+	Replicas   int  `default:"1" help:"Copies of each stream: 1, or 3 on a cluster, which makes accepted data survive the loss of a machine."`
+	IngestMax  size `default:"4GiB" help:"Most that accepted parts may take; when it is full the gateway answers 503."`
+	RowsMax    size `default:"4GiB" help:"Most that chunks may take while ClickHouse is away."`
+	BucketMax  size `default:"1GiB" help:"Most that each bucket and object store may take."`
+}
+
+func (f layoutFlags) layout() broker.Layout {
+	l := broker.DefaultLayout()
+	l.Partitions, l.Lanes, l.Replicas = f.Partitions, f.Lanes, f.Replicas
+	l.IngestMaxBytes, l.RowsMaxBytes, l.BucketMaxBytes = int64(f.IngestMax), int64(f.RowsMax), int64(f.BucketMax)
+	return l
+}
+
+func (f layoutFlags) check(s *settings) error {
+	switch {
+	case f.Partitions < 1 || f.Partitions > 4096:
+		return fmt.Errorf("%s: %d is outside 1 to 4096", s.name("partitions"), f.Partitions)
+	case f.Lanes < 1 || f.Lanes > f.Partitions:
+		return fmt.Errorf("%s: %d is outside 1 to the number of partitions, %d", s.name("lanes"), f.Lanes, f.Partitions)
+	case f.Replicas != 1 && f.Replicas != 3 && f.Replicas != 5:
+		return fmt.Errorf("%s: %d: use 1, 3 or 5", s.name("replicas"), f.Replicas)
+	case f.IngestMax < 1<<20 || f.RowsMax < 16<<20 || f.BucketMax < 1<<20:
+		return fmt.Errorf("%s, %s, %s: the least are 1MiB, 16MiB and 1MiB", s.name("ingest-max"), s.name("rows-max"), s.name("bucket-max"))
+	}
+	return nil
+}
+
+// limitFlags are what a key may do where it has no limits of its own. Their defaults are those of tenant.DefaultLimits (a test compares),
+// which a zero means too.
+type limitFlags struct {
+	EventsPerSecond float64 `name:"limit-events-per-second" default:"5000000" help:"Events a second of one key."`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one key, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" default:"1GiB" help:"Bytes a second of one key, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" default:"5000" help:"Requests a second of one key."`
+	BurstSeconds    float64 `name:"limit-burst-seconds" default:"2" help:"How many seconds' worth may come at once."`
+	MaxBody         size    `name:"limit-body" default:"256MiB" help:"Largest body as received."`
+	MaxRaw          size    `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
+	MaxRatio        float64 `name:"limit-ratio" default:"400" help:"Largest decompression ratio, looked at beyond 192 MiB."`
+	MaxLine         size    `name:"limit-line" default:"32MiB" help:"Longest line."`
+	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
+	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
+}
+
+// keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
+type keyLimitFlags struct {
+	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"Events a second of this key; by default the service's limit, as with all below."`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
+	BurstSeconds    float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
+	MaxBody         size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
+	MaxRaw          size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
+	MaxRatio        float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
+	MaxLine         size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
+	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+}
+
+func (f limitFlags) limits() tenant.Limits {
+	return tenant.Limits{
+		EventsPerSecond: f.EventsPerSecond, BytesPerSecond: float64(f.BytesPerSecond),
+		RawBytesPerSecond: float64(f.RawPerSecond), RequestsPerSecond: f.Requests, BurstSeconds: f.BurstSeconds,
+		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
+		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays,
+	}
+}
+
+func (f limitFlags) check(s *settings) error {
+	for _, l := range []struct {
+		flag  string
+		value float64
+	}{
+		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds}, {"limit-ratio", f.MaxRatio},
+	} {
+		if l.value < 0 || l.value != l.value {
+			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)
+		}
+	}
+	return nil
+}
+
+// chunkFlags bound how long rows stay in the worker.
+type chunkFlags struct {
+	ChunkAge    time.Duration `default:"400ms" help:"Oldest that rows get in the worker before they are passed on."`
+	NamesMemory size          `default:"256MiB" help:"Memory for the names of all sessions; what is beyond is loaded again when a session speaks."`
+}
+
+func (f chunkFlags) check(s *settings) error {
+	if f.ChunkAge < 0 {
+		return fmt.Errorf("%s: %v: cannot be negative", s.name("chunk-age"), f.ChunkAge)
+	}
+	if f.NamesMemory < 1<<20 {
+		return fmt.Errorf("%s: use at least 1MiB", s.name("names-memory"))
+	}
+	return nil
+}
+
+// insertFlags trade latency against the number of inserts, each of which makes a part in every table.
+type insertFlags struct {
+	SinkInterval time.Duration `default:"300ms" help:"Shortest time between two inserts of a lane."`
+}
+
+func (f insertFlags) check(s *settings) error {
+	if f.SinkInterval < 0 {
+		return fmt.Errorf("%s: %v: cannot be negative", s.name("sink-interval"), f.SinkInterval)
+	}
+	return nil
+}

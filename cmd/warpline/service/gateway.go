@@ -1,0 +1,62 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// GatewayConfig is what a gateway needs that runs alone. Fields without a comment are as in Config.
+type GatewayConfig struct {
+	Listen, PathPrefix string
+	TLSCert, TLSKey    string
+	DevKey             string
+	Limits             tenant.Limits
+	// SpoolDir is the folder for bodies that are being received; "" is one below the system's temporary folder, which is removed at the
+	// end.
+	SpoolDir string
+	// SpoolMax is the most that they may take together, in bytes.
+	SpoolMax int64
+}
+
+// RunGateway serves until ctx ends, then lets requests under way finish; hard ends the waiting for them.
+func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
+	if c.SpoolDir == "" {
+		dir, err := os.MkdirTemp("", "warpline-spool-")
+		if err != nil {
+			return fmt.Errorf("spool folder: %w: name one with --spool-dir, or a folder for temporary files with TMPDIR", err)
+		}
+		defer os.RemoveAll(dir)
+		c.SpoolDir = dir
+	}
+	streams, closeNATS, err := a.open(ctx, "gateway")
+	if err != nil {
+		return err
+	}
+	defer closeNATS()
+	reg := newRegistry()
+	w := newWatcher(a.Log, reg)
+	g, err := ingest.New(streams, ingest.Config{
+		Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
+		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
+		Logger: a.Log, Registerer: reg, Ready: w.blocked,
+	})
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	flow := newFlow(streams)
+	defer a.keep(streams, reg, w, apartTroubles(streams, func(ctx context.Context, t map[string]string) {
+		flow.look(ctx, t)
+		streamsFull(ctx, t, streams)
+		gatewayTakesNothing(ctx, t, g)
+	}))()
+	if err := awaitGateway(ctx, g, nil, a.Log); err != nil {
+		g.Close()
+		return err
+	}
+	a.Log.Info("ready", "addr", g.Addr(), "role", "gateway")
+	return a.serve(ctx, hard, "gateway", g.Run)
+}
