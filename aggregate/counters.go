@@ -72,17 +72,17 @@ func newCounters(reg prometheus.Registerer, sources ...Source) *counters {
 		stateBytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_state_bytes",
 			Help: "Size of the last snapshots of the state of this process's partitions."}),
 		forgottenEarly: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_sessions_forgotten_early_total",
-			Help: "Silent sessions whose state was forgotten before its time for want of room in WL_STATE; what they send again later is caught " +
-				"by the gateway's record alone."}),
+			Help: "Silent sessions whose state was forgotten before its time because WL_STATE had no room; only the gateway's " +
+				"record recognises what they send again later."}),
 		gaveUp: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_pending_given_up_total",
-			Help: "Times that a session's kernels, details and scopes went out without their other half because more waited in the partition " +
+			Help: "Times that a session's kernels, details and scopes were written without their other half because more waited in the partition " +
 				"than may."}),
 		namesBytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_worker_names_bytes",
 			Help: "Memory of sessions' names and what is kept beside them, as charged to its budget."}),
 		namesRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_refused_total",
 			Help: "Names that are not kept in memory because their session has its share; they are stored, and their ids are resolved at read."}),
 		namesDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_names_dropped_total",
-			Help: "Sessions whose names left memory for want of room; they are loaded again when the session speaks."}),
+			Help: "Sessions whose names were dropped from memory because there was no room; they are loaded again when the session sends."}),
 		unknownColumns: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_unknown_columns_total",
 			Help: "Columns and keys that this version does not know; they are kept in the table extra_fields."}),
 		badFields: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_bad_fields_total",

@@ -14,28 +14,28 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// A deletion travels as a part among the parts: a tombstone. What came before it is folded already and in this chunk or an earlier one, so
-// the chunk that carries the tombstone on can say "delete all that you have". What comes behind it is dropped here, for as long as the
-// partition remembers: a mark per session in the state. So nothing that was on its way brings rows back.
+// A deletion travels as a part among the parts: a tombstone. What came before it is already folded and in this chunk or an earlier one, so
+// the chunk that carries the tombstone can say "delete all that you have". What comes after it is dropped here, for as long as the
+// partition remembers the deletion: by an entry in the state for each deleted session. So nothing that was on its way brings rows back.
 //
-// A tenant's tombstone marks every session that the partition knows of the tenant, and remembers when it was: parts that the gateway
-// received before that are dropped whatever their session is. What a session sends that begins later is new, and is kept.
+// A tenant's tombstone makes such an entry for every session of the tenant that the partition knows, and one with its own time: parts that
+// the gateway received before that time are dropped whatever their session is. What sessions send that begin later is new, and is kept.
 
 const (
 	// keepDeletion is how long a deleted session is remembered after the last part of it that was dropped. A client that sends again after
 	// that begins a new session of the old name.
 	keepDeletion = 30 * 24 * time.Hour
-	// lateDeletion is for how much longer the memory is kept when no part says what time it is: parts can wait in INGEST for this long.
+	// lateDeletion is how much longer it is remembered when no part comes that says what time it is: parts can wait in INGEST for this
+	// long.
 	lateDeletion = 7 * 24 * time.Hour
-	// maxDeletions are remembered by a partition, some 100 B each; beyond it those that end first go, and what they would have dropped
-	// is taken for a new session.
+	// maxDeletions is how many deletions a partition remembers, some 100 B each; beyond it those that end first are forgotten, and what
+	// they would have dropped is taken for a new session.
 	maxDeletions = 1 << 16
 	// maxChunkDeletes tombstones go into one chunk: its header and the sink's mark have to hold them.
 	maxChunkDeletes = 256
 )
 
-// deletionKey names what was deleted: a session by the hash of its id, so that the memory of a deletion holds no id, or the whole tenant
-// by 0.
+// deletionKey names what was deleted: a session by the hash of its id, so that the id itself is not kept, or the whole tenant by 0.
 type deletionKey struct {
 	tenant  string
 	session xxh3.Uint128
@@ -103,7 +103,7 @@ func (f *Fold) Erase(d stream.Deletion) {
 	f.deletes = append(f.deletes, d)
 }
 
-// remember sets a mark and makes it part of the next state change.
+// remember enters a deletion and makes it part of the next state change.
 func (f *Fold) remember(key deletionKey, d deletion) {
 	if f.deletions == nil {
 		f.deletions = map[deletionKey]deletion{}
@@ -124,7 +124,7 @@ func (f *Fold) drop(gone map[SessionKey]struct{}) {
 	}
 	is := func(s *Session) bool { _, ok := gone[s.Key]; return ok }
 	f.touched, f.unnamed = slices.DeleteFunc(f.touched, is), slices.DeleteFunc(f.unnamed, is)
-	f.names = slices.DeleteFunc(f.names, func(b nameBlock) bool { return is(b.session) })
+	f.names = slices.DeleteFunc(f.names, func(b nameEntries) bool { return is(b.session) })
 }
 
 // deletesDue reports whether the open chunk should end here. It must end at the tombstone of a tenant, or of a session that may come back:
@@ -134,7 +134,7 @@ func (f *Fold) deletesDue() bool {
 	return n >= maxChunkDeletes || n > 0 && f.deletes[n-1].Bounded()
 }
 
-// drops reports whether the part belongs to what was deleted, and counts it if so. Its bytes are kept nowhere.
+// drops reports whether the part belongs to what was deleted, and counts it if so. Its bytes are not kept.
 func (f *Fold) drops(p *Part) bool {
 	if len(f.deletions) == 0 {
 		return false
@@ -149,7 +149,8 @@ func (f *Fold) drops(p *Part) bool {
 	if !ok || received >= d.until || received > d.at && p.Env.ComesBack() {
 		return false
 	}
-	if until := received + int64(keepDeletion); until > d.until+rows.NanosPerDay { // once a day is often enough for the state
+	until := received + int64(keepDeletion)
+	if until > d.until+rows.NanosPerDay { // once a day is often enough for the state
 		d.until = until
 		f.remember(key, d)
 	}
@@ -157,9 +158,8 @@ func (f *Fold) drops(p *Part) bool {
 	return true
 }
 
-// countDropped enters a dropped part into the books: received, and rejected. books is false for parts from before a tenant's purge: a row
-// of
-// usage would be the tenant's again, so only the metrics count them.
+// countDropped enters a dropped part into the books: received, and rejected. books is false for parts from before a tenant's purge: only
+// the metrics count them, since a row of usage would belong to the tenant again.
 func (f *Fold) countDropped(p *Part, books bool) {
 	n := p.Env.Events
 	f.metrics.parts.WithLabelValues("deleted").Inc()
@@ -172,7 +172,7 @@ func (f *Fold) countDropped(p *Part, books bool) {
 		return
 	}
 	nobody := &Session{Key: SessionKey{Tenant: p.Env.Tenant}} // the row must not name the session
-	p.Raw = rows.RawPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
+	p.Raw = rows.RawDayPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
 	p.Session, p.usage = nobody, f.usageOf(p)
 	p.usage.Events += n
 	p.usage.bytes += p.Env.Bytes
@@ -181,8 +181,8 @@ func (f *Fold) countDropped(p *Part, books bool) {
 		Events: n, Bytes: p.Env.Bytes, Ref: "deleted"})
 }
 
-// forgetDeletions drops marks whose time is over. Whether a mark still holds follows from a part's own stamp (see drops), so owners that
-// clean up at different times fold the same.
+// forgetDeletions drops deletions whose time is over. Whether a deletion still holds follows from a part's own stamp (see drops), so owners
+// that clean up at different times fold the same.
 func (f *Fold) forgetDeletions(now int64) {
 	for k, d := range f.deletions {
 		if now > d.until+int64(lateDeletion) {
@@ -209,7 +209,7 @@ func (f *Fold) sortedDeletions() []deletionKey {
 	return keys
 }
 
-// appendDeletions writes the marks at the end of a state of version 3: all of them, or those that are new.
+// appendDeletions writes the deletions at the end of a state: all of them, or those that are new.
 func (f *Fold) appendDeletions(w *state.Writer, full bool) {
 	keys := f.freshDeletions
 	if full {
@@ -241,12 +241,13 @@ func (f *Fold) readDeletions(r *state.Reader) {
 	}
 }
 
-// clean makes what ROWS and the snapshots hold of a deleted session leave at once rather than with the traffic: behind the chunk with the
-// tombstone comes an empty one, a snapshot after that, and a chunk that points to the snapshot. Then the sink purges all before it.
+// clean removes at once what ROWS and the snapshots hold of a deleted session; otherwise it would stay until enough new chunks came. After
+// the chunk with the tombstone comes an empty one, a snapshot after that, and a chunk that points to the snapshot. Then the sink purges all
+// before it.
 func (o *owner) clean(ctx context.Context, c *stream.Chunk) error {
 	if len(c.Deletes) > 0 {
 		o.traces = true
-		o.opened = time.Now() // the next chunk comes whether or not there are rows
+		o.opened = time.Now() // so that the next chunk is published whether or not there are rows
 		return nil
 	}
 	if !o.traces {

@@ -5,7 +5,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Device is a device of a session, as far as its source says what it is.
+// Device is what a source says of a device of a session.
 type Device struct {
 	ID                                       int32
 	UUID, Name, Vendor, Architecture         string

@@ -13,10 +13,9 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// nameBlock is the dictionary entries that one part added to a session. It is stored under a create-only key before the chunk that
-// uses it is published; what it holds follows from the part and the state before it, so an owner that folds the part again
-// writes the same block.
-type nameBlock struct {
+// nameEntries are the dictionary entries that one part added to a session. They are stored under a create-only key before the chunk that
+// uses them is published. They follow from the part and the state before it, so an owner that folds the part again writes the same entries.
+type nameEntries struct {
 	session *Session
 	seq     uint64
 	entries []nameEntry
@@ -43,7 +42,7 @@ func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
 	}
 	n := len(f.names)
 	if n == 0 || f.names[n-1].session != s || f.names[n-1].seq != p.Seq {
-		f.names = append(f.names, nameBlock{session: s, seq: p.Seq})
+		f.names = append(f.names, nameEntries{session: s, seq: p.Seq})
 		n++
 	}
 	block := &f.names[n-1]
@@ -55,7 +54,7 @@ func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
 	return true
 }
 
-// learn remembers a name, and reports whether there is room for its text: else its id is resolved at read.
+// learn remembers a name, and reports whether there is room for its text: if not, its id is resolved at read.
 func (s *Session) learn(ref NameRef, text string) bool {
 	s.names++
 	s.nameBytes += len(text)
@@ -72,8 +71,8 @@ func (s *Session) learn(ref NameRef, text string) bool {
 	return true
 }
 
-// nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: only late names are looked
-// up for those.
+// nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: for those rows only late names are looked
+// up.
 func (f *Fold) nameRow(p *Part, ref NameRef, text string) {
 	s := p.Session
 	late := uint8(0)
@@ -86,7 +85,7 @@ func (f *Fold) nameRow(p *Part, ref NameRef, text string) {
 	f.dictionaryRow(s, ref, text, late, p.Env.ReceivedAt)
 }
 
-// resolved notes that a name that rows were written without has come.
+// resolved notes that a name has come which rows were written without.
 func (s *Session) resolved(ref NameRef) {
 	if _, used := s.unresolved[ref]; used {
 		delete(s.unresolved, ref)
@@ -96,7 +95,7 @@ func (s *Session) resolved(ref NameRef) {
 
 func (f *Fold) dictionaryRow(s *Session, ref NameRef, text string, late uint8, receivedAt int64) {
 	t := &table.Dictionaries
-	b := f.Out.Batch(t.Table, rows.FactPartition(receivedAt, rows.FactDays(s.RetentionDays, s.RollupDays)))
+	b := f.Out.Batch(t.Table, rows.FactDayPartition(receivedAt, rows.FactDays(s.RetentionDays, s.RollupDays)))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
 	t.Dict.AppendString(b, ref.Dict.String())
@@ -106,11 +105,11 @@ func (f *Fold) dictionaryRow(s *Session, ref NameRef, text string, late uint8, r
 	t.ReceivedDay.Append(b, rows.DayOf(receivedAt))
 }
 
-// maxBlockBytes keeps a block within one KV message; a part with more names than that makes several.
-const maxBlockBytes = 4 << 20
+// maxEntriesBytes keeps a value within one KV message; a part with more names than that makes several.
+const maxEntriesBytes = 4 << 20
 
-// encode returns the block's values for the bucket, one per key "<seq>-<n>".
-func (b *nameBlock) encode() [][]byte {
+// encode returns the entries' values for the bucket, one per key "<seq>-<n>".
+func (b *nameEntries) encode() [][]byte {
 	var values [][]byte
 	var w state.Writer
 	flush := func() {
@@ -123,7 +122,7 @@ func (b *nameBlock) encode() [][]byte {
 		w.N(int(e.ref.Dict))
 		w.U64(uint64(e.ref.ID))
 		w.Str(e.value)
-		if len(w.Body) > maxBlockBytes {
+		if len(w.Body) > maxEntriesBytes {
 			flush()
 		}
 	}
@@ -134,12 +133,12 @@ func (b *nameBlock) encode() [][]byte {
 // decodeNames reads a value that encode wrote.
 func decodeNames(value []byte, f func(ref NameRef, text string)) error {
 	n, err := s2.DecodedLen(value)
-	if err != nil || n > maxBlockBytes+MaxNameBytes+64 {
-		return fmt.Errorf("dictionary block: %w", state.Err)
+	if err != nil || n > maxEntriesBytes+MaxNameBytes+64 {
+		return fmt.Errorf("dictionary entries: %w", state.Err)
 	}
 	plain, err := s2.Decode(nil, value)
 	if err != nil {
-		return fmt.Errorf("dictionary block: %w", err)
+		return fmt.Errorf("dictionary entries: %w", err)
 	}
 	r := state.Reader{Rest: plain}
 	for len(r.Rest) > 0 && r.Err == nil {
@@ -151,14 +150,14 @@ func decodeNames(value []byte, f func(ref NameRef, text string)) error {
 	return r.Err
 }
 
-// OwnNames is where the ids of names begin that came as text. The client counts its ids from 1.
+// OwnNames is the first id of names that came as text, without an id. The client counts its ids from 1.
 const OwnNames = uint32(1) << 31
 
-// maxProbes bounds the search for a free id; nobody who does not try for it needs a second.
+// maxProbes bounds the search for a free id; a second one is needed only when hashes collide, which takes intent.
 const maxProbes = 64
 
-// Intern returns the id of a text in one of the session's dictionaries, where it enters it as if the client had declared it. The id follows
-// from the text: it is a hash, or the next free id behind it. ” is 0. ok is false when the session has as many names as it may.
+// Intern returns the id of a text in one of the session's dictionaries, and enters it there as if the client had declared it. The id
+// follows from the text: it is a hash, or the next free id after it. ” is 0. ok is false when the session has as many names as it may.
 func (f *Fold) Intern(p *Part, dict gpuflight.Dict, text []byte) (id uint32, ok bool) {
 	s := p.Session
 	if len(text) == 0 {

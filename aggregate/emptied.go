@@ -10,7 +10,7 @@ import (
 )
 
 // watchRows notices partitions of this worker whose subject in ROWS was emptied: the stream was removed or purged. An owner with parts to
-// fold meets that at its next chunk. One that is idle would not for as long as nobody sends, and its checkpoint would be nowhere.
+// fold notices that at its next chunk. An idle one would not notice until parts come, and the partition would not have a checkpoint.
 func (w *Worker) watchRows(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
@@ -52,8 +52,8 @@ func (w *Worker) publishedUpTo(p int, number uint64) {
 	w.newest[p] = number
 }
 
-// shrunk tells when ROWS ends before a chunk that this process published. Where the sink had not come so far nothing is lost by that: the
-// parts are folded again.
+// shrunk reports it when ROWS ends before a chunk that this process published. Nothing is lost if the sink had not come so far: the parts
+// are folded again.
 func (o *owner) shrunk(ctx context.Context, head *stream.Chunk) {
 	o.w.mu.Lock()
 	newest := o.w.newest[o.partition]

@@ -5,7 +5,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// SessionEnd is one telling of a session's end.
+// SessionEnd is one report of a session's end.
 type SessionEnd struct {
 	Rank             uint8
 	At               int64
@@ -20,7 +20,7 @@ var endReasons = [...]string{
 	table.EndRun: "run_end",
 }
 
-// End writes that the session has ended: nothing of it waits for more.
+// End writes that the session has ended: what waits for more of it need not wait any longer.
 func (f *Fold) End(p *Part, e SessionEnd) {
 	s := p.Session
 	s.Delta.endedAt, s.Delta.endReason = max(s.Delta.endedAt, e.At), max(s.Delta.endReason, endReasons[e.Rank])
@@ -28,8 +28,8 @@ func (f *Fold) End(p *Part, e SessionEnd) {
 	f.Tell(p, e)
 }
 
-// Tell writes what is said of the session's end. Much may be said, in any order and often; what says most counts, and that is found when
-// it is read (table.SessionEnds), so that nothing has to be remembered of a session for it.
+// Tell writes a report of the session's end. There may be many, in any order and several times the same; the one that says most counts. It
+// is found when the table is read (table.SessionEnds), so the state need not remember anything for it.
 func (f *Fold) Tell(p *Part, e SessionEnd) {
 	table.SessionEnds.Append(f.Facts(p, table.SessionEnds.Table), &table.SessionEndRow{
 		HeadRow:       p.Session.Head(),

@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// Expire gives up on halves that have waited long enough, closes sessions that have ended, and drops the state of sessions that
-// nobody has heard of for Config.Forget. now is the owner's clock in nanoseconds. What it emits is part of the open chunk like any
-// fold, so two owners that expire at different times never both count.
+// Expire gives up on halves that have waited long enough, closes sessions that have ended, and drops the state of sessions that have been
+// silent for Config.Forget. now is the owner's clock in nanoseconds. What it writes is part of the open chunk like what a fold writes, so
+// if two owners expire at different times, only one of them counts.
 func (f *Fold) Expire(now int64) {
 	f.releaseHeld(now)
 	for i := range f.sources {
@@ -42,7 +42,7 @@ func (f *Fold) ExpireIdle(now int64) {
 	}
 }
 
-// Close closes a session: whatever waits for its other half goes out alone.
+// Close closes a session: what still waits for its other half is written without it.
 func (f *Fold) Close(s *Session) {
 	for _, st := range s.states {
 		if st != nil {
@@ -52,7 +52,7 @@ func (f *Fold) Close(s *Session) {
 	f.Touch(s)
 }
 
-// keyed is what has the key of a session.
+// keyed is implemented by what has the key of a session.
 type keyed interface {
 	comparable
 	sessionKey() SessionKey
@@ -60,7 +60,7 @@ type keyed interface {
 
 func (s *Session) sessionKey() SessionKey { return s.Key }
 
-// SortedSessions gives a stable order, so that one state emits one sequence of rows.
+// SortedSessions gives a stable order, so that the same state always gives the same sequence of rows.
 func SortedSessions[S keyed](m map[S]struct{}) []S {
 	if len(m) == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Failure is a partition that this worker tries to take or fold, in vain so far.
+// Failure is a partition that this worker tries to take or fold, without success so far.
 type Failure struct {
 	Partition int
 	Err       string
@@ -28,15 +28,15 @@ func (w *Worker) fails(p int, err error) {
 	w.failing[p] = f
 }
 
-// thrives notes that a chunk of the partition was stored.
+// thrives notes that a chunk of the partition was stored: it does not fail any more.
 func (w *Worker) thrives(p int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.failing, p)
 }
 
-// failures lists them in the order of their number. One that has not come again for a minute is of a
-// partition that another worker has by now. w.mu is held.
+// failures lists them in the order of their numbers, without those that have not failed again for a minute: another worker has the
+// partition by now. w.mu is held.
 func (w *Worker) failures() (all []Failure) {
 	for p := range w.streams.Partitions {
 		if f, ok := w.failing[p]; ok && time.Since(f.last) < time.Minute {

@@ -18,11 +18,11 @@ type Part struct {
 	Env     stream.Envelope
 	Seq     uint64 // INGEST sequence
 	Now     int64  // owner's clock, ns; decides only how long halves wait
-	Raw     table.Partition
+	Raw     table.DayPartition
 	Line    int // number of the line in the part, from 1
 	usage   *Counts
 	before  Counts                    // usage without this part
-	refused []stream.Rejected         // of a part that somebody asks about
+	refused []stream.Rejected         // of a part whose sender asks what becomes of it
 	rejects map[rejectKind]*rejectRun // of this part, by reason and type
 	keep    bool                      // its object is referred to by a reject and must stay
 	Body    []byte
@@ -30,7 +30,7 @@ type Part struct {
 	budget  budget
 }
 
-// Fold turns parts into rows and session state. It belongs to one partition's owner; nothing in it is safe for concurrent use.
+// Fold turns parts into rows and session state. It belongs to one partition's owner and is not safe for concurrent use.
 type Fold struct {
 	Config   *Config
 	metrics  *counters
@@ -43,11 +43,11 @@ type Fold struct {
 	held       map[*Session]struct{} // with rollups that wait
 	hold       time.Duration         // how long they wait now
 	HeldAccs   int                   // accumulators of all sessions
-	leaving    bool                  // the owner ends: nothing is held back
+	leaving    bool                  // the owner stops: nothing is held back
 	rush       bool                  // nothing is held back in this chunk
 	budget     *nameBudget           // names.go
 	nameBytes  int                   // of this partition in it
-	named      map[*Session]struct{} // those sessions
+	named      map[*Session]struct{} // the sessions whose names they are
 	pending    int                   // bytes of what waits, pending.go
 	pendings   map[*Session]struct{} // of these sessions
 	tombstones map[SessionKey]tombstone
@@ -55,7 +55,7 @@ type Fold struct {
 	unnamed    []*Session            // taken over with rows to come, names not loaded yet
 	missing    map[*Session]missing  // names that neither NATS nor ClickHouse had, missing.go
 	usage      map[usageKey]*Counts  // of the open chunk
-	names      []nameBlock           // dictionary entries of the open chunk, to be stored before it is published
+	names      []nameEntries         // dictionary entries of the open chunk, to be stored before it is published
 	removed    []SessionKey          // dropped since the last published state
 
 	deletions      map[deletionKey]deletion // what was deleted; see delete.go
@@ -75,7 +75,7 @@ type usageKey struct {
 // Counts are events and bytes of parts, by what became of them.
 type Counts struct{ Events, bytes, Stored, rejected, Duplicates uint64 }
 
-// NewFold returns the fold of a partition that has no owner, so that nothing of it is published: for tests and benchmarks of sources.
+// NewFold returns a fold without an owner, so that nothing of it is published: for tests and benchmarks of sources.
 func NewFold(cfg Config) *Fold {
 	cfg = cfg.withDefaults()
 	return newFold(&cfg, newCounters(nil))
@@ -95,7 +95,7 @@ func newFold(cfg *Config, m *counters) *Fold {
 	return f
 }
 
-// Session returns the state of a part's session, new when it was never seen.
+// Session returns the state of a part's session, a new one when the session was never seen.
 func (f *Fold) Session(p *Part) *Session {
 	key := SessionKey{p.Env.Tenant, p.Env.Session}
 	s := f.Sessions[key]
@@ -121,7 +121,7 @@ func (f *Fold) Take(p *Part, s *Session, body []byte) {
 	f.Touch(s)
 	f.metrics.meet(p.Env.Tenant)
 	p.Body, p.Session = body, s
-	p.Raw = rows.RawPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
+	p.Raw = rows.RawDayPartition(p.Env.ReceivedAt, p.Env.RetentionDays)
 	if s.firstReceived == 0 {
 		s.firstReceived = p.Env.ReceivedAt
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A session that has been silent for long is forgotten: its state goes, and what remains is a tombstone, so that it goes on where it
-// was, names and ids included, should it speak again.
+// A session that has been silent for long is forgotten: its state is dropped except for a tombstone, with which it goes on where it was,
+// names and ids included, if it sends again.
 
 // tombstone is what is kept of a forgotten session.
 type tombstone struct {
@@ -17,11 +17,12 @@ type tombstone struct {
 }
 
 const (
-	// maxSessions of a partition are kept in memory, some 2 KiB each when they do little; beyond it the longest silent are forgotten
-	// before their time, of tenants that have more than their share. What that costs is the memory of resends older than the gateway's
-	// record, and of memory events that come again in another export.
+	// maxSessions is how many sessions of a partition are kept in memory, some 2 KiB each when they do little; beyond it the longest silent
+	// are forgotten before their time, of tenants that have more than their share. After that, resends that are older than the gateway's
+	// record are not recognised, nor memory events that come again in another export.
 	maxSessions = 32768
-	// maxTombstones, some 100 B each; the oldest go first. A session that outlives its tombstone has new ids and late names.
+	// maxTombstones is how many tombstones a partition keeps, some 100 B each; the oldest are dropped first. A session that sends after
+	// that has new ids and late names.
 	maxTombstones = 1 << 17
 )
 
@@ -34,7 +35,7 @@ func (f *Fold) forget(s *Session, now int64) {
 	f.removed = append(f.removed, s.Key)
 }
 
-// abandon takes a session out of all that could bring rows of it.
+// abandon removes a session from everything that could still write rows of it.
 func (f *Fold) abandon(s *Session) {
 	for _, st := range s.states {
 		if st != nil {
@@ -47,7 +48,7 @@ func (f *Fold) abandon(s *Session) {
 	delete(f.held, s)
 }
 
-// revive gives a new session what its tombstone kept.
+// revive gives a session that is new to the fold what its tombstone kept.
 func (f *Fold) revive(s *Session) {
 	t, ok := f.tombstones[s.Key]
 	if !ok {
@@ -63,7 +64,7 @@ func (f *Fold) forgetSilent(now int64) {
 	var silent []*Session
 	for _, s := range f.Sessions {
 		if s.touched || s.heldSince != 0 {
-			continue // it has something to say yet
+			continue // it has rows to write yet
 		}
 		load := s.load()
 		if load.Waits {
@@ -103,7 +104,7 @@ func (f *Fold) forgetSilent(now int64) {
 				continue
 			}
 			if load.Alone || load.Unsaid {
-				f.Close(s) // its last rows go out with the next chunk, and it the next time
+				f.Close(s) // its last rows are in the next chunk, and it is forgotten the next time
 			} else {
 				f.forget(s, now)
 			}
@@ -121,11 +122,12 @@ func (f *Fold) forgetSilent(now int64) {
 	}
 }
 
-// FairShare is how much each tenant may have of room: what those leave who have less is for the others.
+// FairShare is how much of room each tenant may have: what tenants with less leave free is for the others.
 func FairShare(has map[string]int, room int) (share int) {
 	counts := slices.Sorted(maps.Values(has))
 	for i, n := range counts {
-		if share = room / (len(counts) - i); n > share {
+		share = room / (len(counts) - i)
+		if n > share {
 			return share
 		}
 		room -= n

@@ -15,21 +15,19 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// INGEST's history. A position is a sequence, and a stream that lost its tail (a power cut, an older copy put back) or was made anew gives
-// the
-// same sequences to other messages. An owner that trusted its position would skip them all. So a position goes with the time at which NATS
-// stored the message, and the two are compared with the stream: at each takeover, whenever a consumer is made (the client makes one after
-// each
-// reconnect), and when the stream's last sequence falls or it has another birth.
+// INGEST's history. A position is a sequence. A stream that lost its end (a power cut, an older copy put back) or was made anew gives the
+// same sequences to other messages, and an owner that trusted its position would skip them all. So a position is kept with the time at
+// which NATS stored the message, and both are compared with the stream: at each takeover, whenever a consumer is made (the client makes one
+// after each reconnect), and when the stream's last sequence falls or its time of creation changes.
 //
-// When they do not fit, the owner goes back to the newest anchor that fits, else to the stream's first message, and on from there over
-// what it has folded before, without counting that again, up to the first message that is new.
+// When they do not match, the owner goes back to the newest anchor that matches, or else to the stream's first message. From there it goes
+// over what it has folded before, without counting that again, up to the first message that is new.
 
 // errHistory means that INGEST is not the stream any more whose messages were folded: the partition has to be taken over anew.
 var errHistory = errors.New("INGEST lost what was folded")
 
-// check returns why INGEST is not the stream any more in which the partition's message at was stored, "" while it is. A message that was
-// purged is no loss.
+// check returns why INGEST is no longer the stream in which the partition's message at was stored, "" while it is. A message that was
+// purged is not a loss.
 func (w *Worker) check(ctx context.Context, partition int, at stream.Point) (string, error) {
 	if at.Seq == 0 {
 		return "", nil
@@ -56,7 +54,7 @@ func (w *Worker) check(ctx context.Context, partition int, at stream.Point) (str
 	if info.State.LastSeq < at.Seq {
 		return fmt.Sprintf("the stream ends at %d", info.State.LastSeq), nil
 	}
-	// Parts are purged from the partition's first on. What is there and younger than what was folded cannot stand before it.
+	// Parts are purged from the partition's first on. A part that is younger than what was folded cannot stand before it.
 	first, err := w.streams.Ingest.GetMsg(ask, 1, jetstream.WithGetMsgSubject(stream.IngestFilter(partition)))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return "", nil
@@ -71,13 +69,14 @@ func (w *Worker) check(ctx context.Context, partition int, at stream.Point) (str
 }
 
 const (
-	// maxAnchors points are kept of a partition's past, anchorEvery apart at first and ever wider: they reach back for days.
+	// maxAnchors is how many earlier positions of a partition are kept, anchorEvery apart at first and then wider and wider: they reach
+	// back for days.
 	maxAnchors  = 12
 	anchorEvery = 10 * time.Second
 )
 
-// anchor remembers the position among the anchors, newest first. When there are too many, the one goes whose neighbours are closest,
-// measured by how long ago it was.
+// anchor adds the position to the anchors, newest first. When there are too many, the one is dropped whose neighbours are closest, compared
+// with how long ago it was.
 func anchor(anchors []stream.Point, p stream.Point) []stream.Point {
 	if p.Seq == 0 || p.At == 0 || len(anchors) > 0 && (p.Seq <= anchors[0].Seq || p.At-anchors[0].At < int64(anchorEvery)) {
 		return anchors
@@ -88,7 +87,8 @@ func anchor(anchors []stream.Point, p stream.Point) []stream.Point {
 	}
 	drop, least := 1, 0.0
 	for i := 1; i < len(anchors)-1; i++ {
-		if gap := float64(anchors[i-1].At-anchors[i+1].At) / float64(p.At-anchors[i].At+1); i == 1 || gap < least {
+		gap := float64(anchors[i-1].At-anchors[i+1].At) / float64(p.At-anchors[i].At+1)
+		if i == 1 || gap < least {
 			drop, least = i, gap
 		}
 	}
@@ -105,7 +105,7 @@ type past struct {
 }
 
 // settle makes the position one from which INGEST can be folded. The fold's state is the one at position have, and everything up to before
-// has been folded; with behind the state is that of an earlier chunk, and parts between the two change it and give no rows.
+// has been folded. With behind, the state is that of an earlier chunk: the parts in between change the state and do not give rows.
 func (o *owner) settle(ctx context.Context, before past, have stream.Point, behind bool) error {
 	o.position, o.positionAt = have.Seq, have.At
 	why, err := o.w.check(ctx, o.partition, before.position)
@@ -150,7 +150,7 @@ func (o *owner) settle(ctx context.Context, before past, have stream.Point, behi
 }
 
 // replay goes over parts that were folded before, up to before.position or to the first one that is new. Those that the state knows are
-// passed over; the others change the state, and what they give is in the tables already.
+// passed over; the others change the state, and their rows are in the tables already.
 func (o *owner) replay(ctx context.Context, before past, have stream.Point, broken, behind bool) error {
 	q := &quiet{o: o, stateless: have.Seq == 0}
 	if behind {
@@ -169,7 +169,7 @@ func (o *owner) replay(ctx context.Context, before past, have stream.Point, brok
 		}
 		at := msg.Time.UnixNano()
 		if broken && (before.position.At != 0 && at > before.position.At || at < last) {
-			break // younger than all that was folded; or the clock was set back, which only a loss of the tail lets one see
+			break // younger than all that was folded, or the clock was set back: only a lost end could show which
 		}
 		last = at
 		if msg.Sequence <= have.Seq || !behind {
@@ -220,7 +220,7 @@ func (o *owner) knows(msg *jetstream.RawStreamMsg) bool {
 	return tenant || session
 }
 
-// tell says that something is lost: to the log, the metrics, the status, and for good to the marks bucket, where the audit finds it.
+// tell reports that something is lost: in the log, the metrics and the status, and for good in the marks bucket, where the audit finds it.
 func (o *owner) tell(ctx context.Context, l stream.Loss) {
 	l.At = cmp.Or(l.At, time.Now().UnixNano())
 	o.w.setStatus(o.partition, func(st *PartitionStatus) { st.Loss, st.LossAt = l.String(), time.Unix(0, l.At) })
@@ -248,8 +248,9 @@ func (w *Worker) tell(ctx context.Context, l stream.Loss) {
 	}
 }
 
-// historian looks for signs that INGEST is another stream, or shorter, since its last look. Owners ask the stream themselves then. What it
-// saw is kept in the marks bucket, so that the first look of a process knows too: of parts that nobody has folded, no position tells.
+// historian looks for signs that INGEST is another stream, or shorter, than at its last look. If so, owners ask the stream themselves. What
+// it saw is kept in the marks bucket, for the first look of the next process: positions do not show a loss of parts that were not folded
+// yet.
 type historian struct {
 	kv         jetstream.KeyValue
 	created    time.Time
@@ -267,7 +268,7 @@ type sighting struct {
 // sightingKey is its key in the marks bucket.
 const sightingKey = "seen." + stream.IngestStream
 
-// recall reads what another process saw. Without it the first look proves nothing, as after an upgrade.
+// recall reads what another process saw. Without that the first look cannot find anything, as after an upgrade.
 func (h *historian) recall(ctx context.Context, reconnects uint64) {
 	get, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -278,7 +279,7 @@ func (h *historian) recall(ctx context.Context, reconnects uint64) {
 	h.created, h.last, h.reconnects = h.kept.Created, h.kept.Last, reconnects
 }
 
-// keep stores what was seen, if it is news.
+// keep stores what was seen, if it has changed.
 func (h *historian) keep(ctx context.Context) {
 	now := sighting{h.created, h.last}
 	if now == h.kept {
@@ -317,7 +318,7 @@ func (h *historian) look(info *jetstream.StreamInfo, reconnects uint64) (suspect
 	return suspect, lost
 }
 
-// verify returns an error of errHistory when the part at last is not INGEST's any more. It waits for NATS.
+// verify returns errHistory, wrapped, when the part at last is not in INGEST any more. It waits for NATS.
 func (o *owner) verify(ctx context.Context, last stream.Point) error {
 	for {
 		why, err := o.w.check(ctx, o.partition, last)

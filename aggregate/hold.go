@@ -6,9 +6,10 @@ import (
 	"github.com/warpline/warpline/aggregate/state"
 )
 
-// Rollup rows cost ClickHouse ten times what a raw row costs, so they must stay few. A session that sends much fills its accumulators
-// within one chunk, and they go out with it. Thousands of sessions that send little would make a rollup row for nearly every raw row;
-// theirs are held back for a while, the longer the more sessions there are, and until then are part of the published state.
+// A rollup row costs ClickHouse ten times as much as a raw row, so rollup rows must stay few. A session that sends much fills its
+// accumulators within one chunk, and they are written with it. Thousands of sessions that send little would make a rollup row for nearly
+// every raw row. Their rollups are held back for a while, the longer the more sessions there are, and until then are part of the published
+// state.
 
 const (
 	// minHold and maxHold bound how long rollups of sparse sessions wait. holdPerSession is what each session of the chunk adds: a
@@ -47,13 +48,13 @@ func (f *Fold) ripe(s *Session, now int64, hold time.Duration) bool {
 }
 
 // awaitsNames reports whether rollups are held until the session's names are loaded, after a takeover. A row that is written without its
-// name would stay so: names that came before it are not looked up as late ones are.
+// name would stay without it: only late names are looked up at read, not names that came before the row.
 func (s *Session) awaitsNames() bool { return s.nameless() && s.load().Rollups > 0 }
 
 // lifecycle reports whether people wait to see it: the session began or ended.
 func (d *sessionDelta) lifecycle() bool { return d.startedAt != 0 || d.endReason != "" }
 
-// releaseHeld touches the sessions whose time has come, so that the next chunk takes their rollups along.
+// releaseHeld touches the sessions whose time has come, so that their rollups are in the next chunk.
 func (f *Fold) releaseHeld(now int64) {
 	for s := range f.held {
 		if now-s.heldSince >= int64(f.hold) && !s.awaitsNames() {

@@ -58,5 +58,5 @@ func (s *Session) Head() table.HeadRow {
 
 // Facts returns the batch of a Fact table for rows of this part.
 func (f *Fold) Facts(p *Part, t *table.Table) *table.Batch {
-	return f.Out.Batch(t, rows.FactPartition(p.Env.ReceivedAt, p.Env.RollupDays))
+	return f.Out.Batch(t, rows.FactDayPartition(p.Env.ReceivedAt, p.Env.RollupDays))
 }

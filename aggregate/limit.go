@@ -10,32 +10,32 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// What one part may cost. Every kind of part is bounded by what it is (stream.PartBytes, the bounds of lines and artifacts), so neither is
-// reached by any part that is known; they are there for the one that is not.
+// What one part may cost. Every kind of part is bounded already (stream.PartBytes, the bounds of lines and artifacts), so no known part
+// reaches these; they are there for parts that nobody thought of.
 const (
-	// foldTime of work on one part; waiting for NATS and ClickHouse is not counted.
+	// foldTime bounds the work on one part; waiting for NATS and ClickHouse is not counted.
 	foldTime = 30 * time.Second
-	// stuckGrace is how much longer a fold goes on before the process is ended: one that still reads lines ends itself.
+	// stuckGrace is how much longer a fold may go on before the process is ended: a fold that still reads lines ends itself before that.
 	stuckGrace = 5 * time.Second
-	// foldBytes of rows, as estimated by their batches, from one part.
+	// foldBytes bounds the rows from one part, as estimated by their batches.
 	foldBytes = 1 << 30
-	// foldTick is how often time is looked at.
+	// foldTick is how often the clock is read.
 	foldTick = 100 * time.Millisecond
 )
 
-// foldLimit is what the fold of a part that is beyond its bounds panics with.
+// foldLimit is the panic value of a fold that goes beyond its bounds.
 type foldLimit struct{ reason, detail string }
 
 func (l foldLimit) String() string { return l.detail }
 
-// budget is what is left for a part. The zero value has no end.
+// budget is what is left for a part. The zero value is without limit.
 type budget struct {
 	clock    *atomic.Int64 // the worker's, see watchFolds
 	deadline int64
-	bytes    int // of the output at which the part has had its share
+	bytes    int // size of the output at which the part has used its share
 }
 
-// inFold is a part that is being folded, for the one who watches, and what it takes to say that it failed.
+// inFold is a part that is being folded, for watchFolds, with what is needed to report that it failed.
 type inFold struct {
 	seq      uint64
 	deadline int64
@@ -71,7 +71,7 @@ func (p *Part) checkTime() {
 	}
 }
 
-// checkRoom ends a fold that makes more rows than any part may. It costs a look at each batch.
+// checkRoom ends a fold that makes more rows than a part may. It has to look at each batch.
 func (f *Fold) checkRoom(p *Part) {
 	if p.budget.clock == nil {
 		return
@@ -81,7 +81,7 @@ func (f *Fold) checkRoom(p *Part) {
 	}
 }
 
-// CheckLine is the two before every line: the second now and then.
+// CheckLine does both: checkTime for every line, checkRoom now and then.
 func (f *Fold) CheckLine(p *Part) {
 	p.checkTime()
 	if p.Line&63 == 0 {
@@ -89,8 +89,8 @@ func (f *Fold) CheckLine(p *Part) {
 	}
 }
 
-// watchFolds moves the clock that folds are measured by: it stands still while the process does (a suspended machine). A fold that does not
-// end itself cannot be stopped from outside: the part is marked, and the process ends for whoever restarts it.
+// watchFolds moves the clock by which folds are measured: it stands still while the process does (a suspended machine). A fold that does
+// not end by itself cannot be stopped from outside: the part is marked, and the process ends, to be started again.
 func (w *Worker) watchFolds(ctx context.Context) {
 	tick := time.NewTicker(foldTick)
 	defer tick.Stop()
@@ -117,7 +117,7 @@ func (w *Worker) watchFolds(ctx context.Context) {
 	}
 }
 
-// endStuck counts the try of the part that o cannot get through, and ends the process.
+// endStuck counts a try for the part whose fold does not end, and ends the process.
 func (w *Worker) endStuck(ctx context.Context, o *owner) {
 	p := o.folding.Load()
 	if p == nil {

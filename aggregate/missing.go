@@ -2,9 +2,10 @@ package aggregate
 
 import "time"
 
-// After a takeover, names can be in neither place that they are loaded from: their blocks went with the bucket, or it was full, and
-// ClickHouse is away, or has not got their rows yet. Folding does not wait for that. Rows are written without those names, and what was used
-// so is noted as that of a name that has not come yet; the names are looked for again, and written late when they are found.
+// After a takeover, names may be in neither of the two places from which they are loaded: their entries were lost with the bucket, or it
+// was full, and ClickHouse does not answer, or does not have their rows yet. Folding does not wait for that. Rows are written without those
+// names, and their ids are noted as if the name had not come yet. The names are looked for again, and written as late ones when they are
+// found.
 
 // missing is when the names of a session are looked for again.
 type missing struct {
@@ -26,7 +27,7 @@ func (f *Fold) missNames(s *Session, n int, now time.Time) {
 	f.missing[s] = missing{next: now.Add(missingEvery), tries: f.missing[s].tries + 1}
 }
 
-// seekMissing has names loaded again that were not found, of sessions whose rows were written without.
+// seekMissing makes the names that were not found be loaded again, for sessions whose rows were written without them.
 func (f *Fold) seekMissing(now time.Time) {
 	for s, m := range f.missing {
 		if len(s.unresolved) == 0 || m.tries >= missingTries || now.Before(m.next) {

@@ -10,15 +10,15 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Names, and what is kept beside them to find them quickly, are in memory while their session speaks, and can be loaded again from their
-// blocks in NATS or from ClickHouse. One budget holds for all sessions of a worker: beyond it those of the tenant that has most go first,
-// the
-// longest silent before others. A session alone may have a part of it; a name beyond that is stored, and its id is resolved at read.
+// Names, and what is kept to find them quickly, are in memory while their session sends, and can be loaded again from their entries in NATS
+// or from ClickHouse. One budget holds for all sessions of a worker: beyond it names of the tenant that has most are dropped first, those
+// of the longest silent sessions before others. A single session may have a share of the budget; a name beyond that is stored, and its id
+// is resolved at read.
 
-// DefaultNamesBytes is the budget of a worker that is not told another.
+// DefaultNamesBytes is the default of Config.NamesBytes.
 const DefaultNamesBytes = 256 << 20
 
-// What is charged beside the bytes of a text: entries of maps with their slack, and allocations rounded up.
+// What is charged in addition to the bytes of a text: entries of maps with their slack, and allocations rounded up.
 const (
 	nameEntryBytes = 64
 	refusedBytes   = 40
@@ -38,7 +38,7 @@ func newNameBudget(limit int, m *counters) *nameBudget {
 	return &nameBudget{limit: limit, metrics: m, tenants: map[string]int{}}
 }
 
-// room is what one session may have of it.
+// room is how much of it one session may have.
 func (b *nameBudget) room() int { return b.limit / 16 }
 
 // hard is where the budget is enforced although rows have to be written early for it.
@@ -48,7 +48,8 @@ func (b *nameBudget) add(tenant string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used += n
-	if b.tenants[tenant] += n; b.tenants[tenant] == 0 {
+	b.tenants[tenant] += n
+	if b.tenants[tenant] == 0 {
 		delete(b.tenants, tenant)
 	}
 	b.metrics.namesBytes.Set(float64(b.used))
@@ -67,7 +68,7 @@ func (b *nameBudget) over(tenant string) bool {
 	return b.used > b.limit*9/10 && b.tenants[tenant]*max(len(b.tenants), 1) >= b.used
 }
 
-// refuse remembers of a name that there is no room for only what tells it from others.
+// refuse remembers a name for which there is no room only by its hash.
 func (s *Session) refuse(ref NameRef, text string) {
 	if s.refused == nil {
 		s.refused = map[NameRef]uint64{}
@@ -91,7 +92,7 @@ func (s *Session) unlearn() {
 	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
 }
 
-// dropNames gives the memory of names, and of what is kept beside them, back; they are loaded when the session speaks again.
+// dropNames frees the memory of names and of what is kept to find them; they are loaded when the session sends again.
 func (f *Fold) dropNames(s *Session, silent bool) {
 	s.unlearn()
 	for _, st := range s.states {
@@ -111,7 +112,8 @@ func (f *Fold) charge(s *Session) {
 	}
 	f.budget.add(s.Key.Tenant, cost-s.charged)
 	f.nameBytes += cost - s.charged
-	if s.charged = cost; cost > 0 {
+	s.charged = cost
+	if cost > 0 {
 		f.named[s] = struct{}{}
 	} else {
 		delete(f.named, s)
@@ -149,8 +151,8 @@ func (f *Fold) AwaitNames(s *Session) bool {
 	return true
 }
 
-// makeRoom drops names of this partition while the worker is over its budget, but not those of the session that speaks. all spares no
-// tenant.
+// makeRoom drops names of this partition while the worker is over its budget, but not those of the session that is being folded. With all
+// it takes from every tenant, not only from those over their share.
 func (f *Fold) makeRoom(speaks *Session, all bool) {
 	var idle []*Session
 	for s := range f.named {
@@ -192,9 +194,9 @@ func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
 	o.lastRoom = time.Now()
 	f.makeRoom(speaks, false)
 	if b.total() <= b.hard() || f.nameBytes < b.room() {
-		return nil // or it is for the other partitions to give
+		return nil // or the other partitions have to make room
 	}
-	// What is in the open chunk or held back needs its names until its rows are out: so let them out.
+	// What is in the open chunk or held back needs its names until its rows are written: so write them now.
 	f.rush = true
 	defer func() { f.rush = false }()
 	if err := o.publishOut(ctx); err != nil {

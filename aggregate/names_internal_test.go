@@ -32,7 +32,7 @@ var gemm = NameRef{gpuflight.KernelDict, 1}
 // else those rows are written without names, which nobody looks up later.
 func TestNamesAreAwaitedAfterAnError(t *testing.T) {
 	o, s := takenOver(t, testConfig())
-	block := nameBlock{session: s, seq: 5, entries: []nameEntry{{gemm, "gemm"}, {NameRef{gpuflight.KernelDict, 2}, "copy"}}}
+	block := nameEntries{session: s, seq: 5, entries: []nameEntry{{gemm, "gemm"}, {NameRef{gpuflight.KernelDict, 2}, "copy"}}}
 	key := stream.DictionaryKey("acme", s.token, block.seq) + "-0"
 	if _, err := o.streams.Dictionaries.Create(t.Context(), key, block.encode()[0]); err != nil {
 		t.Fatal(err)

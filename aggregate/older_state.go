@@ -7,30 +7,30 @@ import (
 	"github.com/warpline/warpline/aggregate/state"
 )
 
-// States of versions 1 to 5 had no sections: what the sources of then kept stood among the session's own facts. They are read here, and
-// those sources read the pieces that are theirs.
+// States of versions 1 to 5 did not have sections: what sources kept stood among the session's own facts. They are read here, and each
+// source reads the fields that are its own.
 
-// Piece is a run of fields of a session in such a state.
-type Piece int
+// Fields are a run of fields of a session in such a state.
+type Fields int
 
-// The pieces, in the order in which they stand.
+// The runs of fields, in the order in which they stand.
 const (
-	PieceParts   Piece = iota // behind the parts that were folded
-	PieceNames                // behind ids without names
-	PieceFlushed              // before what is held: whether what was held before is rows now
-	PieceHeld                 // behind what is held of the session itself
-	PieceMinutes              // behind that, in states that held nothing too
-	PieceClock                // behind the clocks
-	PieceKeys                 // the last
+	FieldsParts   Fields = iota // after the parts that were folded
+	FieldsNames                 // after ids without names
+	FieldsFlushed               // before what is held back: whether what was held back before is rows now
+	FieldsHeld                  // after what is held back of the session itself
+	FieldsMinutes               // after that, also in states without anything held back
+	FieldsClock                 // after the clocks
+	FieldsKeys                  // the last
 )
 
-// Older is a State whose source had pieces of those.
+// Older is a State whose source had fields in such states.
 type Older interface {
-	// ReadOlder reads the source's fields in a piece, often none.
-	ReadOlder(p Piece, r *state.Reader)
+	// ReadOlder reads the source's fields in a run, often none.
+	ReadOlder(p Fields, r *state.Reader)
 }
 
-// readFlatSession reads a session of a state without sections, behind its key.
+// readFlatSession reads a session of a state without sections, after its key.
 func (f *Fold) readFlatSession(s *Session, r *state.Reader) {
 	var older []Older
 	for i := range f.sources {
@@ -38,31 +38,31 @@ func (f *Fold) readFlatSession(s *Session, r *state.Reader) {
 			older = append(older, o)
 		}
 	}
-	piece := func(p Piece) {
+	fields := func(p Fields) {
 		for _, o := range older {
 			o.ReadOlder(p, r)
 		}
 	}
 	s.readFacts(r)
 	s.parts.Read(r)
-	piece(PieceParts)
+	fields(FieldsParts)
 	s.readUnresolved(r)
-	piece(PieceNames)
+	fields(FieldsNames)
 	if r.Has(state.HasHeld) {
-		piece(PieceFlushed)
+		fields(FieldsFlushed)
 		s.heldSince = r.I64()
 		s.Delta.read(r)
-		piece(PieceHeld)
+		fields(FieldsHeld)
 	}
-	piece(PieceMinutes)
+	fields(FieldsMinutes)
 	if r.Has(state.HasClock) {
 		s.readClock(r)
 	}
-	piece(PieceClock)
-	piece(PieceKeys)
+	fields(FieldsClock)
+	fields(FieldsKeys)
 }
 
-// dropEmpty takes from sessions what sources keep of them that is nothing: every source had a look at every session that was read.
+// dropEmpty removes from sessions the empty states of sources: every source was given every session that was read.
 func (f *Fold) dropEmpty() {
 	for _, s := range f.Sessions {
 		for i, st := range s.states {
@@ -74,7 +74,7 @@ func (f *Fold) dropEmpty() {
 	}
 }
 
-// stateReader returns a reader behind the version of a state, which knows its layout.
+// stateReader returns a reader that knows the layout of a state and stands after the version.
 func (f *Fold) stateReader(written []byte) (state.Reader, error) {
 	r := state.Reader{Rest: written}
 	version := r.U64()
@@ -91,7 +91,8 @@ func (f *Fold) stateReader(written []byte) (state.Reader, error) {
 	}
 	for _, l := range all {
 		try := state.Reader{Rest: r.Rest, Layout: l, Dry: true}
-		if scratch := newFold(&Config{Sources: f.Config.Sources}, nil); scratch.readState(&try) == nil && len(try.Rest) == 0 {
+		scratch := newFold(&Config{Sources: f.Config.Sources}, nil)
+		if scratch.readState(&try) == nil && len(try.Rest) == 0 {
 			r.Layout = l
 			return r, nil
 		}
@@ -99,7 +100,7 @@ func (f *Fold) stateReader(written []byte) (state.Reader, error) {
 	return r, fmt.Errorf("version %d: %w", version, state.Err)
 }
 
-// plausible fails a dry run that reads as keys what cannot be some.
+// plausible fails a dry run when what it reads as a key cannot be one.
 func plausible(r *state.Reader, key SessionKey) {
 	if r.Dry && (key.Tenant == "" || !utf8.ValidString(key.Tenant) || !utf8.ValidString(key.ID)) {
 		r.Fail()

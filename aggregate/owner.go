@@ -16,7 +16,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// errFenced means that another owner has published to the partition: whatever this one holds never happened.
+// errFenced means that another owner has published to the partition: what this one has not published never happened.
 var errFenced = errors.New("another worker owns the partition now")
 
 // owner folds one partition. It is one goroutine; pump is its only other one.
@@ -72,7 +72,7 @@ type owner struct {
 	verdicts        verdicts
 }
 
-// checkpoint remembers when a position was published, for the replay window.
+// checkpoint remembers when a position was published, for ReplayHorizon.
 type checkpoint struct {
 	at       time.Time
 	position uint64
@@ -88,7 +88,7 @@ func newOwner(w *Worker, partition int) *owner {
 	return o
 }
 
-// run takes over, folds until ctx ends, and leaves a clean end behind. Any error means the partition has to be taken over anew.
+// run takes over, folds until ctx ends, and then publishes what it has. Any error means that the partition has to be taken over anew.
 func (o *owner) run(ctx context.Context) error {
 	if err := o.takeOver(ctx); err != nil {
 		return fmt.Errorf("take over: %w", err)
@@ -110,7 +110,7 @@ func (o *owner) run(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return o.leave(ctx)
 				}
-				if o.broken != nil && !o.opened.IsZero() { // what is folded already is nowhere else any more
+				if o.broken != nil && !o.opened.IsZero() { // what is folded already is not stored anywhere else any more
 					if err := o.publishOut(ctx); err != nil {
 						return err
 					}
@@ -135,8 +135,8 @@ func (o *owner) run(ctx context.Context) error {
 	}
 }
 
-// publishOut publishes the open chunk and is not cut short by the end of ctx, only by the grace after it: a chunk that is half-way
-// out is finished or, when that takes too long, folded again by the successor. It must not be published twice under two numbers.
+// publishOut publishes the open chunk. The end of ctx does not cut it short, only the grace after it does: a chunk that is being published
+// is finished or, when that takes too long, folded again by the successor. It must not be published twice under two numbers.
 func (o *owner) publishOut(ctx context.Context) error {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -145,7 +145,7 @@ func (o *owner) publishOut(ctx context.Context) error {
 	return o.publish(out)
 }
 
-// leaveGrace is how long an owner may go on after it was told to stop. It is below the lease's TTL, which is renewed meanwhile.
+// leaveGrace is how long an owner may go on after it was asked to stop. It is below the lease's TTL, which is renewed meanwhile.
 const leaveGrace = 4 * time.Second
 
 // tailCheck is how long silence lasts before the stream is asked whether it has more.
@@ -177,12 +177,13 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 				continue // the iterator resets itself
 			case errors.Is(err, context.DeadlineExceeded):
 				if seen := o.w.suspicions.Load(); seen != looked {
-					if o.broken = o.verify(ctx, last); o.broken != nil {
+					o.broken = o.verify(ctx, last)
+					if o.broken != nil {
 						return
 					}
 					looked = seen
 				}
-				// The iterator sees a lost message by the one that follows. Behind the last one there is none, and silence.
+				// The iterator notices a lost message by the one that follows. After the last one none follows.
 				if _, err := o.streams.Ingest.GetMsg(ctx, next, jetstream.WithGetMsgSubject(stream.IngestFilter(o.partition))); err != nil {
 					continue
 				}
@@ -198,8 +199,10 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 			}
 			if meta, err := msg.Metadata(); err == nil {
 				// A consumer that begins may read another stream than the one before it did.
-				if seen := o.w.suspicions.Load(); meta.Sequence.Consumer == 1 || seen != looked {
-					if o.broken = o.verify(ctx, last); o.broken != nil || ctx.Err() != nil {
+				seen := o.w.suspicions.Load()
+				if meta.Sequence.Consumer == 1 || seen != looked {
+					o.broken = o.verify(ctx, last)
+					if o.broken != nil || ctx.Err() != nil {
 						return
 					}
 					looked = seen
@@ -216,9 +219,9 @@ func (o *owner) pump(ctx context.Context) (<-chan jetstream.Msg, func(), error) 
 	return parts, stop, nil
 }
 
-// read begins to read the partition's parts at a sequence of INGEST. What waits in the client is bounded by bytes, and by more than the
-// largest message, or that one would never come. The number is no bound but the room of the client's queue, which the server's notes on
-// each pull share: when it was 16 the queue overflowed under load, and messages were lost on the way.
+// read begins to read the partition's parts at a sequence of INGEST. What waits in the client is bounded by bytes, and the bound is above
+// the largest message, since that would never come otherwise. The number is not a bound but the room of the client's queue, which the
+// server's notes on each pull share: when it was 16 the queue overflowed under load, and messages were lost on the way.
 func (o *owner) read(ctx context.Context, from uint64) (jetstream.MessagesContext, error) {
 	cons, err := o.streams.Ingest.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{stream.IngestFilter(o.partition)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
@@ -248,7 +251,8 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	p := &Part{Seq: seq, Now: o.now()}
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
 	if err == nil {
-		if p.Env = env; o.deletion(p, meta.Timestamp) {
+		p.Env = env
+		if o.deletion(p, meta.Timestamp) {
 			o.folded(seq)
 			return nil
 		}
@@ -259,7 +263,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		return nil
 	}
 	if err == nil && env.Object != "" && o.seen(&env) {
-		// Sent again while the first was folded, which deleted the object: there is nothing to read, and nothing is needed.
+		// It was sent again while the first copy was folded, which deleted the object: there is nothing to read, and nothing is needed.
 		env.Object, compressed = "", nil
 	}
 	if err == nil {
@@ -298,7 +302,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// folded moves the position behind a part.
+// folded moves the position past a part.
 func (o *owner) folded(seq uint64) {
 	o.position, o.positionAt = seq, o.at
 	if o.opened.IsZero() {
@@ -312,8 +316,8 @@ func (o *owner) seen(e *stream.Envelope) bool {
 	return s != nil && s.parts.Has(partHash(e))
 }
 
-// bodyOf returns the decompressed body, from the message or from the object store. Only a body that is gone for good is an error
-// other than ctx's: a store that does not answer is waited for.
+// bodyOf returns the decompressed body, from the message or from the object store. It waits for a store that does not answer, so an error
+// other than ctx's means that the body is gone for good.
 func (o *owner) bodyOf(ctx context.Context, env *stream.Envelope, compressed []byte) ([]byte, error) {
 	if env.Object == "" {
 		return stream.DecodeBody(o.body, compressed)
@@ -360,7 +364,7 @@ func (o *owner) badPart(p *Part, msg jetstream.Msg, err error) {
 	o.fold.Take(p, s, msg.Data()[:min(len(msg.Data()), stream.RejectBytes)])
 }
 
-// tenantOf returns the tenant that the subject of a part names, "" when it is none.
+// tenantOf returns the tenant that the subject of a part names, "" when it does not name one.
 func tenantOf(subject string) string {
 	if token := strings.Split(subject, "."); len(token) == 4 {
 		return token[2]
@@ -368,7 +372,7 @@ func tenantOf(subject string) string {
 	return ""
 }
 
-// tick does what time alone brings about.
+// tick does what is due by time alone.
 func (o *owner) tick(now time.Time) {
 	o.resnapshot.look(o, now)
 	f := o.fold
@@ -409,9 +413,8 @@ func (o *owner) due(now time.Time) bool {
 // maxChunkState is the estimated state change at which a chunk is published: with its rows it still fits a message.
 const maxChunkState = 3 << 20
 
-// leave publishes the open chunk, held rollups included, and a snapshot, so that the next owner starts at once. It is bounded: what it does
-// not finish is
-// folded again by the successor.
+// leave publishes the open chunk, held rollups included, and a snapshot, so that the next owner starts at once. Its time is bounded: what
+// it does not finish is folded again by the successor.
 func (o *owner) leave(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)
 	defer cancel()
@@ -433,10 +436,10 @@ func (o *owner) leave(ctx context.Context) error {
 	return nil
 }
 
-// purge gives up parts that were folded longer ago than the replay window, or all folded ones when space runs short.
+// purge deletes parts that were folded longer ago than ReplayHorizon, or all folded ones when space runs short.
 func (o *owner) purge(now time.Time) {
 	upTo := uint64(0)
-	for len(o.checkpoints) > 0 && now.Sub(o.checkpoints[0].at) > o.w.cfg.ReplayWindow {
+	for len(o.checkpoints) > 0 && now.Sub(o.checkpoints[0].at) > o.w.cfg.ReplayHorizon {
 		upTo = o.checkpoints[0].position
 		o.checkpoints = o.checkpoints[1:]
 	}
@@ -448,8 +451,9 @@ func (o *owner) purge(now time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	// In a stream that lost its tail these sequences may be parts that nobody has folded.
-	if why, err := o.w.check(ctx, o.partition, stream.Point{Seq: o.lastPublished, At: o.lastPublishedAt}); why != "" || err != nil {
+	// In a stream that lost its end these sequences may be parts that were not folded.
+	why, err := o.w.check(ctx, o.partition, stream.Point{Seq: o.lastPublished, At: o.lastPublishedAt})
+	if why != "" || err != nil {
 		o.w.suspicions.Add(1)
 		return
 	}

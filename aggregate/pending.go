@@ -6,12 +6,11 @@ import (
 )
 
 // What waits for another half (kernels for their details, details for their kernels, scopes for their ends and parents) is bounded for each
-// session where it is kept, and here for all sessions of a partition. Beyond it the sessions of the tenant that has most give up what
-// waits,
-// those that have most first: its rows go out alone, as at a session's end.
+// session where it is kept, and here for all sessions of a partition. Beyond that the sessions of the tenant that has most stop waiting,
+// those that have most first: the rows are written without their other halves, as at a session's end.
 
-// maxHeldAccs accumulators of rollups are held back by a partition; beyond it they all go out with the next chunk. Their state change alone
-// would make chunks due all the time.
+// maxHeldAccs is how many accumulators of rollups a partition holds back; beyond it all are written with the next chunk. Otherwise their
+// state change alone would make chunks due all the time.
 const maxHeldAccs = maxChunkState / 16
 
 // maxPending is what may wait in a partition.
@@ -21,7 +20,8 @@ func (f *Fold) maxPending() int { return f.budget.limit / 8 }
 func (f *Fold) chargePending(s *Session) {
 	cost := s.load().Waiting
 	f.pending += cost - s.pendingCharged
-	if s.pendingCharged = cost; cost > 0 {
+	s.pendingCharged = cost
+	if cost > 0 {
 		f.pendings[s] = struct{}{}
 	} else {
 		delete(f.pendings, s)
@@ -35,7 +35,7 @@ func (f *Fold) boundPending() {
 	}
 	tenants := map[string]int{}
 	for s := range f.pendings {
-		f.chargePending(s) // time may have done its part
+		f.chargePending(s) // some may have expired meanwhile
 		tenants[s.Key.Tenant] += s.pendingCharged
 	}
 	var all []*Session

@@ -14,19 +14,19 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// A part whose fold fails stops nobody. What a failed fold left half-done is thrown away with all that is not published, and the
-// partition is taken over anew, which is exact: what was not published never happened. How often a part was tried is in the header of
-// the partition's last chunk, so it outlives the process; after maxTries the part becomes a reject and the partition goes on.
+// A part whose fold fails must not stop the partition. What a failed fold left half-done is thrown away with all that is not published, and
+// the partition is taken over anew. That is exact, since what was not published never happened. How often a part was tried is in the header
+// of the partition's last chunk, so it outlives the process; after maxTries the part becomes a reject and the partition goes on.
 //
-// A fold that panics, or takes more time or room than any part may, is told at once (attempt). A process that just ends (out of memory, a
-// stack that overflows, kill -9) tells nothing. So when an owner has ended without leaving, its successor folds what may have been at fault
-// one by one: a chunk that says "this part is tried now" goes out before each fold.
+// A fold that panics, or takes more time or room than a part may, is recorded at once (attempt). A process that just ends (out of memory, a
+// stack that overflows, kill -9) cannot record anything. So when an owner has ended without leaving, its successor folds the parts that may
+// have been at fault one by one: before each fold it publishes a chunk that says "this part is tried now".
 
 const (
-	// maxTries folds of a part fail before it is a reject.
+	// maxTries is how many folds of a part fail before it becomes a reject.
 	maxTries = 3
-	// maxSuspects parts are marked one by one after an owner ended without leaving. When the one at fault comes later, the next owner
-	// begins at least that much nearer to it.
+	// maxSuspects is how many parts are marked one by one after an owner ended without leaving. When the part at fault comes after them,
+	// the next owner begins at least that much nearer to it.
 	maxSuspects = 256
 )
 
@@ -35,12 +35,12 @@ type trial struct {
 	suspects []stream.Suspect // beyond the position, by sequence
 	until    uint64           // parts up to this sequence are folded one by one
 	left     int              // so many of them
-	doubted  bool             // the part in hand may be what ended an owner
+	doubted  bool             // the part being folded may be what ended an owner
 	counted  bool             // this try of it is in the log
 }
 
-// runSafely is run, which ends with an error where it would have panicked outside of a fold. Nothing of such an end is in the log, so the
-// successor suspects the parts that were not published.
+// runSafely is run with a recover: a panic outside of a fold becomes an error. Such an end is not recorded in the partition's chunks, so
+// the successor suspects the parts that were not published.
 func (o *owner) runSafely(ctx context.Context) (err error) {
 	defer func() {
 		if caught := recover(); caught != nil {
@@ -52,7 +52,7 @@ func (o *owner) runSafely(ctx context.Context) (err error) {
 	return o.run(ctx)
 }
 
-// resumeTrial learns from the last chunk how its owner ended. It writes nothing.
+// resumeTrial reads from the last chunk how its owner ended. It does not write anything.
 func (o *owner) resumeTrial(ctx context.Context, head *stream.Chunk) {
 	o.trial = trial{suspects: head.Suspects}
 	o.w.mu.Lock()
@@ -105,7 +105,7 @@ func (t *trial) with(seq uint64) []stream.Suspect {
 	return append(out, stream.Suspect{Seq: seq, Tries: 1})
 }
 
-// attempt takes one message, and survives it.
+// attempt folds one message, and survives a panic.
 func (o *owner) attempt(ctx context.Context, msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -155,8 +155,8 @@ func (o *owner) attempt(ctx context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// acquit remembers that the last try of a part ended for a reason that was not the part's, if it was counted: this process takes it back
-// when it takes the partition again.
+// acquit remembers that the last try of a part, if it was counted, ended for a reason other than the part: when this process takes the
+// partition again it does not count that try.
 func (o *owner) acquit(seq uint64) {
 	if o.trial.counted {
 		o.w.mu.Lock()
@@ -224,8 +224,8 @@ func (o *owner) publishTrial(ctx context.Context, p *inFold, failed bool) error 
 	return nil
 }
 
-// poison keeps a part as a reject, with none of its rows. A reject that fails too, because the session itself is what fails, goes under no
-// session's name after as many tries again.
+// poison keeps a part as a reject, without any of its rows. If the reject fails too, because the session itself is at fault, it is stored
+// without the session's name after as many tries again.
 func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries int) error {
 	if err := o.try(ctx, seq); err != nil { // this may fail, too
 		return err
@@ -259,7 +259,7 @@ func (o *owner) poison(ctx context.Context, msg jetstream.Msg, seq uint64, tries
 // readSafely reads the part's envelope and body as far as that can be done.
 func (o *owner) readSafely(ctx context.Context, p *Part, msg jetstream.Msg) (body []byte) {
 	body = msg.Data()
-	defer func() { _ = recover() }() // then the message as it is has to do
+	defer func() { _ = recover() }() // then the message itself is kept
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
 	if err != nil {
 		return body

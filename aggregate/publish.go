@@ -58,7 +58,7 @@ func (o *owner) publish(ctx context.Context) error {
 	return nil
 }
 
-// Flush turns accumulators of the touched sessions into rows, as far as they are ripe.
+// Flush turns those accumulators of the touched sessions into rows that need not be held any longer.
 func (f *Fold) Flush(now int64) {
 	f.hold = f.holdFor(len(f.touched))
 	rush := f.rush || f.leaving || f.HeldAccs > maxHeldAccs
@@ -246,7 +246,7 @@ func (o *owner) resolve(ctx context.Context, cause error, number uint64) (done b
 	}
 }
 
-// storeNames writes the open chunk's dictionary blocks. A block that is there already was written by an owner that died before its
+// storeNames writes the open chunk's dictionary entries. Entries that are there already were written by an owner that died before its
 // chunk: the same part gave the same names.
 func (o *owner) storeNames(ctx context.Context) error {
 	for i := range o.fold.names {
@@ -258,7 +258,8 @@ func (o *owner) storeNames(ctx context.Context) error {
 				try, cancel := context.WithTimeout(ctx, 10*time.Second)
 				_, err := o.streams.Dictionaries.Create(try, key, value)
 				if errors.Is(err, jetstream.ErrKeyExists) {
-					if other := o.otherBlock(try, key, value); other != key { // of a part that had this sequence before INGEST lost it
+					other := o.otherKey(try, key, value)
+					if other != key { // of a part that had this sequence before INGEST lost it
 						key = other
 						cancel()
 						continue
@@ -269,7 +270,8 @@ func (o *owner) storeNames(ctx context.Context) error {
 					break
 				}
 				if broker.IsFull(err) {
-					// The names are rows of `dictionaries` in this very chunk: a successor reads them there. Others must not wait.
+					// The names are rows of `dictionaries` in this very chunk: a successor reads them there. Other sessions must not wait
+					// for this.
 					o.w.metrics.retries.WithLabelValues("dictionary_full").Inc()
 					break
 				}
@@ -284,8 +286,8 @@ func (o *owner) storeNames(ctx context.Context) error {
 	return nil
 }
 
-// writeSnapshot stores the whole state as it is after the last published chunk; the next chunk points to it. Epoch and chunk
-// number are in the name: the one the log points to is never overwritten, also not by a fenced owner.
+// writeSnapshot stores the whole state as it is after the last published chunk; the next chunk points to it. Epoch and chunk number are in
+// the name: the snapshot that the log points to is never overwritten, not even by a fenced owner.
 func (o *owner) writeSnapshot(ctx context.Context) error {
 	if time.Now().Before(o.nextSnapshot) {
 		return nil
@@ -295,7 +297,7 @@ func (o *owner) writeSnapshot(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return nil // the log is long, not wrong: try again later
+		return nil // the log is only longer than it should be: try again later
 	}
 	old := o.snapshot
 	o.snapshot = stream.Snapshot{Object: name, Chunk: o.number, Seq: o.lastRows}
@@ -313,7 +315,7 @@ func (o *owner) dropObjects(ctx context.Context) {
 	if len(o.oldSnapshots)+len(o.oldStates)+len(o.foldedParts)+len(o.keptParts) == 0 {
 		return
 	}
-	if err := o.streams.Durable(ctx); err != nil { // the chunk that needs them no more could still be lost to a power cut
+	if err := o.streams.Durable(ctx); err != nil { // the chunk that does not need them any more could still be lost in a power cut
 		o.retry("object", err)
 		return
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// quiet folds parts for the state alone: what they give was published before, and is in ClickHouse or on its way. Its clock is that of the
-// messages, so that what waits, waits as long as it did then: rows of kernels for their details, rollups for company. Where the
-// first folding was late, that differs by its lateness, and so do the halves and rollups that were waiting at its end.
+// quiet folds parts only for the state: their rows were published before, and are in ClickHouse or on their way. Its clock is that of the
+// messages, so that what waits does so for as long as the first time: rows of kernels for their details, rollups for more of their kind. If
+// the first fold was late, the waiting times differ by its lateness, and so do the halves and rollups that were waiting at its end.
 type quiet struct {
 	o         *owner
 	stateless bool  // it began with no state at all
 	flush     int64 // when the open chunk began, by the messages' clock
 }
 
-// begin loads the names of sessions with held rollups: those without would wait for them, and these rollups are in ClickHouse.
+// begin loads the names of sessions with held rollups. Without names the rollups would wait, and they are in ClickHouse already.
 func (q *quiet) begin(ctx context.Context) error {
 	for _, s := range q.o.fold.unnamed {
 		if err := q.o.loadNames(ctx, s); err != nil {
@@ -44,7 +44,7 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 		get, cancel := context.WithTimeout(ctx, 10*time.Second)
 		_, err := o.streams.Parts.GetInfo(get, env.Object)
 		cancel()
-		if errors.Is(err, jetstream.ErrObjectNotFound) { // deleted when it was folded: that it was is all that can be remembered
+		if errors.Is(err, jetstream.ErrObjectNotFound) { // deleted when the part was folded: only that it was folded can be remembered
 			p := &Part{Env: env, Seq: raw.Sequence, Now: now}
 			s := o.fold.Session(p)
 			o.fold.Touch(s)
@@ -55,11 +55,11 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 		}
 	}
 	err := q.fold(ctx, raw)
-	o.foldedParts = o.foldedParts[:0] // the first folding has deleted them
+	o.foldedParts = o.foldedParts[:0] // they were deleted the first time
 	return err
 }
 
-// fold takes a message for the state alone. A part whose fold fails was a reject the first time (see poison.go), so it is passed over.
+// fold folds a message only for the state. A part whose fold fails was a reject the first time (see poison.go), so it is passed over.
 func (q *quiet) fold(ctx context.Context, raw *jetstream.RawStreamMsg) (err error) {
 	o := q.o
 	defer func() {
@@ -81,7 +81,7 @@ func (q *quiet) fold(ctx context.Context, raw *jetstream.RawStreamMsg) (err erro
 func (q *quiet) hush(now int64) {
 	f := q.o.fold
 	f.Expire(now)
-	clear(f.usage) // or the metrics would count it again
+	clear(f.usage) // otherwise the metrics would count it again
 	f.Flush(now)
 	clear(f.usage)
 	f.Out.Reset()
@@ -102,7 +102,7 @@ func (q *quiet) end(then int64, flushed bool) {
 	q.hush(then)
 	f.leaving = false
 	for _, s := range f.Sessions {
-		// Launches and configurations that the first folding wrote under later ids must not be met again.
+		// Ids that the first fold gave to later launches and configurations must not be used again.
 		if s.NextLaunch > 0 {
 			s.NextLaunch += idLeap
 		}
@@ -114,10 +114,10 @@ func (q *quiet) end(then int64, flushed bool) {
 	f.Resume(time.Now().UnixNano(), then, q.stateless)
 }
 
-// idLeap is more ids than a session hands out between two snapshots.
+// idLeap is more than the number of ids that a session hands out between two snapshots.
 const idLeap = 1 << 15
 
-// storedMsg is a message of INGEST that was read by its sequence. Only what an owner asks of a message works.
+// storedMsg is a message of INGEST that was read by its sequence. Only the methods that an owner calls work.
 type storedMsg struct {
 	jetstream.Msg
 	raw *jetstream.RawStreamMsg

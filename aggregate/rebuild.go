@@ -21,19 +21,20 @@ import (
 
 // ROWS is the log of what was folded, and the sink's mark says how much of it is in ClickHouse. When ROWS is shorter than that (removed,
 // purged, an older copy put back), a partition goes on from the mark: parts up to there have their rows in the tables and only rebuild the
-// state, later ones are folded for real. The new chunks begin a line of their own, with numbers beyond all that ClickHouse can have,
-// behind a snapshot of the state. Likewise when the log is there and the state it builds on is not.
+// state, later ones are folded for real. The new chunks begin a new count, with numbers above all that ClickHouse can have, after a
+// snapshot of the state. The same is done when the log is there and the state that it builds on is not.
 //
-// The sink may hold chunks that ROWS has lost. Those that it has recorded it finishes, and the owner waits for that. To keep it from
-// recording others, the owner writes into the mark which numbers are void, by compare-and-set: who comes second sees what the first wrote.
+// The sink may hold chunks that ROWS has lost. It finishes those that it has recorded, and the owner waits for that. To keep it from
+// recording others, the owner writes into the mark which numbers are void, by compare-and-set: of owner and sink, the second one sees what
+// the first one wrote.
 
-// lostState is an error that no second try mends: what the last chunk's state builds on is gone.
+// lostState is an error that trying again does not solve: what the last chunk's state builds on is gone.
 type lostState struct{ error }
 
 // done is what the lane's mark says of the partition.
 type done struct {
 	stream.Inserted
-	purged bool // ROWS has had messages that are gone, so that a partition without any may have had some
+	purged bool // ROWS has had messages that are gone, so a partition without messages may have had some
 }
 
 // laneMark is the part of a lane's mark that a worker reads. The sink writes it.
@@ -69,7 +70,7 @@ func (m *laneMark) unsettled(partition int, number uint64) bool {
 		return false
 	}
 	if m.Pending.Reaches == nil {
-		return number == 0 // of an older version, which does not say
+		return number == 0 // of an older version, which does not say it
 	}
 	return m.Pending.Reaches[partition].Chunk > number
 }
@@ -118,7 +119,7 @@ func (d *done) last(head *stream.Chunk) (before past, shorter bool) {
 	return before, head != nil || d.Chunk > 0 || d.Void > 0
 }
 
-// loss is a finding of a takeover: what it goes on from, and what is left.
+// loss is what a takeover found: what it goes on from, and what is left.
 type loss struct {
 	before    past
 	done      done
@@ -129,7 +130,7 @@ type loss struct {
 	chainless bool // the state of last cannot be had from ROWS
 }
 
-// rebuild makes the state of the chunk before from what is left, and begins a new line of chunks.
+// rebuild makes the state of the chunk l.before from what is left, and begins a new count of chunks.
 func (o *owner) rebuild(ctx context.Context, l loss) error {
 	before, d := l.before, l.done
 	if before.number > 0 && before.position.Seq == 0 && before.createdAt == 0 {
@@ -182,7 +183,7 @@ func (o *owner) rebuild(ctx context.Context, l loss) error {
 }
 
 // partsSince reports whether INGEST can still have all of the partition's parts between two positions: it has a part at or before the first
-// of them, or has never given one up.
+// of them, or has never deleted one.
 func (o *owner) partsSince(ctx context.Context, have stream.Point, before past) (bool, error) {
 	if have.Seq >= before.position.Seq {
 		return true, nil
@@ -205,7 +206,7 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		o.stateObjects, o.traces = nil, false
 	}
 	forget()
-	if l.last != nil && !l.chainless { // the log that is left is an older one, and whole perhaps
+	if l.last != nil && !l.chainless { // the log that is left is an older one, and perhaps whole
 		lost := new(lostState)
 		err := o.recover(ctx, l.last)
 		if err == nil {
@@ -241,14 +242,14 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 	return stream.Point{}, 0, nil
 }
 
-// void tells the sink that chunks below the new line are not to be inserted, unless they are already.
+// void tells the sink that chunks with numbers below the new count are not to be inserted, unless they are already.
 func (o *owner) void(ctx context.Context, d done) error {
 	for {
 		m, value, revision, err := o.mark(ctx)
 		if err != nil || revision == 0 {
 			return err
 		}
-		if now := m.Partitions[o.partition]; now.Chunk != d.Chunk || m.unsettled(o.partition, d.Chunk) {
+		if m.Partitions[o.partition].Chunk != d.Chunk || m.unsettled(o.partition, d.Chunk) {
 			return errors.New("the sink has come further meanwhile") // from the beginning, then
 		}
 		var whole, parts map[string]json.RawMessage
@@ -265,10 +266,12 @@ func (o *owner) void(ctx context.Context, d done) error {
 		}
 		mine := d.Inserted
 		mine.Void = o.base
-		if parts[strconv.Itoa(o.partition)], err = json.Marshal(mine); err != nil {
+		parts[strconv.Itoa(o.partition)], err = json.Marshal(mine)
+		if err != nil {
 			return fmt.Errorf("the sink's mark: %w", err)
 		}
-		if whole["partitions"], err = json.Marshal(parts); err != nil {
+		whole["partitions"], err = json.Marshal(parts)
+		if err != nil {
 			return fmt.Errorf("the sink's mark: %w", err)
 		}
 		body, err := json.Marshal(whole)
@@ -288,7 +291,7 @@ func (o *owner) void(ctx context.Context, d done) error {
 type storedSnapshot struct {
 	name     string
 	epoch    uint64
-	number   uint64 // of the chunk it was made behind
+	number   uint64 // of the chunk after which it was made
 	position stream.Point
 	at       int64 // when it was made, ns; 0 when it is of an older version and does not say what it belongs to
 }
@@ -344,7 +347,8 @@ func listSnapshots(ctx context.Context, s *broker.Streams, partition int) (out [
 	for _, info := range list {
 		x := storedSnapshot{name: info.Name}
 		var p int
-		if _, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &x.epoch, &x.number); err != nil || p != partition {
+		_, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &x.epoch, &x.number)
+		if err != nil || p != partition {
 			continue
 		}
 		x.position.Seq, _ = strconv.ParseUint(info.Metadata[metaPosition], 10, 64)
@@ -364,7 +368,7 @@ type oldSnapshot struct {
 	chunk uint64
 }
 
-// dropSnapshots deletes old snapshots, save the newest one that the sink has inserted all before.
+// dropSnapshots deletes old snapshots, except the newest one of which the sink has inserted everything before it.
 func (o *owner) dropSnapshots(ctx context.Context) {
 	if o.pointed != o.snapshot.Object { // the log still needs the one before
 		return
@@ -437,9 +441,9 @@ func (l leftovers) dropWhenInserted(ctx context.Context, s *broker.Streams, name
 	}
 }
 
-// otherBlock returns another key for a dictionary block when under key is a block of another part; key when it is the same, or nobody
-// can tell.
-func (o *owner) otherBlock(ctx context.Context, key string, value []byte) string {
+// otherKey returns another key for dictionary entries when those of another part are under key. It returns key when they are the same, or
+// cannot be compared.
+func (o *owner) otherKey(ctx context.Context, key string, value []byte) string {
 	entry, err := o.streams.Dictionaries.Get(ctx, key)
 	if err != nil || bytes.Equal(entry.Value(), value) {
 		return key

@@ -12,13 +12,13 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Reject is one refused piece on its way to the rejects table.
+// Reject is refused bytes on their way to the table rejects.
 type Reject struct {
 	Reason, Detail string
 	Type           string // of the refused line, "" when it has none that is known
 	Events         uint64
 	Payload        []byte
-	Bytes          uint64 // of the refused piece when payload is only its beginning
+	Bytes          uint64 // of all that was refused, when the payload is only its beginning
 	Ref            string // where the rest is
 	Whole          bool   // keep every byte: a later version will read it
 }
@@ -35,7 +35,8 @@ type rejectRun struct {
 	first               Reject // of those beyond
 }
 
-// maxRejectRows of one reason and type are written for one part; the rest share one row that counts them and says where they are.
+// maxRejectRows is how many rejects of one reason and type are written for one part; the rest share one row that counts them and says where
+// they are.
 const maxRejectRows = 100
 
 // again counts a reject towards its run and reports whether it shares the run's row.
@@ -79,7 +80,7 @@ func (f *Fold) flushRejects(p *Part) {
 	}
 }
 
-// Reject stores a refused piece and counts it. The first stream.RejectBytes are copied, everything of a piece kept whole.
+// Reject stores refused bytes and counts them. The first stream.RejectBytes are copied, or all of them when they are to be kept whole.
 func (f *Fold) Reject(p *Part, r Reject) {
 	s := p.Session
 	f.Touch(s)
@@ -120,7 +121,7 @@ func (f *Fold) writeReject(p *Part, r *Reject) {
 	f.Out.Saw(p.Env.ReceivedAt)
 }
 
-// Ref says where the whole piece can be read: the object or the INGEST message and line, as long as the replay window lasts.
+// Ref says where all of the refused bytes can be read: the object, or the INGEST message and line, for as long as that is kept.
 func (p *Part) Ref() string {
 	if p.Env.Object != "" {
 		return "object:" + p.Env.Object
@@ -140,8 +141,8 @@ func (f *Fold) rejectPart(p *Part, body []byte) {
 	f.Reject(p, r)
 }
 
-// markKept says of the objects that only rejects refer to any more that they are the first to go when their store is full. Where that fails
-// they stay until they expire, as all do.
+// markKept marks the objects to which only rejects refer as the first to be deleted when their store is full. If that fails they stay until
+// they expire, like all objects.
 func (o *owner) markKept(ctx context.Context) {
 	for _, name := range o.keptParts {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)

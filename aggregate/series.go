@@ -8,8 +8,8 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Series are there at 0 before their first failure, since Prometheus sees a counter change and not begin: for all values of their labels
-// that are known, and for the first tenantSeries tenants that send. Tenant "" stands for one that is yet to come.
+// Series start at 0 before their first failure, since Prometheus sees a counter change but not appear: for all label values that are known,
+// and for the first tenantSeries tenants that send. Tenant "" stands for one that is yet to come.
 const tenantSeries = 64
 
 var (

@@ -10,15 +10,17 @@ import (
 
 // Bounds of what one session may hold in a worker's memory. Each says what happens beyond it.
 const (
-	// maxParts: 4096 parts are 4 GiB of raw input; an older part that comes again is caught by the gateway's record or by its lines.
+	// maxParts bounds the parts that are remembered. 4096 parts are 4 GiB of raw input; an older part that comes again is recognised by the
+	// gateway's record or by its lines.
 	maxParts = 4096
-	// maxNames dictionary entries of a session; one beyond it is a reject dictionary_full.
+	// MaxNames bounds the dictionary entries of a session; one beyond it is a reject dictionary_full.
 	MaxNames = 200_000
-	// maxNameBytes cuts a longer name (call stacks can be long) and marks the cut.
+	// MaxNameBytes is where a longer name (call stacks can be long) is cut; the cut is marked.
 	MaxNameBytes = 32 << 10
-	// maxNameTotal bytes of all names of a session; one beyond it is the same reject. How many are in memory is bounded by names.go.
+	// MaxNameTotal bounds the bytes of all names of a session; a name beyond it is the same reject. names.go bounds how many of them are in
+	// memory.
 	MaxNameTotal = 128 << 20
-	// maxUnresolved ids that were used before their name came; beyond it every later name counts as late.
+	// maxUnresolved bounds the ids that were used before their name came; beyond it every later name counts as late.
 	maxUnresolved = 65536
 )
 
@@ -39,12 +41,11 @@ type NameRef struct {
 }
 
 // Session is what a partition's owner knows of one session, whatever its sources are. What decides later rows is part of the published
-// state
-// (see state.go).
+// state (see state.go).
 type Session struct {
 	Key    SessionKey
 	token  string
-	states []State // what its sources keep, in the order of fold.sources; nil of those that have not spoken
+	states []State // what its sources keep, in the order of fold.sources; nil for those that have not sent anything
 
 	// Facts, published whole when the session is touched.
 	source, App, Host, IP                       string
@@ -64,13 +65,13 @@ type Session struct {
 
 	dicts           [numDicts]map[uint32]string
 	dictsLoaded     bool
-	refused         map[NameRef]uint64 // hashes of names that there was no room for
+	refused         map[NameRef]uint64 // hashes of names for which there was no room
 	nameBytes       int                // of all names
 	nameCost        int                // of those in memory, with what they cost beside their bytes
 	nameRoom        int                // what that may be, 0: no bound
 	awaited         bool               // in fold.unnamed
-	pendingCharged  int                // what fold.pending knows of
-	charged         int                // what the worker's budget knows of
+	pendingCharged  int                // what fold.pending has of it
+	charged         int                // what the worker's budget has of it
 	unresolved      map[NameRef]struct{}
 	unresolvedDirty bool
 
@@ -96,7 +97,8 @@ type sessionDelta struct {
 	Crashed                                              bool
 }
 
-// SawEvent widens the session's event time. Times that are no epoch (AMD activity clocks) would spoil it, so only plausible ones count.
+// SawEvent widens the session's event time. Times that do not count from 1970 (AMD activity clocks) would spoil it, so only plausible ones
+// count.
 func (d *sessionDelta) SawEvent(ns int64) {
 	if ns < rows.PlausibleEpoch {
 		return
@@ -107,14 +109,14 @@ func (d *sessionDelta) SawEvent(ns int64) {
 	d.lastEvent = max(d.lastEvent, ns)
 }
 
-// Began notes when the session began; of several tellings the earliest counts, as in the table.
+// Began notes when the session began; of several times the earliest counts, as in the table.
 func (d *sessionDelta) Began(ns int64) {
 	if ns > 0 && (d.startedAt == 0 || ns < d.startedAt) {
 		d.startedAt = ns
 	}
 }
 
-// Device returns the device of kernels and copies, which carry none: the session's only one, or -1.
+// Device returns the device of kernels and copies, which do not name theirs: the session's only one, or -1.
 func (s *Session) Device() int32 {
 	if len(s.DeviceIDs) == 1 {
 		return s.DeviceIDs[0]

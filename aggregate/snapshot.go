@@ -15,11 +15,13 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// Where snapshots lie, and what happens when there is no room for one. The log is complete without: a successor reads the chunks since the
-// last snapshot. But ROWS cannot be purged beyond it, so a snapshot that fails is tried again, and what is to be written is made smaller.
+// Where snapshots are, and what happens when there is no room for one. The log is complete without a new one: a successor reads the chunks
+// since the last snapshot. But ROWS cannot be purged beyond that, so a snapshot that fails is tried again, and what is to be written is
+// made smaller.
 
 const (
-	// stateShare: the snapshots of all partitions may fill a third of the store, since an old one stays until a chunk points to the new one.
+	// stateShare is the share of the store that the snapshots of all partitions may fill, a third: an old snapshot stays until a chunk
+	// points to the new one.
 	stateShare = 3
 	// snapshotPause is how long a snapshot that failed is not tried again: the whole state is written for each.
 	snapshotPause = 5 * time.Second
@@ -31,7 +33,7 @@ func (o *owner) storeSnapshot(ctx context.Context, meta jetstream.ObjectMeta, st
 	_, err := o.streams.State.Put(ctx, meta, bytes.NewReader(state))
 	if err != nil && broker.IsFull(err) {
 		o.w.metrics.retries.WithLabelValues("state_full").Inc()
-		// The store may have taken the description and refused some of the bytes: what has no bytes must not be found.
+		// The store may have taken the description and refused some of the bytes: an object without its bytes must not be found.
 		if gone := broker.DeleteObject(ctx, o.streams.JS, o.streams.State, meta.Name); gone != nil && !errors.Is(gone,
 			jetstream.ErrObjectNotFound) {
 			o.log.Debug("delete what a full store took of a snapshot", "snapshot", meta.Name, "err", gone)
@@ -48,7 +50,7 @@ func (o *owner) storeSnapshot(ctx context.Context, meta jetstream.ObjectMeta, st
 	return err
 }
 
-// snapshotBytes reads a snapshot from where it is. It is in WL_CHUNKS only when WL_STATE refused it, of which there may be half.
+// snapshotBytes reads a snapshot from where it is. It is in WL_CHUNKS only when WL_STATE refused it; half of it may be in WL_STATE then.
 func (o *owner) snapshotBytes(ctx context.Context, name string) ([]byte, error) {
 	if state, err := o.streams.Chunks.GetBytes(ctx, name); err == nil {
 		return state, nil
@@ -58,9 +60,9 @@ func (o *owner) snapshotBytes(ctx context.Context, name string) ([]byte, error) 
 	return o.streams.State.GetBytes(ctx, name)
 }
 
-// deleteSnapshot deletes one that no chunk points to any more.
+// deleteSnapshot deletes a snapshot to which no chunk points any more.
 func (o *owner) deleteSnapshot(ctx context.Context, name string) error {
-	other := o.deleteChunk(ctx, name) // where it is only when there was no room
+	other := o.deleteChunk(ctx, name) // it is there only when WL_STATE had no room
 	err := broker.DeleteObject(ctx, o.streams.JS, o.streams.State, name)
 	if other == nil && errors.Is(err, jetstream.ErrObjectNotFound) {
 		return nil
@@ -134,8 +136,8 @@ func (s *Session) stateCost() int {
 	return n
 }
 
-// forgetTo forgets sessions that have nothing to say until the state is some want bytes large, and returns how many: those of tenants that
-// have more than their share first, the longest silent before others.
+// forgetTo forgets sessions that have nothing to write until the state is about want bytes large, and returns how many: first those of
+// tenants that have more than their share, and of these the longest silent.
 func (f *Fold) forgetTo(size, want int, now int64) int {
 	type candidate struct {
 		s     *Session
@@ -148,7 +150,8 @@ func (f *Fold) forgetTo(size, want int, now int64) int {
 		cost := s.stateCost()
 		tenants[s.Key.Tenant] += cost
 		total += cost
-		if load := s.load(); !s.touched && s.heldSince == 0 && !load.Waits && !load.Alone && !load.Unsaid {
+		load := s.load()
+		if !s.touched && s.heldSince == 0 && !load.Waits && !load.Alone && !load.Unsaid {
 			all = append(all, candidate{s: s, cost: cost})
 		}
 	}
@@ -173,13 +176,13 @@ func (f *Fold) forgetTo(size, want int, now int64) int {
 	return n
 }
 
-// countSessions keeps the gauges of what this owner holds.
+// countSessions updates the gauges of what this owner holds.
 func (o *owner) countSessions(n int) {
 	o.w.metrics.sessions.Add(float64(n - o.sessions))
 	o.sessions = n
 }
 
-// leaveGauges takes this owner out of them.
+// leaveGauges subtracts what this owner holds from them.
 func (o *owner) leaveGauges() {
 	o.countSessions(0)
 	o.w.metrics.stateBytes.Add(float64(-o.stateBytes))
@@ -194,7 +197,7 @@ type resnapshot struct {
 	due          bool
 }
 
-// look is called often. It makes the next chunk due, and the one after the snapshot.
+// look is called often. When the store was made anew it makes the next chunk due, and the one after the snapshot.
 func (r *resnapshot) look(o *owner, now time.Time) {
 	n := o.streams.Remade("OBJ_" + stream.StateObjects)
 	if !r.known {

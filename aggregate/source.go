@@ -8,13 +8,13 @@ import (
 // Source is one kind of telemetry in this stage. Workers get theirs by Config.Sources; which one folds a part follows from the kind in the
 // part's envelope.
 type Source struct {
-	// Name of its section in the state of sessions, and Version of what is in it. A name stays as it is for ever; whoever changes what is
-	// written changes the version, and goes on reading the earlier ones.
+	// Name of its section in the state of sessions, and Version of what is in it. A name stays as it is for ever. To change what is
+	// written, change the version, and go on reading the earlier ones.
 	Name    string
 	Version uint64
 	// Kinds of the parts that it folds.
 	Kinds []stream.Kind
-	// Reasons of rejects that are its own, for their metrics.
+	// Reasons are the reasons of rejects that are its own, for their metrics.
 	Reasons []string
 	// Open makes what folds its parts in one partition.
 	Open func(*Fold) Folding
@@ -27,16 +27,16 @@ type Folding interface {
 	// Fold folds a part into rows and into what New made of its session. Every event of it is received once, and then stored, rejected or a
 	// duplicate.
 	Fold(s State, p *Part, body []byte)
-	// Tick does what time alone brings about. now is the owner's clock in nanoseconds.
+	// Tick does what is due by time alone. now is the owner's clock in nanoseconds.
 	Tick(now int64)
 }
 
 // State is what a source keeps of one session. What decides later rows has to be in what Append writes.
 type State interface {
-	// Flush turns what the open chunk has added up into rows. Rows that may wait for company it makes when all is true, or when they are too
+	// Flush turns what the open chunk has added up into rows. Rows that may be held back are made when all is true, or when they are too
 	// many to be held back.
 	Flush(all bool)
-	// Dense reports whether what is held back has company enough to be worth its rows.
+	// Dense reports whether what is held back adds up enough events to be worth its rows.
 	Dense() bool
 	// Append writes the section: all that is kept, or what has changed since Published. Size estimates its bytes; 0 is nothing kept.
 	Append(w *state.Writer, full bool)
@@ -45,27 +45,27 @@ type State interface {
 	Read(version uint64, r *state.Reader)
 	// Published says that what has changed is part of the log now.
 	Published()
-	// Resume is called once a state is read whole: what waits waits on from now, by this owner's clock. When anew is true the state was made
-	// again from parts whose rows are published: what rows refer to by ids is written again under new ones.
+	// Resume is called once all of a state is read: waiting times start from now, by this owner's clock. When anew is true the state was
+	// made again from parts whose rows are published: what rows refer to by ids is written again under new ones.
 	Resume(now int64, anew bool)
 	// Load says what is kept.
 	Load() Load
-	// Rest gives memory back that can be had again; the session has fallen silent for long when silent is true.
+	// Rest frees memory whose content can be loaded again; silent says that the session has been silent for long.
 	Rest(silent bool)
 	// Close makes rows of all that waits for another half: the session has ended.
 	Close()
-	// Drop is for a session that is forgotten or deleted: nothing of it may bring rows from now on.
+	// Drop is called for a session that is forgotten or deleted: from now on nothing of it may write rows.
 	Drop()
 }
 
-// Load is what sources keep of a session, as far as the partition's bounds go by it.
+// Load is how much sources keep of a session, for the partition's bounds.
 type Load struct {
 	Rollups int  // rows of rollups that are held back
 	Waiting int  // bytes of what waits for another half
-	Index   int  // bytes of what is kept beside names to find them quickly
+	Index   int  // bytes of what is kept to find names quickly
 	Waits   bool // something waits that time gives up on
 	Unsaid  bool // Close would write rows that need names
-	Alone   bool // Close would write rows that need none
+	Alone   bool // Close would write rows that do not need names
 	Keep    int  // for how many times Config.Forget the session has to be remembered, 0: once
 }
 

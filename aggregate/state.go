@@ -113,8 +113,8 @@ func (f *Fold) appendSession(w *state.Writer, s *Session, full bool) {
 	}
 }
 
-// readSession reads what appendSession wrote behind the key. What a source that this program does not have keeps is not thrown away: the
-// state is not understood, and the partition waits for a program that has it.
+// readSession reads what appendSession wrote after the key. The section of a source that this program does not have is not thrown away: the
+// state is not understood, and the partition waits for a program that has the source.
 func (f *Fold) readSession(s *Session, r *state.Reader) {
 	for range r.N(3) {
 		name, version := r.Str(), r.U64()
@@ -132,7 +132,7 @@ func (f *Fold) readSession(s *Session, r *state.Reader) {
 			r.Failf("it has what %q keeps of a session, a source that this program does not have", name)
 		}
 		if body.Err == nil && len(body.Rest) > 0 {
-			body.Failf("%d bytes behind the end of what %q keeps of a session", len(body.Rest), name)
+			body.Failf("%d bytes after the end of what %q keeps of a session", len(body.Rest), name)
 		}
 		if r.Err == nil && body.Err != nil {
 			r.Rest, r.Err = nil, body.Err
@@ -220,7 +220,7 @@ func (s *Session) readUnresolved(r *state.Reader) {
 	}
 }
 
-// ApplyState adds a change, or a snapshot to an empty fold. Call resume after the last one.
+// ApplyState adds a change, or a snapshot to an empty fold. Call Resume after the last one.
 func (f *Fold) ApplyState(written []byte) error {
 	if len(written) == 0 {
 		return nil
@@ -236,12 +236,12 @@ func (f *Fold) ApplyState(written []byte) error {
 		f.dropEmpty()
 	}
 	if len(r.Rest) > 0 {
-		return fmt.Errorf("%d bytes behind the end: %w", len(r.Rest), state.Err)
+		return fmt.Errorf("%d bytes after the end: %w", len(r.Rest), state.Err)
 	}
 	return nil
 }
 
-// readState reads a state behind its version.
+// readState reads a state after its version.
 func (f *Fold) readState(r *state.Reader) error {
 	for range r.N(2) {
 		key := SessionKey{r.Str(), r.Str()}
@@ -285,8 +285,9 @@ func (f *Fold) readState(r *state.Reader) error {
 	return r.Err
 }
 
-// Resume rebuilds what follows from the sessions after the last applyState. What waits waits on from now: clocks of two machines do not
-// compare; then is the other clock at the last chunk. anew says that the state was made again from parts whose rows are published.
+// Resume rebuilds what follows from the sessions, after the last ApplyState. Waiting times start from now, because the clocks of two
+// machines cannot be compared; then is the other clock at the last chunk. anew says that the state was made again from parts whose rows are
+// published.
 func (f *Fold) Resume(now, then int64, anew bool) {
 	for _, s := range f.Sessions {
 		s.LastReceivedAt = now - max(then-s.LastReceivedAt, 0) // as silent as it was when the last chunk was made

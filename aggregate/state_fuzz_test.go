@@ -73,7 +73,7 @@ func FuzzApplyState(f *testing.F) {
 }
 
 func FuzzDecodeNames(f *testing.F) {
-	b := nameBlock{entries: []nameEntry{{NameRef{0, 1}, "one"}, {NameRef{3, 7}, "seven"}}}
+	b := nameEntries{entries: []nameEntry{{NameRef{0, 1}, "one"}, {NameRef{3, 7}, "seven"}}}
 	for _, v := range b.encode() {
 		f.Add(v)
 	}

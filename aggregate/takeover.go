@@ -35,8 +35,8 @@ func (o *owner) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// goOn rebuilds the state to go on from: that of the partition's last chunk in ROWS, or when ROWS has lost it, that of the newest one which
-// the sink has inserted.
+// goOn rebuilds the state to go on from: that of the partition's last chunk in ROWS or, when ROWS has lost it, that of the newest chunk
+// that the sink has inserted.
 func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 	last, head, err := o.lastChunk(ctx)
 	if err != nil {
@@ -56,7 +56,8 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 		o.shrunk(ctx, head)
 		err := o.recover(ctx, last)
 		if lost := new(lostState); errors.As(err, &lost) {
-			if now, _, again := o.lastChunk(ctx); again != nil || now == nil || now.Sequence != last.Sequence {
+			now, _, again := o.lastChunk(ctx)
+			if again != nil || now == nil || now.Sequence != last.Sequence {
 				return sweep, errors.Join(errors.New("another owner published meanwhile"), again) // and deleted what the chunk needed
 			}
 			err = o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: lost.Error(), chainless: true})
@@ -131,7 +132,8 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 			return &lostState{fmt.Errorf("chunk %d is missing from ROWS (found %d at %d)", expect, c.Number, msg.Sequence)}
 		}
 		if c.StateObject != "" {
-			if section, err = o.streams.Chunks.GetBytes(ctx, c.StateObject); errors.Is(err, jetstream.ErrObjectNotFound) {
+			section, err = o.streams.Chunks.GetBytes(ctx, c.StateObject)
+			if errors.Is(err, jetstream.ErrObjectNotFound) {
 				return &lostState{fmt.Errorf("the state of chunk %d is gone", c.Number)}
 			} else if err != nil {
 				return fmt.Errorf("state of chunk %d: %w", c.Number, err)
@@ -159,8 +161,8 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	return nil
 }
 
-// loadNames loads a session's dictionary when this owner has not got it: after a takeover, or after a long silence. After an error the
-// session is as nameless as before.
+// loadNames loads a session's dictionary when this owner does not have it: after a takeover, or after a long silence. After an error the
+// session is still without its names.
 func (o *owner) loadNames(ctx context.Context, s *Session) error {
 	if s.dictsLoaded {
 		return nil
@@ -174,7 +176,7 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 		}
 	}
 	if accepted > 0 {
-		if err := o.readBlocks(ctx, s, learn); err != nil {
+		if err := o.readEntries(ctx, s, learn); err != nil {
 			s.unlearn()
 			s.names = accepted
 			return fmt.Errorf("dictionary of a session: %w", err)
@@ -196,9 +198,10 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// readBlocks reads the session's blocks up to the position: later ones belong to parts that are folded again. Where INGEST has lost parts
-// that were folded, their blocks count too; those that were stored since belong to parts that have the lost ones' sequences now.
-func (o *owner) readBlocks(ctx context.Context, s *Session, learn func(NameRef, string)) error {
+// readEntries reads the session's dictionary entries up to the position: later ones belong to parts that are folded again. Where INGEST has
+// lost parts that were folded, their entries count too; entries that were stored since belong to parts that have the lost ones' sequences
+// now.
+func (o *owner) readEntries(ctx context.Context, s *Session, learn func(NameRef, string)) error {
 	watch, err := o.streams.Dictionaries.Watch(ctx, stream.DictionaryFilter(s.Key.Tenant, s.token), jetstream.IgnoreDeletes())
 	if err != nil {
 		return err
@@ -222,7 +225,7 @@ func (o *owner) readBlocks(ctx context.Context, s *Session, learn func(NameRef, 
 				continue
 			}
 			if err := decodeNames(e.Value(), learn); err != nil {
-				// The names are rows of `dictionaries` too, so nobody has to stand still for something else under the key.
+				// The names are rows of `dictionaries` too, so folding need not stop for something else under the key.
 				o.w.metrics.retries.WithLabelValues("dictionary_bad").Inc()
 				o.log.Error("a dictionary block cannot be read and is passed over; its names are taken from the table dictionaries", "key", key, "err",
 					err)
@@ -231,8 +234,8 @@ func (o *owner) readBlocks(ctx context.Context, s *Session, learn func(NameRef, 
 	}
 }
 
-// leftovers are objects that earlier owners of a partition stored for chunks that were never published, or for snapshots that no chunk
-// points to. Names carry the epoch; an owner of an earlier epoch publishes nothing after a claim.
+// leftovers are objects that earlier owners of a partition stored for chunks that were never published, or snapshots to which no chunk
+// points. Their names contain the epoch; an owner of an earlier epoch cannot publish after a claim.
 type leftovers struct {
 	partition int
 	epoch     uint64 // of the owner that sweeps
@@ -241,9 +244,9 @@ type leftovers struct {
 	keep      []string
 }
 
-// sweep deletes them. It runs beside the owner and touches nothing of its own epoch.
+// sweep deletes them. It runs at the same time as the owner and does not touch objects of the owner's epoch.
 func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
-	if s.Durable(ctx) != nil { // what points to them no more could still be lost to a power cut: the next owner sweeps
+	if s.Durable(ctx) != nil { // the chunks that do not point to them any more could still be lost in a power cut: the next owner sweeps
 		return
 	}
 	if needed := l.needed(ctx, s); needed != "" {
@@ -253,13 +256,13 @@ func (l leftovers) sweep(ctx context.Context, s *broker.Streams) {
 	for _, store := range []jetstream.ObjectStore{s.State, s.Chunks} {
 		list, err := store.List(ctx)
 		if err != nil {
-			continue // none, or not now: the next owner sweeps again
+			continue // there are none, or the store does not answer: the next owner sweeps again
 		}
 		for _, info := range list {
 			var p int
 			var epoch, number uint64
-			if _, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &epoch, &number); err != nil || p != l.partition || epoch >= l.epoch ||
-				slices.Contains(l.keep, info.Name) {
+			_, err := fmt.Sscanf(info.Name, "p%d-%d-%d", &p, &epoch, &number)
+			if err != nil || p != l.partition || epoch >= l.epoch || slices.Contains(l.keep, info.Name) {
 				continue
 			}
 			if strings.HasSuffix(info.Name, "-rows") && number <= l.published {

@@ -10,17 +10,16 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// NotUnderstood is a partition whose last chunk or state this program cannot read. Nobody folds it until a program comes that can: its
-// parts
-// wait in INGEST, and nothing is lost meanwhile.
+// NotUnderstood is a partition whose last chunk or state this program cannot read. It is not folded until a program takes it that can: its
+// parts wait in INGEST, and nothing is lost meanwhile.
 type NotUnderstood struct {
 	Partition int
-	Writer    string // version of the program that wrote the chunk; "" when that is not known either
+	Writer    string // version of the program that wrote the chunk, "" when it is not known
 	Err       string // what cannot be read, and what to do
 	Since     time.Time
 }
 
-// unreadRetry is how long a partition that is not understood is left alone: another worker may be newer, or a person mends it.
+// unreadRetry is how long a partition that is not understood is left alone: a newer worker may take it, or a person repair it.
 const unreadRetry = 5 * time.Second
 
 // unread notes that a partition cannot be taken over, when err says so, and waits for a while. It logs a cause once.

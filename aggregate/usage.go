@@ -57,8 +57,8 @@ func (f *Fold) repeats(p *Part) {
 func (s *Session) ReceivedDay() int32 { return rows.DayOf(s.LastReceived) }
 
 // FactPartition is the partition of the session's rollups and facts in the open chunk.
-func (s *Session) FactPartition() table.Partition {
-	return rows.FactPartition(s.LastReceived, s.RollupDays)
+func (s *Session) FactPartition() table.DayPartition {
+	return rows.FactDayPartition(s.LastReceived, s.RollupDays)
 }
 
 // flushUsage writes the chunk's usage rows. rawBytes is the size of all rows of the chunk; tenants share it by their events.
@@ -78,7 +78,7 @@ func (f *Fold) flushUsage(rawBytes int) {
 	t := &table.Usage
 	for _, key := range keys {
 		u := f.usage[key]
-		b := f.Out.Batch(t.Table, table.Partition{Day: table.MonthOf(key.day), RetentionDays: key.days})
+		b := f.Out.Batch(t.Table, table.DayPartition{Day: table.MonthOf(key.day), RetentionDays: key.days})
 		t.Tenant.AppendString(b, key.tenant)
 		t.Day.Append(b, key.day)
 		t.Source.AppendString(b, key.source)

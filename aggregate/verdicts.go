@@ -10,21 +10,22 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// Who uploads may ask what became of it. The owner of a partition adds up the parts of each who asks, in a list that travels in the header
-// of every chunk: what is told is what was published, a successor has the same list, and a chunk that was not published told nothing. The
-// list is bounded; what falls out of it is unknown from then on, and is never told by halves, since a verdict says from where on it counts.
+// Clients may ask what became of their uploads. The owner of a partition adds up the parts of each upload name that is asked about, in a
+// list in the header of every chunk. So answers say what was published, a successor has the same list, and a chunk that was not published
+// does not count. The list is bounded. An upload name that falls out of it is unknown from then on; a verdict says from which part on it
+// counts, so an incomplete one is recognised.
 
 const (
-	// maxVerdicts are kept of a partition, and maxTenantVerdicts of one tenant: the one with the most gives way.
+	// maxVerdicts is how many verdicts a partition keeps, maxTenantVerdicts how many of one tenant: the tenant with the most loses one.
 	maxVerdicts       = 128
 	maxTenantVerdicts = 32
-	// maxVerdictReasons are counted one by one.
+	// maxVerdictReasons is how many reasons are counted one by one.
 	maxVerdictReasons = 12
 	// verdictAge is how long a verdict is kept after its last part.
 	verdictAge = 15 * time.Minute
 )
 
-// verdicts are those of one partition, in the order in which they were begun. The zero value is none. Only the owner uses it.
+// verdicts are those of one partition, in the order in which they were begun. The zero value is empty. Only the owner uses it.
 type verdicts struct {
 	list    []stream.Verdict
 	header  []stream.Verdict // a copy, as it was last published or is about to be; others may hold it
@@ -63,7 +64,7 @@ func (v *verdicts) add(p *Part, now int64) {
 	v.changed = true
 }
 
-// of returns the entry of who asks about the part, for now: it moves when another is made.
+// of returns the entry that counts the part. The pointer is valid until another entry is made.
 func (v *verdicts) of(p *Part) *stream.Verdict {
 	for i := range v.list {
 		if d := &v.list[i]; d.Asked == p.Env.Asked && d.Tenant == p.Env.Tenant {
@@ -75,7 +76,7 @@ func (v *verdicts) of(p *Part) *stream.Verdict {
 	return &v.list[len(v.list)-1]
 }
 
-// makeRoom makes room for one more of a tenant. Of those who have to give way the one goes that was not touched for longest.
+// makeRoom makes room for one more entry of a tenant. Of the entries that may go, it drops the one that was not touched for longest.
 func (v *verdicts) makeRoom(tenant string) {
 	counts := map[string]int{}
 	for i := range v.list {
@@ -111,13 +112,13 @@ func (v *verdicts) publish(now int64) []stream.Verdict {
 	return v.header
 }
 
-// told is what questions about a partition are answered from: what its last published chunk says.
+// told is what questions about a partition are answered from: the verdicts in its last published chunk.
 type told struct {
 	position uint64
 	verdicts []stream.Verdict
 }
 
-// maxQuestions may wait in a process for one partition; more are not answered, and asked again.
+// maxQuestions is how many questions about one partition may wait in a process; more are not answered, and are asked again.
 const maxQuestions = 1024
 
 // answer answers questions about a partition until the returned function is called.
@@ -138,7 +139,7 @@ func (w *Worker) answer(p int) (stop func(), err error) {
 			}
 		}
 		if body, err := json.Marshal(a); err == nil {
-			_ = m.Respond(body) // who gets no answer asks again
+			_ = m.Respond(body) // without an answer the gateway asks again
 		}
 	})
 	if err != nil {
@@ -153,7 +154,7 @@ func (w *Worker) answer(p int) (stop func(), err error) {
 	}, nil
 }
 
-// tells says what questions about a partition are answered from now on.
+// tells sets what questions about a partition are answered from now on.
 func (w *Worker) tells(c *stream.Chunk) {
 	w.mu.Lock()
 	w.told[c.Partition] = told{c.Position, c.Verdicts}

@@ -1,9 +1,9 @@
 // Package aggregate folds parts of the INGEST stream into chunks of Arrow rows on the ROWS stream.
 //
 // A Worker owns some of the partitions. Each owned partition is one goroutine (owner.go) that reads its parts in order, folds them
-// (fold.go, and a folder for each source) into the state of their sessions and the open chunk's rows, and publishes chunk after
-// chunk. The publish is the checkpoint: it carries the position reached, the rows and the change of state, and succeeds only when
-// nobody else has published since. So each part is counted once, whoever is killed, restarted or doubled.
+// (fold.go, and a folder for each source) into the state of their sessions and the open chunk's rows, and publishes chunk after chunk. The
+// publish is the checkpoint: it carries the position reached, the rows and the change of state, and succeeds only when nobody else has
+// published since. So each part is counted once, even if workers are killed or restarted, or two own one partition.
 package aggregate
 
 import (
@@ -38,17 +38,17 @@ type Config struct {
 	SnapshotChunks int
 	SnapshotBytes  int
 
-	// RawWait is how long a kernel row waits for its kernel_detail before it goes out without (2 s); DetailWait is the same for its
-	// rollup, and how long an ended session stays open for stragglers (10 s: an agent that ships a window every 5 s splits some batches
+	// RawWait is how long a kernel row waits for its kernel_detail before it is written without one (2 s); DetailWait is the same for its
+	// rollup, and how long an ended session stays open for late windows (10 s: an agent that ships a window every 5 s splits some batches
 	// from their details).
 	RawWait, DetailWait time.Duration
-	// Hold is how long rollups of sparse sessions wait for company (1 to 4 s, the longer the more sessions there are).
+	// Hold is how long rollups of sparse sessions are held back (1 to 4 s, the longer the more sessions there are).
 	Hold time.Duration
-	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min); Forget drops its
-	// state (24 h: after that, what is sent again is caught only by the gateway's record of windows).
+	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min); Forget drops its state
+	// (24 h: after that, only the gateway's record of uploads recognises what is sent again).
 	IdleAfter, DropNames, Forget time.Duration
-	// ReplayWindow is how long folded parts are kept in INGEST (24 h). They go sooner when the stream is more than half full.
-	ReplayWindow time.Duration
+	// ReplayHorizon is how long folded parts are kept in INGEST (24 h). They go sooner when the stream is more than half full.
+	ReplayHorizon time.Duration
 
 	// LoadNames reads a session's dictionary from ClickHouse once its blocks have expired from NATS; nil: such names stay unknown.
 	LoadNames func(ctx context.Context, tenant, session string, name func(dict string, id uint32, value string)) error
@@ -56,12 +56,12 @@ type Config struct {
 	// NamesBytes bounds the memory of names of all sessions (DefaultNamesBytes). Beyond it they are loaded again when they are needed.
 	NamesBytes int
 
-	// Schema is the tables that rows may be of: their series are there from the start. nil: each begins with its first row.
+	// Schema has the tables that rows may be of: their series are there from the start. nil: each series begins with its first row.
 	Schema *table.Schema
 
-	// Version of the program, as it is written into chunks: who cannot read one can say whose it is.
+	// Version of the program is written into chunks: a program that cannot read one can say which version wrote it.
 	Version string
-	// Greedy takes every free partition, however many workers are alive. For tests of the fence.
+	// Greedy takes every free partition, however many workers are alive. For tests of two owners.
 	Greedy bool
 
 	foldTime, stuckGrace time.Duration // instead of the constants, for tests
@@ -84,7 +84,7 @@ func (c Config) withDefaults() Config {
 	set(&c.IdleAfter, 10*time.Minute)
 	set(&c.DropNames, 10*time.Minute)
 	set(&c.Forget, 24*time.Hour)
-	set(&c.ReplayWindow, 24*time.Hour)
+	set(&c.ReplayHorizon, 24*time.Hour)
 	set(&c.foldTime, foldTime)
 	set(&c.stuckGrace, stuckGrace)
 	for field, v := range map[*int]int{&c.ChunkRows: 1 << 17, &c.ChunkBytes: 6 << 20, &c.SnapshotChunks: 64, &c.SnapshotBytes: 8 << 20,
@@ -102,7 +102,7 @@ type Worker struct {
 	cfg     Config
 	metrics *counters
 
-	// suspicions counts the times that INGEST looked like another stream or NATS was reached anew: owners then look at their positions.
+	// suspicions counts the times that INGEST looked like another stream or NATS was reached anew: owners then check their positions.
 	suspicions atomic.Uint64
 
 	mu            sync.Mutex
@@ -125,7 +125,7 @@ type Worker struct {
 type Status struct {
 	Partitions []PartitionStatus
 	Failing    []Failure
-	// NotUnderstood are partitions that nobody folds until a program comes that can read their state; in order of their number.
+	// NotUnderstood are partitions that are not folded until a program takes them that can read their state; in order of their numbers.
 	NotUnderstood []NotUnderstood
 	// Loss is what INGEST was last seen to have lost as a whole, "" for nothing; LossAt is when.
 	Loss   string
@@ -170,7 +170,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		Greedy: w.cfg.Greedy, Run: w.runPartition,
 	}
 	leases.Hold(ctx)
-	endWatch() // owners that were leaving are done
+	endWatch() // all owners have left
 	wg.Wait()
 	return nil
 }
@@ -219,19 +219,19 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	if stop, err := w.answer(p); err == nil {
 		defer stop()
 	} else {
-		w.cfg.Logger.Warn("nobody is told what became of uploads to the partition", "partition", p, "err", err)
+		w.cfg.Logger.Warn("questions about what became of uploads cannot be answered for the partition", "partition", p, "err", err)
 	}
 	if err := o.runSafely(ctx); err != nil && ctx.Err() == nil && !w.unread(ctx, o, err) {
 		w.cfg.Logger.Warn("partition given up, will be taken again", "partition", p, "err", err)
 		w.fails(p, err)
-		select { // do not spin on a lasting failure
+		select { // do not try again at once: the failure may last
 		case <-ctx.Done():
 		case <-time.After(300 * time.Millisecond):
 		}
 	}
 }
 
-// watchIngest keeps an eye on how full INGEST is; owners purge sooner when it is. And on whether it still is the stream that it was.
+// watchIngest watches how full INGEST is, because owners purge sooner when it is, and whether it still is the same stream.
 func (w *Worker) watchIngest(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
@@ -272,7 +272,7 @@ func (w *Worker) ingestUsage() float64 {
 
 // purgeIngest deletes the parts of a partition up to a sequence.
 func (w *Worker) purgeIngest(ctx context.Context, p int, upTo uint64) error {
-	if err := w.streams.Durable(ctx); err != nil { // or a power cut could take the chunk that was made of them
+	if err := w.streams.Durable(ctx); err != nil { // otherwise a power cut could take the chunk that was made of them
 		return err
 	}
 	return w.streams.Ingest.Purge(ctx, jetstream.WithPurgeSubject(stream.IngestFilter(p)), jetstream.WithPurgeSequence(upTo+1))

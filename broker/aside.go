@@ -10,7 +10,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// What is kept of messages that are set aside, by partition: the first whole, more of them in part, and beyond that only their number.
+// What is kept of messages that are set aside, for each partition: the first ones whole, more of them cut short, and of the rest only their
+// number.
 const (
 	asideWhole = 16
 	asideCut   = 1024
@@ -20,9 +21,10 @@ const (
 // asidePrefix begins the names of their objects.
 const asidePrefix = "aside-"
 
-// SetAside takes a message out of a stream in which it does not belong, so that everyone goes on: its bytes go to the store of chunk bodies,
-// a finding names it, and it is deleted. It may be done twice, and by several roles at once. Where bytes or finding cannot be stored
-// because a bucket is full or gone, the message is deleted all the same: nobody may stand still for it. partition is -1 where there is none.
+// SetAside takes a message out of a stream in which it does not belong, so that the readers go on: its bytes go to the store of chunk
+// bodies, a finding names it, and it is deleted. It may be called twice, and by several roles at once. If the bytes or the finding cannot
+// be stored because a bucket is full or gone, the message is deleted all the same: readers must not wait for it. partition is -1 if there
+// is none.
 func (s *Streams) SetAside(ctx context.Context, from jetstream.Stream, partition int, seq uint64, subject string, data []byte, why error) error {
 	name := from.CachedInfo().Config.Name
 	at := Place{First: seq, Last: seq, Detail: fmt.Sprintf("%d bytes on %q: %v", len(data), subject, why), Object: fmt.Sprintf(asidePrefix+"%s-%d", name, seq)}
@@ -39,7 +41,8 @@ func (s *Streams) SetAside(ctx context.Context, from jetstream.Stream, partition
 		}
 	}
 	if err := from.DeleteMsg(ctx, seq); err != nil {
-		if _, there := from.GetMsg(ctx, seq); !errors.Is(there, jetstream.ErrMsgNotFound) { // else somebody else was faster
+		_, there := from.GetMsg(ctx, seq)
+		if !errors.Is(there, jetstream.ErrMsgNotFound) { // otherwise another role was faster
 			return fmt.Errorf("delete message %d of %s, which was set aside: %w", seq, name, err)
 		}
 	}

@@ -17,16 +17,17 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// ledgerStreams are the streams that hold what ClickHouse must never be ahead of: the chunks, what they point to, and the marks; with them
-// the keys and the receipts of deletions, which are small and answered as done.
+// ledgerStreams are the streams that ClickHouse must never be ahead of: the chunks, what they point to, and the marks. The keys and the
+// records of deletions are synced with them: they are small, and clients are told that they are stored.
 var ledgerStreams = []string{
 	stream.RowsStream, "KV_" + stream.MarksBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.KeysBucket, "KV_" + stream.DeletionsBucket,
 	"OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
 }
 
 // Barrier makes durable what the embedded server has acknowledged from its page cache. Without Fsync the server itself syncs every
-// SyncInterval only, each stream at its own time, so after a power cut one stream may remember what another has forgotten. Who is about
-// to do something that must not outlive its cause (insert the rows of a chunk, delete what a mark says is not needed) calls Sync first.
+// SyncInterval only, each stream at its own time, so after a power cut one stream may remember what another has forgotten. Code that is
+// about to do something that must not outlive its cause (insert the rows of a chunk, delete what a mark says is not needed) calls Sync
+// first.
 //
 // The zero value is not usable; see NewBarrier. Safe for concurrent use.
 type Barrier struct {
@@ -43,7 +44,8 @@ type stamp struct {
 	modified time.Time
 }
 
-// settled is how old a file's last change must be for its stamp to tell it from the next one: clocks of file systems tick in milliseconds.
+// settled is how old a file's last change must be before its stamp is trusted: clocks of file systems tick in milliseconds, so a later
+// change within a tick has the same stamp.
 const settled = 50 * time.Millisecond
 
 // NewBarrier returns a barrier for the server that keeps its files in dir, which is ServerConfig.Dir.
@@ -51,10 +53,10 @@ func NewBarrier(dir string) *Barrier {
 	return &Barrier{dir: dir, synced: map[string]stamp{}}
 }
 
-// Sync returns once everything that the server had acknowledged before the call, of the streams that ClickHouse must not be ahead of, is
-// on disk, and the descriptions of all streams: a few bytes that the server writes once and does not sync. It syncs the files that
-// changed since its last call, some at once, so it takes a few milliseconds; ctx is looked at between files. An error means that nothing
-// may be built upon what was acknowledged since the last call that returned nil.
+// Sync returns once everything that the server had acknowledged before the call, of the streams that ClickHouse must not be ahead of, is on
+// disk, and the descriptions of all streams: a few bytes that the server writes once and does not sync. It syncs the files that changed
+// since its last call, some at once, so it takes a few milliseconds; ctx is checked between files. An error means that what was
+// acknowledged since the last call that returned nil must not be relied on.
 func (b *Barrier) Sync(ctx context.Context) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
@@ -92,13 +94,14 @@ func (b *Barrier) Sync(ctx context.Context) error {
 	return nil
 }
 
-// changes finds the files and folders that do not look as they did when they were synced. What is removed meanwhile has nothing to sync.
+// changes finds the files and folders that do not look as they did when they were synced. What is removed meanwhile does not need a sync.
 func (b *Barrier) changes(changed map[string]stamp, seen map[string]bool) error {
 	streams := filepath.Join(b.dir, "jetstream", "$G", "streams")
 	return filepath.WalkDir(b.dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
-			switch stream := filepath.Base(filepath.Dir(path)); {
-			case e.Name() == "obs": // what consumers have read: ours begin where the marks say
+			stream := filepath.Base(filepath.Dir(path))
+			switch {
+			case e.Name() == "obs": // how far consumers have read: ours begin where the marks say
 				return filepath.SkipDir
 			case e.Name() == "msgs" && filepath.Dir(filepath.Dir(path)) == streams && !slices.Contains(ledgerStreams, stream):
 				return filepath.SkipDir
@@ -126,7 +129,7 @@ func (b *Barrier) changes(changed map[string]stamp, seen map[string]bool) error 
 	})
 }
 
-// syncFile makes a file or a folder durable; one that is gone needs no more.
+// syncFile makes a file or a folder durable; one that is gone is left out.
 func syncFile(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

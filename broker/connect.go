@@ -29,8 +29,8 @@ type ConnectConfig struct {
 	Logger          *slog.Logger
 }
 
-// Connect connects and reconnects for ever; it waits for the first connection until ctx ends. It fails when the server's
-// max_payload is too small for a part or chunk. The caller closes the connection.
+// Connect connects, and reconnects for ever; it waits for the first connection until ctx ends. It fails when the server's max_payload is
+// too small for a part or chunk. The caller closes the connection.
 func Connect(ctx context.Context, cfg ConnectConfig) (*nats.Conn, jetstream.JetStream, error) {
 	log := cfg.Logger
 	if log == nil {
@@ -101,7 +101,7 @@ func dial(ctx context.Context, url string, opts []nats.Option, log *slog.Logger)
 	}
 }
 
-// redact hides what stands before the hosts of a server list: tokens and passwords are not for logs.
+// redact removes what stands before the hosts of a server list: tokens and passwords must not be in logs.
 func redact(list string) string {
 	urls := strings.Split(list, ",")
 	for i, u := range urls {

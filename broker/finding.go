@@ -15,7 +15,7 @@ import (
 
 // Kinds of findings.
 const (
-	// FindingAside is messages that did not belong where they lay and were set aside.
+	// FindingAside is messages that did not belong where they were, and were set aside.
 	FindingAside = "set-aside"
 	// FindingMissing is chunks that ROWS did not have when their turn came.
 	FindingMissing = "chunks-missing"
@@ -25,13 +25,13 @@ const (
 	FindingShortened = "end-lost"
 )
 
-// Finding is something that a role saw and that a person must know of, also a month later: the audit names it until it is accepted. There is
-// one record a kind, stream and partition, so findings stay few whatever happens.
+// Finding is something that a role found and that a person must learn of, even a month later: the audit names it until it is accepted.
+// There is one record for each kind, stream and partition, so findings stay few whatever happens.
 type Finding struct {
 	Kind      string    `json:"kind"`
 	Stream    string    `json:"stream"`
 	Partition int       `json:"partition"` // -1: of no partition
-	Count     uint64    `json:"count"`     // of what Kind counts: messages, chunks, bytes
+	Count     uint64    `json:"count"`     // of messages, chunks or bytes, whatever Kind counts
 	Since     time.Time `json:"since"`
 	Until     time.Time `json:"until"`
 	Places    []Place   `json:"places,omitempty"` // the newest maxPlaces
@@ -44,10 +44,10 @@ type Place struct {
 	At     time.Time `json:"at"`
 	Tenant string    `json:"tenant,omitempty"` // where it is known
 	Detail string    `json:"detail"`
-	Object string    `json:"object,omitempty"` // in the store of chunk bodies: the bytes
+	Object string    `json:"object,omitempty"` // in the store of chunk bodies; it has the bytes
 }
 
-// maxPlaces are kept of one finding, maxDetail bytes of each.
+// maxPlaces is how many places are kept of one finding, maxDetail how many bytes of each place's detail.
 const maxPlaces, maxDetail = 32, 300
 
 // findingPrefix begins the keys of findings; lossPrefix those of the records that workers keep of what a stream has lost.
@@ -62,7 +62,7 @@ func (f *Finding) key() string {
 }
 
 // Find records a finding in the marks bucket: count more of a kind, at one place. The same place again changes nothing, so several roles
-// may say the same. It returns the record as it is then.
+// may report the same. It returns the record as it is then.
 func Find(ctx context.Context, kv jetstream.KeyValue, kind, stream string, partition int, count uint64, at Place) (Finding, error) {
 	if at.At.IsZero() {
 		at.At = time.Now().UTC()
@@ -75,7 +75,7 @@ func Find(ctx context.Context, kv jetstream.KeyValue, kind, stream string, parti
 		switch {
 		case err == nil:
 			revision = entry.Revision()
-			if json.Unmarshal(entry.Value(), &f) != nil { // garbage under our key: it is written anew
+			if json.Unmarshal(entry.Value(), &f) != nil { // what is under our key cannot be read: it is written anew
 				f = Finding{Kind: kind, Stream: stream, Partition: partition}
 			}
 		case !errors.Is(err, jetstream.ErrKeyNotFound):
@@ -108,7 +108,7 @@ func Find(ctx context.Context, kv jetstream.KeyValue, kind, stream string, parti
 	}
 }
 
-// Findings returns what was found and not yet accepted, in the order of their keys. A record that cannot be read is a finding too.
+// Findings returns what was found and not yet accepted, in the order of the keys. A record that cannot be read is a finding too.
 func Findings(ctx context.Context, kv jetstream.KeyValue) (out []Finding, err error) {
 	keys, err := findingKeys(ctx, kv, findingPrefix)
 	if err != nil {
@@ -131,7 +131,7 @@ func Findings(ctx context.Context, kv jetstream.KeyValue) (out []Finding, err er
 	return out, nil
 }
 
-// AcceptFindings forgets what was found until now, and deletes what was set aside: a person has read it.
+// AcceptFindings forgets what was found until now and deletes what was set aside, because a person has read it.
 func (s *Streams) AcceptFindings(ctx context.Context) error {
 	keys, err := findingKeys(ctx, s.Marks, findingPrefix, lossPrefix)
 	if err != nil {

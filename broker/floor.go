@@ -11,8 +11,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// ingestFloor is the largest sequence of INGEST that anything left knows of: workers skip what is not beyond their position, so a stream
-// that is made anew has to begin above all of them.
+// ingestFloor is the largest sequence of INGEST that is recorded anywhere. Workers skip what is not beyond their position, so a stream that
+// is made anew has to begin above all positions.
 func (s *Streams) ingestFloor(ctx context.Context) (uint64, error) {
 	floor := s.remade.seen(stream.IngestStream)
 	rows, err := s.JS.Stream(ctx, stream.RowsStream)
@@ -38,7 +38,7 @@ func (s *Streams) ingestFloor(ctx context.Context) (uint64, error) {
 	return max(floor, marks.ingest), err
 }
 
-// rowsFloor is the same for ROWS: the sink's lanes skip what is not beyond their mark.
+// rowsFloor is the same for ROWS: the sink's lanes skip what is not beyond their marks.
 func (s *Streams) rowsFloor(ctx context.Context) (uint64, error) {
 	marks, err := s.markFloors(ctx)
 	return max(s.remade.seen(stream.RowsStream), marks.rows), err
@@ -61,7 +61,7 @@ func (p *point) UnmarshalJSON(b []byte) error {
 
 type floors struct{ ingest, rows uint64 }
 
-// markFloors reads what the sink's marks know. A mark that cannot be read is the sink's to tell.
+// markFloors reads the positions in the sink's marks. The sink reports a mark that cannot be read.
 func (s *Streams) markFloors(ctx context.Context) (f floors, err error) {
 	kv, err := s.JS.KeyValue(ctx, stream.MarksBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

@@ -26,7 +26,7 @@ type remade struct {
 	hears   []chan struct{}
 }
 
-// strays notes how many messages nobody owns and returns how many there were.
+// strays notes how many messages nobody owns, and returns how many there were before.
 func (r *remade) strays(name string, n uint64) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *remade) misses(names []string) {
 	r.gone = names
 }
 
-// Gone returns the streams and buckets that were missing when Keep looked last, as people know them.
+// Gone returns the streams and buckets that were missing when Keep looked last, by the names that people know.
 func (s *Streams) Gone() []string {
 	if s.remade == nil {
 		return nil
@@ -94,7 +94,7 @@ func (r *remade) add(name string) {
 	for _, c := range r.hears {
 		select {
 		case c <- struct{}{}:
-		default: // it has not looked since the last one
+		default: // the receiver has not taken the last one yet
 		}
 	}
 }
@@ -146,12 +146,13 @@ type KeeperConfig struct {
 	Registerer prometheus.Registerer
 	// Every is how often the server is asked what it has (default 1 s).
 	Every time.Duration
-	// Hold keeps the keeper from making anything while it is not "": a server that could not read a stream's files has not lost it.
+	// Hold keeps the keeper from making anything while it does not return "": a server that could not read a stream's files has not lost
+	// the stream.
 	Hold func() string
 }
 
-// Keep makes streams, buckets and object stores anew within seconds after somebody deleted them, and tells it, until ctx ends. Every process
-// that holds the streams should run it: whoever sees it first does it, and all of them notice.
+// Keep makes streams, buckets and object stores anew within seconds after somebody deleted them, and logs it, until ctx ends. Every process
+// that holds the streams should run it: the first one to see it makes them, and all of them notice.
 func (s *Streams) Keep(ctx context.Context, cfg KeeperConfig) {
 	if cfg.Every <= 0 {
 		cfg.Every = time.Second
@@ -186,7 +187,7 @@ func (s *Streams) Keep(ctx context.Context, cfg KeeperConfig) {
 		select {
 		case <-ctx.Done():
 			if s.Conn.IsConnected() {
-				s.sight(context.WithoutCancel(ctx)) // what a server finds later was there when it was stopped
+				s.sight(context.WithoutCancel(ctx)) // the last sighting should have all that was there when this process stopped
 			}
 			return
 		case <-again:
@@ -226,7 +227,7 @@ func (s *Streams) keep(ctx context.Context, stores []store, missing map[string]i
 		missing[st.name] = 0
 		s.log.Error(st.said+" was gone and is made anew", "lost", st.lost)
 		m.remade.WithLabelValues(st.name).Inc()
-		made[st.name] = time.Now() // ours: its time of creation is no news
+		made[st.name] = time.Now() // by us: measure need not report its new time of creation
 		s.remade.add(st.name)
 	}
 }
@@ -263,7 +264,7 @@ func (s *Streams) measure(ctx context.Context, stores []store, made map[string]t
 	}
 }
 
-// tellUnowned tells of messages that nobody owns, each time that they have grown.
+// tellUnowned reports messages that nobody owns, each time that there are more.
 func (s *Streams) tellUnowned(ctx context.Context, m *keeperMetrics) {
 	look, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Leases shares out n numbered things (partitions, lanes) among the live processes of one role. Each is run by the process that
-// holds its lease. A lease only says who should run; two may believe they hold one for a moment, and correctness rests on the
-// fence of whatever they write. Fill the fields in, then call Hold once; all but Greedy are required.
+// Leases divides n numbered things (partitions, lanes) among the live processes of one role. Each is run by the process that holds its
+// lease. A lease only says which process should run; for a moment two may believe that they hold it. Correctness does not rest on leases,
+// but on the condition with which an owner writes. Fill the fields in, then call Hold once; all but Greedy are required.
 type Leases struct {
 	Bucket jetstream.KeyValue // with the TTL below
 	Role   string             // key prefix: "worker", "sink"
@@ -25,7 +25,7 @@ type Leases struct {
 	Logger *slog.Logger       // required
 	// Run does the work of one thing until ctx ends. When it returns, the lease is given up (and taken again later, by anyone).
 	Run func(ctx context.Context, i int)
-	// Greedy takes every free lease, however many others are alive: for tests of the fence only.
+	// Greedy takes every free lease, however many others are alive. It is for tests of two owners only.
 	Greedy bool
 
 	id string
@@ -126,7 +126,7 @@ func (l *Leases) renew(ctx context.Context, holding map[int]*held) {
 				h.revision, h.renewed = rev, sent
 			case h.stopping:
 			case IsWrongSequence(err), time.Since(h.renewed) > l.TTL:
-				// Somebody else holds it, or it has expired: stop. The run's own fence makes a late stop harmless.
+				// Somebody else holds it, or it has expired: stop. The run's own writes are conditional, so a late stop is harmless.
 				l.Logger.Info("lease lost", "role", l.Role, "n", i, "err", err)
 				h.stop()
 			}
@@ -135,7 +135,7 @@ func (l *Leases) renew(ctx context.Context, holding map[int]*held) {
 	wg.Wait()
 }
 
-// beat does one round: say we live, renew, drop what has ended, take our share.
+// beat does one round: show that we live, renew, drop what has ended, take our share.
 func (l *Leases) beat(ctx context.Context, holding map[int]*held) {
 	round, cancel := context.WithTimeout(ctx, l.TTL/2)
 	defer cancel()

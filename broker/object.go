@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DeleteObject deletes an object, also from a store that is full: there the note that it is deleted finds no room before its bytes are gone,
-// so these go first. It returns jetstream.ErrObjectNotFound, wrapped or not, when there is none.
+// DeleteObject deletes an object, also from a store that is full: there is no room for the note that it is deleted until its bytes are
+// gone, so these go first. It returns jetstream.ErrObjectNotFound, wrapped or not, when there is none.
 func DeleteObject(ctx context.Context, js jetstream.JetStream, store jetstream.ObjectStore, name string) error {
 	err := store.Delete(ctx, name)
 	if err == nil || !IsFull(err) {

@@ -32,8 +32,8 @@ type ServerConfig struct {
 	Logger *slog.Logger
 }
 
-// syncInterval is how often the server syncs what changed, without Fsync: what a power cut can take of INGEST. The server's own default is
-// 2 minutes, which a burst of writes at its end pays for as well.
+// syncInterval is how often the server syncs what changed, without Fsync: it is how much a power cut can take of INGEST. The server's own
+// default is 2 minutes, and then a sync at the end of a burst of writes takes long.
 const syncInterval = 10 * time.Second
 
 // Serve starts a NATS server with JetStream in this process and waits until it serves. The caller ends it with Shutdown and
@@ -52,7 +52,7 @@ func Serve(cfg ServerConfig) (*server.Server, error) {
 		}
 		n, err := strconv.Atoi(port)
 		if err != nil {
-			return nil, fmt.Errorf("nats listen address %q: port is no number", cfg.Listen)
+			return nil, fmt.Errorf("nats listen address %q: the port is not a number (want host:port)", cfg.Listen)
 		}
 		opts.Host, opts.Port = host, n
 		if n == 0 {
@@ -80,8 +80,8 @@ func Serve(cfg ServerConfig) (*server.Server, error) {
 	return srv, nil
 }
 
-// maxConnections bounds the clients of an embedded server by an eighth of the descriptors that the process may have: who floods it from
-// this machine must not take the descriptors that its files need.
+// maxConnections bounds the clients of an embedded server by an eighth of the descriptors that the process may have: a client that floods
+// it from this machine must not take the descriptors that its files need.
 func maxConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -90,7 +90,7 @@ func maxConnections() int {
 	return int(min(max(limit.Cur/8, 64), 16384))
 }
 
-// serverLog passes the server's warnings and errors on; its notices are the banner and are debug to us.
+// serverLog passes the server's warnings and errors on; its notices are its banner and are logged as debug.
 type serverLog struct{ log *slog.Logger }
 
 func (l serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }

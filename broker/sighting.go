@@ -16,11 +16,11 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// A server that finds bytes damaged in the last block of a stream drops them and all behind them, and says how many bytes went, not whether a
-// message was among them. A torn write that nobody was told of looks the same. So what each stream was seen to hold is kept beside it, in a
-// bucket of its own, every second that something changed: a stream that has less than that lost what NATS had acknowledged. A sighting is
-// never ahead of what was acknowledged; where each acknowledgement waits for the disk (durability fsync) a power cut takes nothing of it. What
-// came after the last sighting, a second at most, no sighting knows.
+// A server that finds damaged bytes in the last block of a stream drops them and all that follows, and says how many bytes it dropped, not
+// whether a message was among them. A torn write that was never acknowledged looks the same. So what each stream was seen to hold is kept
+// in a bucket of its own, once a second while something changes: a stream that has less than that has lost what NATS had acknowledged. A
+// sighting is never ahead of what was acknowledged; where each acknowledgement waits for the disk (durability fsync) a power cut does not
+// take anything of it. What came after the last sighting, a second at most, is in no sighting.
 
 // sighting is a stream as it was seen. At is when its last message was stored, ns since the epoch.
 type sighting struct {
@@ -30,10 +30,10 @@ type sighting struct {
 	At      int64     `json:"at"`
 }
 
-// sightingsKey is the key in stream.SeenBucket under which sightings of all streams are, by name.
+// sightingsKey is the key in stream.SeenBucket that has the sightings of all streams, by name.
 const sightingsKey = "streams"
 
-// shortened is what a stream lost of its end.
+// shortened is what a stream lost at its end.
 type shortened struct {
 	name     string
 	from, to uint64 // first and last sequence that may be lost
@@ -52,9 +52,9 @@ type watch struct {
 	reconnects uint64
 	kept       map[string]sighting
 	doubted    map[string]bool // replicated streams that looked short at the last look
-	untold     []shortened     // not among the findings yet
+	untold     []shortened     // not recorded as findings yet
 	told       []shortened
-	missing    map[string]uint64 // messages that no metric has counted yet
+	missing    map[string]uint64 // messages that the metrics have not counted yet
 }
 
 // take returns how many messages were found missing since the last call, by stream.
@@ -69,7 +69,7 @@ func (w *watch) take() map[string]uint64 {
 	return n
 }
 
-// Shortened says what streams were found by this process to have lost of their ends since a time, in one line each.
+// Shortened says what this process has found since a time that streams lost at their ends, in one line each.
 func (s *Streams) Shortened(since time.Time) (lines []string) {
 	if s.watch == nil {
 		return nil
@@ -84,10 +84,10 @@ func (s *Streams) Shortened(since time.Time) (lines []string) {
 	return lines
 }
 
-// maxTold bounds what a process remembers of losses.
+// maxTold bounds how many losses a process remembers.
 const maxTold = 64
 
-// sight compares every stream with its sighting, tells what is missing, and keeps what it sees. What fails is tried again at the next look.
+// sight compares every stream with its sighting, reports what is missing, and keeps what it sees. What fails is tried again the next time.
 func (s *Streams) sight(ctx context.Context) {
 	w := s.watch
 	if w == nil {
@@ -100,7 +100,7 @@ func (s *Streams) sight(ctx context.Context) {
 	s.tell(ctx, s.found(ctx)...)
 }
 
-// LostEnd says that a stream is known to have lost messages of its end: to the log, the metrics, Shortened, and for good to the findings.
+// LostEnd reports that a stream has lost messages at its end: in the log, the metrics and Shortened, and for good in the findings.
 func (s *Streams) LostEnd(ctx context.Context, name string, from, to uint64, why string) {
 	if s.watch == nil {
 		return
@@ -110,7 +110,7 @@ func (s *Streams) LostEnd(ctx context.Context, name string, from, to uint64, why
 	s.tell(ctx, shortened{name: name, from: from, to: to, why: why, at: time.Now()})
 }
 
-// tell says what was found, once.
+// tell reports what was found, once.
 func (s *Streams) tell(ctx context.Context, lost ...shortened) {
 	w := s.watch
 	for _, l := range lost {
@@ -128,19 +128,20 @@ func (s *Streams) tell(ctx context.Context, lost ...shortened) {
 	})
 }
 
-// found is one look: it returns what is missing since the last one of any process.
+// found looks once: it returns what is missing since the last look of any process.
 func (s *Streams) found(ctx context.Context) []shortened {
 	w := s.watch
 	reconnects := s.Conn.Stats().Reconnects
 	again := !w.looked || reconnects != w.reconnects
-	if now, _, err := s.look(ctx); err != nil || !again && len(w.doubted) == 0 && maps.Equal(now, w.kept) {
+	now, _, err := s.look(ctx)
+	if err != nil || !again && len(w.doubted) == 0 && maps.Equal(now, w.kept) {
 		return nil
 	}
 	old, revision, err := s.sightings(ctx)
 	if err != nil {
 		return nil
 	}
-	// Only what is seen after the sighting was read can be compared with it: another process may have kept a younger one meanwhile.
+	// Only what is seen after the sighting was read can be compared with it: another process may have stored a newer one meanwhile.
 	now, infos, err := s.look(ctx)
 	if err != nil {
 		return nil
@@ -173,7 +174,7 @@ func (s *Streams) found(ctx context.Context) []shortened {
 		} else {
 			_, err = s.Seen.Update(ctx, sightingsKey, body, revision)
 		}
-		if err != nil { // another process was first, and tells it
+		if err != nil { // another process was first, and reports it
 			return nil
 		}
 	}
@@ -211,7 +212,7 @@ func (s *Streams) sightings(ctx context.Context) (old map[string]sighting, revis
 	return old, entry.Revision(), nil
 }
 
-// compare says what a stream lacks of what was seen of it, nil for nothing. Messages that come after a loss take the sequences of those
+// compare returns what a stream lacks of what was seen in it, nil for nothing. Messages that come after a loss take the sequences of those
 // that are gone, so at the first look (again) the message at the sighting is asked for its age.
 func (s *Streams) compare(ctx context.Context, old sighting, info *jetstream.StreamInfo, again bool) (*shortened, error) {
 	name, state := info.Config.Name, &info.State
@@ -224,7 +225,7 @@ func (s *Streams) compare(ctx context.Context, old sighting, info *jetstream.Str
 	switch {
 	case short || old.Last == 0:
 	case state.LastSeq == old.Last && state.Msgs < old.Msgs:
-		// Deleted by us, or lost: a server that found its index intact goes on behind the sequences of what it lost.
+		// Deleted by us, or lost: a server that found its index intact goes on after the sequences of what it lost.
 		detail, err := st.Info(ctx, jetstream.WithDeletedDetails(true))
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -254,7 +255,7 @@ func (s *Streams) compare(ctx context.Context, old sighting, info *jetstream.Str
 	return l, nil
 }
 
-// newestBefore finds the message with the largest sequence in [first, last] that was stored until at, nil when there is none.
+// newestBefore finds the message with the largest sequence in [first, last] that was stored no later than at, nil when there is none.
 func newestBefore(ctx context.Context, st jetstream.Stream, first, last uint64, at int64) (*jetstream.RawStreamMsg, error) {
 	var found *jetstream.RawStreamMsg
 	for lo, hi := max(first, 1), last; lo <= hi; {
@@ -272,8 +273,8 @@ func newestBefore(ctx context.Context, st jetstream.Stream, first, last uint64, 
 	return found, nil
 }
 
-// watched are the streams whose ends are kept, with what it means that one lost its own. Leases live for seconds, and a sighting of the
-// sightings would prove nothing.
+// watched are the streams whose ends are recorded, each with what it means that it lost its end. Leases live for seconds, and a sighting of
+// the sightings would not prove anything.
 func watched(stores []store) map[string]string {
 	names := map[string]string{}
 	for _, st := range stores {

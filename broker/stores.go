@@ -16,11 +16,11 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// store is one JetStream stream as Warpline wants it: a stream of its own, or what lies beneath a bucket or an object store.
+// store is one JetStream stream as Warpline wants it: one of the two streams, or what is beneath a bucket or an object store.
 type store struct {
 	name     string // of the JetStream stream
-	said     string // as people know it
-	lost     string // what it means that it was gone
+	said     string // the name that people know
+	lost     string // what is lost with it, for the log
 	maxBytes int64
 	maxAge   time.Duration
 	subjects []string // of the two streams only
@@ -35,7 +35,7 @@ func (s *Streams) stores() []store {
 	meta := map[string]string{stream.MetaPartitions: strconv.Itoa(l.Partitions), stream.MetaLanes: strconv.Itoa(l.Lanes)}
 	ingest, rows := make([]string, l.Partitions), make([]string, l.Partitions)
 	for p := range l.Partitions {
-		// Only what somebody owns: a message beside the partitions would stay for ever and be nobody's.
+		// Only the partitions' subjects: a message on another one would not be read, and would stay for ever.
 		ingest[p], rows[p] = stream.IngestFilter(p), stream.RowsSubject(p)
 	}
 	var all []store
@@ -55,7 +55,7 @@ func (s *Streams) stores() []store {
 		}})
 	}
 	const small = 16 << 20
-	bucket(stream.MarksBucket, "how far the sink is: it goes on behind the ledger's last row", 0, l.BucketMaxBytes)
+	bucket(stream.MarksBucket, "how far the sink is: it goes on after the ledger's last row", 0, l.BucketMaxBytes)
 	add(store{name: stream.RowsStream, said: "stream ROWS", maxBytes: l.RowsMaxBytes, subjects: rows, floor: s.rowsFloor,
 		lost: "rows that were not in ClickHouse yet and the workers' checkpoints: run \"warpline audit\"",
 		make: func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func (s *Streams) stores() []store {
 		make: func(ctx context.Context) error {
 			return s.makeStream(ctx, jetstream.StreamConfig{
 				Name: stream.IngestStream, Subjects: ingest, MaxBytes: l.IngestMaxBytes, Discard: jetstream.DiscardNew,
-				Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateWindow), Metadata: meta, AllowDirect: true,
+				Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateHorizon), Metadata: meta, AllowDirect: true,
 				Description: "accepted parts, kept for a replay window behind the workers",
 			}, s.ingestFloor)
 		}})
@@ -79,7 +79,7 @@ func (s *Streams) stores() []store {
 	bucket(stream.DictionariesBucket, "nothing: names are read from ClickHouse", WindowHorizon, l.BucketMaxBytes)
 	// The leases are in a file although they live for seconds: a bucket in memory is gone for good when NATS restarts.
 	bucket(stream.LeasesBucket, "nothing: partitions and lanes are taken again", l.LeaseTTL, min(small, max(l.BucketMaxBytes, 1<<20)))
-	bucket(stream.DeletionsBucket, "receipts of deletions", ReceiptHorizon, min(small, max(l.BucketMaxBytes, 1<<20)))
+	bucket(stream.DeletionsBucket, "records of deletions", DeletionHorizon, min(small, max(l.BucketMaxBytes, 1<<20)))
 	bucket(stream.SeenBucket, "nothing: how far the streams reached is noted anew", 0, 1<<20)
 	objects(stream.PartsObjects, "bodies of accepted giant lines that were not folded yet: they become rejects", WindowHorizon)
 	objects(stream.StateObjects, "snapshots of the workers' state: owners write new ones", 0)
@@ -101,7 +101,7 @@ func (s *Streams) list(ctx context.Context) (map[string]bool, error) {
 	return have, lister.Err()
 }
 
-// open makes the store when it is missing, which it reports, or else fits it to the layout.
+// open makes the store when it is missing, and reports that; otherwise it fits the store to the layout.
 func (s *Streams) open(ctx context.Context, st store) (made bool, err error) {
 	return patient(ctx, s.log, st.said, func(ctx context.Context) (bool, error) {
 		old, err := s.JS.Stream(ctx, st.name)
@@ -122,7 +122,7 @@ func (s *Streams) open(ctx context.Context, st store) (made bool, err error) {
 	})
 }
 
-// fit changes an existing store as far as that takes nothing from anybody.
+// fit changes an existing store as far as that does not take anything from others.
 func (s *Streams) fit(ctx context.Context, st store, info *jetstream.StreamInfo) error {
 	cfg := info.Config
 	same := true
@@ -150,22 +150,23 @@ func (s *Streams) fit(ctx context.Context, st store, info *jetstream.StreamInfo)
 	case st.maxBytes < had && !s.layout.Lower:
 		return nil
 	case st.maxBytes < had:
-		// Below what it holds it would refuse everything until it is emptied.
-		if cfg.MaxBytes = max(st.maxBytes, min(had, int64(info.State.Bytes)*5/4)); cfg.MaxBytes >= had {
+		// If its bound were below what it holds, it would refuse everything until it is emptied.
+		cfg.MaxBytes = max(st.maxBytes, min(had, int64(info.State.Bytes)*5/4))
+		if cfg.MaxBytes >= had {
 			return nil
 		}
 	default:
 		cfg.MaxBytes = st.maxBytes
 	}
 	if _, err := s.JS.UpdateStream(ctx, cfg); err != nil {
-		// It works at its old size, so nobody has to wait for this.
+		// It works at its old size, so this is not worth waiting for.
 		s.log.Warn(st.said+" keeps its size", "max_bytes", had, "wanted", cfg.MaxBytes, "err", err)
 	}
 	return nil
 }
 
-// makeStream creates a stream whose first sequence is above floor's. It takes the subjects at last: before that nobody can publish. The
-// server's own FirstSeq is not used, because it purges what a server finds on its disk under the name.
+// makeStream creates a stream whose first sequence is above floor's. It gets its subjects last: nobody can publish before that. The
+// server's own FirstSeq is not used, because with it the server purges what it finds on its disk under the name.
 func (s *Streams) makeStream(ctx context.Context, cfg jetstream.StreamConfig, floor func(context.Context) (uint64, error)) error {
 	subjects := cfg.Subjects
 	cfg.Subjects = []string{makingSubject + strings.ToLower(cfg.Name)}
@@ -187,7 +188,7 @@ func (s *Streams) finish(ctx context.Context, st jetstream.Stream, subjects []st
 		if err := st.Purge(ctx, jetstream.WithPurgeSequence(last+1)); err != nil {
 			return fmt.Errorf("begin at %d: %w", last+1, err)
 		}
-		s.log.Info("stream "+info.Config.Name+" begins behind every position that is known", "first", last+1)
+		s.log.Info("stream "+info.Config.Name+" begins after every position that is known", "first", last+1)
 	}
 	cfg := info.Config
 	cfg.Subjects = subjects
@@ -196,7 +197,7 @@ func (s *Streams) finish(ctx context.Context, st jetstream.Stream, subjects []st
 }
 
 // makingSubject is before the only subject of a stream that is being made; makingFor is how long its maker may take before others finish
-// it for him.
+// it.
 const (
 	makingSubject = "warpline.making."
 	makingFor     = 15 * time.Second
@@ -204,8 +205,8 @@ const (
 
 var errMaking = errors.New("another process is making it")
 
-// patient calls f again while the server is starting, has no room, or another process makes the same thing, until ctx ends. From two
-// seconds on it says what it waits for and what would end the waiting; an error that will not go away ends it at once.
+// patient calls f again while the server is starting, has no room, or another process makes the same thing, until ctx ends. After two
+// seconds it logs what it waits for and what would end the waiting. It returns at once on an error that will not go away.
 func patient[T any](ctx context.Context, log *slog.Logger, what string, f func(context.Context) (T, error)) (T, error) {
 	began, told := time.Now(), ""
 	for {
@@ -228,7 +229,8 @@ func patient[T any](ctx context.Context, log *slog.Logger, what string, f func(c
 				return v, err
 			}
 		}
-		if text := err.Error(); time.Since(began) > 2*time.Second && text != told {
+		text := err.Error()
+		if time.Since(began) > 2*time.Second && text != told {
 			told = text
 			log.Warn("trouble: waiting for "+what, "err", err, "do", advice(err))
 		}
@@ -259,7 +261,7 @@ func advice(err error) string {
 	return "look at the NATS server's log; this goes on by itself when it answers"
 }
 
-// NATS's own codes for what its client library has no names for.
+// Error codes of NATS for which its client library has no names.
 const (
 	codeAccountResources    jetstream.ErrorCode = 10002
 	codeNoPeers             jetstream.ErrorCode = 10005

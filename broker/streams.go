@@ -27,15 +27,15 @@ type Layout struct {
 	// Lower lets Open make existing streams and buckets smaller, never below what they hold. Otherwise Open only ever raises sizes: a
 	// role that was started with other flags must not take room from the others.
 	Lower bool
-	// Duplicates is how long JetStream itself drops a part that is published again (0: DuplicateWindow). It is a saving, no promise:
-	// workers drop parts that they have folded, whenever they come.
+	// Duplicates is how long JetStream itself drops a part that is published again (0: DuplicateHorizon). It saves work and is not a
+	// promise: workers drop parts that they have folded, whenever they come.
 	Duplicates time.Duration
-	// Logger hears what Open waits for and what it had to make anew; nil for nobody.
+	// Logger gets what Open waits for and what it had to make anew; nil logs nothing.
 	Logger *slog.Logger
 }
 
-// DefaultLayout fits `warpline up` on one machine: 16 partitions, 2 lanes, 4 GiB of each stream.
-// 2 lanes keep inserts large (each insert makes one part per table) and both cores busy.
+// DefaultLayout fits `warpline up` on one machine: 16 partitions, 2 lanes, 4 GiB of each stream. 2 lanes keep inserts large (each insert
+// makes one data part per table) and both cores busy.
 func DefaultLayout() Layout {
 	return Layout{Partitions: 16, Lanes: 2, Replicas: 1, IngestMaxBytes: 4 << 30, RowsMaxBytes: 4 << 30, BucketMaxBytes: 1 << 30, LeaseTTL: 5 * time.Second}
 }
@@ -61,22 +61,22 @@ type Streams struct {
 	log    *slog.Logger
 	remade *remade // shared by copies of the struct; nil where Open did not make it
 	watch  *watch  // likewise
-	// storeLost is what it means that a stream lost its end, by its name, of those whose ends are kept.
+	// storeLost says for each stream whose end is recorded, by its name, what it means that the stream lost its end.
 	storeLost map[string]string
 }
 
 // WindowHorizon is how long accepted windows and dictionary entries are remembered.
 const WindowHorizon = 7 * 24 * time.Hour
 
-// ReceiptHorizon is how long receipts of deletions are kept.
-const ReceiptHorizon = 90 * 24 * time.Hour
+// DeletionHorizon is how long records of deletions are kept.
+const DeletionHorizon = 90 * 24 * time.Hour
 
-// DuplicateWindow is how long JetStream itself drops a part that is published again.
-const DuplicateWindow = 2 * time.Minute
+// DuplicateHorizon is how long JetStream itself drops a part that is published again.
+const DuplicateHorizon = 2 * time.Minute
 
 // Open creates what is missing and opens everything. Existing streams and buckets keep their partitions, lanes and replicas unless l has
-// more copies, and their sizes unless l has larger ones or says Lower. It waits for a server that is starting or has no room, and says
-// so; it fails when the server will never do what l asks. It is safe to call from several processes at once.
+// more copies, and their sizes unless l has larger ones or says Lower. It waits for a server that is starting or has no room, and logs
+// that; it fails when the server will never do what l asks. It is safe to call from several processes at once.
 func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) (*Streams, error) {
 	s := &Streams{Conn: nc, JS: js, LeaseTTL: l.LeaseTTL, layout: l, log: l.Logger, remade: &remade{}, watch: &watch{}}
 	if s.log == nil {
@@ -89,7 +89,7 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	if err := s.inherit(ctx, there); err != nil {
 		return nil, err
 	}
-	// What the stores of another time say is known before INGEST is made: its first sequence has to be above every position.
+	// The positions in stores that exist already are read before INGEST is made: its first sequence has to be above all of them.
 	known := there[stream.IngestStream] || there[stream.RowsStream]
 	stores := s.stores()
 	s.storeLost = watched(stores)
@@ -106,10 +106,12 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	if err := s.handles(ctx); err != nil {
 		return nil, err
 	}
-	if s.Partitions, err = fixed(s.Ingest, stream.MetaPartitions); err != nil {
+	s.Partitions, err = fixed(s.Ingest, stream.MetaPartitions)
+	if err != nil {
 		return nil, err
 	}
-	if s.Lanes, err = fixed(s.Rows, stream.MetaLanes); err != nil {
+	s.Lanes, err = fixed(s.Rows, stream.MetaLanes)
+	if err != nil {
 		return nil, err
 	}
 	s.layout.Partitions, s.layout.Lanes = s.Partitions, s.Lanes
@@ -130,20 +132,23 @@ func (s *Streams) inherit(ctx context.Context, there map[string]bool) error {
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
-		if s.layout.Partitions, err = fixed(st, stream.MetaPartitions); err != nil {
+		s.layout.Partitions, err = fixed(st, stream.MetaPartitions)
+		if err != nil {
 			return err
 		}
-		if s.layout.Lanes, err = fixed(st, stream.MetaLanes); err != nil {
+		s.layout.Lanes, err = fixed(st, stream.MetaLanes)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// handles opens what is there by now.
+// handles opens the streams, buckets and object stores, which exist by now.
 func (s *Streams) handles(ctx context.Context) (err error) {
 	for name, to := range map[string]*jetstream.Stream{stream.IngestStream: &s.Ingest, stream.RowsStream: &s.Rows} {
-		if *to, err = patient(ctx, s.log, "stream "+name, func(ctx context.Context) (jetstream.Stream, error) { return s.JS.Stream(ctx, name) }); err != nil {
+		*to, err = patient(ctx, s.log, "stream "+name, func(ctx context.Context) (jetstream.Stream, error) { return s.JS.Stream(ctx, name) })
+		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 	}
@@ -152,12 +157,14 @@ func (s *Streams) handles(ctx context.Context) (err error) {
 		stream.LeasesBucket: &s.Leases, stream.MarksBucket: &s.Marks, stream.DeletionsBucket: &s.Deletions,
 		stream.SeenBucket: &s.Seen,
 	} {
-		if *to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) }); err != nil {
+		*to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) })
+		if err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)
 		}
 	}
 	for name, to := range map[string]*jetstream.ObjectStore{stream.PartsObjects: &s.Parts, stream.StateObjects: &s.State, stream.ChunksObjects: &s.Chunks} {
-		if *to, err = patient(ctx, s.log, "object store "+name, func(ctx context.Context) (jetstream.ObjectStore, error) { return s.JS.ObjectStore(ctx, name) }); err != nil {
+		*to, err = patient(ctx, s.log, "object store "+name, func(ctx context.Context) (jetstream.ObjectStore, error) { return s.JS.ObjectStore(ctx, name) })
+		if err != nil {
 			return fmt.Errorf("object store %s: %w", name, err)
 		}
 	}
@@ -186,7 +193,7 @@ func IsFull(err error) bool {
 	return false
 }
 
-// NATS's own codes for a lack of room, which its client library has no names for.
+// Error codes of NATS for a lack of room, for which its client library has no names.
 const (
 	codeInsufficientResources jetstream.ErrorCode = 10023
 	codeStorageExceeded       jetstream.ErrorCode = 10047

@@ -14,10 +14,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Supervisor keeps an embedded NATS server able to store. One failed write (a full disk, no file descriptors left) sticks to a stream of
-// it until it is started again, long after the cause has gone; a Supervisor notices and does that, on the same folder and address, as soon
-// as the folder can be written. Its connections (ConnectConfig.Server) reconnect by themselves. Make it with Supervise; the caller ends it
-// with Stop. Safe for concurrent use.
+// Supervisor keeps an embedded NATS server able to store. After one failed write (a full disk, no file descriptors left) a stream of it
+// refuses everything until the server is started again, long after the cause has gone. A Supervisor notices and starts it again, with the
+// same folder and address, as soon as the folder can be written. Its connections (ConnectConfig.Server) reconnect by themselves. Make it
+// with Supervise; the caller ends it with Stop. Safe for concurrent use.
 type Supervisor struct {
 	cfg  ServerConfig
 	log  *slog.Logger
@@ -34,7 +34,7 @@ type Supervisor struct {
 const (
 	// superviseEvery is how often the server's streams are looked at.
 	superviseEvery = 500 * time.Millisecond
-	// unrecovered is how long a stream may be in the folder and not in the server: one that is being deleted is so for a moment.
+	// unrecovered is how long a stream may be in the folder and not in the server: while a stream is deleted that is so for a moment.
 	unrecovered = 5 * time.Second
 	// restartWait and restartMost bound the wait before the next restart while restarts do not help.
 	restartWait, restartMost = time.Second, 20 * time.Second
@@ -150,7 +150,7 @@ func (s *Supervisor) loop() {
 		if time.Since(last) < wait {
 			continue
 		}
-		if srv != nil { // without descriptors nobody could say whether something stuck
+		if srv != nil { // without descriptors ailment cannot say whether something failed
 			if now, gone := ailment(srv, s.cfg.Dir); now == "" && gone == "" {
 				continue
 			}
@@ -179,7 +179,7 @@ func (s *Supervisor) restart(old *server.Server) {
 	s.log.Info("NATS was started again", "took", time.Since(began).Round(time.Millisecond))
 }
 
-// setStuck reports whether that is news.
+// setStuck reports whether why has changed.
 func (s *Supervisor) setStuck(why string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,11 +188,10 @@ func (s *Supervisor) setStuck(why string) bool {
 	return news
 }
 
-// ailment says which streams failed to write (or that JetStream has ended), and apart from that which are in the folder and not in the
-// server.
+// ailment says which streams failed to write (or that JetStream has ended), and which are in the folder and not in the server.
 func ailment(srv *server.Server, dir string) (failed, lost string) {
 	if f, err := os.Open(dir); err != nil {
-		return "its folder cannot be read: " + err.Error(), "" // and the server's own check would see no streams, and find them well
+		return "its folder cannot be read: " + err.Error(), "" // the server's own check would see no streams and report that all is well
 	} else {
 		f.Close()
 	}
@@ -210,7 +209,7 @@ func ailment(srv *server.Server, dir string) (failed, lost string) {
 	return strings.Join(bad, "; "), strings.Join(gone, "; ")
 }
 
-// probe tells whether the folder can be written and files can be opened.
+// probe returns an error when the folder cannot be written or files cannot be opened.
 func probe(dir string) error {
 	var files []*os.File
 	defer func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// Unowned are messages of INGEST or ROWS on a subject beside the partitions: nobody reads them and nothing deletes them. Streams take none
-// any more, but one of an earlier version may hold some.
+// Unowned are messages of INGEST or ROWS on a subject that is not a partition's: they are not read and not deleted. Streams do not take
+// such messages any more, but a stream of an earlier version may hold some.
 type Unowned struct {
 	Stream, Subject string
 	Messages        uint64
@@ -43,7 +43,7 @@ func (s *Streams) FindUnowned(ctx context.Context) (found []Unowned, err error) 
 		if all <= owned {
 			continue
 		}
-		// Or some were purged between the two looks: the list of subjects tells.
+		// Or some were purged between the two looks: the list of subjects shows which.
 		info, err := js.Info(ctx, jetstream.WithSubjectFilter(">"))
 		if err != nil {
 			return found, fmt.Errorf("list the subjects of %s: %w", st.name, err)

@@ -33,7 +33,7 @@ func (c *claim) again(w window) {
 // errConflict is an upload whose id was used for other bytes.
 var errConflict = errors.New("the window id was used for other bytes")
 
-// recordTries bounds optimistic writes to one record: only another gateway with the same upload can make one lose.
+// recordTries bounds optimistic writes to one record. A write loses only when another gateway has the same upload.
 const recordTries = 20
 
 // place is where an upload is recorded: its key, and for a window the key of its channel in older builds.
@@ -41,8 +41,8 @@ type place struct {
 	tenant, key, channel string
 }
 
-// claim records w as pending unless it is known. Known and done is returned as it is (claim.window.state is windowDone), known and pending
-// is resumed with the limits it was first cut with, the same id with other bytes is errConflict.
+// claim records w as pending unless it is known. An upload that is known and done is returned as it is (claim.window.state is windowDone).
+// One that is known and pending is resumed with the limits with which it was first cut. The same id with other bytes is errConflict.
 func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error) {
 	w.state = windowPending
 	c := &claim{tenant: at.tenant, key: at.key}
@@ -54,7 +54,8 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 		var old *window
 		var rev uint64
 		if known != nil || try > 0 {
-			if old, rev, err = u.load(ctx, at.key); err != nil {
+			old, rev, err = u.load(ctx, at.key)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -75,10 +76,11 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 			c.window, c.revision, c.resumed = *old, rev, old.state == windowPending
 			return c, nil
 		}
-		switch c.revision, err = u.save(ctx, at.key, &c.window, rev); {
+		c.revision, err = u.save(ctx, at.key, &c.window, rev)
+		switch {
 		case err == nil:
 			return c, nil
-		case broker.IsFull(err): // it could be made no room: better taken and not recognised than not taken
+		case broker.IsFull(err): // there is no room, and none could be made: better taken and not recognised than not taken
 			u.metrics.forgotten.WithLabelValues(at.tenant).Inc()
 			c.key = ""
 			return c, nil
@@ -114,7 +116,8 @@ func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*c
 func (g *Gateway) settle(ctx context.Context, c *claim, t *Tally, last uint64) (first bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
 	defer cancel()
-	if first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last); !first {
+	first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last)
+	if !first {
 		c.window.accepted, c.window.rejected = t.Accepted, t.Rejected
 	}
 	return first, err
@@ -131,7 +134,7 @@ func (c *claim) outcome() string {
 	return "new"
 }
 
-// sameBody reports whether an upload has the bytes that its id stands for. Of a sealed one only the beginning of the hash is known.
+// sameBody reports whether an upload has the bytes that its id stands for. Only the beginning of the hash is known of a sealed upload.
 func sameBody(old, w *window) bool {
 	if old.sealed {
 		return w.id == w.body || bodyCheck(old.body[:len(bodyCheck{})]) == bodyCheck(w.body[:len(bodyCheck{})])
@@ -139,7 +142,7 @@ func sameBody(old, w *window) bool {
 	return old.body == w.body
 }
 
-// known looks for the upload in blocks, and while there are any in records of older builds.
+// known looks for the upload in blocks, and in records of older builds while there are any.
 func (u *uploads) known(ctx context.Context, at place, w window) (*window, error) {
 	e, err := u.find(ctx, at.tenant, at.key)
 	if err != nil {
@@ -161,8 +164,8 @@ func (u *uploads) known(ctx context.Context, at place, w window) (*window, error
 	return rec.find(w.id), nil
 }
 
-// undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys; of those that are
-// sealed with others it leaves word up to where in INGEST it took everything.
+// undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys. Keys that are sealed
+// with others stay: for those it records up to which sequence of INGEST it took everything.
 func (u *uploads) undeleted(ctx context.Context, at place, w *window) (*window, error) {
 	tenant, rest, _ := strings.Cut(at.key, ".")
 	token, _, _ := strings.Cut(rest, ".")
@@ -184,8 +187,8 @@ func (u *uploads) undeleted(ctx context.Context, at place, w *window) (*window, 
 	return w, nil
 }
 
-// settle marks the claimed upload as done. last is where its last part is in INGEST. first is false when somebody else was at it too and
-// was done before.
+// settle marks the claimed upload as done. last is where its last part is in INGEST. first is false when another gateway or request had
+// done so before.
 func (u *uploads) settle(ctx context.Context, c *claim, accepted, rejected uint64, whole bool, last uint64) (first bool, err error) {
 	if c.key == "" {
 		return true, nil
@@ -211,7 +214,8 @@ func (u *uploads) settle(ctx context.Context, c *claim, accepted, rejected uint6
 			return false, err
 		}
 		var old *window
-		if old, rev, err = u.load(ctx, c.key); err != nil {
+		old, rev, err = u.load(ctx, c.key)
+		if err != nil {
 			return false, err
 		}
 		switch {
@@ -219,7 +223,7 @@ func (u *uploads) settle(ctx context.Context, c *claim, accepted, rejected uint6
 		case old.body != w.body || old.generation != w.generation:
 			return false, errConflict
 		case old.state == windowDone && !(c.lost && old.last == c.window.last):
-			return false, nil // another was at it too
+			return false, nil // another request or gateway did it
 		}
 	}
 	return false, fmt.Errorf("upload record %s: lost %d writes in a row to other gateways", c.key, recordTries)
@@ -262,7 +266,7 @@ func loadRecord(ctx context.Context, kv jetstream.KeyValue, key string) (*record
 	return rec, e.Revision(), nil
 }
 
-// save writes the entry of one upload if the key is still at rev (0: absent). Where there is no room it makes some.
+// save writes the entry of one upload if the key is still at rev (0: absent). If there is no room it makes some.
 func (u *uploads) save(ctx context.Context, key string, w *window, rev uint64) (uint64, error) {
 	now, err := saveRecord(ctx, u.kv, key, &record{windows: []window{*w}}, rev)
 	for try := 0; err != nil && broker.IsFull(err) && try < 3; try++ {
@@ -287,13 +291,14 @@ func saveRecord(ctx context.Context, kv jetstream.KeyValue, key string, rec *rec
 	return rev, nil
 }
 
-// noteConflict writes down which entry an operator opens who accepts the conflict. An entry in a block gets one of its own then.
+// noteConflict records which entry AcceptConflict is to open. An upload in a block gets an entry of its own then.
 func (u *uploads) noteConflict(ctx context.Context, key string, at place) {
 	generation := uint64(0)
 	if e, err := u.find(ctx, at.tenant, at.key); err == nil && e != nil {
 		generation = e.generation
 	}
-	u.kv.Create(ctx, key, append(binary.AppendUvarint(nil, generation), at.key...)) // it may be there; without room the operator is told
+	// It may be there already. If there is no room, AcceptConflict says that there was no conflict.
+	u.kv.Create(ctx, key, append(binary.AppendUvarint(nil, generation), at.key...))
 }
 
 // AcceptConflict forgets which bytes a window id stands for, so that the next upload under it is taken instead of being answered
@@ -364,7 +369,8 @@ func openWindow(ctx context.Context, kv jetstream.KeyValue, key string, id Diges
 		}
 		w.state = windowOpen
 		w.generation++
-		if _, err = saveRecord(ctx, kv, key, rec, rev); err == nil {
+		_, err = saveRecord(ctx, kv, key, rec, rev)
+		if err == nil {
 			return true, nil
 		} else if !broker.IsWrongSequence(err) || try == recordTries {
 			return false, err

@@ -23,13 +23,13 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// Who uploads may ask what became of it. The upload brings a name of the client's choice in the header Warpline-Upload, the answer a
-// receipt in the same header: the name, and sealed behind it where in INGEST the parts are. The receipt, sent with the next upload, comes
-// back as one of both; several, divided by commas, become one. So a client that sends a million uploads asks a single question at the end,
-// and nothing of it is stored at the door. GET /api/v1/uploads/{receipt} is answered by the partitions' owners, see verdict.go.
+// A client may ask what became of its uploads. It sends a name of its choice in the header Warpline-Upload, and the answer has a receipt in
+// the same header: the name, and behind it, sealed, where in INGEST the parts are. A receipt that is sent with the next upload comes back
+// as a receipt of both; several, divided by commas, become one. So a client that sends a million uploads asks one question at the end, and
+// the gateway stores nothing for it. GET /api/v1/uploads/{receipt} is answered by the partitions' owners, see verdict.go.
 
 // headerUpload carries a name or receipts with an upload, and a receipt with the answer. headerUploadAge is how many seconds ago a client
-// first sent an upload whose answer it did not get: what was stored since is no repeat, but that first try.
+// first sent an upload whose answer it did not get: what was stored since then is not a repeat but that first try.
 const (
 	headerUpload    = "Warpline-Upload"
 	headerUploadAge = "Warpline-Upload-Age"
@@ -39,29 +39,29 @@ const (
 	maxUploadName     = 64
 	maxReceipts       = 64       // that become one
 	maxReceiptBytes   = 24 << 10 // of what is sent in the header or the path
-	maxReceiptSpans   = 512      // partitions of one receipt
+	maxReceiptRanges  = 512      // partitions of one receipt
 	receiptVersion    = 1
 	receiptIncomplete = 1 // flag: parts are missing in it
 )
 
-// span is where in one partition the parts of uploads are.
-type span struct {
+// seqRange is where in one partition the parts of uploads are.
+type seqRange struct {
 	parts       uint64
 	first, last uint64 // INGEST sequences
 }
 
-// asked is what an upload adds to its receipt. nil is an upload that nobody asks about; its methods may be called all the same.
+// asked is what an upload adds to its receipt. It is nil when the client does not ask; its methods may be called all the same.
 type asked struct {
 	name       string // the client's
-	id         string // what workers add up under: it tells nothing of the name or the key
-	spans      map[int]span
-	incomplete bool   // what became of some parts cannot be told
+	id         string // under which workers add up; it does not give away the name or the key
+	ranges     map[int]seqRange
+	incomplete bool   // what became of some parts cannot be answered
 	repeated   uint64 // events that were stored before, and known at the door
 	refused    uint64 // of them, those that were refused then
 	tried      int64  // when it was first sent, seconds since the epoch; 0: now
 }
 
-// asks reads the header. It never refuses an upload: what makes no sense is not asked.
+// asks reads the header. It never refuses an upload: a header that makes no sense is ignored.
 func (g *Gateway) asks(r *http.Request, m *meter) *asked {
 	text := strings.TrimSpace(r.Header.Get(headerUpload))
 	if text == "" {
@@ -90,10 +90,10 @@ func (g *Gateway) asks(r *http.Request, m *meter) *asked {
 
 func newAsked(key *tenant.Key, name string) *asked {
 	sum := sha256.Sum256([]byte(binding(key, name)))
-	return &asked{name: name, id: hex.EncodeToString(sum[:16]), spans: map[int]span{}}
+	return &asked{name: name, id: hex.EncodeToString(sum[:16]), ranges: map[int]seqRange{}}
 }
 
-// binding is what a receipt is good for: no other key, of this tenant or another, can ask with it.
+// binding ties a receipt to its key: no other key, of this tenant or another, can ask with it.
 func binding(key *tenant.Key, name string) string {
 	return fmt.Sprintf("%s\x00%s\x00%d\x00%s", key.Tenant, key.ID, key.Created.UnixNano(), name)
 }
@@ -114,20 +114,20 @@ func (a *asked) part(partition int, seq uint64) {
 	if a == nil || seq == 0 {
 		return
 	}
-	a.add(partition, span{1, seq, seq})
+	a.add(partition, seqRange{1, seq, seq})
 }
 
-// waits has the question wait until the partition is folded up to seq: parts of an earlier try of the upload may be there.
+// waits makes the question wait until the partition is folded up to seq: parts of an earlier try of the upload may be there.
 func (a *asked) waits(partition int, seq uint64) {
 	if a == nil || seq == 0 {
 		return
 	}
-	a.add(partition, span{0, 0, seq})
+	a.add(partition, seqRange{0, 0, seq})
 }
 
-func (a *asked) add(partition int, s span) {
-	have, ok := a.spans[partition]
-	if !ok && len(a.spans) >= maxReceiptSpans {
+func (a *asked) add(partition int, s seqRange) {
+	have, ok := a.ranges[partition]
+	if !ok && len(a.ranges) >= maxReceiptRanges {
 		a.incomplete = true
 		return
 	}
@@ -136,10 +136,11 @@ func (a *asked) add(partition int, s span) {
 		have.first = s.first
 	}
 	have.last = max(have.last, s.last)
-	a.spans[partition] = have
+	a.ranges[partition] = have
 }
 
-// repeat takes note of an upload that was recognised at the door, and had been settled in a try that the client did not hear of, or before.
+// repeat takes note of an upload that the gateway recognised. It may have been settled in an earlier try whose answer the client did not
+// get, and is not a repeat then.
 func (a *asked) repeat(w *window) {
 	if a == nil || a.tried > 0 && w.at >= a.tried {
 		return
@@ -148,14 +149,14 @@ func (a *asked) repeat(w *window) {
 	a.refused += w.rejected
 }
 
-// mayWait reports whether parts of an upload that was recognised may wait to be folded, and are in INGEST as it is now.
+// mayWait reports whether parts of an upload that was recognised may still wait in INGEST to be folded.
 func (a *asked) mayWait(w *window) bool {
 	return a != nil && w.at > 0 && time.Since(time.Unix(w.at, 0)) < doubtedFor
 }
 
 // merge adds another receipt of the same name.
 func (a *asked) merge(b *asked) {
-	for partition, s := range b.spans {
+	for partition, s := range b.ranges {
 		a.add(partition, s)
 	}
 	a.incomplete = a.incomplete || b.incomplete
@@ -172,14 +173,14 @@ func (a *asked) appendTo(dst []byte) []byte {
 	dst = append(dst, receiptVersion, flags)
 	dst = binary.AppendUvarint(dst, a.repeated)
 	dst = binary.AppendUvarint(dst, a.refused)
-	partitions := make([]int, 0, len(a.spans))
-	for p := range a.spans {
+	partitions := make([]int, 0, len(a.ranges))
+	for p := range a.ranges {
 		partitions = append(partitions, p)
 	}
 	slices.Sort(partitions)
 	dst = binary.AppendUvarint(dst, uint64(len(partitions)))
 	for _, p := range partitions {
-		s := a.spans[p]
+		s := a.ranges[p]
 		for _, n := range [...]uint64{uint64(p), s.parts, s.first, s.last} {
 			dst = binary.AppendUvarint(dst, n)
 		}
@@ -198,16 +199,16 @@ func (a *asked) parse(src []byte, partitions int) error {
 	d := decoder{src: src[2:]}
 	a.repeated, a.refused = d.uvarint(), d.uvarint()
 	n := d.count(4)
-	if n > maxReceiptSpans {
+	if n > maxReceiptRanges {
 		return errReceipt
 	}
 	for range n {
 		p := d.uvarint()
-		s := span{d.uvarint(), d.uvarint(), d.uvarint()}
+		s := seqRange{d.uvarint(), d.uvarint(), d.uvarint()}
 		if d.bad || p >= uint64(partitions) {
 			return errReceipt
 		}
-		a.spans[int(p)] = s
+		a.ranges[int(p)] = s
 	}
 	if d.bad || len(d.src) > 0 {
 		return errReceipt
@@ -225,7 +226,7 @@ func (g *Gateway) answers(ctx context.Context, w http.ResponseWriter, m *meter, 
 	if err != nil {
 		receipt = "unknown"
 		if ok, _ := g.quiet.say("seal_receipt", time.Now()); ok {
-			g.cfg.Logger.Warn("an upload was taken, and its sender cannot be told what becomes of it", "tenant", key.Tenant, "err", err)
+			g.cfg.Logger.Warn("an upload was taken, but its receipt cannot be made: its sender cannot ask what becomes of it", "tenant", key.Tenant, "err", err)
 		}
 	}
 	w.Header().Set(headerUpload, receipt)
@@ -275,15 +276,15 @@ func (g *Gateway) openReceipts(ctx context.Context, key *tenant.Key, text string
 	return all, nil
 }
 
-// sealer holds the secret that all gateways of a service seal receipts with: where in INGEST something is, is no client's business. The
-// zero value is ready to use. It is safe for concurrent use.
+// sealer holds the secret with which all gateways of a service seal receipts: clients need not know where in INGEST something is. The zero
+// value is ready to use. It is safe for concurrent use.
 type sealer struct {
 	mu   sync.Mutex
 	aead cipher.AEAD
 }
 
-// sealKey is the secret's key in the marks bucket: 32 random bytes, written by the first who needs it. Nothing but receipts, which live for
-// minutes, depends on it.
+// sealKey is the secret's key in the marks bucket: 32 random bytes, written by the first gateway that needs it. Only receipts depend on it,
+// and they live for minutes.
 const sealKey = "receipts.secret"
 
 func (s *sealer) get(ctx context.Context, kv jetstream.KeyValue) (cipher.AEAD, error) {
@@ -313,7 +314,8 @@ func (s *sealer) get(ctx context.Context, kv jetstream.KeyValue) (cipher.AEAD, e
 	if err != nil {
 		return nil, fmt.Errorf("secret of receipts: %w", err)
 	}
-	if s.aead, err = cipher.NewGCMWithRandomNonce(block); err != nil {
+	s.aead, err = cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
 		return nil, fmt.Errorf("secret of receipts: %w", err)
 	}
 	return s.aead, nil

@@ -37,7 +37,7 @@ func TestReceipts(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, a) {
 		t.Fatalf("%+v, %v; want %+v", got, err, a)
 	}
-	if want := (span{2, 10, 20}); got.spans[3] != want || got.repeated != 7 || got.refused != 2 {
+	if want := (seqRange{2, 10, 20}); got.ranges[3] != want || got.repeated != 7 || got.refused != 2 {
 		t.Errorf("%+v", got)
 	}
 	if again, _ := g.sealReceipt(ctx, key, a); again == first {
@@ -51,7 +51,7 @@ func TestReceipts(t *testing.T) {
 		t.Fatal(err)
 	}
 	both, err := g.openReceipts(ctx, key, first+", "+second+",mine")
-	if err != nil || both.spans[3] != (span{3, 5, 20}) || both.spans[0] != (span{1, 6, 6}) || len(both.spans) != 4 {
+	if err != nil || both.ranges[3] != (seqRange{3, 5, 20}) || both.ranges[0] != (seqRange{1, 6, 6}) || len(both.ranges) != 4 {
 		t.Errorf("%+v, %v", both, err)
 	}
 	for what, k := range map[string]*tenant.Key{"another key": {ID: "abcdefgi", Tenant: "acme"},
@@ -97,10 +97,10 @@ func FuzzReceipt(f *testing.F) {
 	f.Add(strings.Repeat("n,", 70), []byte{2})
 	f.Fuzz(func(t *testing.T, text string, plain []byte) {
 		if got, err := g.openReceipts(context.Background(), key, text); err == nil {
-			if !isUploadName(got.name) || len(got.spans) > maxReceiptSpans {
+			if !isUploadName(got.name) || len(got.ranges) > maxReceiptRanges {
 				t.Errorf("%q: %+v", text, got)
 			}
-			for p, s := range got.spans { // sealed by us alone: what was fuzzed cannot say anything else
+			for p, s := range got.ranges { // sealed by us alone: what was fuzzed cannot say anything else
 				if p != 1 || s.first != 2 || s.last != 2 {
 					t.Errorf("%q: %+v", text, got)
 				}

@@ -9,11 +9,11 @@ import (
 )
 
 // Settled uploads are sealed into blocks: some thousands of one tenant, sorted by hash and cut into pages by the beginning of the hash, so
-// that looking one up reads one page. Beside its pages a block has an index: a Bloom filter that gateways hold in memory, which says of
-// nearly every new upload that it is in no block. A block is written once and never again.
+// that looking one up reads one page. Beside its pages a block has an index: a Bloom filter that gateways hold in memory. For nearly every
+// new upload it says that the upload is not in the block. A block is written once and never again.
 
-// uploadID is what a settled upload is known by: the first 96 bits of the SHA-256 of its key in the bucket. With 30 million uploads of a
-// tenant the odds that a new one is taken for an old one are 1 in 10^21 an upload; a window's body is compared too.
+// uploadID is what a settled upload is known by: the first 96 bits of the SHA-256 of its key in the bucket. If a tenant has 30 million
+// uploads, the odds that a new one is taken for an old one are 1 in 10^21 for each upload; a window's body is compared too.
 type uploadID [12]byte
 
 func uploadIDOf(key string) uploadID {
@@ -21,7 +21,8 @@ func uploadIDOf(key string) uploadID {
 	return uploadID(sum[:12])
 }
 
-// bodyCheck is as much of a window's body hash as is kept, to tell a repeat from a conflict. Where the key says the bytes it is zero.
+// bodyCheck is what is kept of the hash of a window's body, to tell a repeat from a conflict. It is zero where the key stands for the
+// bytes.
 type bodyCheck [6]byte
 
 // settled is one upload in a page.
@@ -132,7 +133,7 @@ func readPage(page []byte) (r pageReader, err error) {
 	return r, nil
 }
 
-// next returns the next upload; more is false behind the last one, and at an error.
+// next returns the next upload; more is false after the last one, and at an error.
 func (r *pageReader) next() (e settled, more bool, err error) {
 	if r.left == 0 {
 		return e, false, nil
@@ -165,7 +166,7 @@ func (r *pageReader) next() (e settled, more bool, err error) {
 	return e, true, nil
 }
 
-// findInPage looks an upload up in a page. It allocates nothing.
+// findInPage looks for an upload in a page. It allocates nothing.
 func findInPage(page []byte, id uploadID) (settled, bool, error) {
 	r, err := readPage(page)
 	if err != nil {
@@ -207,15 +208,15 @@ func newBlock(name string, entries []settled, bytes int64) *block {
 	return b
 }
 
-// line is the cache line of the filter that an upload is in, and six times nine bits that say where. Neither uses the bits that the page is
-// found by.
+// line is the cache line of the filter that an upload is in, and six times nine bits that say where. Neither uses the bits by which the
+// page is found.
 func (b *block) line(id uploadID) ([]byte, uint64) {
 	n := len(b.bloom) / bloomLine
 	at := int(binary.BigEndian.Uint32(id[8:])%uint32(n)) * bloomLine
 	return b.bloom[at : at+bloomLine], binary.LittleEndian.Uint64(id[2:])
 }
 
-// may reports whether the upload can be in the block. It says yes wrongly now and then, and never no wrongly.
+// may reports whether the upload can be in the block. It is wrong now and then when it says yes, and never when it says no.
 func (b *block) may(id uploadID) bool {
 	line, probes := b.line(id)
 	for range 6 {
@@ -227,7 +228,7 @@ func (b *block) may(id uploadID) bool {
 	return true
 }
 
-// appendIndex encodes b but for its name, which is in the key.
+// appendIndex encodes b without its name, which is in the key.
 func (b *block) appendIndex(dst []byte) []byte {
 	dst = append(dst, blockVersion)
 	for _, n := range [...]uint64{uint64(b.count), uint64(b.bytes), uint64(b.since), uint64(b.until)} {
@@ -249,7 +250,7 @@ func parseIndex(name string, src []byte) (*block, error) {
 	return b, nil
 }
 
-// sortEntries sorts by id. Of one id that stands there twice the later one stays: a conflict was accepted in between.
+// sortEntries sorts by id. If an id is there twice, the later entry stays: a conflict was accepted in between.
 func sortEntries(entries []settled) []settled {
 	slices.SortStableFunc(entries, func(a, b settled) int { return bytes.Compare(a.id[:], b.id[:]) })
 	out := entries[:0]

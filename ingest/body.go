@@ -15,15 +15,15 @@ import (
 type CutLimits struct {
 	// MaxBody bounds the body as it came, MaxRaw decompressed, MaxLine one line of it.
 	MaxBody, MaxRaw, MaxLine int64
-	// MaxRatio bounds how often larger it may become.
+	// MaxRatio bounds how many times larger it may become.
 	MaxRatio float64
 }
 
-// minRatioBytes: a body may always expand to this much. It is above the largest window that the real client uploads (128 MiB raw), so
-// that one absurdly compressible line, say of a hundred million equal characters, costs itself and not the lines behind it.
+// minRatioBytes: a body may always expand to this much. It is above the largest window that the real client uploads (128 MiB raw), so that
+// one absurdly compressible line, say of a hundred million equal characters, costs itself and not the lines after it.
 const minRatioBytes = 192 << 20
 
-// budget returns how many bytes a gzip body of the given size may expand to, and the reason to give beyond it.
+// budget returns how many bytes a gzip body of the given size may expand to, and the reason and words for what is beyond.
 func (l CutLimits) budget(size int64) (int64, string, string) {
 	allowed := max(minRatioBytes, int64(min(float64(size)*l.MaxRatio, 1<<62)))
 	if allowed < l.MaxRaw {
@@ -41,7 +41,7 @@ func (l CutLimits) overRaw() string {
 type Body struct {
 	body    io.ReaderAt
 	size    int64
-	cutOff  string // why bytes behind size are missing, "" when none are
+	cutOff  string // why bytes after size are missing, "" when none are
 	gz      bool
 	section io.SectionReader
 	zr      *inflate.Reader
@@ -72,7 +72,7 @@ func (s *Body) Reset(body io.ReaderAt, size int64, gz bool, l CutLimits, cutOff 
 type TornError struct {
 	// Reason is one of proto/reject.
 	Reason, Detail string
-	// Intact says that everything before is known to be good, so that a last line without newline is a line.
+	// Intact says that everything before is known to be good, so a last line without a newline is a line.
 	Intact bool
 	// Raw is the first stream.RejectBytes of the refused bytes, as they were received, where they cannot be decoded; RawSize is
 	// how many there are.
@@ -134,7 +134,7 @@ func (s *Body) decode(p []byte) (int, error) {
 	}
 }
 
-// member starts the next gzip member. Bytes behind a whole member which begin no other are refused as they are.
+// member starts the next gzip member. Bytes after a whole member that do not begin another one are refused as they are.
 func (s *Body) member() error {
 	err := s.zr.NextMember()
 	switch {

@@ -14,12 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// connections bounds what a listener has open, because each costs a descriptor, and NATS's files and the spool need some too. Nobody is
-// kept waiting at the door: one connection too many makes room by ending those that have been idle longest, of whoever has most of them.
-// A connection is idle while no request whose header is complete is being answered on it. Only when none is idle the new one is closed.
+// connections bounds how many connections a listener has open, because each costs a descriptor, and NATS's files and the spool need some
+// too. New connections do not wait: when there are too many, those that have been idle longest are ended, of the origin that has most of
+// them. A connection is idle while no request whose header is complete is being answered on it. Only when none is idle, the new one is
+// closed.
 //
-// A stream of HTTP/2 needs no descriptor, but memory as a connection does. So there may be as many streams, beside the first of each
-// connection, as there may be connections; one more is broken off.
+// A stream of HTTP/2 does not need a descriptor, but as much memory as a connection. So there may be as many streams, not counting the
+// first of each connection, as there may be connections; one more is broken off.
 type connections struct {
 	net.Listener
 	max    int
@@ -60,7 +61,7 @@ func boundConnections(l net.Listener, max int, reg prometheus.Registerer) *conne
 		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections",
 			Help: "Open connections of clients."}),
 		closed: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_closed_total",
-			Help: "Connections that were ended because there were too many: idle ones, of whoever had most."}),
+			Help: "Connections that were ended because there were too many: idle ones, of the origin that had most."}),
 		broken: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "streams_broken_off_total",
 			Help: "HTTP/2 streams that were broken off because as many were open as there may be connections."}),
 	}
@@ -104,8 +105,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// longest picks at most n idle connections: those that have most newer ones of the same origin. Many at a time, so that a flood does not
-// make each newcomer pay for a look at all. c.mu is held.
+// longest picks at most n idle connections: those with the most newer ones from the same origin. It picks many at a time, so that in a
+// flood not every new connection costs a look at all of them. c.mu is held.
 func (c *connections) longest(n int) (pick []*connection) {
 	by := map[netip.Prefix][]*connection{}
 	for o := range c.open {
@@ -141,7 +142,7 @@ func (n *connection) Close() error {
 	return n.Conn.Close()
 }
 
-// origin is whom a connection counts for: an IPv4 address, or the network that an IPv6 host may choose addresses from.
+// origin is for whom a connection counts: an IPv4 address, or the network that an IPv6 host may choose addresses from.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -14,9 +14,9 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// A full record of uploads refuses nobody. What goes is the oldest block of the tenant that takes most, until a tenth is free; how far back
-// uploads are still recognised is a metric. What is forgotten is taken again when it is sent again; then the worker drops what it has
-// folded.
+// A full record of uploads does not make the gateway refuse uploads. The oldest block of the tenant that takes most room is forgotten,
+// until a tenth is free; how far back uploads are still recognised is a metric. An upload that is forgotten is taken again when it is sent
+// again; then the worker drops what it has folded.
 
 const (
 	fullAbove = 0.92 // of max_bytes: forget
@@ -52,7 +52,7 @@ func (u *uploads) makeRoom(ctx context.Context) {
 	}
 }
 
-// heaviest returns the oldest block of the tenant that takes most, nil when there is no block at all.
+// heaviest returns the oldest block of the tenant that takes most room, nil when there is no block at all.
 func (u *uploads) heaviest() (name string, b *block) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
@@ -72,7 +72,7 @@ func (u *uploads) heaviest() (name string, b *block) {
 	return name, b
 }
 
-// forget removes a block: the index last, so that one who fails half-way finds it again.
+// forget removes a block: the index last, so that a gateway that failed half-way finds it again.
 func (u *uploads) forget(ctx context.Context, s jetstream.Stream, tenant string, b *block) error {
 	if err := s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+"."+tenant+".p."+b.name+".*")); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (u *uploads) forget(ctx context.Context, s jetstream.Stream, tenant string,
 }
 
 // forgetMessages makes room where no block can go: a bucket that an older build filled, or claims that nobody sealed. The oldest messages
-// go, whoever's they are.
+// go, whichever tenant's they are.
 func (u *uploads) forgetMessages(ctx context.Context, s jetstream.Stream, have, limit float64) {
 	for range 8 {
 		st := s.CachedInfo().State
@@ -130,7 +130,7 @@ func (u *uploads) watchRoom(ctx context.Context, bytes, limit float64) {
 	}
 }
 
-// horizon shows how far back uploads are recognised, of the tenant that is worst off.
+// horizon sets the metric of how far back uploads are recognised, for the tenant for which that is shortest.
 func (u *uploads) horizon(now time.Time) {
 	horizon := broker.WindowHorizon.Seconds()
 	u.mu.RLock()
@@ -167,7 +167,7 @@ func (u *uploads) adoptAll(ctx context.Context) {
 	}
 }
 
-// adoptAfter is when a claim has no gateway any more that would seal it.
+// adoptAfter is how old a claim must be for its gateway to be gone: otherwise that would have sealed it.
 func (s sealing) adoptAfter() time.Duration { return s.latest + time.Hour }
 
 // adopt makes one round: single claims that are old enough become blocks. The records of channels stay as they are until they expire;

@@ -2,8 +2,8 @@
 // parts to JetStream, and answers success only when all of them are stored.
 //
 // Start with New and Gateway.Run; Keys makes and revokes keys. The path of one upload is in upload.go: spool (spool.go) → survey →
-// recognise (accept.go, windows.go) → publish (publish.go) → answer. What kinds of data there are is said by Config.Sources, see Source: a
-// source brings its routes, and reads, cuts and answers its uploads.
+// recognise (accept.go, windows.go) → publish (publish.go) → answer. Config.Sources says what kinds of data there are, see Source: a source
+// brings its routes, and reads, cuts and answers its uploads.
 package ingest
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// Config configures a Gateway. The zero value of every field but Listen has a default.
+// Config configures a Gateway. The zero value of every field except Listen has a default.
 type Config struct {
 	// Listen is host:port, port 0 for any free one; "" does not listen (for tests that use Handler).
 	Listen string
@@ -42,20 +42,20 @@ type Config struct {
 	SpoolDir string
 	// SpoolMaxBytes bounds the spooled bytes of all requests together (default 2 GiB); one tenant may use half.
 	SpoolMaxBytes int64
-	// Defaults are the limits where a key has none of its own; zero fields are tenant.DefaultLimits.
+	// Defaults are the limits for keys that do not set their own; zero fields are tenant.DefaultLimits.
 	Defaults tenant.Limits
 	// Sources are the kinds of data that it takes. The list is not changed.
 	Sources []Source
 	// DevKey, if set, is a key of tenant "dev" with the default limits. For loopback only; the caller checks that.
 	DevKey string
-	// Version is told by the version route.
+	// Version is what the version route answers.
 	Version string
 	// HandleTimeout bounds one request from its first byte to its answer (default 5 min): the agent itself waits for ever.
 	HandleTimeout time.Duration
 	// ReadTimeout is how long a body may stand still (default 30 s).
 	ReadTimeout time.Duration
-	// LeastSpeed is how many bytes a second a body must bring on average, once SlowGrace is over (defaults 1 KiB/s and 10 s): who trickles
-	// must not hold a seat.
+	// LeastSpeed is how many bytes a second a body must bring on average, once SlowGrace is over (defaults 1 KiB/s and 10 s): a client that
+	// trickles must not hold a seat.
 	LeastSpeed int64
 	SlowGrace  time.Duration
 	// PublishTimeout is how long JetStream may take to acknowledge one part (default 15 s).
@@ -72,7 +72,7 @@ type Config struct {
 	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
 	StoreDir string
 	// Refuse says why nothing can be stored just now, "" when all is well: uploads are answered 503 at once. Ready says in the same way
-	// what else keeps the gateway from being ready. Both are asked often and must not block; nil is never.
+	// what else keeps the gateway from being ready. Both are called often and must not block; nil means that there is never a reason.
 	Refuse, Ready func() string
 	Logger        *slog.Logger
 	// Registerer takes the metrics; /metrics shows what it gathers. nil makes a registry of its own.
@@ -119,26 +119,26 @@ func (c Config) withDefaults() Config {
 // Gateway is the HTTP server that every source is sent to. Make it with New; end it with the context of Run, or with Close where
 // Run is not used. It is safe for concurrent use.
 type Gateway struct {
-	cfg      Config
-	streams  *broker.Streams
-	js       jetstream.JetStream // its own, so that its publishes time out
-	listener net.Listener
-	conns    *connections // beneath the listener
-	handler  http.Handler
-	routing  *routing
-	keys     *keyring
-	metrics  *metrics
-	disk     *diskGuard
-	budget   *pool // bytes to spool
-	seats    *pool // bounds the uploads being handled
-	guests   guests
-	workers  chan *worker // bounds the uploads being cut and holds their buffers
-	quiet    *quiet       // keeps refusals from flooding the log
-	uploads  *uploads
-	parts    *parts
-	history  history
-	repeats  repeats
-	seal     sealer
+	cfg        Config
+	streams    *broker.Streams
+	js         jetstream.JetStream // its own, so that its publishes time out
+	listener   net.Listener
+	conns      *connections // beneath the listener
+	handler    http.Handler
+	routing    *routing
+	keys       *keyring
+	metrics    *metrics
+	disk       *diskGuard
+	budget     *pool // bytes to spool
+	seats      *pool // bounds the uploads being handled
+	guests     guests
+	workspaces chan *workspace // bounds the uploads being cut and holds their buffers
+	quiet      *quiet          // keeps refusals from flooding the log
+	uploads    *uploads
+	parts      *parts
+	history    history
+	repeats    repeats
+	seal       sealer
 
 	draining atomic.Bool
 	replicas atomic.Int64
@@ -149,8 +149,8 @@ type Gateway struct {
 	wg   sync.WaitGroup
 }
 
-// worker is what cutting one upload needs.
-type worker struct {
+// workspace is what cutting one upload needs.
+type workspace struct {
 	body Body
 	buf  []byte // stream.PartBytes, nil until first used
 	out  []byte
@@ -190,10 +190,11 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if cfg.StoreDir != "" {
 		g.disk.dirs = append(g.disk.dirs, cfg.StoreDir)
 	}
-	// Cutting is work for the processor: a few at once keep it busy, more only cost memory. Twice, because each also waits for JetStream.
-	g.workers = make(chan *worker, 2*max(2, runtime.GOMAXPROCS(0)))
-	for range cap(g.workers) {
-		g.workers <- &worker{}
+	// Cutting is work for the processor: a few uploads at once keep it busy, more only cost memory. Twice the processors, because each
+	// upload also waits for JetStream.
+	g.workspaces = make(chan *workspace, 2*max(2, runtime.GOMAXPROCS(0)))
+	for range cap(g.workspaces) {
+		g.workspaces <- &workspace{}
 	}
 	g.seats = newPool(int64(cfg.MaxRequests), int64(seatsOf(cfg.MaxRequests)))
 	g.replicas.Store(1)
@@ -207,7 +208,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.routing = g.routes()
 	g.handler = http.HandlerFunc(g.serve)
 	if cfg.Listen != "" {
-		if g.listener, g.conns, err = listen(cfg); err != nil {
+		g.listener, g.conns, err = listen(cfg)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -334,7 +336,8 @@ func (g *Gateway) look(ctx context.Context) {
 	if info.Config.MaxBytes > 0 {
 		g.fill.Store(int64(info.State.Bytes) * 1000 / info.Config.MaxBytes)
 	}
-	if st, err = g.js.Stream(ctx, "KV_"+stream.WindowsBucket); err != nil {
+	st, err = g.js.Stream(ctx, "KV_"+stream.WindowsBucket)
+	if err != nil {
 		return
 	}
 	info = st.CachedInfo()

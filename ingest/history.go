@@ -18,8 +18,8 @@ const doubtedFor = 24 * time.Hour
 // maxVerified bounds how many answers of INGEST are remembered.
 const maxVerified = 4096
 
-// history tells whether INGEST still has, or has had for as long as it must, the parts of an upload that is recorded as done. A power cut
-// can take the tail of INGEST and leave the record; then an upload that comes again must not be answered as a repeat. It is safe for
+// history finds out whether INGEST still has, or has had for as long as it must, the parts of an upload that is recorded as done. A power
+// cut can take the tail of INGEST and leave the record; then an upload that comes again must not be answered as a repeat. It is safe for
 // concurrent use.
 type history struct {
 	mu       sync.Mutex
@@ -80,7 +80,8 @@ func (h *history) has(ctx context.Context, js jetstream.JetStream, key, identity
 	case w.last >= info.State.FirstSeq:
 		msg, err := s.GetMsg(ctx, w.last)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			if info, err = s.Info(ctx); err != nil {
+			info, err = s.Info(ctx)
+			if err != nil {
 				return false, fmt.Errorf("ask for an accepted part: %w", err)
 			}
 			if w.last >= info.State.FirstSeq {

@@ -19,7 +19,7 @@ import (
 )
 
 // keyring is the gateway's copy of the keys bucket, kept up to date by a watch. Requests are checked against it, so they are checked while
-// NATS is away too; only for a key that it does not have is the bucket asked.
+// NATS is away too. The bucket is asked only for a key that is not here.
 type keyring struct {
 	kv       jetstream.KeyValue
 	streams  *broker.Streams
@@ -140,15 +140,16 @@ func (k *keyring) retain(seen map[string]bool) {
 }
 
 const (
-	// maxAsks is how often in a second a gateway asks the bucket for a key that it does not know: who guesses keys must not load NATS.
+	// maxAsks is how often in a second a gateway asks the bucket for a key that it does not know: a client that guesses keys must not load
+	// NATS.
 	maxAsks = 50
 	// watchLag is how long the watch may take to bring a key that is in the bucket.
 	watchLag = 3 * time.Second
 )
 
-// await looks for a key that the watch has not brought yet, and waits until it does: who has just made a key uses it at once, and clients
-// give up at a 401. It is the watch that lets keys in all the same, so that one that is deleted meanwhile stays out. late is true when the
-// key is there and the watch does not come.
+// await looks for a key that the watch has not brought yet, and waits until it does: a new key is used at once, and clients give up at a
+// 401. Only the watch lets keys in, so a key that is deleted meanwhile stays out. late is true when the key is in the bucket and the watch
+// has not brought it in time.
 func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) {
 	if !k.conn.IsConnected() || !k.asks.Allow() {
 		return nil, false
@@ -160,12 +161,13 @@ func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) 
 		return nil, !errors.Is(err, jetstream.ErrKeyNotFound)
 	}
 	if _, err := parseKey(e.Value()); err != nil {
-		return nil, false // the watch does not let it in either
+		return nil, false // the watch does not accept it either
 	}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		if m = k.find(hash); m != nil {
+		m = k.find(hash)
+		if m != nil {
 			return m, false
 		}
 		select {
@@ -182,8 +184,8 @@ func (k *keyring) find(hash string) *meter {
 	return k.meters[hash]
 }
 
-// authenticate finds the key of a request. Every failure has the same answer; a key that there is and may not be used is told from one that
-// there is not by the time it takes, and only by who has it.
+// authenticate finds the key of a request. Every failure has the same answer. The time of the answer may tell a key that exists and must
+// not be used from one that does not exist, but only to a client that has the key.
 func (k *keyring) authenticate(r *http.Request) (*meter, *Refusal) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	hash := tenant.Hash(strings.TrimSpace(token))
@@ -191,14 +193,16 @@ func (k *keyring) authenticate(r *http.Request) (*meter, *Refusal) {
 	bearer := strings.EqualFold(scheme, "Bearer")
 	if m == nil && bearer && token != "" && k.loaded.Load() {
 		var late bool
-		if m, late = k.await(r.Context(), hash); late {
+		m, late = k.await(r.Context(), hash)
+		if late {
 			return nil, Unavailable("starting", "the key is not loaded yet", nil)
 		}
 	}
 	if m != nil && bearer {
 		key, _ := m.current()
 		var ok bool
-		if ok, why = key.Valid(time.Now()); ok {
+		ok, why = key.Valid(time.Now())
+		if ok {
 			return m, nil
 		}
 	}

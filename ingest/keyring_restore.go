@@ -10,8 +10,8 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// restore puts the keys that this gateway knows into a bucket that was deleted and made anew: whoever deleted it ended no key by that, and
-// clients that get a 401 may give up. A key that another gateway or a person was faster with is left as it is.
+// restore puts the keys that this gateway knows into a bucket that was deleted and made anew: deleting the bucket does not revoke the keys
+// in it, and clients that get a 401 may give up. A key that another gateway or a person has already put there is left as it is.
 func (k *keyring) restore(ctx context.Context) {
 	k.mu.RLock()
 	known := make(map[string]tenant.Key, len(k.meters))
@@ -51,7 +51,7 @@ func (k *keyring) restore(ctx context.Context) {
 	k.log.Warn("the bucket of keys was made anew: the keys that this gateway knows are in it again", "keys", len(known), "put_back", back)
 }
 
-// remade reports whether the bucket was made anew since it was last asked.
+// remade reports whether the bucket was made anew since the last call.
 func (k *keyring) remade() bool {
 	if k.streams == nil {
 		return false

@@ -36,7 +36,8 @@ func (k *Keys) Put(ctx context.Context, secret, tenantName, note string, limits 
 	if err := tenant.CheckName(tenantName); err != nil {
 		return tenant.Key{}, err
 	}
-	if secret = strings.TrimSpace(secret); len(secret) < 8 {
+	secret = strings.TrimSpace(secret)
+	if len(secret) < 8 {
 		return tenant.Key{}, errors.New("a key needs at least 8 characters: let warpline make one")
 	}
 	key := tenant.Key{ID: tenant.ID(secret), Tenant: tenantName, Note: note, Created: time.Now().UTC(), Limits: limits}
@@ -73,7 +74,7 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 				found = []keyEntry{e}
 				break
 			}
-			// Beyond an id's length only the whole secret tells keys apart, and that is the hash's business.
+			// What is longer than an id must be the whole secret, and that is compared by its hash.
 			if strings.HasPrefix(e.key.ID, prefix) {
 				found = append(found, e)
 			}
@@ -93,7 +94,8 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 		if err != nil {
 			return tenant.Key{}, fmt.Errorf("encode key: %w", err)
 		}
-		if _, err = k.kv.Update(ctx, e.hash, value, e.revision); err == nil {
+		_, err = k.kv.Update(ctx, e.hash, value, e.revision)
+		if err == nil {
 			return e.key, nil
 		} else if !broker.IsWrongSequence(err) {
 			return tenant.Key{}, fmt.Errorf("store key: %w", err)
@@ -102,8 +104,8 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 	return tenant.Key{}, errors.New("the key changes all the time: try again")
 }
 
-// List returns all keys, revoked and expired ones included, by tenant and then by time of creation. A value that is no key, which somebody
-// else wrote, is left out: gateways refuse it, and it must not hide the others.
+// List returns all keys, revoked and expired ones included, by tenant and then by time of creation. A value that is not a key, which
+// somebody else wrote, is left out: gateways refuse it, and it must not hide the others.
 func (k *Keys) List(ctx context.Context) ([]tenant.Key, error) {
 	entries, err := k.entries(ctx)
 	if err != nil {

@@ -45,7 +45,7 @@ func (m *meter) buckets() [4]bucket {
 
 // cost is what a request is charged for.
 type cost struct {
-	events uint64 // or lines, blank ones too, where those are more
+	events uint64 // or lines, blank ones included, if there are more of them
 	bytes  int64  // as received
 	raw    int64  // after decompression
 }
@@ -85,7 +85,7 @@ func (m *meter) share(replicas int) {
 	}
 }
 
-// apply sets rates and bursts. The rate is divided among the gateways, the burst is not: a lone large window must get in anywhere.
+// apply sets rates and bursts. The rate is divided among the gateways, the burst is not: a single large window must get in at each of them.
 func (m *meter) apply() {
 	now := time.Now()
 	for _, b := range m.buckets() {
@@ -98,7 +98,7 @@ func burstOf(perSecond, seconds float64) int {
 	return int(min(max(perSecond*seconds, 1), 1<<53))
 }
 
-// admit lets a request in unless a bucket is in debt, and charges the bytes that are known to come (0 or less: none yet).
+// admit lets a request in unless a bucket is in debt, and charges the bytes that are known to come (0 or less: not known yet).
 func (m *meter) admit(now time.Time, bytes int64) *Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +143,7 @@ func (m *meter) owes(now time.Time, b bucket) *Refusal {
 	}
 }
 
-// charge takes what a request turned out to cost; the buckets may go into debt by it.
+// charge takes what a request turned out to cost, which may put the buckets into debt.
 func (m *meter) charge(now time.Time, c cost) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 // maxLookBack is how many of the newest uploads are looked for in INGEST after it was away.
 const maxLookBack = 4096
 
-// lookBackAll looks whether INGEST has lost what was accepted last: at the start, and whenever NATS was away. Who else watches its end
-// looks once a second; the record knows each upload.
+// lookBackAll looks whether INGEST has lost what was accepted last: at the start, and whenever NATS was away. The other watch on INGEST's
+// end (broker.Streams.Keep) looks once a second; the record has each upload.
 func (u *uploads) lookBackAll(ctx context.Context) {
 	again := u.conn.StatusChanged(nats.CONNECTED)
 	defer u.conn.RemoveStatusListener(again)
@@ -48,16 +48,17 @@ func (u *uploads) lookBackAll(ctx context.Context) {
 	}
 }
 
-// lookedKey is the key in stream.SeenBucket of when the newest upload was accepted that was told as lost, seconds since the epoch.
+// lookedKey is a key in stream.SeenBucket. Its value is when the newest upload that was reported as lost had been accepted, in seconds
+// since the epoch.
 const lookedKey = "uploads"
 
-// lookBack tells which of the newest uploads INGEST has lost.
+// lookBack reports which of the newest uploads INGEST has lost.
 func (u *uploads) lookBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	told := int64(0)
 	if e, err := u.streams.Seen.Get(ctx, lookedKey); err == nil {
-		told, _ = strconv.ParseInt(string(e.Value()), 10, 64) // garbage is none
+		told, _ = strconv.ParseInt(string(e.Value()), 10, 64) // garbage counts as 0
 	} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return err
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// LostUploads are uploads of a tenant that were accepted and that INGEST has lost. What a worker had folded by then is in the tables all
-// the same.
+// LostUploads are uploads of a tenant that were accepted and that INGEST has lost. What a worker had folded by then is in the tables.
 type LostUploads struct {
 	Tenant       string
 	Uploads      uint64
@@ -29,13 +28,13 @@ type LostUploads struct {
 func (l LostUploads) String() string {
 	return fmt.Sprintf("INGEST lost %d uploads of tenant %s with %d events, at %d to %d, accepted from %s to %s: what was folded by then "+
 		"is in the "+
-		"tables, the rest is gone; have the senders of that time send again: what is there is told apart",
+		"tables, the rest is gone; have the senders of that time send again: what is there already is recognised",
 		l.Uploads, l.Tenant, l.Events, l.First, l.Last, l.Since.UTC().Format(time.DateTime), l.Until.UTC().Format(time.DateTime))
 }
 
 // AuditUploads compares the record of accepted uploads with INGEST: it returns those that INGEST does not have and never gave up, by
-// tenant. found are the findings of the roles, which say from where on INGEST was found to have lost its end. An upload that was sent
-// again since is not lost. It reads the record as far as it may name such uploads.
+// tenant. found are the findings of the roles, which say from where on INGEST was found to have lost its end. An upload that was sent again
+// since is not lost. It reads only those pages of the record that may name such uploads.
 func AuditUploads(ctx context.Context, s *broker.Streams, found []broker.Finding) ([]LostUploads, error) {
 	var gaps []broker.Place
 	for _, f := range found {
@@ -70,7 +69,7 @@ type uploadAudit struct {
 // maxCandidates bounds the memory of an audit: some 100 MB. Further uploads are not looked at.
 const maxCandidates = 1 << 20
 
-// suspect reports whether an upload may be lost: it stood where INGEST lost messages, or behind the end that is known (0: not yet).
+// suspect reports whether an upload may be lost: it stood where INGEST lost messages, or after the end that is known (0: not yet).
 func (a *uploadAudit) suspect(e *settled, end uint64) bool {
 	if e.last == 0 {
 		return false
@@ -86,7 +85,7 @@ func (a *uploadAudit) add(tenant string, e settled) {
 	a.newest[e.id] = candidate{settled: e, tenant: tenant}
 }
 
-// read collects what may be lost, and what was sent again since: every claim, and of blocks those that reach into a gap or beyond.
+// read collects what may be lost, and what was sent again since: every claim, and the blocks that reach into a gap or beyond.
 func (a *uploadAudit) read(ctx context.Context) error {
 	a.newest = map[uploadID]candidate{}
 	info, err := a.ingest.Info(ctx)
@@ -134,7 +133,7 @@ func (a *uploadAudit) read(ctx context.Context) error {
 	return nil
 }
 
-// page collects from a page what stood at a sequence or behind it, and returns the largest sequence in it.
+// page collects from a page what stood at a sequence or after it, and returns the largest sequence in it.
 func (a *uploadAudit) page(ctx context.Context, tenant, key string, from uint64) (last uint64, err error) {
 	e, err := a.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -146,10 +145,12 @@ func (a *uploadAudit) page(ctx context.Context, tenant, key string, from uint64)
 	r, err := readPage(e.Value())
 	for more := true; err == nil; {
 		var u settled
-		if u, more, err = r.next(); !more {
+		u, more, err = r.next()
+		if !more {
 			break
 		}
-		if last = max(last, u.last); u.last >= from {
+		last = max(last, u.last)
+		if u.last >= from {
 			a.add(tenant, u)
 		}
 	}
@@ -184,7 +185,7 @@ func stored(ctx context.Context, ingest jetstream.Stream, c *candidate) (presenc
 	return replaced, nil
 }
 
-// keyOf is the key under which the upload is recorded that a part is of.
+// keyOf is the key under which a part's upload is recorded.
 func keyOf(e *stream.Envelope) string {
 	kind, rest, named := strings.Cut(e.Identity, "/")
 	generation, name, numbered := strings.Cut(rest, "/")
@@ -207,7 +208,7 @@ func isNumber(s string) bool {
 // claimKeys are where single uploads are recorded. Each watch needs a slice of its own, into which it writes.
 func claimKeys() []string { return []string{"*.*.v.*", "*.*.u.*", "*.t.*.*"} }
 
-// claimed reads a single upload that is done; its last is 0 where it is half-way, or of an older build, which knew no sequences.
+// claimed reads a single upload that is done; its last is 0 when it is half-way, or was recorded by an older build, without sequences.
 func claimed(e jetstream.KeyValueEntry) (c candidate) {
 	rec, err := parseRecord(e.Value())
 	if err != nil || len(rec.windows) != 1 || rec.windows[0].state != windowDone {
@@ -227,10 +228,11 @@ func (a *uploadAudit) lost(ctx context.Context, end uint64) ([]LostUploads, erro
 			continue
 		}
 		if c.last <= end {
-			switch has, err := stored(ctx, a.ingest, &c); {
-			case err != nil:
+			has, err := stored(ctx, a.ingest, &c)
+			if err != nil {
 				return nil, err
-			case has == there:
+			}
+			if has == there {
 				continue // taken after the loss and before it was found
 			}
 		}

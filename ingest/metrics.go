@@ -8,8 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the gateway's books: per tenant, received = published + rejected + repeated in events, and without repeated, which are not
-// unpacked, in bytes (uncompressed). An upload is entered once all of it is acknowledged, so a failed try leaves no trace.
+// metrics are the gateway's books. For each tenant, received = published + rejected + repeated in events. In bytes (uncompressed) it is the
+// same without repeated, since repeats are not unpacked. An upload is entered once all of it is acknowledged, so a failed try is not
+// counted.
 type metrics struct {
 	handler http.Handler
 	storing storing // what became of the last uploads

@@ -14,9 +14,10 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// parts is the store of giant lines, shared by tenants. A tenant's lines that wait for a worker may take what they leave free: however many
-// tenants fill it, there is room for the next. The bytes of refused lines, which stay for a week, go first, the oldest of the
-// tenant that has most; their rows in the table rejects keep the first 64 KiB. It is safe for concurrent use.
+// parts is the store of giant lines, shared by tenants. A tenant's lines that wait for a worker may take at most as much as they leave
+// free: however many tenants fill the store, there is room for the next. When room is needed, the bytes of refused lines, which otherwise
+// stay for a week, go first, the oldest of the tenant that has most; their rows in the table rejects keep the first 64 KiB. It is safe for
+// concurrent use.
 type parts struct {
 	js      jetstream.JetStream
 	objects jetstream.ObjectStore
@@ -26,7 +27,7 @@ type parts struct {
 	mu sync.Mutex // one look at a time
 }
 
-// errPartsFull is a tenant whose lines fill its share of the store.
+// errPartsFull says that a tenant's lines fill its share of the store.
 var errPartsFull = errors.New("this tenant's lines over 1 MiB that wait for a worker fill its share of the store")
 
 // share is what one tenant has in the store.
@@ -64,7 +65,8 @@ func (p *parts) makeRoom(ctx context.Context, tenant string, need int64) error {
 	for _, o := range list {
 		owner, _, _ := strings.Cut(o.Name, ".")
 		own := of(owner)
-		if own.bytes += int64(o.Size); o.Description == stream.KeptForReject {
+		own.bytes += int64(o.Size)
+		if o.Description == stream.KeptForReject {
 			own.kept = append(own.kept, o)
 		} else {
 			own.waiting += int64(o.Size)
@@ -92,7 +94,7 @@ func (p *parts) makeRoom(ctx context.Context, tenant string, need int64) error {
 		most.bytes -= int64(gone.Size)
 		used -= int64(gone.Size)
 		p.metrics.droppedRejects.WithLabelValues(heaviest).Add(float64(gone.Size))
-		p.log.Debug("the store of lines over 1 MiB is filling: a refused line's bytes were dropped but for their beginning",
+		p.log.Debug("the store of lines over 1 MiB is filling: a refused line's bytes were dropped except for their beginning",
 			"tenant", heaviest, "object", gone.Name, "bytes", gone.Size)
 	}
 	return nil

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// pool is something that a gateway has a fixed amount of, seats or bytes to spool, shared by tenants. A tenant, with all its keys, may
-// hold at most its cap, and never more than what it would leave free: so one holds half at most, two a third each, and however many hold
-// what they can, there is as much left for the next. It is safe for concurrent use.
+// pool is something that a gateway has a fixed amount of, seats or bytes to spool, shared by tenants. A tenant, with all its keys, may hold
+// at most its cap, and never more than it leaves free: one tenant can hold half, two a third each, and so on, and as much is always left
+// for the next one. It is safe for concurrent use.
 type pool struct {
 	max, cap int64
 
 	mu    sync.Mutex
 	used  int64
 	own   map[string]int64           // by tenant
-	queue map[string][]chan struct{} // who waits for one, by tenant, in order
+	queue map[string][]chan struct{} // requests that wait for one, by tenant, in order
 }
 
 func newPool(most, ofOne int64) *pool {
@@ -80,7 +80,7 @@ func (p *pool) wait(ctx context.Context, tenant string) error {
 	return nil // it was given one just then
 }
 
-// give returns n of the tenant's, and lets in who waits.
+// give returns n of the tenant's, and lets in requests that wait.
 func (p *pool) give(tenant string, n int64) {
 	if n == 0 {
 		return
@@ -88,7 +88,8 @@ func (p *pool) give(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= n
-	if p.own[tenant] -= n; p.own[tenant] == 0 {
+	p.own[tenant] -= n
+	if p.own[tenant] == 0 {
 		delete(p.own, tenant)
 	}
 	for tenant, queue := range p.queue {
@@ -97,7 +98,8 @@ func (p *pool) give(tenant string, n int64) {
 			close(queue[0])
 			queue = queue[1:]
 		}
-		if p.queue[tenant] = queue; len(queue) == 0 {
+		p.queue[tenant] = queue
+		if len(queue) == 0 {
 			delete(p.queue, tenant)
 		}
 	}

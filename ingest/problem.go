@@ -11,7 +11,7 @@ import (
 	"github.com/moogar0880/problems"
 )
 
-// Refusal is an answer that takes nothing: an RFC 9457 problem document.
+// Refusal is the answer when nothing was taken: an RFC 9457 problem document.
 type Refusal struct {
 	Status int
 	Code   string // machine-readable, in the member "error"
@@ -56,7 +56,7 @@ func (r *Refusal) write(w http.ResponseWriter) {
 	encode(w, p)
 }
 
-// soon is a Retry-After for troubles whose end is not known: 5 to 8 s, so that senders do not come back all at once.
+// soon is a Retry-After for troubles whose end is not known: 5 to 8 s, so that senders do not all come back at once.
 func soon() time.Duration { return 5*time.Second + time.Duration(rand.IntN(4))*time.Second }
 
 // Unavailable is the answer while Warpline itself cannot take data; the client keeps it and comes again.

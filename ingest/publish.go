@@ -33,7 +33,7 @@ type Publisher struct {
 	js         jetstream.JetStream
 	objects    jetstream.ObjectStore
 	parts      *parts
-	asked      *asked // nil: nobody asks
+	asked      *asked // nil: the client does not ask
 	metrics    *metrics
 	session    string // that subject, partition and token are of
 	subject    string
@@ -80,13 +80,13 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 	if u.asked != nil {
 		p.Envelope.Asked = u.asked.id
 	}
-	if u.worker != nil {
-		p.scratch = u.worker.out
+	if u.workspace != nil {
+		p.scratch = u.workspace.out
 	}
 	return p
 }
 
-// of goes to the subject of a session.
+// of sets the session that the next parts are of.
 func (p *Publisher) of(session string) error {
 	if p.token != "" && p.session == session {
 		return nil
@@ -120,7 +120,8 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 		}
 	}
 	var err error
-	if p.scratch, err = stream.AppendEnvelope(p.scratch[:0], e, body); err != nil {
+	p.scratch, err = stream.AppendEnvelope(p.scratch[:0], e, body)
+	if err != nil {
 		return err
 	}
 	// No retries by the client library: it would keep the message, whose buffer is ours again as soon as it is written.
@@ -201,7 +202,7 @@ func (p *Publisher) Object(ctx context.Context, part int, body io.Reader, most i
 	return name, nil
 }
 
-// errWindows and errParts mark errors of the two stores beside the stream, each with a limit and a remedy of its own.
+// errWindows and errParts mark errors of the two stores that are not the stream. Each has its own limit and remedy.
 var (
 	errWindows = errors.New("record of accepted uploads")
 	errParts   = errors.New("store of giant lines")

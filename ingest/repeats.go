@@ -12,15 +12,15 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// repeats counts the events of uploads that were answered as repeats, and tells the workers once a second, so that the table usage has them
-// among what was received and among the duplicates. A repeat costs no message of its own. A gateway that is killed forgets up to a second
-// of them. It is safe for concurrent use.
+// repeats counts the events of uploads that were answered as repeats, and sends the counts to the workers once a second, so that the table
+// usage has them among what was received and among the duplicates. A repeat does not cost a message of its own. A gateway that is killed
+// forgets up to a second of them. It is safe for concurrent use.
 type repeats struct {
 	mu     sync.Mutex
 	counts map[repeatKey]uint64
 }
 
-// repeatKey is what a row of usage is known by.
+// repeatKey is the key of a row of usage.
 type repeatKey struct {
 	tenant, source string
 	day            int64
@@ -47,7 +47,7 @@ func (r *repeats) take() map[repeatKey]uint64 {
 	return out
 }
 
-// run tells the workers until ctx ends, and then a last time.
+// run sends the counts to the workers until ctx ends, and then a last time.
 func (r *repeats) run(ctx context.Context, js jetstream.JetStream, partitions int) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The routes that are no source's. All answer as they stand and behind the configured prefix.
+// The routes that are not a source's. All answer as they are here and below the configured prefix.
 const (
 	routeVersion = "/api/v1/info/version"
 	routeMetrics = "/metrics"
@@ -33,7 +33,7 @@ type exchange struct {
 	events  uint64
 	bytes   int64
 	refused uint64
-	// answer is written as JSON once the handler has given back what it held: who reads slowly must not keep a seat.
+	// answer is written as JSON once the handler has given back what it held: a client that reads slowly must not keep a seat.
 	answer any
 }
 
@@ -53,7 +53,7 @@ func (e *entry) ServeHTTP(http.ResponseWriter, *http.Request) {
 // routing is the one list of routes.
 type routing struct {
 	mux    *http.ServeMux
-	list   []string // for who asks for another: as they are, and below the prefix
+	list   []string // for answers to other paths: as they are, and below the prefix
 	prefix string
 }
 
@@ -63,7 +63,8 @@ func (g *Gateway) routes() *routing {
 	for i := range g.cfg.Sources {
 		s := &g.cfg.Sources[i]
 		for j := range s.Routes {
-			switch r := &s.Routes[j]; {
+			r := &s.Routes[j]
+			switch {
 			case r.Upload != nil:
 				all = append(all, &entry{http.MethodPost, r.Path, g.take(s, r)})
 			case r.Notice != nil:
@@ -94,7 +95,7 @@ func (g *Gateway) routes() *routing {
 	return r
 }
 
-// page is the handler of what needs no key.
+// page is the handler of a route that does not need a key.
 func page(serve http.HandlerFunc) handlerFunc {
 	return func(_ context.Context, w http.ResponseWriter, r *http.Request, _ *exchange) *Refusal {
 		serve(w, r)
@@ -102,8 +103,8 @@ func page(serve http.HandlerFunc) handlerFunc {
 	}
 }
 
-// find returns the route that a path means, nil for none. A proxy may take the prefix away or leave it, and some clients leave the path of
-// an address out: each way leads here.
+// find returns the route that a path means, nil if there is none. A proxy may take the prefix away or leave it, and some clients leave the
+// path of an address out: all of these are found.
 func (r *routing) find(path string) *entry {
 	if e := r.match(path); e != nil {
 		return e
@@ -248,7 +249,7 @@ func (g *Gateway) serveMetrics(_ context.Context, w http.ResponseWriter, r *http
 	return nil
 }
 
-// serveHealth says that the process answers, no more.
+// serveHealth says only that the process answers.
 func (g *Gateway) serveHealth(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *Refusal {
 	fmt.Fprintln(w, "ok")
 	return nil

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// seatWait is how long a request waits for a seat before it is sent away. Agents set no time-out and come again after 5 s, so waiting
-	// here is the shorter way for both.
+	// seatWait is how long a request waits for a seat before it is sent away. Agents do not set a timeout and come again after 5 s, so
+	// waiting here is shorter for both.
 	seatWait = 10 * time.Second
-	// queuePerSeat bounds how many requests of one tenant wait for each of its seats: a connection and a goroutine each, and nothing read
-	// yet.
+	// queuePerSeat bounds how many requests of one tenant wait for each of its seats. Each holds a connection and a goroutine; its body is
+	// not read yet.
 	queuePerSeat = 16
 	// cutsPerTenant is how many uploads of one tenant are cut at a time: a client has four channels.
 	cutsPerTenant = 4
 )
 
-// seatsOf is how many uploads of one tenant are handled at once, of all: one never takes the whole gateway.
+// seatsOf is how many of all seats one tenant may have: one tenant never takes the whole gateway.
 func seatsOf(all int) int { return max(1, all/4) }
 
 // guest is a tenant at this gateway, with all its keys.
@@ -34,7 +34,7 @@ type guest struct {
 type guests struct {
 	mu sync.Mutex
 	by map[string]*guest
-	// met is told of each new one; nil tells nobody.
+	// met is called for each new one; it may be nil.
 	met func(name string)
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// A counter that comes into being with its first failure looks to Prometheus as if nothing had happened: rate and increase see a change,
-// not a beginning. So series are there at 0 for all values of their labels that are known. Tenants are not known beforehand: "" stands for
-// one that is yet to come, and each of the first tenantSeries that has a key gets series of its own at once.
+// A counter that appears with its first failure looks to Prometheus as if nothing had happened: rate and increase see a change, not a
+// beginning. So series start at 0 for all label values that are known. Tenants are not known beforehand: "" stands for one that is yet to
+// come, and each of the first tenantSeries tenants that have a key gets series of its own at once.
 const tenantSeries = 64
 
 // labels are the values that labels are known to have: the gateway's own and those of its sources.

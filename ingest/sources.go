@@ -12,13 +12,13 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// Source is one kind of data as the door knows it: where it is sent, and how an upload of it is read. The gateway does for each what all
+// Source is one kind of data as the gateway knows it: where it is sent, and how an upload of it is read. The gateway does what all sources
 // have in common: keys, limits, seats, the spool, the record of what was accepted, publishing, the books.
 type Source struct {
 	// Name is what sessions.source and usage.source say.
 	Name string
 	// Prefix begins the id of every session that the source has, and of no other source's, where it makes the ids itself: a word of small
-	// letters and a colon, as "mem:". "" is a source whose clients choose the ids; they may be any but those of a prefix.
+	// letters and a colon, as "mem:". "" is a source whose clients choose the ids; an id may not begin with another source's prefix.
 	Prefix string
 	// Recurs says that the sessions come back with their senders, see stream.Envelope.Recurs.
 	Recurs bool
@@ -42,7 +42,7 @@ type Route struct {
 	AnyEncoding bool
 	// Notice reads a POST without a body that becomes a part without a body.
 	Notice func(*http.Request) (*Notice, error)
-	// Page serves what a GET asks for. It is no secret: nobody has to show a key.
+	// Page serves what a GET asks for. It is public: no key is needed.
 	Page http.HandlerFunc
 }
 
@@ -51,17 +51,18 @@ type Route struct {
 type Intake interface {
 	// Received looks at the body as a whole once it is here, before anything of it is read.
 	Received(u *Upload) error
-	// Survey reads as much of the body as it takes to know what the upload is recognised by. It calls SetSession where all of it is of one.
+	// Survey reads as much of the body as it takes to know what the upload is recognised by. It calls SetSession when all of the body is of
+	// one session.
 	Survey(u *Upload) (Identity, error)
-	// Conflict is the answer when what the client calls the upload stands for another one.
+	// Conflict is the answer when the client's name for the upload stands for an earlier upload with other bytes.
 	Conflict(u *Upload) *Refusal
 	// Publish cuts the body into parts, gives them to p, and counts every event and byte in p.Tally.
 	Publish(ctx context.Context, u *Upload, p *Publisher) error
-	// Answer is what the client is told, as JSON.
+	// Answer is the answer to the client, as JSON.
 	Answer(o Outcome) any
 }
 
-// ErrNothing says that a body holds nothing: it is accepted, and that is all.
+// ErrNothing says that a body holds nothing: it is accepted, and nothing is stored.
 var ErrNothing = errors.New("the body holds nothing")
 
 // Outcome is what became of an upload.
@@ -81,7 +82,7 @@ type Notice struct {
 	Answer        any
 }
 
-// owner returns the source that an id belongs to by its prefix, nil if it is nobody's.
+// owner returns the source to which an id belongs by its prefix, nil if there is none.
 func owner(sources []Source, session string) *Source {
 	for i := range sources {
 		if p := sources[i].Prefix; p != "" && strings.HasPrefix(session, p) {
@@ -91,10 +92,11 @@ func owner(sources []Source, session string) *Source {
 	return nil
 }
 
-// mayName says why a session of this source cannot have an id, in words for people; "" is that it may. This is the one rule that keeps
-// sessions of different sources apart, whatever clients call theirs.
+// mayName says why a session of this source cannot have an id, in words for people; "" means that it can. This is the one rule that keeps
+// sessions of different sources apart, whatever ids clients choose.
 func (g *Gateway) mayName(s *Source, session string) string {
-	switch of := owner(g.cfg.Sources, session); {
+	of := owner(g.cfg.Sources, session)
+	switch {
 	case session == stream.NoSession || of == s && s.Prefix != "":
 		return ""
 	case of != nil:
@@ -105,10 +107,11 @@ func (g *Gateway) mayName(s *Source, session string) string {
 	return ""
 }
 
-// SetSession says which session all of the upload is of. Where it can be none the upload is of stream.NoSession, and reason and detail say
-// why.
+// SetSession says which session all of the upload is of. If the id cannot be a session's, the upload is of stream.NoSession, and reason and
+// detail say why.
 func (u *Upload) SetSession(session string) (reason, detail string) {
-	switch words := u.gateway.mayName(u.source, session); {
+	words := u.gateway.mayName(u.source, session)
+	switch {
 	case session == "":
 		reason, detail = reject.SessionMissing, "there is no session id"
 	case len(session) > stream.MaxSessionBytes:
@@ -137,7 +140,8 @@ func check(sources []Source) error {
 		if s.Prefix != "" && !(&stream.Deletion{Session: s.Prefix}).Bounded() {
 			return fmt.Errorf("BUG: ingest: prefix %q of source %s is not a word of small letters and a colon", s.Prefix, s.Name)
 		}
-		if of := owner(sources, s.Prefix); s.Prefix != "" && of != s {
+		of := owner(sources, s.Prefix)
+		if s.Prefix != "" && of != s {
 			return fmt.Errorf("BUG: ingest: prefix %q of source %s is that of %s", s.Prefix, s.Name, of.Name)
 		}
 		for _, r := range s.Routes {

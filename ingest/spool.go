@@ -17,8 +17,8 @@ import (
 // spoolBuffer is how much of a body is held in memory; what is longer goes to a file.
 const spoolBuffer = 256 << 10
 
-// drainFactor: of a body over limit-body, up to this many times the limit is read and thrown away, so that the client, which
-// reads the answer only after it has sent all, gets it.
+// drainFactor is how many times the limit is read of a body over limit-body. What is too much is thrown away: the client reads the answer
+// only after it has sent all.
 const drainFactor = 4
 
 var spoolBuffers = sync.Pool{New: func() any { b := make([]byte, spoolBuffer); return &b }}
@@ -66,7 +66,7 @@ type pace struct {
 	least int64         // bytes a second on average from then on
 }
 
-// late is when a body of which so much has come is too slow.
+// late is when a body of which this much has come is too slow.
 func (p pace) late(began time.Time, received int64) time.Time {
 	return began.Add(max(p.grace, time.Duration(float64(received)/float64(p.least)*float64(time.Second))))
 }

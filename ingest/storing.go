@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// storing remembers whether uploads can be stored, from what became of them: a stream that takes nothing looks well to whoever only asks
+// storing remembers whether uploads can be stored, from what became of them: a stream that cannot store anything can look well when asked
 // for its state. The zero value is ready.
 type storing struct {
 	mu          sync.Mutex
@@ -26,7 +26,7 @@ func (s *storing) ok() {
 	s.since = time.Time{}
 }
 
-// failed notes a failure that is no tenant's own.
+// failed notes a failure that is not the fault of one tenant.
 func (s *storing) failed(reason, words string) {
 	switch reason {
 	case "full", "no_responders", "disconnected", "timeout", "other":

@@ -9,7 +9,7 @@ type Tally struct {
 	Accepted, Rejected uint64 // events
 	// Whole says that every byte was kept: of what was refused too.
 	Whole bool
-	// Events is what the upload is charged for where that is more than Accepted: a line without an event costs as well.
+	// Events is what the upload is charged for if that is more than Accepted: a line without an event costs as well.
 	Events uint64
 
 	bytes         int64            // published

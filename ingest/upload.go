@@ -27,16 +27,16 @@ type Upload struct {
 	Limits CutLimits
 	// Window is what the client calls the upload, for the log.
 	Window string
-	// Outcome is what an upload that is stored anew is called in the log and the metrics; "" is what the record of uploads makes of it.
+	// Outcome is what an upload that is stored now is called in the log and the metrics; with "" the record of uploads decides.
 	Outcome string
 
-	gateway *Gateway
-	source  *Source
-	limits  tenant.Limits
-	gzip    bool
-	spool   *spool
-	worker  *worker
-	asked   *asked // nil: nobody asks what becomes of it
+	gateway   *Gateway
+	source    *Source
+	limits    tenant.Limits
+	gzip      bool
+	spool     *spool
+	workspace *workspace
+	asked     *asked // nil: the client does not ask what becomes of it
 }
 
 // Size is how many bytes of the body are here, at most the limit.
@@ -63,19 +63,20 @@ func (u *Upload) Open() *Body {
 	if s.total > size {
 		cutOff = fmt.Sprintf("the body is longer than limit-body = %d bytes: what follows was not taken", u.Limits.MaxBody)
 	}
-	u.worker.body.Reset(s, size, u.gzip, u.Limits, cutOff)
-	return &u.worker.body
+	u.workspace.body.Reset(s, size, u.gzip, u.Limits, cutOff)
+	return &u.workspace.body
 }
 
 // Buffer is room for a part, stream.PartBytes long. There is one.
 func (u *Upload) Buffer() []byte {
-	if u.worker.buf == nil {
-		u.worker.buf = make([]byte, stream.PartBytes)
+	if u.workspace.buf == nil {
+		u.workspace.buf = make([]byte, stream.PartBytes)
 	}
-	return u.worker.buf
+	return u.workspace.buf
 }
 
-// Odd counts something about the upload beside its outcome, and warns of it in the log, at most one line a code in ten seconds.
+// Odd counts something unusual about the upload in addition to its outcome, and warns of it in the log, at most one line for each code in
+// ten seconds.
 func (u *Upload) Odd(outcome, code, words, session string) {
 	g := u.gateway
 	g.metrics.windows.WithLabelValues(u.Tenant, outcome).Inc()
@@ -135,12 +136,12 @@ func (g *Gateway) take(s *Source, route *Route) handlerFunc {
 
 // accept stores a spooled upload, or recognises that it is stored.
 func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x *exchange) error {
-	wk, no := g.takeWorker(ctx, m)
+	ws, no := g.takeWorkspace(ctx, m)
 	if no != nil {
 		return no
 	}
-	defer g.giveWorker(m, wk)
-	u.worker = wk
+	defer g.giveWorkspace(m, ws)
+	u.workspace = ws
 	if !u.gzip { // nothing that is read here begins with these bytes
 		var magic [2]byte
 		u.spool.ReadAt(magic[:], 0)
@@ -170,7 +171,8 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 		x.outcome = c.outcome()
 	}
 	p := g.publisher(u, id.part(c))
-	if p.dry = c != nil && c.window.state == windowDone; p.dry {
+	p.dry = c != nil && c.window.state == windowDone
+	if p.dry {
 		return g.acceptAgain(ctx, m, u, in, x, id, c, p)
 	}
 	x.outcome = cmp.Or(u.Outcome, x.outcome)
@@ -178,7 +180,7 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 	if err == nil {
 		err = p.flush(ctx)
 	}
-	wk.out = p.scratch
+	ws.out = p.scratch
 	if err != nil {
 		p.abandon()
 		return g.failed("storing the upload", err)
@@ -186,7 +188,8 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 	t := &p.Tally
 	first := p.known == 0 // of an upload that is not recorded: JetStream has it from minutes ago
 	if c != nil {
-		if first, err = g.settle(ctx, c, t, p.last); err != nil {
+		first, err = g.settle(ctx, c, t, p.last)
+		if err != nil {
 			return g.failed("recording the upload", atWindows(err))
 		}
 	}
@@ -204,7 +207,7 @@ func (g *Gateway) acceptAgain(ctx context.Context, m *meter, u *Upload, in Intak
 	stored, again := &c.window, cost{events: c.window.accepted}
 	if id.Again {
 		err := in.Publish(ctx, u, p)
-		u.worker.out = p.scratch
+		u.workspace.out = p.scratch
 		if err != nil {
 			return g.failed("storing the upload", err)
 		}
@@ -254,7 +257,8 @@ func (g *Gateway) notice(s *Source, route *Route) handlerFunc {
 		p := g.publisher(u, n.Identity)
 		e := p.Envelope
 		e.Kind, e.Host, e.Last = n.Kind, n.Host, true
-		if err = p.Send(ctx, &e, nil); err == nil {
+		err = p.Send(ctx, &e, nil)
+		if err == nil {
 			err = p.flush(ctx)
 		}
 		if err != nil {
@@ -335,30 +339,30 @@ func (g *Gateway) failed(doing string, err error) error {
 	return Unavailable("not_stored", words, fmt.Errorf("%s: %w", doing, err))
 }
 
-// takeWorker waits for a turn: first among the uploads of this tenant, so that one cannot take all workers, then among all.
-func (g *Gateway) takeWorker(ctx context.Context, m *meter) (*worker, *Refusal) {
+// takeWorkspace waits for a turn: first among the uploads of this tenant, so that one tenant cannot take all workspaces, then among all.
+func (g *Gateway) takeWorkspace(ctx context.Context, m *meter) (*workspace, *Refusal) {
 	select {
 	case m.guest.turns <- struct{}{}:
 	case <-ctx.Done():
 		return nil, Unavailable("busy", "the upload waited its turn for too long", ctx.Err())
 	}
 	select {
-	case wk := <-g.workers:
-		return wk, nil
+	case ws := <-g.workspaces:
+		return ws, nil
 	case <-ctx.Done():
 		<-m.guest.turns
 		return nil, Unavailable("busy", "the upload waited its turn for too long", ctx.Err())
 	}
 }
 
-func (g *Gateway) giveWorker(m *meter, wk *worker) {
-	wk.body.body = nil
-	wk.body.section = io.SectionReader{} // holds the spool, as body does
-	g.workers <- wk
+func (g *Gateway) giveWorkspace(m *meter, ws *workspace) {
+	ws.body.body = nil
+	ws.body.section = io.SectionReader{} // holds the spool, as body does
+	g.workspaces <- ws
 	<-m.guest.turns
 }
 
-// Printable returns s if it is UTF-8 without control characters and at most limit bytes long, otherwise what remains of it then.
+// Printable returns s as UTF-8 without control characters, cut to at most limit bytes.
 func Printable(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError {

@@ -24,15 +24,15 @@ import (
 //	<tenant>.<session>.v.<hash>   a window, from its claim until it is sealed (accept.go)
 //	<tenant>.<session>.u.<hash>   an upload without window headers, likewise; <tenant>.t.<kind>.<hash> one of telemetry
 //	<tenant>.p.<block>.<page>     pages of sealed uploads (block.go)
-//	<tenant>.f.<block>            the index of a block, written behind its pages
+//	<tenant>.f.<block>            the index of a block, written after its pages
 //	<tenant>.h.forgotten          until when the tenant's uploads were forgotten for lack of room (forget.go)
 //	<tenant>.<session>.x.<hash>   which window an operator may accept
 //	<tenant>.<session>.d          up to where in INGEST a session was deleted, <tenant>.purge.d a tenant
 //	<tenant>.<session>.w.<hash>   a channel's windows, of older builds
 //
-// A claim costs some 250 bytes and an upload in a block some 25. The indexes of all blocks are in memory, 1.5 bytes an upload, kept up
-// to date by a watch, so that a new upload costs no look-up. What a gateway does not know yet is no harm: it publishes parts that the
-// broker or the worker drops. It is safe for concurrent use.
+// A claim costs some 250 bytes and an upload in a block some 25. The indexes of all blocks are in memory, 1.5 bytes an upload, kept up to
+// date by a watch, so that a new upload costs no look-up. It does no harm when a gateway does not know an upload yet: then it publishes
+// parts that the broker or the worker drops. It is safe for concurrent use.
 type uploads struct {
 	kv      jetstream.KeyValue
 	js      jetstream.JetStream
@@ -84,17 +84,17 @@ type settledClaim struct {
 	revision uint64
 }
 
-// doomed are claims that are in a block by now. They are deleted a little later: other gateways learn of the block by their watch.
-type doomed struct {
+// sealedClaims are claims that are in a block by now. They are deleted a little later: other gateways learn of the block by their watch.
+type sealedClaims struct {
 	at     time.Time
 	claims []settledClaim
 }
 
-// maxOpen bounds what waits of one tenant to be sealed.
+// maxOpen bounds how many uploads of one tenant wait to be sealed.
 const maxOpen = 64 << 10
 
-// doomedWait is how long claims outlive their sealing.
-const doomedWait = 3 * time.Second
+// sealedClaimsStay is how long claims stay after they were sealed.
+const sealedClaimsStay = 3 * time.Second
 
 func newUploads(s *broker.Streams, js jetstream.JetStream, log *slog.Logger, m *metrics, q *quiet) *uploads {
 	u := &uploads{
@@ -122,7 +122,7 @@ func (u *uploads) run(ctx context.Context) {
 	wg.Go(func() { u.watchAll(ctx) })
 	wg.Go(func() { u.adoptAll(ctx) })
 	wg.Go(func() { u.lookBackAll(ctx) })
-	waiting := make(chan doomed, 64)
+	waiting := make(chan sealedClaims, 64)
 	wg.Go(func() { u.dropAll(ctx, waiting) })
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -133,7 +133,7 @@ func (u *uploads) run(ctx context.Context) {
 			for name := range u.ripe(time.Now()) {
 				gone := u.seal(ctx, name)
 				select {
-				case waiting <- doomed{at: time.Now(), claims: gone}:
+				case waiting <- sealedClaims{at: time.Now(), claims: gone}:
 				case <-ctx.Done():
 				}
 			}
@@ -144,7 +144,7 @@ func (u *uploads) run(ctx context.Context) {
 }
 
 // dropAll removes claims some time after they were sealed.
-func (u *uploads) dropAll(ctx context.Context, waiting <-chan doomed) {
+func (u *uploads) dropAll(ctx context.Context, waiting <-chan sealedClaims) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -153,15 +153,15 @@ func (u *uploads) dropAll(ctx context.Context, waiting <-chan doomed) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(doomedWait - time.Since(d.at)):
+			case <-time.After(sealedClaimsStay - time.Since(d.at)):
 			}
 			u.drop(ctx, d.claims)
 		}
 	}
 }
 
-// watchAll holds the watch of the indexes. It is begun anew on every reconnect, and after a while in silence: a bucket that was made again
-// has no consumer, and who waits for one hears nothing.
+// watchAll holds the watch of the indexes. It is begun anew on every reconnect, and after a while in silence: a bucket that was made anew
+// has no consumer, and a watch on the old one gets nothing.
 func (u *uploads) watchAll(ctx context.Context) {
 	status := u.conn.StatusChanged(nats.CONNECTED)
 	defer u.conn.RemoveStatusListener(status)
@@ -346,7 +346,7 @@ func (u *uploads) remember(tenant, key string, revision uint64, w *window) {
 	if len(t.open) == 0 {
 		t.since = time.Now()
 	}
-	if len(t.open) < maxOpen { // NATS is away: what is left out stays as it is, and is adopted later
+	if len(t.open) < maxOpen { // more only while NATS is away: the rest stay as they are, and are adopted later
 		t.open = append(t.open, e)
 		u.open++
 	}
@@ -373,8 +373,8 @@ func (u *uploads) ripe(now time.Time) map[string]bool {
 	return out
 }
 
-// seal makes a block of what a tenant has open and returns the claims that it replaces. Where it fails everything stays
-// open; pages without an index are found by nobody and expire.
+// seal makes a block of what a tenant has open and returns the claims that it replaces. If it fails, everything stays open; pages without
+// an index are not found and expire.
 func (u *uploads) seal(ctx context.Context, tenant string) (gone []settledClaim) {
 	u.mu.Lock()
 	t := u.of(tenant)
@@ -434,7 +434,7 @@ func (u *uploads) write(ctx context.Context, tenant string, entries []settled) (
 	return b, u.put(ctx, indexKey(tenant, name), b.appendIndex(nil))
 }
 
-// messageBytes is about what a message of the bucket costs beside its value: header and subject.
+// messageBytes is about what a message of the bucket costs in addition to its value: header and subject.
 const messageBytes = 110
 
 // blockName is a name that no other block of the tenant has and that sorts by time.
@@ -464,7 +464,7 @@ func (u *uploads) drop(ctx context.Context, claims []settledClaim) {
 		if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && e.Revision() != c.revision {
 			continue
 		}
-		if err == nil { // the bucket denies to delete a message, and a purge leaves no marker behind
+		if err == nil { // the bucket does not allow deleting a message, and a purge does not leave a marker
 			err = s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+"."+c.key))
 		}
 		if err != nil && (ctx.Err() != nil || !u.conn.IsConnected()) {

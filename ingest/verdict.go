@@ -41,7 +41,7 @@ type verdict struct {
 	Detail           string `json:"detail,omitempty"` // for people, while the state is not done
 }
 
-// serveVerdict tells what became of the uploads that a receipt stands for.
+// serveVerdict answers what became of the uploads that a receipt stands for.
 func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *Refusal {
 	m, no := g.enter(r, x)
 	if no != nil {
@@ -59,13 +59,13 @@ func (g *Gateway) serveVerdict(ctx context.Context, w http.ResponseWriter, r *ht
 	if err != nil {
 		return Unavailable("not_stored", "the gateway cannot read receipts just now", err)
 	}
-	m.chargeQuestion(time.Now(), len(a.spans))
+	m.chargeQuestion(time.Now(), len(a.ranges))
 	w.Header().Set("Cache-Control", "no-store")
 	x.answer = g.verdict(ctx, a)
 	return nil
 }
 
-// partitionsPerRequest are asked for the price of one request.
+// partitionsPerRequest is how many partitions are asked for the price of one request.
 const partitionsPerRequest = 8
 
 // chargeQuestion takes what a question to many partitions costs beyond the request that brought it.
@@ -80,7 +80,7 @@ func (g *Gateway) verdict(ctx context.Context, a *asked) *verdict {
 	v := &verdict{State: verdictDone, Repeated: a.repeated, RepeatedRejected: a.refused, Reasons: []stream.Rejected{}}
 	silent, behind, forgotten := 0, 0, a.incomplete
 	for p, word := range g.askOwners(ctx, a) {
-		s := a.spans[p]
+		s := a.ranges[p]
 		v.Parts += s.parts
 		if word == nil {
 			silent++
@@ -120,29 +120,29 @@ func (g *Gateway) verdict(ctx context.Context, a *asked) *verdict {
 	return v
 }
 
-// maxVerdictReasons are counted one by one over all partitions.
+// maxVerdictReasons is how many reasons are counted one by one over all partitions.
 const maxVerdictReasons = 32
 
 const (
 	// ownerWait is how long an owner may take to answer.
 	ownerWait = time.Second
-	// ownersAtOnce are asked by one question.
+	// ownersAtOnce is how many owners one question asks at the same time.
 	ownersAtOnce = 8
 )
 
-// askOwners returns the word of each partition's owner; nil where none answers.
+// askOwners returns the answer of each partition's owner, nil where none came.
 func (g *Gateway) askOwners(ctx context.Context, a *asked) map[int]*stream.VerdictAnswer {
 	ctx, cancel := context.WithTimeout(ctx, 4*ownerWait)
 	defer cancel()
 	question, err := json.Marshal(stream.VerdictQuestion{Asked: a.id})
-	out := make(map[int]*stream.VerdictAnswer, len(a.spans))
+	out := make(map[int]*stream.VerdictAnswer, len(a.ranges))
 	if err != nil {
 		panic("BUG: ingest: encode a question: " + err.Error())
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, ownersAtOnce)
-	for p := range a.spans {
+	for p := range a.ranges {
 		turns <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turns }()
@@ -170,7 +170,7 @@ func (g *Gateway) askOwner(ctx context.Context, p int, question []byte) *stream.
 	return word
 }
 
-// ends returns where each partition ends in INGEST, of those given.
+// ends returns where each of the given partitions ends in INGEST.
 func (g *Gateway) ends(ctx context.Context, partitions map[int]bool) map[int]uint64 {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
 	defer cancel()

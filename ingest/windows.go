@@ -96,7 +96,7 @@ func appendRecord(dst []byte, r *record) []byte {
 	for i := range r.windows {
 		index(r.windows[i].limits)
 	}
-	dst = append(dst, recordVersion, 0) // the 0 is a field that version 1 has and nobody reads
+	dst = append(dst, recordVersion, 0) // the 0 is a field of version 1 that is not read any more
 	dst = binary.AppendUvarint(dst, uint64(len(sets)))
 	for _, l := range sets {
 		dst = binary.AppendUvarint(dst, uint64(l.MaxBody))
@@ -134,7 +134,7 @@ func parseRecord(src []byte) (*record, error) {
 	for range cap(sets) {
 		set := CutLimits{MaxBody: d.size(), MaxRaw: d.size(), MaxLine: d.size(), MaxRatio: math.Float64frombits(d.uvarint())}
 		if math.IsNaN(set.MaxRatio) {
-			return nil, errRecord // equal to nothing, itself included: no set could be found again
+			return nil, errRecord // NaN does not equal itself: the set could not be found again
 		}
 		sets = append(sets, set)
 	}
@@ -211,7 +211,8 @@ func (d *decoder) take(n int) []byte {
 
 // Identity is what an upload is recognised by when it comes again, and what its parts are called.
 type Identity struct {
-	// Again has a repeat read once more, so that the answer can say of each record what it said at first. Nothing is published.
+	// Again makes the gateway read a repeat once more, so that the answer can say of each record what it said at first. Nothing is
+	// published.
 	Again bool
 
 	at              place
@@ -233,13 +234,14 @@ func named(id string, body Digest, sequence uint64) window {
 	return window{id: DigestOf(id), body: body, sequence: sequence}
 }
 
-// ByContent is the identity of an upload of one session that is known by its content. name is that of its parts.
+// ByContent is the identity of an upload of one session that is known by its content. name is the identity of its parts.
 func (u *Upload) ByContent(content Digest, name string) Identity {
 	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, content)}, want: window{id: content, body: content}, name: name}
 }
 
-// BySource is the identity of an upload of several sessions: the source says what it is known by, in a kind of its own, and what content
-// that stands for. name is that of its parts. Each has a record of its own, so that a tenant's many processes never wait for each other.
+// BySource is the identity of an upload of several sessions: the source says by what it is known, in a kind of its own, and what content
+// that stands for. name is the identity of its parts. Each upload has its own record, so a tenant's many processes never wait for each
+// other.
 func (u *Upload) BySource(kind string, id, content Digest, name string) Identity {
 	// Nothing else has a second token of one letter.
 	return Identity{at: place{key: u.Tenant + ".t." + kind + "." + id.String()}, want: window{id: id, body: content}, name: name}
@@ -248,8 +250,8 @@ func (u *Upload) BySource(kind string, id, content Digest, name string) Identity
 // Unrecorded is the identity of an upload of one part, which JetStream and the worker recognise without the record of uploads.
 func Unrecorded(name string) Identity { return Identity{name: name} }
 
-// part names the parts. A window is <channel>/<conflicts accepted>/<window id>: a channel has no '/', so no client's id can be taken for
-// another channel's, for an upload known by its content, or for a session's end.
+// part names the parts. A window is <channel>/<conflicts accepted>/<window id>: a channel does not contain '/', so a client's id cannot be
+// taken for another channel's, for an upload known by its content, or for a session's end.
 func (id *Identity) part(c *claim) string {
 	generation := uint64(0)
 	if c != nil {
@@ -284,7 +286,7 @@ func uploadKey(tenant, session string, body Digest) string {
 	return sessionPrefix(tenant, session) + "u." + body.String()
 }
 
-// conflictKey is the KV key that says where a window is recorded that was sent again with other bytes: an operator names no channel.
+// conflictKey is the KV key that says where a window is recorded that was sent again with other bytes: an operator does not name a channel.
 func conflictKey(tenant, session, window, channel string) string {
 	return conflictPrefix(tenant, session, window) + DigestOf(channel).String()[:8]
 }

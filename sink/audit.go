@@ -22,13 +22,13 @@ type Report struct {
 	Lanes   []LaneReport
 	Tables  []TableReport
 	Streams []StreamReport
-	// Found is what the roles saw while they ran and nobody has accepted yet.
+	// Found is what the roles found while they ran, as far as nobody has accepted it yet.
 	Found []broker.Finding `json:",omitempty"`
-	// Notes say what lies outside the proof and is no error of the present streams: an older stream that is gone.
+	// Notes say what is outside the proof and not an error of the present streams: an older stream that is gone.
 	Notes []string `json:",omitempty"`
-	// Unowned are messages that no worker or sink reads, since their subject is of no partition.
+	// Unowned are messages that no worker or sink reads, since their subject is not of a partition.
 	Unowned []broker.Unowned `json:",omitempty"`
-	// Lost is what NATS was found to have lost in the last week and could not be mended.
+	// Lost is what NATS was found to have lost in the last week and could not be restored.
 	Lost []string `json:",omitempty"`
 }
 
@@ -72,11 +72,11 @@ func (r Report) Problems() (all []string) {
 	return all
 }
 
-// Audit proves from marks, ledger and tables that each range of each lane was inserted once. conn's database is Warpline's. It
-// reads while the sink may be inserting: a table may then be ahead of its ledger by the span in flight, so audit a quiet system, or
-// again when it says "more". Rows that expired, and ledger rows after their 90 days, make tables smaller than the ledger or the
-// other way round; a partition of a table is compared only while neither can have happened. It reads every message of every stream, which
-// takes a second for each GB or so.
+// Audit proves from marks, ledger and tables that each range of each lane was inserted once. conn's database is Warpline's. It reads while
+// the sink may be inserting: a table may then be ahead of its ledger by the span in flight, so audit a quiet system, or again when it says
+// "more". Rows that expired, and ledger rows after their 90 days, make tables smaller than the ledger or the other way round; a ClickHouse
+// partition is compared only while neither can have happened. It reads every message of every stream, which takes a second for each GB or
+// so.
 func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *table.Schema) (Report, error) {
 	var r Report
 	info, err := s.Rows.Info(ctx)
@@ -90,13 +90,16 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 		}
 		r.Lanes = append(r.Lanes, l)
 	}
-	if r.Tables, err = auditTables(ctx, conn, schema); err != nil {
+	r.Tables, err = auditTables(ctx, conn, schema)
+	if err != nil {
 		return r, fmt.Errorf("audit tables: %w", err)
 	}
-	if r.Streams, err = auditStreams(ctx, s); err != nil {
+	r.Streams, err = auditStreams(ctx, s)
+	if err != nil {
 		return r, fmt.Errorf("audit streams: %w", err)
 	}
-	if r.Found, err = broker.Findings(ctx, s.Marks); err != nil {
+	r.Found, err = broker.Findings(ctx, s.Marks)
+	if err != nil {
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	older, err := olderLedger(ctx, conn, "ledger", info.Created.Unix())
@@ -111,7 +114,8 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	r.Lost, r.Notes = lost, append(r.Notes, mended...)
-	if r.Unowned, err = s.FindUnowned(ctx); err != nil {
+	r.Unowned, err = s.FindUnowned(ctx)
+	if err != nil {
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	return r, nil
@@ -120,9 +124,9 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 // ledgerDays is how long the ledger keeps its rows.
 const ledgerDays = 90
 
-// lostPast says what it means that the ledger of a lane begins at sequence first (0: it is empty) while its mark stands at mark: "" when
-// nothing is missing. The ranges of a lane follow each other from sequence 1 of its stream on, so a ledger that begins later, before
-// anything in it can have expired, is not the one in which the lane's past was written.
+// lostPast says what is missing when the ledger of a lane begins at sequence first (0: it is empty) and its mark is at mark, "" when
+// nothing is. The ranges of a lane follow each other from sequence 1 of its stream on. So a ledger that begins later, before anything in it
+// can have expired, is not the one in which the lane's past was written.
 func lostPast(first, mark uint64, created time.Time) string {
 	if mark == 0 || first == 1 || time.Since(created) > (ledgerDays-1)*24*time.Hour {
 		return ""
@@ -164,7 +168,7 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		return l, fmt.Errorf("read the mark: %w", err)
 	default:
 		if err := json.Unmarshal(entry.Value(), &m); err != nil {
-			wrong("its mark (key %s in bucket %s) cannot be read: %v: the sink that takes the lane next begins behind the ledger's last row", markKey(n), stream.MarksBucket, err)
+			wrong("its mark (key %s in bucket %s) cannot be read: %v: the sink that takes the lane next begins after the ledger's last row", markKey(n), stream.MarksBucket, err)
 			m = mark{}
 		}
 	}
@@ -218,7 +222,8 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 	return l, nil
 }
 
-// checkpoints compares the newest chunk of each ROWS partition with the newest that was inserted: a stream that has lost its end is behind it.
+// checkpoints compares the newest chunk of each ROWS partition with the newest one that was inserted: when the stream has lost its end, its
+// newest is older.
 func checkpoints(ctx context.Context, s *broker.Streams, m *mark, wrong func(string, ...any)) error {
 	for _, p := range slices.Sorted(maps.Keys(m.Partitions)) {
 		last, err := s.Rows.GetLastMsgForSubject(ctx, stream.RowsSubject(p))

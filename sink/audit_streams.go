@@ -17,7 +17,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// StreamReport says whether a stream, which a bucket is too, has all that it says it has.
+// StreamReport says whether a stream (a bucket is one too) has everything that it says it has.
 type StreamReport struct {
 	Stream   string
 	Messages uint64 // that it says it has
@@ -37,7 +37,7 @@ func auditStreams(ctx context.Context, s *broker.Streams) (out []StreamReport, e
 	return out, nil
 }
 
-// auditedStreams are the streams that hold what cannot be had again; leases are none of them.
+// auditedStreams are the streams whose content cannot be made again; leases are not among them.
 func auditedStreams() []string {
 	names := []string{stream.IngestStream, stream.RowsStream}
 	for _, b := range []string{stream.KeysBucket, stream.WindowsBucket, stream.DictionariesBucket, stream.MarksBucket, stream.DeletionsBucket} {
@@ -77,7 +77,7 @@ func auditStream(ctx context.Context, s *broker.Streams, name string) (StreamRep
 	}
 	r.Read = have.n
 	if info.State.NumDeleted > maxDeleted {
-		// The list of what was deleted is too long to ask for: the numbers have to do, while nothing changes.
+		// The list of what was deleted is too long to ask for: the counts have to be enough, as long as nothing changes.
 		now, err := st.Info(ctx)
 		if err == nil && now.State.LastSeq == info.State.LastSeq && now.State.Msgs == info.State.Msgs && have.n < info.State.Msgs {
 			r.Problems = append(r.Problems, fmt.Sprintf("%d messages are damaged and cannot be read", info.State.Msgs-have.n))
@@ -94,7 +94,7 @@ func auditStream(ctx context.Context, s *broker.Streams, name string) (StreamRep
 	return r, nil
 }
 
-// damaged says where messages are that cannot be read, and from when they are, by their neighbours.
+// damaged says where the messages are that cannot be read, and how old they are, judged by their neighbours.
 func damaged(ctx context.Context, st jetstream.Stream, name string, runs [][2]uint64) string {
 	var n uint64
 	var where []string
@@ -116,7 +116,7 @@ func damaged(ctx context.Context, st jetstream.Stream, name string, runs [][2]ui
 	return fmt.Sprintf("%d messages are damaged and cannot be read: %s: %s", n, strings.Join(where, ", "), then)
 }
 
-// sequences are those that were read, as runs without a gap.
+// sequences are the sequences that were read, as runs without a gap.
 type sequences struct {
 	n     uint64
 	runs  [][2]uint64
@@ -151,7 +151,7 @@ func readAll(ctx context.Context, st jetstream.Stream, first, last uint64) (s se
 			if ctx.Err() != nil {
 				return s, ctx.Err()
 			}
-			// Behind a damaged message at the very end nothing comes any more.
+			// After a damaged message at the very end nothing comes any more.
 			if quiet++; quiet >= 3 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)) {
 				return s, nil
 			}
@@ -183,7 +183,7 @@ func readAll(ctx context.Context, st jetstream.Stream, first, last uint64) (s se
 
 // unreadable returns the runs of sequences that were not read and that the stream does not say are deleted.
 func (s *sequences) unreadable(ctx context.Context, st jetstream.Stream) (out [][2]uint64, err error) {
-	// What was deleted while it was read is deleted now.
+	// What was deleted during the reading is deleted by now.
 	info, err := st.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err != nil {
 		return nil, err
@@ -220,13 +220,14 @@ func (s *sequences) unreadable(ctx context.Context, st jetstream.Stream) (out []
 	return out, nil
 }
 
-// lostIn returns what the NATS server says it has lost of a stream since it was started, "" when nothing. A message that is damaged in the
-// last block takes all behind it with it: the server cuts the stream there, and gives their sequences to others. Bytes without messages are
-// torn: the end that a power cut leaves, of what was being written. Bytes that were damaged near the end of a server that was killed look the
-// same, so a torn end is said in the log, and is no proof of loss: whether messages went with it is found by what comes before it
-// (broker/sighting.go, aggregate/history.go, the lanes' marks, ingest.AuditUploads). Keys are written so seldom that a torn end is one of them.
+// lostIn returns what the NATS server says it has lost of a stream since it was started, "" when nothing. When a message in the last block
+// is damaged, all after it are lost too: the server cuts the stream there, and gives their sequences to others. Bytes without messages are
+// a torn end: what was being written in a power cut. Damaged bytes near the end of a stream of a server that was killed look the same. So a
+// torn end is logged and is not a proof of loss: whether messages were lost with it is found by other means (broker/sighting.go,
+// aggregate/history.go, the lanes' marks, ingest.AuditUploads). Keys are written so seldom that in their bucket a torn end counts as the
+// loss of a key.
 //
-// harmless says, in words, why nothing can be missing all the same; "" is that something may be.
+// harmless says in words why nothing can be missing all the same; "" means that something may be missing.
 func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, bytes uint64, harmless string, err error) {
 	st, err := s.JS.Stream(ctx, name)
 	if err != nil {
@@ -235,7 +236,7 @@ func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, b
 	if st.CachedInfo().State.NumDeleted > maxDeleted {
 		return "", 0, "", nil // the answer would list them all
 	}
-	info, err := st.Info(ctx, jetstream.WithDeletedDetails(true)) // without details the server leaves out what it has lost
+	info, err := st.Info(ctx, jetstream.WithDeletedDetails(true)) // without details the server does not say what it has lost
 	if err != nil {
 		return "", 0, "", err
 	}
@@ -264,10 +265,10 @@ func lostIn(ctx context.Context, s *broker.Streams, name string) (said string, b
 	return said, lost.Bytes, harmless, nil
 }
 
-// insertedUpTo is the sequence of ROWS up to which every lane has put everything into ClickHouse, 0 when that is not known of all of them.
-// What lies before the stream's first message as well is nobody's checkpoint: it was deleted when it was inserted, and a power cut can take
-// the server's list of its files back to before that, while the files stay gone. A lane that passes over messages which were never
-// inserted finds it by their chunk numbers, whatever is said here.
+// insertedUpTo is the sequence of ROWS up to which every lane has put everything into ClickHouse, 0 when that is not known of all lanes. A
+// message up to there that is also before the stream's first message is not a checkpoint: it was deleted after it was inserted. A power cut
+// can set the server's list of its files back to before that, while the files stay gone. A lane that passes over messages which were never
+// inserted notices that by their chunk numbers, whatever is said here.
 func insertedUpTo(ctx context.Context, s *broker.Streams, created time.Time) (uint64, error) {
 	least := uint64(math.MaxUint64)
 	for lane := range s.Lanes {

@@ -17,7 +17,7 @@ type TableReport struct {
 	Table  string
 	Ledger uint64 // rows that the ledger says were inserted, less those that it says were deleted
 	Stored uint64 // rows that are there, fewer than in the ledger once some have merged or expired
-	// Merges is true for tables that merge or replace rows: not their rows are compared but, where they have sums, those.
+	// Merges is true for tables that merge or replace rows: then not the rows are compared but the sums, if the table has some.
 	Merges   bool
 	Problems []string // empty when all is well; each names a partition
 }
@@ -31,14 +31,14 @@ type written struct {
 	stored, storedN uint64 // rows and amount in the table
 }
 
-// unplaced is the partition of ledger rows that sinks wrote which did not say where rows went.
-var unplaced = table.Partition{}
+// unplaced is the partition of ledger rows of older sinks, which did not say where rows went.
+var unplaced = table.DayPartition{}
 
-// settleTries is how often a difference is looked at before it is believed: while the sink inserts, a table is ahead of its ledger by the
-// span in flight, and each look sees another span.
+// settleTries is how often a difference is checked before it is believed: while the sink inserts, a table is ahead of its ledger by the
+// span in flight, and each check sees another span.
 const settleTries = 3
 
-// auditTables compares every table with the ledger. A problem is reported when each look saw it alike.
+// auditTables compares every table with the ledger. A problem is reported when every check saw the same.
 func auditTables(ctx context.Context, conn driver.Conn, schema *table.Schema) (out []TableReport, err error) {
 	for try := 1; ; try++ {
 		now, err := lookAtTables(ctx, conn, schema)
@@ -78,7 +78,7 @@ func lookAtTables(ctx context.Context, conn driver.Conn, schema *table.Schema) (
 			continue
 		}
 		if parts == nil {
-			parts = map[table.Partition]*written{}
+			parts = map[table.DayPartition]*written{}
 		}
 		if err := readHeld(ctx, conn, t, parts); err != nil {
 			return nil, err
@@ -87,13 +87,13 @@ func lookAtTables(ctx context.Context, conn driver.Conn, schema *table.Schema) (
 			continue
 		}
 		r := TableReport{Table: t.Name, Merges: !strings.HasPrefix(t.Engine, "MergeTree")}
-		keys := make([]table.Partition, 0, len(parts))
+		keys := make([]table.DayPartition, 0, len(parts))
 		for p, w := range parts {
 			keys = append(keys, p)
 			r.Ledger += w.rows - min(w.rows, w.removed)
 			r.Stored += w.stored
 		}
-		slices.SortFunc(keys, func(a, b table.Partition) int {
+		slices.SortFunc(keys, func(a, b table.DayPartition) int {
 			return int(a.Day-b.Day)*1000 + int(a.RetentionDays) - int(b.RetentionDays)
 		})
 		old := parts[unplaced]
@@ -106,8 +106,8 @@ func lookAtTables(ctx context.Context, conn driver.Conn, schema *table.Schema) (
 			}
 		}
 		if old != nil {
-			// What older sinks wrote is compared as a whole. The shortest class there is may be a day, and a class that has expired whole is
-			// not there to be asked.
+			// What older sinks wrote is compared as a whole. The shortest retention class may be a day, and a class of which everything has
+			// expired cannot be found any more.
 			young := time.Since(old.oldest) < 24*time.Hour
 			switch {
 			case !r.Merges && r.Stored > r.Ledger && time.Since(old.oldest) < (ledgerDays-1)*24*time.Hour:
@@ -124,9 +124,9 @@ func lookAtTables(ctx context.Context, conn driver.Conn, schema *table.Schema) (
 	return out, nil
 }
 
-// problem says what is wrong with a partition, "" when nothing is. mixed says that rows of older sinks, which did not say where they went, may
-// be in it too.
-func (w *written) problem(t *table.Table, p table.Partition, today int32, mixed bool) string {
+// problem says what is wrong with a ClickHouse partition, "" when nothing is. mixed says that rows of older sinks, which did not record
+// where they went, may be in it too.
+func (w *written) problem(t *table.Table, p table.DayPartition, today int32, mixed bool) string {
 	if p.Day+max(int32(p.RetentionDays)-1, 1) <= today {
 		return "" // rows may have expired
 	}
@@ -157,8 +157,8 @@ func (w *written) problem(t *table.Table, p table.Partition, today int32, mixed 
 	return ""
 }
 
-// placeName names a partition for people.
-func placeName(t *table.Table, p table.Partition) string {
+// placeName names a ClickHouse partition for people.
+func placeName(t *table.Table, p table.DayPartition) string {
 	day := time.Unix(int64(p.Day)*86400, 0).UTC()
 	if t.Retention == table.Raw {
 		return fmt.Sprintf("received on %s, kept %d days", day.Format(time.DateOnly), p.RetentionDays)
@@ -166,7 +166,7 @@ func placeName(t *table.Table, p table.Partition) string {
 	return fmt.Sprintf("received in %s, kept %d days", day.Format("2006-01"), p.RetentionDays)
 }
 
-func readLedger(ctx context.Context, conn driver.Conn) (map[string]map[table.Partition]*written, error) {
+func readLedger(ctx context.Context, conn driver.Conn) (map[string]map[table.DayPartition]*written, error) {
 	rows, err := conn.Query(ctx, `SELECT toString(table), toInt32(toUInt16(day)) AS d, retention_days, sumIf(rows, token != '`+erasedToken+`'), sumIf(rows, token = '`+erasedToken+`'),
 		sumIf(amount, token != '`+erasedToken+`') AS added, sumIf(amount, token = '`+erasedToken+`') AS taken, toUInt8(min(counted)), min(inserted_at), max(inserted_at)
 		FROM ledger WHERE table != '' GROUP BY table, d, retention_days`)
@@ -174,11 +174,11 @@ func readLedger(ctx context.Context, conn driver.Conn) (map[string]map[table.Par
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
 	defer rows.Close()
-	out := map[string]map[table.Partition]*written{}
+	out := map[string]map[table.DayPartition]*written{}
 	for rows.Next() {
 		var (
 			name         string
-			p            table.Partition
+			p            table.DayPartition
 			w            written
 			added, taken uint64
 			counted      uint8
@@ -188,15 +188,15 @@ func readLedger(ctx context.Context, conn driver.Conn) (map[string]map[table.Par
 		}
 		w.amount, w.counted = added-taken, counted == 1
 		if out[name] == nil {
-			out[name] = map[table.Partition]*written{}
+			out[name] = map[table.DayPartition]*written{}
 		}
 		out[name][p] = &w
 	}
 	return out, rows.Err()
 }
 
-// readHeld adds what the table has to parts. The connection's database is Warpline's.
-func readHeld(ctx context.Context, conn driver.Conn, t *table.Table, parts map[table.Partition]*written) error {
+// readHeld adds what the table has to written, by ClickHouse partition. The connection's database is Warpline's.
+func readHeld(ctx context.Context, conn driver.Conn, t *table.Table, parts map[table.DayPartition]*written) error {
 	var database string
 	if err := conn.QueryRow(ctx, "SELECT currentDatabase()").Scan(&database); err != nil {
 		return fmt.Errorf("read %s: %w", t.Name, err)
@@ -207,7 +207,7 @@ func readHeld(ctx context.Context, conn driver.Conn, t *table.Table, parts map[t
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var p table.Partition
+		var p table.DayPartition
 		var n, amount uint64
 		if err := rows.Scan(&p.Day, &p.RetentionDays, &n, &amount); err != nil {
 			return fmt.Errorf("read %s: %w", t.Name, err)
@@ -225,7 +225,7 @@ func readHeld(ctx context.Context, conn driver.Conn, t *table.Table, parts map[t
 // mendTables is what a person can do about a table that has lost rows.
 const mendTables = "put that partition back from a backup, or delete the sessions of that time (warpline session delete) and send them again"
 
-// whose adds to each problem which tenants it concerns, as far as other tables tell, and what can be done.
+// whose adds to each problem which tenants it concerns, as far as other tables show that, and what can be done.
 func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports []TableReport) error {
 	for i := range reports {
 		r := &reports[i]
@@ -247,7 +247,7 @@ func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports 
 		}
 		said := ""
 		if none != "" {
-			said += "; of what sent data it has no row of tenant " + none
+			said += "; it has no row of these tenants, which sent data: " + none
 		}
 		if off != "" {
 			said += "; its kernels differ from those of other tables for tenant " + off
@@ -266,14 +266,14 @@ func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports 
 	return nil
 }
 
-// kernelsOff finds tenants whose kernels are not as many in one table as in the other: both count each once, and are written together.
+// kernelsOff finds tenants whose numbers of kernels differ between two tables: both count each kernel once, and are written together.
 var kernelsOff = func() map[string]string {
 	const calls, sessions = "SELECT tenant, sum(calls) AS n FROM kernel_stats_data GROUP BY tenant", "SELECT tenant, sum(kernels) AS n FROM sessions_data GROUP BY tenant"
 	sql := "SELECT toString(tenant) AS x FROM (SELECT tenant, groupUniqArray(n) AS ns, count() AS c FROM (" + calls + " UNION ALL " + sessions + ") WHERE n > 0 GROUP BY tenant) WHERE length(ns) > 1 OR c = 1"
 	return map[string]string{"kernel_stats_data": sql, "sessions_data": sql}
 }()
 
-// tenants lists the tenants that a query finds, "" when none or when there is no query.
+// tenants lists the tenants that a query finds, "" when it finds none or when there is no query.
 func tenants(ctx context.Context, conn driver.Conn, sql string) (string, error) {
 	if sql == "" {
 		return "", nil

@@ -71,7 +71,7 @@ func TestDamagedPartsAreTold(t *testing.T) {
 	defer cancel()
 	broken := func() (n int) {
 		for _, b := range k.Broken() {
-			if b.Table == "kernels_data" && strings.HasPrefix(b.Part, "broken") {
+			if b.Table == "kernels_data" && strings.HasPrefix(b.Name, "broken") {
 				n++
 			}
 		}

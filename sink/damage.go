@@ -9,8 +9,8 @@ import (
 	"github.com/warpline/warpline/broker"
 )
 
-// watchDamage looks whether the NATS server says that it has lost something of Warpline's streams and buckets. It says so until it is started
-// again, so what it says is recorded for the audit when it is first seen.
+// watchDamage looks whether the NATS server says that it has lost something of Warpline's streams and buckets. The server says it only
+// until it is started again, so it is recorded for the audit when it is first seen.
 func (k *Sink) watchDamage(ctx context.Context) {
 	now := map[string]string{}
 	for _, name := range auditedStreams() {
@@ -50,7 +50,7 @@ func (k *Sink) watchDamage(ctx context.Context) {
 	k.met.damaged.Set(float64(len(now)))
 }
 
-// damaged is what the NATS server says it has lost, in one line, "" when nothing.
+// damagedLine is what the NATS server says it has lost, in one line, "" when nothing.
 func (k *Sink) damagedLine() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// synced are the settings by which a table's parts survive a power cut. A merged part is as new as an inserted one: without the last two its
-// sources may be deleted while it is in the page cache only.
+// synced are the settings with which a table's data parts survive a power cut. A merged data part is as new as an inserted one: without the
+// last two settings its sources may be deleted while it is only in the page cache.
 var synced = []string{"fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge", "min_compressed_bytes_to_fsync_after_merge"}
 
-// syncTables makes ClickHouse sync what it writes: for Config.Fsync on a server whose own defaults do not. The embedded engine's do, in
-// both durabilities.
+// syncTables makes ClickHouse sync what it writes: for Config.Fsync on a server whose own defaults do not. The embedded engine's defaults
+// do, in both durabilities.
 func (k *Sink) syncTables(ctx context.Context) error {
 	var on uint64
 	ask := "SELECT count() FROM system.merge_tree_settings WHERE value = '1' AND name IN ('" + strings.Join(synced, "', '") + "')"
@@ -31,8 +31,8 @@ func (k *Sink) syncTables(ctx context.Context) error {
 }
 
 // durable waits until chunks and marks are on disk. ClickHouse syncs what it is given, so without this a power cut could leave it ahead of
-// them: rows whose chunk is gone would come again in another, or rows be deleted that nothing remembers. It tries for as long as the lane is
-// wanted: a disk that takes nothing may be full for a while.
+// them: rows whose chunk is gone would come again in another chunk, or rows would be deleted and nothing remember the deletion. It tries
+// until the lane is asked to stop: a disk that cannot be written may be full for a while.
 func (l *lane) durable(ctx context.Context) error {
 	pause := newPause(5 * time.Second)
 	for {

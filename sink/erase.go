@@ -15,28 +15,29 @@ import (
 
 // # Deletions
 //
-// A chunk can carry deletions. After such a chunk a span takes no more of the same ROWS partition, and its steps are: insert, count what is to go, write the count to the mark
-// with the note that all is inserted, delete, delete the contents that nobody is left for (orphans.go), clean the streams and buckets,
-// write the ledger, move the mark. Each step may be repeated, and a
-// successor goes on where the mark says. Why no row comes back, and no neighbour's row is doubled:
+// A chunk can carry deletions. After such a chunk a span does not take more of the same ROWS partition. Its steps are: insert, count what
+// is to be deleted, write the count to the mark with the note that all is inserted, delete, delete the contents to which no link is left
+// (orphans.go), clean the streams and buckets, write the ledger, move the mark. Each step may be repeated, and a successor goes on where
+// the mark says. Why no row comes back, and no other session's row is doubled:
 //
-//   - Deleted rows take their chunk numbers with them, so after the first deletion max(chunk) proves nothing about this span any more: a
-//     sink that looked would find parts missing and send them again under the next attempt's token, neighbours' rows included. The note
-//     in the mark, which is written before the first deletion, keeps it from looking: with the note, nothing is inserted.
-//   - Chunks of other partitions in the span hold nothing of what is deleted: a session's rows come by one partition, and a deletion that is
-//     bounded takes rows of its own partition only.
-//   - Spans before it are inserted and behind the mark. Spans after it are not recorded before the mark has moved, and hold nothing of
-//     what was deleted, because the worker dropped it. What they verify are chunk numbers above this span's, which no deletion touches.
+//   - Deleted rows take their chunk numbers with them, so after the first deletion max(chunk) does not prove anything about this span any
+//     more: a sink that looked would find blocks missing and send them again under the next attempt's token, other sessions' rows included.
+//     The note in the mark, which is written before the first deletion, keeps it from looking: with the note, nothing is inserted.
+//   - Chunks of other partitions in the span do not hold anything of what is deleted: a session's rows come by one partition, and a
+//     deletion that is bounded takes rows of its own partition only.
+//   - Spans before it are inserted, and the mark has passed them. Spans after it are not recorded before the mark has moved, and do not
+//     hold anything of what was deleted, because the worker dropped it. They verify chunk numbers above this span's, which a deletion does
+//     not touch.
 //   - A zombie may still send an insert of this span. ClickHouse knows its token, as always, with one exception: when a deletion empties a
-//     part, ClickHouse removes the part half a minute later and forgets its tokens. Such a part held deleted rows only, so only they can come
-//     back, and a zombie's insert ends within insertTimeout of its begin. So the lane remembers what it deleted and looks again when
-//     that time is over (lookAgain).
+//     data part, ClickHouse removes it half a minute later and forgets its tokens. Such a data part held only deleted rows, so only they
+//     can come back, and a zombie's insert ends within insertTimeout of its begin. So the lane remembers what it deleted and looks again
+//     when that time is over (lookAgain).
 //   - A zombie's ALTER DELETE selects the same rows, none of which a later chunk brings.
 //
-// Deletion is ALTER … DELETE, which writes parts anew without the rows; the old files leave the disk a minute
-// later (old_parts_lifetime). A lightweight DELETE would only hide the rows until the next merge.
+// Deletion is ALTER … DELETE, which writes data parts anew without the rows; the old files leave the disk a minute later
+// (old_parts_lifetime). A lightweight DELETE would only hide the rows until the next merge.
 
-// erasure is a deletion's share of the mark: what was found before anything was deleted.
+// erasure is what the mark has of a deletion: what was found before anything was deleted.
 type erasure struct {
 	Deletion int    `json:"deletion"` // index among the deletions of the span's chunks, in the order of the messages
 	Table    string `json:"table"`
@@ -52,7 +53,7 @@ type removal struct {
 	Amount        uint64 `json:"amount,omitempty"` // see table.Batch.Amount
 }
 
-// erased is a chunk's deletions, carried out, to be looked after once more.
+// erased are a chunk's deletions that were carried out and are to be checked once more.
 type erased struct {
 	Partition int               `json:"partition"`
 	Chunk     uint64            `json:"chunk"`
@@ -64,10 +65,10 @@ type erased struct {
 // erasedToken marks rows of the ledger that count deleted rows. Tokens of inserts are hex.
 const erasedToken = "deleted"
 
-// maxErased deletions are remembered by a lane; beyond it the oldest are looked after before their time.
+// maxErased is how many deletions a lane remembers; beyond it the oldest are checked before their time.
 const maxErased = 1024
 
-// lookAgainAfter is when no insert can be running any more that was begun before a deletion.
+// lookAgainAfter is how long after a deletion no insert can be running any more that was begun before it.
 const lookAgainAfter = insertTimeout + time.Minute
 
 // targets translates the deletions of a chunk. Those of a tenant, or of a session that may come back, must not touch what later chunks bring.
@@ -126,33 +127,33 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	if err := l.step("swept"); err != nil {
 		return err
 	}
-	receipts := make([]stream.Receipt, 0, len(deletes))
+	records := make([]stream.DeletionRecord, 0, len(deletes))
 	for _, c := range chunks {
 		for _, d := range c.Deletes {
-			receipts = append(receipts, stream.Receipt{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}})
+			records = append(records, stream.DeletionRecord{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}})
 		}
 	}
 	var rows uint64
 	for _, e := range l.marks.mark.Pending.Erased {
-		if e.Deletion < len(receipts) {
-			receipts[e.Deletion].Rows[e.Table] = e.Rows
+		if e.Deletion < len(records) {
+			records[e.Deletion].Rows[e.Table] = e.Rows
 			rows += e.Rows
 		}
 	}
-	for i := range receipts { // contents were the last deleted session's, whichever that was: the first one's receipt has them
-		r := &receipts[i]
+	for i := range records { // it does not matter whose contents they were: they are counted in the first deletion's record
+		r := &records[i]
 		for name, n := range orphans[r.Tenant] {
 			r.Rows[name] += n
 			rows += n
 		}
 		delete(orphans, r.Tenant)
 	}
-	if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, chunks, receipts) }); err != nil {
+	if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, chunks, records) }); err != nil {
 		return err
 	}
 	l.k.met.deletions.Add(float64(len(deletes)))
-	for i := range receipts {
-		if r := &receipts[i]; i < 10 {
+	for i := range records {
+		if r := &records[i]; i < 10 {
 			l.log.Info("deleted", "tenant", r.Tenant, "session_token", r.Token, "messages", r.Messages, "keys", r.Keys, "objects", r.Objects)
 		}
 	}
@@ -160,13 +161,14 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	return nil
 }
 
-// erasedOf returns what is to be looked after once more when the span's deletions are carried out.
+// erasedOf returns what is to be checked once more after the span's deletions are carried out.
 func (l *lane) erasedOf(s *span) (out []erased) {
 	first := 0
 	for _, c := range s.deletions() {
 		var own []erasure
 		for _, e := range l.marks.mark.Pending.Erased {
-			if e.Deletion -= first; e.Deletion >= 0 && e.Deletion < len(c.Deletes) {
+			e.Deletion -= first
+			if e.Deletion >= 0 && e.Deletion < len(c.Deletes) {
 				own = append(own, e)
 			}
 		}
@@ -198,7 +200,7 @@ func (l *lane) persist(ctx context.Context, what string, f func(context.Context)
 
 // countTargets returns how many rows each deletion will take from each table, and how many all take from each ClickHouse partition.
 func (k *Sink) countTargets(ctx context.Context, targets []table.Target) (each []erasure, all []removal, err error) {
-	all = []removal{} // not nil: they are known
+	all = []removal{} // not nil: it is known which
 	for _, t := range k.cfg.Schema.Tables() {
 		of, err := k.heldOf(ctx, t, targets)
 		if err != nil {
@@ -280,10 +282,10 @@ func (k *Sink) options() table.Options {
 	return table.Options{Database: k.cfg.Database, Replicated: k.cfg.Replicated, Cluster: k.cfg.Cluster}
 }
 
-var errRewriting = errors.New("clickhouse is still writing parts anew without the deleted rows")
+var errRewriting = errors.New("clickhouse is still writing data parts anew without the deleted rows")
 
-// deleteTargets returns nil when no table has rows of targets any more. It starts no second rewrite while one is running, and comes back
-// with errRewriting when that takes long: it is called again then.
+// deleteTargets returns nil when no table has rows of targets any more. It does not start a second rewrite while one is running, and
+// returns errRewriting when that takes long: then it is called again.
 func (k *Sink) deleteTargets(ctx context.Context, targets []table.Target) error {
 	deadline := time.Now().Add(queryTimeout)
 	for round := 0; ; round++ {
@@ -300,7 +302,7 @@ func (k *Sink) deleteTargets(ctx context.Context, targets []table.Target) error 
 			if err != nil {
 				return err
 			}
-			// What this server does not have another one of the cluster may: there every table is told once.
+			// Another server of the cluster may have rows that this one does not: there the statement is sent once for every table.
 			if len(found) == 0 && (k.cfg.Cluster == "" || round > 0) {
 				continue
 			}
@@ -345,7 +347,7 @@ func (k *Sink) awaitMutations(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// lookAgain looks after deletions whose time has come, see above. A failure is tried again the next time.
+// lookAgain checks deletions whose time has come, see above. A failure is tried again the next time.
 func (l *lane) lookAgain(ctx context.Context) {
 	for len(l.marks.mark.Erased) > 0 && ctx.Err() == nil {
 		total := 0
@@ -374,7 +376,7 @@ func (l *lane) lookAgain(ctx context.Context) {
 		next := l.marks.mark.clone()
 		next.Erased = slices.Clone(next.Erased[1:])
 		if l.marks.write(ctx, next) != nil {
-			return // the next step of the lane meets the same
+			return // the next step of the lane fails in the same way
 		}
 	}
 }

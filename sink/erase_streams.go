@@ -15,10 +15,10 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// cleanStreams removes what NATS holds of the chunks' deletions and writes their receipts, which are in the same order. Later messages of what
-// was deleted are dropped by the worker; they leave INGEST with its replay window.
-func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, receipts []stream.Receipt) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(len(receipts))*100*time.Millisecond)
+// cleanStreams removes what NATS holds of the chunks' deletions and writes their records, which are in the same order. The worker drops
+// later messages of what was deleted; they leave INGEST like all folded parts.
+func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, records []stream.DeletionRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(len(records))*100*time.Millisecond)
 	defer cancel()
 	names, err := k.s.JS.Stream(ctx, "KV_"+stream.DictionariesBucket)
 	if err != nil {
@@ -35,7 +35,7 @@ func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, receipt
 	i := 0
 	for _, c := range chunks {
 		for _, d := range c.Deletes {
-			if err := k.cleanOf(ctx, c, d, &receipts[i], names, uploads, objects); err != nil {
+			if err := k.cleanOf(ctx, c, d, &records[i], names, uploads, objects); err != nil {
 				return err
 			}
 			i++
@@ -45,9 +45,9 @@ func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, receipt
 }
 
 // cleanOf does it for one deletion.
-func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.Receipt, names, uploads jetstream.Stream, objects []*jetstream.ObjectInfo) error {
+func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.DeletionRecord, names, uploads jetstream.Stream, objects []*jetstream.ObjectInfo) error {
 	r.Keys, r.Messages, r.Objects = 0, 0, 0 // of an earlier try
-	// Of a session everything, of a tenant what was there before the request: sessions that began since have keys too.
+	// For a session everything goes, for a tenant what was there before the request: sessions that began since have keys too.
 	upToNames, upToUploads := everything, everything
 	if d.Session == "" {
 		upToNames, upToUploads = d.Dictionaries, d.Windows
@@ -65,7 +65,7 @@ func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, 
 	if err != nil {
 		return err
 	}
-	if d.Session == "" { // before INGEST is purged, which knows whose the keys are
+	if d.Session == "" { // before INGEST is purged: its parts say whose the keys are
 		n, err = k.cleanNames(ctx, names, c, &d)
 		r.Keys += n
 		if err != nil {
@@ -77,16 +77,18 @@ func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, 
 	if err != nil {
 		return err
 	}
-	if r.Objects, err = k.cleanObjects(ctx, &d, objects); err != nil {
+	r.Objects, err = k.cleanObjects(ctx, &d, objects)
+	if err != nil {
 		return err
 	}
 	r.DoneAt = time.Now().UnixNano()
 	body, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("encode receipt: %w", err)
+		return fmt.Errorf("encode a deletion record: %w", err)
 	}
-	if _, err := k.s.Deletions.Put(ctx, stream.ReceiptKey(d.ID, c.Partition), body); err != nil && !broker.IsFull(err) { // a full bucket must not hold the lane
-		return fmt.Errorf("receipt: %w", err)
+	_, err = k.s.Deletions.Put(ctx, stream.DeletionRecordKey(d.ID, c.Partition), body)
+	if err != nil && !broker.IsFull(err) { // a full bucket must not hold the lane
+		return fmt.Errorf("write a deletion record: %w", err)
 	}
 	return nil
 }
@@ -111,7 +113,7 @@ func purge(ctx context.Context, s jetstream.Stream, subject string, upTo uint64)
 	}
 	opts := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject)}
 	if upTo != everything {
-		opts = append(opts, jetstream.WithPurgeSequence(upTo+1)) // which itself stays
+		opts = append(opts, jetstream.WithPurgeSequence(upTo+1)) // the message at that sequence stays
 	}
 	if err := s.Purge(ctx, opts...); err != nil {
 		return 0, fmt.Errorf("purge %s: %w", subject, err)
@@ -120,9 +122,9 @@ func purge(ctx context.Context, s jetstream.Stream, subject string, upTo uint64)
 	return before - min(before, after), err
 }
 
-// cleanNames removes those dictionary blocks of a tenant that are younger than the request and belong to this chunk's partition. A block's key
-// ends in the sequence of its part in INGEST, whose subject names the partition. Where that part is gone, the block stays: it may be of a
-// session that began since, and it expires within a week.
+// cleanNames removes those dictionary entries of a tenant that are younger than the request and belong to this chunk's partition. Their key
+// ends in the sequence of their part in INGEST, whose subject names the partition. If that part is gone, the entries stay: they may be of a
+// session that began since, and they expire within a week.
 func (k *Sink) cleanNames(ctx context.Context, names jetstream.Stream, c *stream.Chunk, d *stream.Deletion) (n uint64, err error) {
 	list, err := k.s.Dictionaries.ListKeysFiltered(ctx, d.Tenant+".>")
 	if err != nil {
@@ -145,20 +147,21 @@ func (k *Sink) cleanNames(ctx context.Context, names jetstream.Stream, c *stream
 			continue
 		}
 		if err != nil {
-			return n, fmt.Errorf("part %d of a dictionary block: %w", seq, err)
+			return n, fmt.Errorf("part %d of dictionary entries: %w", seq, err)
 		}
 		if !strings.HasPrefix(part.Subject, here) {
 			continue
 		}
 		if err := names.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.DictionariesBucket+"."+key)); err != nil {
-			return n, fmt.Errorf("purge a dictionary block: %w", err)
+			return n, fmt.Errorf("purge dictionary entries: %w", err)
 		}
 		n++
 	}
 	return n, nil
 }
 
-// cleanObjects removes giant lines that were not folded, or that a reject refers to. Of a tenant, those that are older than the tombstone.
+// cleanObjects removes giant lines that were not folded, or to which a reject refers. For a tenant it removes those that are older than the
+// tombstone.
 func (k *Sink) cleanObjects(ctx context.Context, d *stream.Deletion, list []*jetstream.ObjectInfo) (n uint64, err error) {
 	token := ""
 	if d.Session != "" {

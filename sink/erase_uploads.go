@@ -12,20 +12,22 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// markUploads leaves word for the gateways up to where in INGEST d took everything. Accepted uploads are recorded in blocks with those of
-// other sessions, and a block is never written again: what stands there of this session is not recognised any more.
+// markUploads records for the gateways up to which sequence of INGEST d took everything. Accepted uploads are recorded in blocks with those
+// of other sessions, and a block is never written again. With the mark, uploads of this session in a block are not recognised any more.
 func (k *Sink) markUploads(ctx context.Context, d *stream.Deletion, position uint64) error {
 	key := d.Tenant + "." + d.Token() + ".d"
 	old, err := k.s.Windows.Get(ctx, key)
 	switch {
 	case err == nil:
-		if upTo, n := binary.Uvarint(old.Value()); n > 0 && upTo >= position { // another partition of the same purge
+		upTo, n := binary.Uvarint(old.Value())
+		if n > 0 && upTo >= position { // another partition of the same purge
 			return nil
 		}
 	case !errors.Is(err, jetstream.ErrKeyNotFound):
 		return fmt.Errorf("mark a deletion: %w", err)
 	}
-	if _, err := k.s.Windows.Put(ctx, key, binary.AppendUvarint(nil, position)); err != nil && !broker.IsFull(err) { // gateways make room; it must not hold the lane
+	_, err = k.s.Windows.Put(ctx, key, binary.AppendUvarint(nil, position))
+	if err != nil && !broker.IsFull(err) { // gateways make room; it must not hold the lane
 		return fmt.Errorf("mark a deletion: %w", err)
 	}
 	return nil

@@ -59,11 +59,11 @@ func Load(msg []byte) (rows, batches int, err error) {
 		if _, err := insertSQL("db", l.name, l.schema); err != nil {
 			return 0, 0, err
 		}
-		for _, p := range l.parts {
+		for _, p := range l.blocks {
 			rows += int(p.rows)
-			batches += len(p.pieces)
-			for i := range p.pieces {
-				if _, _, err := p.pieces[i].read(nil); err != nil {
+			batches += len(p.batches)
+			for i := range p.batches {
+				if _, _, err := p.batches[i].read(nil); err != nil {
 					return 0, 0, err
 				}
 			}

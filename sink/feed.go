@@ -14,21 +14,21 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// message is one chunk as it lies in ROWS.
+// message is one chunk as it is in ROWS.
 type message struct {
 	seq   uint64
 	chunk stream.Chunk
-	body  []byte // compressed; empty when the chunk has none or it lies in the object store
+	body  []byte // compressed; empty when the chunk has none or it is in the object store
 	size  int64  // as counted by the feed's budget
 	more  bool   // the lane has more messages in the stream than this one
-	// skip says that ClickHouse has the chunk, or must not get it: it counts as passed, and chunk holds nothing but the partition.
+	// skip says that ClickHouse has the chunk, or must not get it: it counts as passed, and chunk holds only the partition.
 	skip     bool
 	at       int64  // when NATS stored it, ns since the epoch
 	consumer string // that delivered it
 }
 
-// feed reads a lane's messages in stream order, without a gap and without a repeat, whatever happens to NATS. It owns its goroutine,
-// which run is; the lane owns ctx.
+// feed reads a lane's messages in stream order, without a gap and without a repetition, whatever happens to NATS. Its goroutine is run; ctx
+// is the lane's.
 type feed struct {
 	rows     jetstream.Stream
 	subjects []string
@@ -38,15 +38,15 @@ type feed struct {
 	most     int64
 	next     uint64 // sequence to go on from
 	numbers  map[int]uint64
-	pending  atomic.Uint64                                                // messages in the stream behind the last one read
+	pending  atomic.Uint64                                                // messages in the stream after the last one read
 	oldest   *atomic.Int64                                                // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
 	missing  func(partition int, first, last, n uint64)                   // chunk numbers
 	copied   func(ctx context.Context, c *stream.Chunk, seq uint64) error // see broker.Streams.Copied
 	aside    func(ctx context.Context, seq uint64, subject string, data []byte, why error) error
-	retried  uint64 // sequence at which a gap in the chunk numbers made us read again
+	retried  uint64 // sequence at which a gap in the chunk numbers made the feed read again
 	created  int64  // when the stream was made, seconds since the epoch
 	lastAt   int64  // when NATS stored the message before next, ns since the epoch; 0: nothing was read yet
-	consumer string // that is read from
+	consumer string // from which it reads
 	failed   error  // why out was closed
 }
 
@@ -68,8 +68,8 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// consume reads through one consumer until it fails. The consumer is made for this and forgotten by the server half a minute
-// after nobody pulls. It needs no acknowledgement: what was read is known from the mark.
+// consume reads through one consumer until it fails. The consumer is made for this and forgotten by the server half a minute after nobody
+// pulls. It does not need acknowledgements: the mark says what was read.
 func (f *feed) consume(ctx context.Context) error {
 	create, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (f *feed) consume(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			// The server counts what it delivers, so a message that was lost on the way shows.
+			// The server counts what it delivers, so a message that was lost on the way is noticed.
 			if meta.Sequence.Consumer != delivered+1 {
 				return fmt.Errorf("delivery %d follows %d", meta.Sequence.Consumer, delivered)
 			}
@@ -149,7 +149,7 @@ func (f *feed) consume(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// same makes sure that what was read is still there before another consumer goes on behind it. Where it is not, the lane has to begin anew.
+// same makes sure that what was read is still there before another consumer goes on after it. If it is not, the lane has to begin anew.
 func (f *feed) same(ctx context.Context) error {
 	info, err := f.rows.Info(ctx)
 	if err != nil {
@@ -184,8 +184,9 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 	c, _, body, err := tail.Judge(msg.Data())
 	passed := errors.Is(err, stream.ErrPassed)
 	if passed {
-		// ClickHouse has its rows, or a worker that goes on from what ClickHouse has folds its parts again.
-		if err = f.copied(ctx, &c, seq); err != nil && !errors.Is(err, stream.ErrForeign) {
+		// ClickHouse has its rows, or its parts are folded again by a worker that goes on from what ClickHouse has.
+		err = f.copied(ctx, &c, seq)
+		if err != nil && !errors.Is(err, stream.ErrForeign) {
 			return err // and it is read again
 		}
 	}

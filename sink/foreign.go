@@ -8,7 +8,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// setAside takes a message that no worker published out of ROWS. The lane goes on behind it: nothing of it was or will be inserted, and the
+// setAside removes a message that no worker published from ROWS. The lane goes on after it: nothing of it was or will be inserted, and the
 // marks never count it. The worker may do the same at the same time.
 func (l *lane) setAside(ctx context.Context, seq uint64, subject string, data []byte, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*natsTimeout)
@@ -21,14 +21,14 @@ func (l *lane) setAside(ctx context.Context, seq uint64, subject string, data []
 	return nil
 }
 
-// lacks notes that ROWS had chunks of a partition no more when their turn came.
+// lacks records that ROWS no longer had chunks of a partition when their turn came.
 func (l *lane) lacks(partition int, first, last, n uint64) {
 	l.k.met.missing.Add(float64(n))
 	l.k.find(broker.FindingMissing, stream.RowsStream, partition, n, broker.Place{First: first, Last: last,
 		Detail: fmt.Sprintf("chunks %d to %d were not in ROWS; what they held is in no table: send again what clients still have from that time", first, last)})
 }
 
-// find records a finding; one that cannot be recorded is in the log and the metrics all the same.
+// find records a finding. One that cannot be recorded is still in the log and the metrics.
 func (k *Sink) find(kind, of string, partition int, n uint64, at broker.Place) {
 	ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 	defer cancel()

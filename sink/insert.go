@@ -16,24 +16,24 @@ import (
 
 // Reasons of warpline_sink_retries_total.
 const (
-	reasonRefused     = "refused"     // by the schema, the data, the rights or the disk: a person has to act
+	reasonRefused     = "refused"     // because of the schema, the data, the rights or the disk: a person has to act
 	reasonUnreachable = "unreachable" // no answer at all
 	reasonTimeout     = "timeout"
 	reasonRunning     = "running"  // an insert of the same token is still running
-	reasonBusy        = "busy"     // too many parts, no memory, too many queries
+	reasonBusy        = "busy"     // too many data parts, no memory, too many queries
 	reasonOrphan      = "orphan"   // answered OK, and the rows are not there
-	reasonNATS        = "nats"     // the chunk's body could not be read, or not be synced
+	reasonNATS        = "nats"     // the chunk's body could not be read or synced
 	reasonInternal    = "internal" // anything else that ClickHouse says
 )
 
 // What a person can do about a refusal.
 const (
-	hintSchema = "start a sink of the worker's version, which mends the schema; table schema_history tells who changed it last"
+	hintSchema = "start a sink of the worker's version, which repairs the schema; the table schema_history says who changed it last"
 	hintRights = "give the sink's user the right to create, alter and insert (--clickhouse-user)"
 	hintLogin  = "give the sink the right --clickhouse-user and WARPLINE_CLICKHOUSE_PASSWORD"
 )
 
-// refusals are ClickHouse's error codes that the same insert would meet again until a person acts, each with what that person can do.
+// refusals are ClickHouse's error codes that the same insert would get again until a person acts, each with what that person can do.
 var refusals = map[int32]string{
 	6:   hintSchema,                                       // CANNOT_PARSE_TEXT
 	8:   hintSchema,                                       // THERE_IS_NO_COLUMN
@@ -74,14 +74,15 @@ var busy = map[int32]bool{
 	700: true, // USER_SESSION_LIMIT_EXCEEDED
 }
 
-// running is ClickHouse's code for a query whose id is that of one that runs: QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING.
+// running is ClickHouse's code for a query with the id of one that is running: QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING.
 const running = 216
 
 // reasonOf sorts an error of ClickHouse or of the way to it.
 func reasonOf(err error) string {
 	var e *clickhouse.Exception
 	if errors.As(err, &e) {
-		switch _, refused := refusals[e.Code]; {
+		_, refused := refusals[e.Code]
+		switch {
 		case refused:
 			return reasonRefused
 		case e.Code == running:
@@ -102,7 +103,7 @@ func reasonOf(err error) string {
 	case errors.Is(err, errRewriting):
 		return reasonBusy
 	case errors.Is(err, clickhouse.ErrAcquireConnTimeout):
-		return reasonBusy // by ourselves: all connections are in use
+		return reasonBusy // on our side: all connections are in use
 	case errors.As(err, &op) && op.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, errLate):
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
@@ -115,7 +116,7 @@ func reasonOf(err error) string {
 	return reasonInternal
 }
 
-// hint says what a person can do about a refusal, "" where the error says so itself.
+// hint says what a person can do about a refusal, "" if the error says it itself.
 func hint(err error) string {
 	var e *clickhouse.Exception
 	switch {
@@ -129,36 +130,36 @@ func hint(err error) string {
 
 var (
 	errOrphan = errors.New("clickhouse answered OK and does not have the rows")
-	errStuck  = errors.New("clickhouse answers OK again and again and never has the rows: stopped sending, or they would be doubled when they show up; look for DELETE or DROP PARTITION on this table")
+	errStuck  = errors.New("clickhouse answers OK again and again and never has the rows: stopped sending, because they would be doubled if they appear later; look for DELETE or DROP PARTITION on this table")
 	errChunk  = errors.New("a chunk that this sink cannot read")
 	errLost   = errors.New("chunks that were to be inserted are gone")
 	errBody   = errors.New("cannot read a chunk body")
 	errSync   = errors.New("the chunks are not on disk yet, so nothing of them is inserted; look at the data folder's disk")
 )
 
-// maxAttempts bounds the repairs of one part. One repairs an orphan; needing several means that something else removes rows.
+// maxAttempts bounds the repairs of one block. One repair solves an orphan; if several are needed, something else removes rows.
 const maxAttempts = 5
 
-// token names one load of one span for all time: whoever inserts it, and however often, sends these rows. 96 bits keep the odds of
-// meeting another of the 10 000 tokens that a table remembers below 1e-24.
+// token names one load of one span for all time: every insert of it, by any sink, sends these rows. 96 bits keep the odds of meeting
+// another of the 10 000 tokens that a table remembers below 1e-24.
 func token(generation string, lane int, first, last uint64, tableName, fingerprint string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "warpline 1\n%s\n%d\n%d\n%d\n%s\n%s", generation, lane, first, last, tableName, fingerprint))
 	return hex.EncodeToString(sum[:12])
 }
 
-// tokenOf is what a part of the load is sent under: a token of its own, so that what is there already is never sent beside what is missing.
-// ClickHouse would drop it, but only while it remembers it: its log of tokens is not synced, and a power cut can take the log's end and leave
-// the parts. A token's rows are fixed down to the record batches, because ClickHouse mixes the number of batches that it gathered into what it
-// remembers.
-func (l *load) tokenOf(p *part) string {
-	if len(l.parts) == 1 && p.attempt == 0 {
+// tokenOf is the token of a block of the load. Each block has its own, so that rows that are there already are never sent together with
+// rows that are missing. ClickHouse would drop them, but only while it remembers the token: its log of tokens is not synced, and a power
+// cut can take the log's end and leave the data parts. A token's rows are fixed down to the record batches, because what ClickHouse
+// remembers depends on the number of batches that it gathered.
+func (l *load) tokenOf(p *block) string {
+	if len(l.blocks) == 1 && p.attempt == 0 {
 		return l.token
 	}
 	return fmt.Sprintf("%s.%d-%d.%d", l.token, p.partition.Day, p.partition.RetentionDays, p.attempt)
 }
 
-// oneBlock makes ClickHouse gather the whole stream before it writes, so that each ClickHouse partition gets one part. The token is the
-// query id as well: see the package comment.
+// oneBlock makes ClickHouse gather the whole stream before it writes, so that each ClickHouse partition gets one data part. The token is
+// the query id as well: see the package comment.
 func oneBlock(ctx context.Context, token string) context.Context {
 	return clickhouse.Context(ctx, clickhouse.WithQueryID(token), clickhouse.WithSettings(clickhouse.Settings{
 		"async_insert": 0, "insert_deduplicate": 1, "insert_deduplication_token": token,
@@ -167,14 +168,14 @@ func oneBlock(ctx context.Context, token string) context.Context {
 	}))
 }
 
-// insert sends a part of the load as one stream. An error says nothing about what is in ClickHouse.
-func (k *Sink) insert(ctx context.Context, l *load, p *part) error {
+// insert sends a block of the load as one stream. An error does not say what is in ClickHouse.
+func (k *Sink) insert(ctx context.Context, l *load, p *block) error {
 	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	began := time.Now()
 	body := newSplice(l.schema, p, began.Add(insertTimeout))
 	if err := k.http.InsertFormat(oneBlock(ctx, l.tokenOf(p)), "ArrowStream", l.sql, body); err != nil {
-		return err // and the scratch space is left to the collector: the transport may still be reading
+		return err // the scratch space is left to the garbage collector: the transport may still be reading it
 	}
 	defer body.close()
 	k.met.inserts.WithLabelValues(l.name).Inc()
@@ -183,10 +184,10 @@ func (k *Sink) insert(ctx context.Context, l *load, p *part) error {
 	return nil
 }
 
-// settle returns nil when all of a load is in ClickHouse once. uncertain says that somebody may have tried before. It tries until it
-// succeeds, or until asked to stop between two tries; the other errors are errFenced and errCrash.
+// settle returns nil when all of a load is in ClickHouse once. uncertain says that an earlier try is possible. It tries until it succeeds,
+// or until asked to stop between two tries; the other errors are errFenced and errCrash.
 func (l *lane) settle(ctx context.Context, what *load, uncertain bool) error {
-	missing, pause := what.parts, newPause(2*time.Second)
+	missing, pause := what.blocks, newPause(2*time.Second)
 	for {
 		err := l.try(ctx, what, &missing, uncertain)
 		if err == nil {
@@ -222,9 +223,10 @@ func (l *lane) retry(what string, err error) string {
 }
 
 // try does one round: look, when uncertain; send what is missing; look again, when uncertain.
-func (l *lane) try(ctx context.Context, what *load, missing *[]*part, uncertain bool) (err error) {
+func (l *lane) try(ctx context.Context, what *load, missing *[]*block, uncertain bool) (err error) {
 	if uncertain {
-		if *missing, err = l.look(ctx, what); err != nil || len(*missing) == 0 {
+		*missing, err = l.look(ctx, what)
+		if err != nil || len(*missing) == 0 {
 			return err
 		}
 		if err := l.raise(ctx, what, *missing); err != nil {
@@ -253,14 +255,14 @@ func (l *lane) try(ctx context.Context, what *load, missing *[]*part, uncertain 
 	return err
 }
 
-func (l *lane) look(ctx context.Context, what *load) ([]*part, error) {
+func (l *lane) look(ctx context.Context, what *load) ([]*block, error) {
 	ask, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return what.verify(ask)
 }
 
-// raise gives the next attempt's token to the parts whose present one was answered OK without leaving rows, and records that first.
-func (l *lane) raise(ctx context.Context, what *load, missing []*part) error {
+// raise gives the next attempt's token to the blocks whose present token was answered OK without leaving rows, and records that first.
+func (l *lane) raise(ctx context.Context, what *load, missing []*block) error {
 	next := l.marks.mark.clone()
 	changed := false
 	for _, p := range missing {
@@ -283,7 +285,7 @@ func (l *lane) raise(ctx context.Context, what *load, missing []*part) error {
 		if p.answered {
 			p.attempt, p.answered = p.attempt+1, false
 			l.k.met.repairs.WithLabelValues(what.name).Inc()
-			l.log.Warn("clickhouse remembers an insert and lost its rows; sending them again", "part", p.key, "attempt", p.attempt, "rows", p.rows)
+			l.log.Warn("clickhouse remembers an insert but has lost its rows; sending them again", "part", p.key, "attempt", p.attempt, "rows", p.rows)
 		}
 	}
 	return l.step("raised " + what.name)

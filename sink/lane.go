@@ -13,8 +13,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// lane inserts the chunks of the partitions p with p mod lanes = n, one span after the other. It is used by one goroutine, run's; the
-// fields behind atomics are read by Status and the metrics.
+// lane inserts the chunks of the partitions p with p mod lanes = n, one span after the other. Only one goroutine, run's, uses it; Status
+// and the metrics read its atomic fields.
 type lane struct {
 	k     *Sink
 	n     int
@@ -23,7 +23,7 @@ type lane struct {
 	feed  *feed
 	ctx   context.Context // the lease's: asks the lane to stop
 
-	next    *message // read from the feed and left for the next span
+	next    *message // read from the feed, for the next span
 	began   time.Time
 	purged  map[int]uint64 // by partition, the sequence below which ROWS was purged
 	purgeAt time.Time
@@ -38,7 +38,7 @@ func newLane(k *Sink, n int, log *slog.Logger) *lane {
 	return &lane{k: k, n: n, log: log, marks: marks{kv: k.s.Marks, key: markKey(n)}, purged: map[int]uint64{}, purgeAt: time.Now().Add(purgeEvery)}
 }
 
-// run takes the lane and works until ctx ends, someone else takes it (errFenced) or something fails that starting again may mend.
+// run takes the lane and works until ctx ends, another sink takes it (errFenced) or something fails that starting again may solve.
 func (l *lane) run(ctx context.Context) error {
 	l.ctx = ctx
 	defer l.k.health.forget(l.n)
@@ -99,7 +99,7 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// graceful returns a context that outlives ctx by the time that a span in flight gets to finish.
+// graceful returns a context that ends later than ctx: a span in flight has that time to finish.
 func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -137,7 +137,8 @@ func (l *lane) take(ctx context.Context) error {
 		created = info.Created
 		now := streamState{created: info.Created.Unix(), lastSeq: info.State.LastSeq}
 		if m.MarkAt != 0 && m.Mark <= now.lastSeq {
-			if now.markAt, err = l.storedAt(ask, m.Mark); err != nil {
+			now.markAt, err = l.storedAt(ask, m.Mark)
+			if err != nil {
 				return streamState{}, err
 			}
 		}
@@ -148,10 +149,11 @@ func (l *lane) take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m := &l.marks.mark; why != "" && len(m.Partitions) > 0 {
+	m := &l.marks.mark
+	if why != "" && len(m.Partitions) > 0 {
 		l.log.Warn("the lane reads ROWS from its first message on and passes over chunks that ClickHouse has", "why", why)
 	} else if why != "" && m.Mark > 0 {
-		l.log.Warn("the lane's mark begins anew behind the ledger's last row", "why", why, "mark", m.Mark)
+		l.log.Warn("the lane's mark begins anew after the ledger's last row", "why", why, "mark", m.Mark)
 	} else if why != "" {
 		l.log.Info("the lane's mark begins at the stream's first message", "why", why)
 	}
@@ -160,8 +162,8 @@ func (l *lane) take(ctx context.Context) error {
 	return nil
 }
 
-// suspect warns when one of NATS and ClickHouse has lost what the other remembers. It only asks: an answer that does not come keeps
-// nobody from working, and the audit asks again.
+// suspect warns when one of NATS and ClickHouse has lost what the other remembers. It does not stop the lane when it gets no answer: the
+// audit asks again.
 func (l *lane) suspect(ctx context.Context, anew bool, created time.Time) {
 	ask, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
@@ -222,7 +224,7 @@ func (l *lane) receive(ctx context.Context, d time.Duration) (*message, error) {
 		l.next = nil
 		return m, nil
 	}
-	select { // what is there comes before the clock
+	select { // a message that is there has priority over the time
 	case m, ok := <-l.feed.out:
 		return l.received(ctx, m, ok)
 	default:
@@ -258,21 +260,22 @@ func (l *lane) received(ctx context.Context, m message, ok bool) (*message, erro
 	if errors.Is(l.feed.failed, errForeign) {
 		return nil, l.feed.failed
 	}
-	// Nothing behind this message may be inserted before it, so the lane stands still.
+	// Nothing after this message may be inserted before it, so the lane stands still.
 	l.retry("read a chunk", fmt.Errorf("%w: %w", errChunk, l.feed.failed))
 	sleep(ctx, 30*time.Second)
 	return nil, l.feed.failed
 }
 
-// gather waits for messages and makes a span of them. With little to do it takes what is there, one span per MinInterval; with much to
-// do it fills the span.
+// gather waits for messages and makes a span of them. When there is little to do it takes what is there, one span for each MinInterval;
+// when there is much to do it fills the span.
 func (l *lane) gather(ctx context.Context) (*span, error) {
 	const linger = 200 * time.Millisecond // for messages that the stream is known to have
 	s := &span{first: l.marks.mark.Mark + 1}
 	cfg := &l.k.cfg
 	for {
 		wait := time.Duration(0)
-		switch n := len(s.messages); {
+		n := len(s.messages)
+		switch {
 		case n == 0:
 			wait = time.Until(l.purgeAt)
 		case s.full(cfg):
@@ -310,7 +313,7 @@ func (l *lane) collect(ctx context.Context, p *pending) (*span, error) {
 		if m.seq > p.Last {
 			break
 		}
-		// The limits may have been larger when the span was recorded: the feed must not wait for room that only we can give.
+		// The limits may have been larger when the span was recorded: the feed must not wait for room that only this lane frees.
 		l.feed.release([]message{*m})
 		m.size = 0
 		s.add(*m)
@@ -349,8 +352,8 @@ func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
 	p := l.marks.mark.Pending
 	for _, d := range s.tables {
 		d.token = token(l.marks.mark.Generation, l.n, p.First, p.Last, d.name, d.fingerprint)
-		d.verify = func(ctx context.Context) ([]*part, error) { return l.k.missingParts(ctx, d) }
-		for _, part := range d.parts {
+		d.verify = func(ctx context.Context) ([]*block, error) { return l.k.missingBlocks(ctx, d) }
+		for _, part := range d.blocks {
 			part.attempt = p.Attempts[part.key]
 		}
 		if p.Inserted {
@@ -380,7 +383,7 @@ func (l *lane) insertSpan(ctx context.Context, s *span, uncertain bool) error {
 	return l.clear(ctx)
 }
 
-// load decodes the span's bodies; it tries for as long as the lane is wanted, since without them nothing can go on.
+// load decodes the span's bodies; it tries until the lane is asked to stop, since the lane cannot go on without them.
 func (l *lane) load(ctx context.Context, s *span) error {
 	pause := newPause(30 * time.Second)
 	for {
@@ -394,7 +397,7 @@ func (l *lane) load(ctx context.Context, s *span) error {
 		if err == nil {
 			return nil
 		}
-		// What NATS could not give now it may give later; what cannot be understood waits for another build.
+		// What NATS cannot give now it may give later. What cannot be understood waits for another build.
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("%w: %w", errBody, err)
 		} else {
@@ -407,7 +410,7 @@ func (l *lane) load(ctx context.Context, s *span) error {
 	}
 }
 
-// advance moves the mark behind the span.
+// advance moves the mark past the span.
 func (l *lane) advance(ctx context.Context, s *span) error {
 	next := l.marks.mark.clone()
 	next.Mark, next.MarkAt, next.Pending = s.last, s.messages[len(s.messages)-1].at, nil

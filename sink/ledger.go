@@ -38,7 +38,7 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 		t.Counted.Append(b, known)
 	}
 	for _, d := range s.tables {
-		for _, p := range d.parts {
+		for _, p := range d.blocks {
 			row(d.name, d.token, p.attempt, removal{Day: p.partition.Day, RetentionDays: p.partition.RetentionDays, Rows: p.rows, Amount: p.amount}, !p.uncounted)
 		}
 	}
@@ -67,15 +67,15 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 	}
 	rows := uint64(b.Rows())
 	out := &load{table: t.Table, name: t.Name, fingerprint: t.Fingerprint(), schema: schema, rows: rows, sql: sql,
-		token: token(l.marks.mark.Generation, l.n, p.First, p.Last, t.Name, t.Fingerprint()),
-		parts: []*part{{key: ledgerKey, pieces: []piece{{plain: body}}, rows: rows, attempt: p.Attempts[ledgerKey]}}}
-	out.verify = func(ctx context.Context) ([]*part, error) {
+		token:  token(l.marks.mark.Generation, l.n, p.First, p.Last, t.Name, t.Fingerprint()),
+		blocks: []*block{{key: ledgerKey, batches: []batch{{plain: body}}, rows: rows, attempt: p.Attempts[ledgerKey]}}}
+	out.verify = func(ctx context.Context) ([]*block, error) {
 		if l.k.cfg.Replicated {
 			if err := l.k.native.Exec(ctx, "SYSTEM SYNC REPLICA "+name(l.k.cfg.Database)+".ledger"); err != nil {
 				return nil, fmt.Errorf("wait for the replica: %w", err)
 			}
 		}
-		// The age of stream and generation tells these ranges from those of other messages.
+		// The ages of stream and generation distinguish these ranges from ranges of other messages.
 		var n uint64
 		sql := fmt.Sprintf("SELECT count() FROM %s.ledger WHERE lane = %d AND first = %d AND last = %d AND inserted_at >= fromUnixTimestamp64Nano(%d)",
 			name(l.k.cfg.Database), l.n, p.First, p.Last, l.marks.mark.since())
@@ -85,12 +85,12 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 		if n > 0 {
 			return nil, nil
 		}
-		return out.parts, nil
+		return out.blocks, nil
 	}
 	return out, nil
 }
 
-// ledgered returns the last sequence that the ledger knows of this lane in the present stream: where a mark that was lost begins.
+// ledgered returns the last sequence that the ledger has of this lane in the present stream: there a mark that was lost begins anew.
 func (l *lane) ledgered(ctx context.Context, created int64, lastSeq uint64) (last uint64, err error) {
 	ask, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

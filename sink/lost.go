@@ -17,25 +17,25 @@ import (
 
 // # When ROWS loses messages
 //
-// What ClickHouse has is known by chunk numbers, which rise for ever: a lane that finds another stream, or one that ended before its mark,
+// Chunk numbers say what ClickHouse has, because they rise for ever: a lane that finds another stream, or one that ends before its mark,
 // reads it from the first message on and passes over the chunks that are inserted. Its tokens are of a new generation, since ranges of
 // sequences repeat.
 //
-// The partition's worker folds again what ROWS lost and ClickHouse does not have. What this lane has read of it must then not be inserted:
+// The partition's worker folds again what ROWS lost and ClickHouse does not have. Then what this lane has read of it must not be inserted:
 //
-//   - While the server runs, messages vanish only by a purge or with the stream, and the worker finds its checkpoint gone. Before it goes on it
-//     writes into the mark which chunks are void; whichever of that and the recording of a span comes second fails (marks.write, and the
-//     worker waits for a span that is recorded).
+//   - While the server runs, messages vanish only by a purge or with the stream, and the worker finds its checkpoint gone. Before it goes
+//     on it writes into the mark which chunks are void; of that and the recording of a span, the one that comes second fails (see
+//     marks.write; the worker waits for a span that is recorded).
 //   - When the server dies and comes back with an older stream, the worker may find an intact one. The consumer that delivered the messages
-//     is gone then, so a span is looked for once more after it was recorded and before its first insert (present).
+//     is gone then, so the lane looks for the span once more after recording it and before its first insert (present).
 //
-// A span that was begun, whose messages are gone, and whose sink is gone too cannot be finished: some tables have it and some do not. Rows of
-// tables that keep them one by one are deleted by their chunk number, and come anew. Aggregates have been merged with others, so
-// that part of the span counts twice in those that had it; that is told.
+// A span that was begun, whose messages are gone, and whose sink is gone too cannot be finished: some tables have it and some do not. Rows
+// of tables that keep them one by one are deleted by their chunk number, and come anew. Aggregates have been merged with others, so that
+// part of the span counts twice in the tables that had it; that is recorded.
 
 var errForeign = errors.New("the ROWS stream has lost what was read of it")
 
-// reach enters what the span inserts.
+// reach enters up to which chunk of each partition the span inserts.
 func (s *span) reach(into map[int]stream.Inserted) {
 	for i := range s.messages {
 		if m := &s.messages[i]; !m.skip {
@@ -56,14 +56,14 @@ func (l *lane) storedAt(ctx context.Context, seq uint64) (int64, error) {
 	return msg.Time.UnixNano(), nil
 }
 
-// present makes sure that a recorded span may be inserted: ROWS still has its last message, and so all before it. It returns errForeign,
-// with nothing recorded, when not.
+// present makes sure that a recorded span may be inserted: ROWS still has its last message, and so all before it. If not, it removes the
+// record and returns errForeign.
 func (l *lane) present(ctx context.Context, last *message) error {
 	ask, cancel := context.WithTimeout(ctx, natsTimeout)
 	_, err := l.k.s.Rows.Consumer(ask, last.consumer)
 	cancel()
 	if err == nil {
-		return nil // it lives in the memory of the server that delivered the messages
+		return nil // the consumer exists only in the memory of the server that delivered the messages
 	}
 	var at int64
 	err = l.persist(ctx, "look for the span in ROWS", func(ctx context.Context) (err error) {
@@ -117,12 +117,13 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 		}
 		have, reach := next.Partitions[partition], p.Reaches[partition]
 		if reach.Chunk <= have.Chunk && (whole || p.Reaches != nil) {
-			continue // none of it; an older version did not say, and what is whole needs nothing then
+			continue // nothing of it was inserted; or an older version did not say, and a whole span does not need anything then
 		}
 		lost := stream.Loss{Partition: partition, From: have.Chunk + 1, To: reach.Chunk, Why: "a span was begun, and ROWS lost it before it was finished",
 			Missing: "raw rows of them that had reached ClickHouse are removed and come anew as far as INGEST has their parts; in rollups and usage some may count twice"}
 		if whole { // all of it is in ClickHouse; what was to be deleted with it may not be
-			if lost.Missing = ""; p.Inserted {
+			lost.Missing = ""
+			if p.Inserted {
 				lost.Missing = "their rows are in ClickHouse; a deletion among them may not have been carried out: ask for it again"
 			}
 			reach.Used, reach.Void = have.Used, have.Void
@@ -154,15 +155,15 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 	return l.marks.write(ctx, next)
 }
 
-// scrub removes what a span that nobody knows of any more, since the lane's mark was lost, left of chunks behind the mark. They are inserted
-// under other tokens now.
+// scrub removes rows of chunks after the mark that an unknown span left: the lane's mark was lost, and with it the record of the span.
+// These chunks are inserted under other tokens now.
 func (l *lane) scrub(ctx context.Context) error {
 	var begun []chunkRange
 	for partition := range l.k.s.Partitions {
 		if stream.Lane(partition, l.k.s.Lanes) != l.n {
 			continue
 		}
-		err := l.persist(ctx, "look for chunks behind the mark", func(ctx context.Context) error {
+		err := l.persist(ctx, "look for chunks after the mark", func(ctx context.Context) error {
 			ask, cancel := context.WithTimeout(ctx, natsTimeout)
 			defer cancel()
 			msg, err := l.k.s.Rows.GetMsg(ask, l.marks.mark.Mark+1, jetstream.WithGetMsgSubject(stream.RowsSubject(partition)))
@@ -170,9 +171,9 @@ func (l *lane) scrub(ctx context.Context) error {
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("ROWS message behind %d: %w", l.marks.mark.Mark, err)
+				return fmt.Errorf("ROWS message after %d: %w", l.marks.mark.Mark, err)
 			}
-			if c, _, _, err := stream.ParseChunk(msg.Data); err == nil { // what is no chunk was not inserted
+			if c, _, _, err := stream.ParseChunk(msg.Data); err == nil { // what is not a chunk was not inserted
 				begun = append(begun, chunkRange{partition: partition, first: c.Number})
 			}
 			return nil
@@ -186,7 +187,7 @@ func (l *lane) scrub(ctx context.Context) error {
 		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error { return l.k.awaitInserts(ctx, began) }); err != nil {
 			return err
 		}
-		if err := l.persist(ctx, "remove rows that no mark knows", func(ctx context.Context) error { return l.k.deleteChunks(ctx, begun) }); err != nil {
+		if err := l.persist(ctx, "remove rows that are in no mark", func(ctx context.Context) error { return l.k.deleteChunks(ctx, begun) }); err != nil {
 			return err
 		}
 	}
@@ -195,7 +196,7 @@ func (l *lane) scrub(ctx context.Context) error {
 	return l.marks.write(ctx, next)
 }
 
-// booked reports whether the ledger has the span: it is written once all is inserted.
+// booked reports whether the ledger has the span: its rows are written once all of the span is inserted.
 func (l *lane) booked(ctx context.Context, p *pending) (bool, error) {
 	ask, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -208,7 +209,7 @@ func (l *lane) booked(ctx context.Context, p *pending) (bool, error) {
 	return n > 0, nil
 }
 
-// awaitInserts waits until no insert runs any more on this server that began before a time: a sink that is dead may have left one.
+// awaitInserts waits until no insert is running on this server that began before a time: a dead sink may have left one.
 func (k *Sink) awaitInserts(ctx context.Context, before time.Time) error {
 	for {
 		var running uint64
@@ -227,7 +228,7 @@ func (k *Sink) awaitInserts(ctx context.Context, before time.Time) error {
 	}
 }
 
-// chunkRange names chunks of a partition; last 0 is no bound.
+// chunkRange names chunks of a partition; with last 0 it has no end.
 type chunkRange struct {
 	partition   int
 	first, last uint64
@@ -286,7 +287,7 @@ func (l *lane) tell(loss stream.Loss) {
 	l.k.tell(loss, ".gap")
 }
 
-// tell records a loss; kind keeps records apart that are of the same partition.
+// tell records a loss; kind separates records of the same partition.
 func (k *Sink) tell(loss stream.Loss, kind string) {
 	loss.Stream, loss.At = stream.RowsStream, time.Now().UnixNano()
 	k.log.Error("NATS has lost data: "+loss.String(), "stream", loss.Stream, "partition", loss.Partition, "from", loss.From, "to", loss.To)

@@ -22,28 +22,30 @@ var (
 
 // mark is a lane's record in the marks bucket: all that a successor needs.
 type mark struct {
-	// Generation is random and part of every token. A mark that begins anew, because the stream was made anew, must not meet the
-	// tokens that the old one left in ClickHouse.
+	// Generation is random and part of every token. The tokens of a mark that begins anew, because the stream was made anew, must differ
+	// from those that the old one left in ClickHouse.
 	Generation string `json:"generation"`
 	// StreamCreated is when the ROWS stream was made, seconds since the epoch: in another stream the sequences mean other messages.
 	StreamCreated int64  `json:"stream_created"`
 	Epoch         uint64 `json:"epoch"` // raised by each owner as it begins
 	Owner         string `json:"owner"`
-	// Since is when the generation began, ns since the epoch (0: with the stream). Ranges in the ledger from before mean other messages.
+	// Since is when the generation began, ns since the epoch (0: with the stream). Ranges in the ledger from before that mean other
+	// messages.
 	Since int64 `json:"since,omitempty"`
 	// Mark is the ROWS sequence up to which every message of the lane is in ClickHouse, and MarkAt when NATS stored that message (0: not
-	// known): a stream that lost its end gives the sequence to another.
+	// known): a stream that lost its end gives the sequence to another message.
 	Mark    uint64   `json:"mark"`
 	MarkAt  int64    `json:"mark_at,omitempty"`
 	Pending *pending `json:"pending,omitempty"`
-	// Partitions holds the newest inserted chunk of each ROWS partition. Chunk numbers rise for ever, whatever happens to ROWS, so one that is
-	// not larger is in ClickHouse. Workers read it, and set Void.
+	// Partitions holds the newest inserted chunk of each ROWS partition. Chunk numbers rise for ever, whatever happens to ROWS, so a chunk
+	// whose number is not larger is in ClickHouse. Workers read it, and set Void.
 	Partitions map[int]stream.Inserted `json:"partitions,omitempty"`
-	// Fresh says that the mark was made where there was none, behind the ledger: rows of a span may be there that the ledger does not have.
+	// Fresh says that there was no mark and this one was made from the ledger's end: ClickHouse may have rows of a span that the ledger
+	// does not have.
 	Fresh bool `json:"fresh,omitempty"`
 	// Drop names chunk bodies in the object store that are inserted and may not have been deleted yet.
 	Drop []string `json:"drop,omitempty"`
-	// Erased are deletions that are carried out and will be looked after once more.
+	// Erased are deletions that were carried out and will be checked once more.
 	Erased []erased `json:"erased,omitempty"`
 }
 
@@ -52,7 +54,7 @@ type pending struct {
 	First     uint64         `json:"first"` // one above the mark before it
 	Last      uint64         `json:"last"`
 	Messages  int            `json:"messages"`
-	Attempts  map[string]int `json:"attempts,omitempty"` // by part key, for those above 0
+	Attempts  map[string]int `json:"attempts,omitempty"` // by block key, for those above 0
 	StartedAt time.Time      `json:"started_at"`
 	// Inserted says that every row of the span is in ClickHouse and that its deletions may have begun: nothing of it may be inserted again.
 	Inserted bool      `json:"inserted,omitempty"`
@@ -61,7 +63,7 @@ type pending struct {
 	Removed []removal `json:"removed,omitempty"`
 	// LastAt is when NATS stored the last message, ns since the epoch; 0 in marks of older versions.
 	LastAt int64 `json:"last_at,omitempty"`
-	// Reaches is what Partitions becomes of the partitions in the span.
+	// Reaches is what Partitions will say of the partitions in the span.
 	Reaches map[int]stream.Inserted `json:"reaches,omitempty"`
 	// Gone says that the stream with the span's messages is gone.
 	Gone bool `json:"gone,omitempty"`
@@ -85,14 +87,15 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 		if err != nil {
 			return "", err
 		}
-		// The stream is asked after the mark was read, each time. It only grows, so a mark that stands beyond its end then has lost
-		// it; asked before, it would only be older than a mark that another owner has moved meanwhile.
+		// The stream is asked after the mark was read, each time. A stream only grows, so when its end is then before the mark, it has lost
+		// its end. If it were asked first, another owner might have moved the mark meanwhile.
 		now, err := state(ctx, &next)
 		if err != nil {
 			return "", err
 		}
 		if why == "" {
-			if why = next.foreign(now); why != "" {
+			why = next.foreign(now)
+			if why != "" {
 				next = next.anew()
 			}
 		}
@@ -100,9 +103,11 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 			next.Generation, next.StreamCreated = broker.NewID(), now.created
 			if len(next.Partitions) > 0 { // the chunk numbers say what is inserted
 				next.Since = time.Now().UnixNano()
-			} else if next.Mark, err = begin(ctx, now); err != nil {
-				return "", err
 			} else {
+				next.Mark, err = begin(ctx, now)
+				if err != nil {
+					return "", err
+				}
 				next.Fresh = next.Mark > 0
 			}
 		}
@@ -117,7 +122,7 @@ func (m *marks) take(ctx context.Context, owner string, state func(context.Conte
 	}
 }
 
-// streamState is what the ROWS stream says of itself.
+// streamState is the state of the ROWS stream.
 type streamState struct {
 	created int64 // seconds since the epoch
 	lastSeq uint64
@@ -139,7 +144,7 @@ func (m *mark) anew() mark {
 	return next
 }
 
-// get returns the mark as stored; why says why there is none.
+// get returns the mark as it is stored; if there is none, why says why.
 func (m *marks) get(ctx context.Context) (next mark, revision uint64, why string, err error) {
 	ask, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
@@ -173,8 +178,8 @@ func (m *mark) foreign(now streamState) string {
 	return ""
 }
 
-// write stores next if nobody else wrote since. A time-out does not say whether it was stored, so it reads back what is there:
-// every record carries its owner's epoch, so equal bytes are our own.
+// write stores next if nobody else wrote since. After a time-out it is not known whether it was stored, so write reads back what is there:
+// every record has its owner's epoch, so equal bytes are our own.
 func (m *marks) write(ctx context.Context, next mark) error {
 	body, err := json.Marshal(next)
 	if err != nil {
@@ -207,7 +212,8 @@ func (m *marks) write(ctx context.Context, next mark) error {
 			if json.Unmarshal(entry.Value(), &stored) != nil || stored.Epoch != next.Epoch || stored.Owner != next.Owner {
 				return errFenced
 			}
-			// A worker wrote it. What is begun goes on, and takes the worker's word along; nothing is begun any more before the void is known.
+			// A worker wrote it. A span that was begun goes on, with what the worker wrote; no new span is begun before the void chunks are
+			// known.
 			m.revision, m.voided = entry.Revision(), true
 			if next.Pending != nil && m.mark.Pending == nil {
 				return errVoided
@@ -219,14 +225,15 @@ func (m *marks) write(ctx context.Context, next mark) error {
 					next.Partitions[p] = mine
 				}
 			}
-			if body, err = json.Marshal(next); err != nil {
+			body, err = json.Marshal(next)
+			if err != nil {
 				return fmt.Errorf("encode mark: %w", err)
 			}
 			continue
 		case errors.Is(getErr, jetstream.ErrKeyNotFound) && m.revision != 0:
-			return errFenced // deleted under us
+			return errFenced // somebody deleted it
 		}
-		// Either nothing was stored, or the answer came from a replica that does not know yet: the next try tells.
+		// Either nothing was stored, or the answer came from a replica that does not have it yet: the next try shows which.
 		if !sleep(ctx, pause.next()) {
 			return fmt.Errorf("write mark %s: %w", m.key, err)
 		}

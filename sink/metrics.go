@@ -43,7 +43,7 @@ func newMetrics(k *Sink, r prometheus.Registerer) *metrics {
 	return m
 }
 
-// begin makes the series at 0, since Prometheus sees a counter change and not begin.
+// begin makes the series at 0, since Prometheus sees a counter change but not appear.
 func (m *metrics) begin(schema *table.Schema) {
 	for _, t := range schema.Tables() {
 		for _, c := range []*prometheus.CounterVec{m.rows, m.bytes, m.inserts, m.repairs} {
@@ -70,7 +70,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (l laneMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{laneLag, laneMark, lanePending, laneBlocked, unreachable, rowsBytes, rowsMax, brokenParts} {
+	for _, d := range []*prometheus.Desc{laneLag, laneMark, lanePending, laneBlocked, unreachable, rowsBytes, rowsMax, brokenDataParts} {
 		out <- d
 	}
 }
@@ -95,7 +95,7 @@ func (l laneMetrics) Collect(out chan<- prometheus.Metric) {
 		gauge(lanePending, float64(lane.Pending), n)
 		gauge(laneBlocked, blocked(lane.Lane), n)
 	}
-	// Without its tables a sink runs no lane, so no lane could tell that a person has to act.
+	// Without its tables a sink does not run lanes, so no lane could show that a person has to act.
 	gauge(laneBlocked, blocked(schemaLane), "schema")
 	if s.RowsMaxBytes > 0 {
 		gauge(rowsBytes, float64(s.RowsBytes))
@@ -106,5 +106,5 @@ func (l laneMetrics) Collect(out chan<- prometheus.Metric) {
 		up = 0
 	}
 	gauge(unreachable, up)
-	gauge(brokenParts, float64(len(l.k.Broken())))
+	gauge(brokenDataParts, float64(len(l.k.Broken())))
 }

@@ -14,14 +14,14 @@ import (
 // # Contents
 //
 // Source lines, instructions and PTX are stored once for all sessions of a tenant, and sessions have links to them. When a deletion has
-// taken links, the contents go that no link of the tenant refers to any more.
+// taken links, the contents to which no link of the tenant refers any more are deleted.
 //
-//   - The links of a span are inserted before its contents (order), so a content that is there has its link, whoever sent it, and a
-//     content without one is nobody's: what another lane inserts at this moment is safe, see [table.Table.DeleteOrphansSQL].
-//   - Nothing about it is remembered but the tenants it concerns, which follow from the counts in the mark: after a crash the orphans are
-//     still there and are found again. Two lanes that delete the last two sessions of a content at once may both see the other's link
-//     first; then the one whose links go last finds it.
-//   - Marks of contents (content 0) have no links. A session's deletion leaves them, a purge takes them as it takes rows of other tables.
+//   - The links of a span are inserted before its contents (order), so every content that is there has its link, whichever session sent it,
+//     and one without a link is not needed: what another lane inserts at this moment is safe, see [table.Table.DeleteOrphansSQL].
+//   - Only the tenants concerned are remembered, and they follow from the counts in the mark: after a crash the orphans are still there and
+//     are found again. If two lanes delete the last two sessions of a content at the same time, each may first see the other's link; then
+//     the lane whose links go last finds the orphan.
+//   - Marks of contents (content 0) do not have links. A session's deletion leaves them, a purge takes them like rows of other tables.
 //   - A zombie can bring contents back without their links. Looking again finds them too.
 
 // unlinked returns the tenants of deletions that took links, according to the counts that were written before.
@@ -43,7 +43,7 @@ func (k *Sink) isLinks(name string) bool {
 	return slices.ContainsFunc(k.cfg.Schema.Tables(), func(t *table.Table) bool { return t.LinkedBy == name })
 }
 
-// deleteOrphans deletes the contents of a tenant that no session has a link to, and adds how many rows there were to gone, by table.
+// deleteOrphans deletes the contents of a tenant to which no session has a link, and adds how many rows there were to gone, by table.
 func (k *Sink) deleteOrphans(ctx context.Context, tenant string, gone map[string]uint64) error {
 	deadline := time.Now().Add(queryTimeout)
 	for _, t := range k.cfg.Schema.Tables() {
@@ -52,7 +52,7 @@ func (k *Sink) deleteOrphans(ctx context.Context, tenant string, gone map[string
 		}
 		least, stuck := uint64(0), 0
 		for round := 0; ; round++ {
-			// Rewrites that run may be of links, or these very orphans.
+			// Rewrites that are running may be of links, or of these orphans.
 			if err := k.awaitMutations(ctx, deadline); err != nil {
 				return err
 			}
@@ -107,7 +107,7 @@ func (k *Sink) orphansIn(ctx context.Context, t *table.Table, tenant string, any
 	if !k.cfg.Replicated {
 		return rows, t.DeleteOrphansSQL(o, tenant, nil), nil
 	}
-	// Contents are seen first, then this replica waits for all links that are older than that, and only then it looks at the links.
+	// Contents are read first, then this replica waits for all links that are older than that, and only then it reads the links.
 	orphans, err := k.contents(ctx, t.OrphansSQL(o, tenant))
 	if err != nil || len(orphans) == 0 {
 		return rows, "", err
@@ -123,7 +123,8 @@ func (k *Sink) orphansIn(ctx context.Context, t *table.Table, tenant string, any
 	for _, c := range linked {
 		has[c] = true
 	}
-	if orphans = slices.DeleteFunc(orphans, func(c table.Content) bool { return has[c] }); len(orphans) == 0 {
+	orphans = slices.DeleteFunc(orphans, func(c table.Content) bool { return has[c] })
+	if len(orphans) == 0 {
 		return rows, "", nil
 	}
 	return rows, t.DeleteOrphansSQL(o, tenant, orphans), nil

@@ -31,7 +31,7 @@ func (w *world) artifacts(p int, tenant, session string, contents ...uint64) uin
 	add := func(t *table.Table, rows func(b *table.Batch)) {
 		b := table.NewBatch(t)
 		rows(b)
-		b.FillTail(table.Partition{Day: month, RetentionDays: 400}, uint16(p), c.Number)
+		b.FillTail(table.DayPartition{Day: month, RetentionDays: 400}, uint16(p), c.Number)
 		schema, data, err := b.Encode(nil)
 		if err != nil {
 			w.t.Fatal(err)
@@ -170,9 +170,9 @@ func TestDeleteSessionTakesItsContents(t *testing.T) {
 	w.wantContents("acme", "[1 2 3 5] 2")
 	w.wantContents("rival", "[1 2] 1")
 
-	receipt := func(id string, p int) (r stream.Receipt) {
+	receipt := func(id string, p int) (r stream.DeletionRecord) {
 		t.Helper()
-		entry, err := w.s.Deletions.Get(t.Context(), stream.ReceiptKey(id, p))
+		entry, err := w.s.Deletions.Get(t.Context(), stream.DeletionRecordKey(id, p))
 		if err == nil {
 			err = json.Unmarshal(entry.Value(), &r)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// purge gives back, every few seconds, the room of messages that nobody needs again: inserted, and older than the snapshot from which
-// their partition's owner would recover. The newest message of a subject and all since its snapshot stay: they are the worker's
-// checkpoint. An old owner's purge removes no more than ours, since its mark is older. A purge that fails is done the next time.
+// purge removes, every few seconds, messages that are not needed again: they are inserted, and older than the snapshot from which their
+// partition's owner would recover. The newest message of a subject and all since its snapshot stay: they are the worker's checkpoint. An
+// old owner's purge removes no more than ours, since its mark is older. A purge that fails is done the next time.
 func (l *lane) purge(ctx context.Context) {
 	if time.Now().Before(l.purgeAt) {
 		return
@@ -27,7 +27,7 @@ func (l *lane) purge(ctx context.Context) {
 			continue
 		}
 		if !durable {
-			// A purge may reach the disk before the mark does: after a power cut the mark would ask for messages that are gone.
+			// A purge may reach the disk before the mark does: after a power cut the mark would be before messages that are gone.
 			if err := l.durable(ctx); err != nil {
 				return
 			}
@@ -45,8 +45,8 @@ func (l *lane) purge(ctx context.Context) {
 	}
 }
 
-// clear deletes the chunk bodies that the mark names as inserted. They are named before they are deleted, so that a crash in between
-// leaves no body behind; the names go with the next write of the mark.
+// clear deletes the chunk bodies that the mark names as inserted. They are named before they are deleted, so that no body is left after a
+// crash in between; the names are removed with the next write of the mark.
 func (l *lane) clear(ctx context.Context) error {
 	if len(l.marks.mark.Drop) == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (l *lane) clear(ctx context.Context) error {
 		cancel()
 		if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 			l.log.Debug("delete a chunk body", "object", object, "err", err)
-			return nil // after the next span
+			return nil // it is tried again after the next span
 		}
 	}
 	next := l.marks.mark.clone()

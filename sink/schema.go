@@ -25,13 +25,13 @@ func name(s string) string {
 	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(s) + "`"
 }
 
-var errSchema = errors.New("no Arrow schema message")
+var errSchema = errors.New("not an Arrow schema message")
 
 // maxColumns is far more than any table has.
 const maxColumns = 1000
 
-// columnNames reads the field names out of an Arrow IPC schema message. Arrow's own reader allocates what a damaged message tells it to,
-// terabytes if need be; this one allocates the names.
+// columnNames reads the field names out of an Arrow IPC schema message. Arrow's own reader allocates whatever a damaged message says, even
+// terabytes; this one allocates only the names.
 func columnNames(message []byte) ([]string, error) {
 	if len(message) < 8 || binary.LittleEndian.Uint32(message) != 0xffffffff {
 		return nil, errSchema
@@ -63,7 +63,7 @@ func columnNames(message []byte) ([]string, error) {
 	return names, nil
 }
 
-// flat is a flatbuffer. Its methods take positions that may be anywhere, and answer false where they lead outside.
+// flat is a flatbuffer. Its methods take any positions, and return false for those outside of it.
 type flat []byte
 
 // u32 reads at most 31 bits, so that sums of positions do not overflow.

@@ -6,41 +6,41 @@
 //
 // # Why nothing is lost or doubled
 //
-// A span is the set of a lane's ROWS messages with first ≤ sequence ≤ last. It is written to the mark, by compare-and-set, before
-// anything of it is inserted, and ROWS keeps those messages until the mark has passed them, so every owner of the lane, now or
-// later, builds the same inserts with the same tokens. Each insert is one block of one ClickHouse partition, so that it leaves at most one
-// part, which is there whole or not at all: ClickHouse refuses a request whose body was cut short.
+// A span is the set of a lane's ROWS messages with first ≤ sequence ≤ last. It is written to the mark, by compare-and-set, before anything
+// of it is inserted, and ROWS keeps those messages until the mark has passed them, so every owner of the lane, now or later, builds the
+// same inserts with the same tokens. Each insert is one block of one ClickHouse partition, so that it leaves at most one data part, which
+// is there whole or not at all: ClickHouse refuses a request whose body was cut short.
 //
-// An insert that answered OK at the first try, in a span that this owner recorded, needs no further thought: nobody else can have
-// used its token before. Everything else is uncertain: an error, a time-out, a span found in the mark at the start. Then the sink asks,
-// for each (table, ClickHouse partition), whether the largest chunk number of each ROWS partition has arrived. The chunk numbers of a
-// ROWS partition rise and its chunks are inserted in that order, so max(chunk) answers for the whole part, also in tables that merge
-// rows, which keep the maximum. What is missing, and nothing else, is sent again under the same token, and when that was answered OK and
-// rows are missing still, ClickHouse has logged the token without keeping the part (it does so when it is killed in between): only then is
-// the part sent under the token of the next attempt, which is recorded in the mark first.
+// An insert that answered OK at the first try, in a span that this owner recorded, is certain: no other sink can have used its token
+// before. Everything else is uncertain: an error, a time-out, a span found in the mark at the start. Then the sink asks, for each (table,
+// ClickHouse partition), whether the largest chunk number of each ROWS partition has arrived. The chunk numbers of a ROWS partition rise
+// and its chunks are inserted in that order, so max(chunk) answers for the whole block, also in tables that merge rows, which keep the
+// maximum. Only what is missing is sent again, under the same token. When that was answered OK and rows are still missing, ClickHouse has
+// logged the token without keeping the data part (that happens when it is killed in between). Only then the block is sent under the token
+// of the next attempt, which is recorded in the mark first.
 //
 // # Power cuts
 //
-// ClickHouse's parts are synced before it answers and when it merges (sink/engine, Config.Fsync), its log of tokens is not: after a power cut
-// it may have forgotten the token of a part that it has. So a token is never trusted to keep out what is there: the sink asks first, as after
-// any restart, and each part has a token of its own. And ClickHouse must not be ahead of NATS, or rows would come again in a chunk that the sink
-// cannot know: before a recorded span is inserted, and before anything is deleted or purged on the strength of a mark, the sink waits until
-// chunks and marks are on disk (lane.durable).
+// ClickHouse's data parts are synced before it answers and when it merges (sink/engine, Config.Fsync), but its log of tokens is not: after
+// a power cut it may have forgotten the token of a data part that it has. So the sink does not rely on tokens to keep rows from being
+// inserted twice: it asks first what is there, as after any restart, and each block has a token of its own. And ClickHouse must not be
+// ahead of NATS, because its rows would come again in a chunk that the sink cannot know. So before a recorded span is inserted, and before
+// anything is deleted or purged because of a mark, the sink waits until chunks and marks are on disk (lane.durable).
 //
 // # Two sinks on one lane
 //
-// Taking a lane raises the epoch in its mark, so an earlier owner (a zombie) can record nothing any more: no new span, no new
-// attempt, no progress. What it can still do is finish or repeat an insert whose token is recorded. That is harmless:
+// Taking a lane raises the epoch in its mark, so an earlier owner (a zombie) cannot record anything any more: no new span, no new attempt,
+// no progress. What it can still do is finish or repeat an insert whose token is recorded. That is harmless:
 //
-//   - Its insert has the same token and the same rows as the new owner's. Whichever comes second is dropped by ClickHouse, per partition.
-//   - It may have logged the token but not yet shown its part when the new owner looks and finds nothing. The new owner then sends the
+//   - Its insert has the same token and the same rows as the new owner's. ClickHouse drops the second one, in each ClickHouse partition.
+//   - It may have logged the token but not yet shown its data part when the new owner looks and finds nothing. The new owner then sends the
 //     same token, and since the token is also the query id, ClickHouse refuses it for as long as the zombie's insert is running ("query
 //     with this id is already running"). So an OK means that no insert of that token is in flight, and what is missing after it is lost.
 //   - An insert of the zombie that starts later finds its token in the log, because the new owner had an OK for the same token. It cannot
 //     come so late that the token has left the log (10 000 inserts, never less than many minutes): a body stops giving bytes when its
 //     time is over (splice.go), and the server closes a connection that has been silent for less time than that.
 //
-// The lease only decides who should run. Neither of these arguments needs it. Deletions (erase.go) have an argument of their own.
+// The lease only decides which sink should run; these arguments do not rest on it. Deletions (erase.go) have an argument of their own.
 package sink
 
 import (
@@ -69,18 +69,18 @@ type Config struct {
 	User, Password       string
 	TLS                  bool // both protocols over TLS, checked against the system's roots
 
-	// Schema is the tables that chunks are inserted into, and the views over them.
+	// Schema has the tables into which chunks are inserted, and the views over them.
 	Schema *table.Schema
 
-	// MinInterval is the least time from the begin of one span of a lane to the begin of the next while there is little to do:
-	// each insert makes a part in each table, and few large parts are cheap. Default 300 ms.
+	// MinInterval is the least time from the begin of one span of a lane to the begin of the next while there is little to do: each insert
+	// makes a data part in each table, and few large data parts are cheap. Default 300 ms.
 	MinInterval time.Duration
 	// MaxRangeBytes bounds the compressed chunk bytes of one span (default 32 MiB); three times as much is the bound uncompressed.
 	MaxRangeBytes int64
-	// MaxRangeRows bounds the rows of one span. Default 1 M, which ClickHouse takes as one block.
+	// MaxRangeRows bounds the rows of one span. The default is 1 M, which ClickHouse takes as one block.
 	MaxRangeRows int
 
-	// Fsync makes ClickHouse sync each part before it answers: durability "fsync".
+	// Fsync makes ClickHouse sync each data part before it answers: durability "fsync".
 	Fsync bool
 	// Replicated and Cluster are passed on to the schema, see table.Options.
 	Replicated bool
@@ -118,18 +118,18 @@ type Sink struct {
 	lanes  map[int]*lane     // those that run now
 	rows   [2]int64          // bytes and max_bytes of ROWS, for Status
 	damage map[string]string // by stream: what the NATS server says it has lost
-	torn   map[string]string // likewise of torn ends that were told; of watchDamage alone
-	broken []BrokenPart      // see Broken
+	torn   map[string]string // likewise, torn ends that were logged; only watchDamage uses it
+	broken []BrokenDataPart  // see Broken
 	closed func() bool       // the context of Run has ended
 
-	// toldOlder and toldLost keep the lanes from saying the same of the whole service, see lane.suspect.
+	// toldOlder and toldLost keep the lanes from logging the same for the whole service, see lane.suspect.
 	toldOlder, toldLost atomic.Bool
 
 	// step, for tests, is called between the steps of the protocol; an error ends the lane on the spot, as a crash would.
 	step func(lane int, step string) error
 }
 
-// New prepares a sink. It talks to nobody yet. Call Run, which also closes what New opened.
+// New prepares a sink. It does not connect yet. Call Run, which also closes what New opened.
 func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	if cfg.HTTPAddr == "" || cfg.NativeAddr == "" {
 		return nil, errors.New("sink: ClickHouse's HTTP and native addresses are both needed: give host:port for each")
@@ -169,11 +169,12 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	http.Addr, http.Protocol, http.ReadTimeout = []string{cfg.HTTPAddr}, clickhouse.HTTP, insertTimeout
 	native.Addr, native.Protocol, native.ReadTimeout = []string{cfg.NativeAddr}, clickhouse.Native, queryTimeout
 	if cfg.Replicated {
-		// One connection, so that the replica that was waited for is the one that is asked next.
+		// One connection, so that the replica that has caught up is the one that is asked next.
 		native.MaxOpenConns, native.MaxIdleConns = 1, 1
 	}
 	var err error
-	if k.http, err = clickhouse.Open(&http); err == nil {
+	k.http, err = clickhouse.Open(&http)
+	if err == nil {
 		k.native, err = clickhouse.Open(&native)
 	}
 	if err != nil {
@@ -197,7 +198,8 @@ func (k *Sink) Run(ctx context.Context) error {
 	defer stop()
 	go k.watch(watch)
 	go k.watchBroken(watch)
-	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane} // which says the role itself
+	// The logger without a role, since Leases names it.
+	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane}
 	leases.Hold(ctx)
 	return nil
 }
@@ -214,7 +216,7 @@ func (k *Sink) ensure(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return ctx.Err() // asked to stop: not ClickHouse's fault
+			return ctx.Err() // asked to stop: ClickHouse is not at fault
 		}
 		k.health.failed(schemaLane, "make the schema", err)
 		if !sleep(ctx, pause.next()) {
@@ -275,8 +277,9 @@ func (k *Sink) watch(ctx context.Context) {
 			k.rows = [2]int64{int64(info.State.Bytes), info.Config.MaxBytes}
 			k.mu.Unlock()
 		}
-		// What is damaged on disk is found when the NATS server starts, hardly ever later.
-		if now := k.s.Conn.Stats().Reconnects; time.Since(looked) > damageEvery || now != reconnects {
+		// The NATS server finds damage on disk when it starts, hardly ever later.
+		now := k.s.Conn.Stats().Reconnects
+		if time.Since(looked) > damageEvery || now != reconnects {
 			looked, reconnects = time.Now(), now
 			k.watchDamage(ctx)
 		}
@@ -297,7 +300,7 @@ func (p *pause) next() time.Duration {
 	return d
 }
 
-// sleep reports whether it slept d to the end.
+// sleep reports whether all of d passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// span is a run of a lane's messages that is inserted as one. It grows by add and is frozen by load.
+// span is a run of a lane's messages that are inserted together. It grows by add and is frozen by load.
 type span struct {
 	first, last uint64
 	messages    []message
@@ -27,44 +27,44 @@ type span struct {
 	tables []*load // in the order in which they came; nil before load
 }
 
-// load is the rows of one table in a span: one insert for each of its parts.
+// load is the rows of one table in a span: one insert for each of its blocks.
 type load struct {
 	table       *table.Table
 	name        string
 	fingerprint string
 	schema      []byte
-	parts       []*part
+	blocks      []*block
 	rows        uint64
 	token       string // see tokenOf
 	sql         string
-	// verify returns the parts that are not in ClickHouse.
-	verify func(context.Context) ([]*part, error)
+	// verify returns the blocks that are not in ClickHouse.
+	verify func(context.Context) ([]*block, error)
 }
 
-// part is the rows of a load that go to one ClickHouse partition: what one insert sends, and so one part there.
-type part struct {
+// block is the rows of a load that go to one ClickHouse partition: what one insert sends, and so one data part there.
+type block struct {
 	key       string // in the mark's attempts: table/day/retention
-	partition table.Partition
-	pieces    []piece
+	partition table.DayPartition
+	batches   []batch
 	rows      uint64
-	amount    uint64 // see stream.Rows; of no meaning while uncounted
+	amount    uint64 // see stream.Rows; without meaning while uncounted
 	uncounted bool
 	newest    map[int]uint64 // largest chunk number by ROWS partition: the proof of arrival
-	received  int32          // day of receipt of the oldest row, at the earliest
+	received  int32          // the earliest possible day of arrival of the oldest row
 	attempt   int
 	answered  bool // this process had an OK for this attempt
 }
 
-// piece is one record batch with its dictionaries. It stays packed until the moment it is sent, so that a span costs what its messages
-// cost, a fifth of its rows.
-type piece struct {
+// batch is one record batch with its dictionaries. It stays packed until it is sent, so that a span needs as much memory as its messages, a
+// fifth of its rows.
+type batch struct {
 	packed []byte
 	rows   stream.Rows
-	plain  []byte // instead of packed: data as it is sent
+	plain  []byte // instead of packed: the data as it is sent
 }
 
 // read returns the data to send. buf is scratch, which the result may alias; it is returned grown.
-func (p *piece) read(buf []byte) (data, scratch []byte, err error) {
+func (p *batch) read(buf []byte) (data, scratch []byte, err error) {
 	if p.packed == nil {
 		return p.plain, buf, nil
 	}
@@ -79,7 +79,7 @@ func (s *span) full(cfg *Config) bool {
 	return s.rows >= cfg.MaxRangeRows || s.compressed >= cfg.MaxRangeBytes || s.raw >= 3*cfg.MaxRangeBytes
 }
 
-// deletions returns those chunks of the span that carry deletions, at most one of a ROWS partition, in the order of the messages.
+// deletions returns those chunks of the span that carry deletions, at most one of each ROWS partition, in the order of the messages.
 func (s *span) deletions() (out []*stream.Chunk) {
 	for i := range s.messages {
 		if c := &s.messages[i].chunk; len(c.Deletes) > 0 {
@@ -98,7 +98,7 @@ func (s *span) deletes() (n int) {
 }
 
 // closed reports whether the span holds deletions of a ROWS partition: what comes after them from there must not be inserted before they
-// are carried out. Other partitions bring nothing of what they delete, so their chunks may join, and their deletions.
+// are carried out. Other partitions do not bring anything of what they delete, so their chunks, and their deletions, may join the span.
 func (s *span) closed(partition int) bool {
 	for i := range s.messages {
 		if c := &s.messages[i].chunk; c.Partition == partition && len(c.Deletes) > 0 {
@@ -166,7 +166,7 @@ func (s *span) load(ctx context.Context, schema *table.Schema, objects jetstream
 			return fmt.Errorf("ROWS message %d: %w", s.messages[i].seq, err)
 		}
 	}
-	// Facts first: a row must not be seen before the names and launches that explain it. Contents come behind the links to them, see
+	// Facts first: a row must not be seen before the names and launches that explain it. Contents come after the links to them, see
 	// orphans.go. The order is that of the messages otherwise, so a successor builds the same.
 	slices.SortStableFunc(s.tables, func(a, b *load) int { return cmp.Compare(order(a.table), order(b.table)) })
 	return nil
@@ -194,17 +194,19 @@ func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema
 	section := m.body
 	if c.Object != "" {
 		var err error
-		if section, err = fetch(ctx, objects, c.Object); err != nil {
+		section, err = fetch(ctx, objects, c.Object)
+		if err != nil {
 			return err
 		}
 	}
-	pieces, err := c.Split(section)
+	batches, err := c.Split(section)
 	if err != nil {
 		return err
 	}
 	for i := range c.Tables {
 		r := &c.Tables[i]
-		if n, err := s2.DecodedLen(pieces[i]); err != nil || r.SchemaLen < 0 || r.DataLen < 0 || r.Rows < 0 || n != r.SchemaLen+r.DataLen {
+		n, err := s2.DecodedLen(batches[i])
+		if err != nil || r.SchemaLen < 0 || r.DataLen < 0 || r.Rows < 0 || n != r.SchemaLen+r.DataLen {
 			return fmt.Errorf("table %s: lengths do not fit the body: %w", r.Table, stream.ErrChunk)
 		}
 		if r.Rows == 0 {
@@ -214,9 +216,9 @@ func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema
 		if l == nil {
 			t := schema.Table(r.Table)
 			if t == nil || t.Retention == table.Static {
-				return fmt.Errorf("table %q is none that this sink knows: was the chunk written by a newer worker? upgrade the sink", r.Table)
+				return fmt.Errorf("this sink does not know table %q: was the chunk written by a newer worker? upgrade the sink", r.Table)
 			}
-			first, err := r.Unpack(nil, pieces[i])
+			first, err := r.Unpack(nil, batches[i])
 			if err != nil {
 				return err
 			}
@@ -224,18 +226,18 @@ func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema
 			byName[r.Table] = l
 			s.tables = append(s.tables, l)
 		}
-		l.add(c, r, pieces[i])
+		l.add(c, r, batches[i])
 	}
 	return nil
 }
 
 func (l *load) add(c *stream.Chunk, r *stream.Rows, packed []byte) {
-	at := table.Partition{Day: r.Day, RetentionDays: r.RetentionDays}
+	at := table.DayPartition{Day: r.Day, RetentionDays: r.RetentionDays}
 	if l.table.Retention != table.Raw {
 		at.Day = table.MonthOf(r.Day)
 	}
-	var p *part
-	for _, have := range l.parts {
+	var p *block
+	for _, have := range l.blocks {
 		if have.partition == at {
 			p = have
 		}
@@ -245,10 +247,10 @@ func (l *load) add(c *stream.Chunk, r *stream.Rows, packed []byte) {
 		received = max(received, table.DayOf(c.OldestReceivedAt))
 	}
 	if p == nil {
-		p = &part{key: fmt.Sprintf("%s/%d/%d", l.name, at.Day, at.RetentionDays), partition: at, newest: map[int]uint64{}, received: received}
-		l.parts = append(l.parts, p)
+		p = &block{key: fmt.Sprintf("%s/%d/%d", l.name, at.Day, at.RetentionDays), partition: at, newest: map[int]uint64{}, received: received}
+		l.blocks = append(l.blocks, p)
 	}
-	p.pieces = append(p.pieces, piece{packed: packed, rows: *r})
+	p.batches = append(p.batches, batch{packed: packed, rows: *r})
 	p.rows += uint64(r.Rows)
 	if r.Amount != nil {
 		p.amount += *r.Amount

@@ -9,14 +9,14 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// errLate ends a body whose insert has had its time. A process that was stopped for minutes must not go on sending where it was.
+// errLate ends a body when its insert's time is over. A process that was stopped for minutes must not go on sending.
 var errLate = errors.New("the insert's time is over")
 
-// splice is one Arrow stream put together from the messages of many: schema, the batches of all, end of stream. Each batch is unpacked
-// when its turn comes, and brings its own dictionaries, which replace those before.
+// splice is one Arrow stream put together from the streams of many messages: the schema, the batches of all, the end of stream. Each batch
+// is unpacked when its turn comes, and has its own dictionaries, which replace those before.
 type splice struct {
-	pieces  []piece
-	data    []byte // what is left of the piece under way
+	batches []batch
+	data    []byte // what is left of the present batch
 	scratch []byte
 	bytes   int64     // of the whole stream
 	until   time.Time // wall clock
@@ -25,13 +25,13 @@ type splice struct {
 // scratches keeps the buffers that batches are unpacked into: each is as large as the largest batch.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-func newSplice(schema []byte, p *part, until time.Time) *splice {
-	s := &splice{pieces: make([]piece, 0, len(p.pieces)+2), until: until.Round(0), scratch: *scratches.Get().(*[]byte)}
-	s.pieces = append(s.pieces, piece{plain: schema})
-	s.pieces = append(s.pieces, p.pieces...)
-	s.pieces = append(s.pieces, piece{plain: table.EOS()})
-	for i := range s.pieces {
-		s.bytes += int64(len(s.pieces[i].plain)) + int64(s.pieces[i].rows.DataLen)
+func newSplice(schema []byte, p *block, until time.Time) *splice {
+	s := &splice{batches: make([]batch, 0, len(p.batches)+2), until: until.Round(0), scratch: *scratches.Get().(*[]byte)}
+	s.batches = append(s.batches, batch{plain: schema})
+	s.batches = append(s.batches, p.batches...)
+	s.batches = append(s.batches, batch{plain: table.EOS()})
+	for i := range s.batches {
+		s.bytes += int64(len(s.batches[i].plain)) + int64(s.batches[i].rows.DataLen)
 	}
 	return s
 }
@@ -43,14 +43,15 @@ func (s *splice) Read(p []byte) (n int, err error) {
 	}
 	for n < len(p) {
 		if len(s.data) == 0 {
-			if len(s.pieces) == 0 {
+			if len(s.batches) == 0 {
 				break
 			}
 			var buf []byte
-			if s.data, buf, err = s.pieces[0].read(s.scratch); err != nil {
+			s.data, buf, err = s.batches[0].read(s.scratch)
+			if err != nil {
 				return n, err
 			}
-			s.scratch, s.pieces = buf, s.pieces[1:]
+			s.scratch, s.batches = buf, s.batches[1:]
 		}
 		c := copy(p[n:], s.data)
 		n, s.data = n+c, s.data[c:]

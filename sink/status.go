@@ -16,13 +16,13 @@ import (
 type Status struct {
 	Lanes                   []LaneStatus // those that this process runs, in order
 	RowsBytes, RowsMaxBytes int64        // what the ROWS stream holds and may hold (0: not known yet)
-	// Unreachable is since when ClickHouse has not answered; zero while it does. Blocked is since when a lane stands still for a
-	// reason that trying again will not mend: a refused insert, an unreadable chunk. Err is the error that goes with it, with
-	// Unreachable if both are set; "" while both are zero.
+	// Unreachable is since when ClickHouse has not answered; zero while it does. Blocked is since when a lane stands still for a reason
+	// that trying again does not solve: a refused insert, an unreadable chunk. Err is the error that goes with it, with Unreachable if both
+	// are set; "" while both are zero.
 	Unreachable, Blocked time.Time
 	Err                  string
 	// Damage is what the NATS server says it has dropped of streams and buckets because it was damaged on disk, "" when nothing. Data flows
-	// all the same; a person has to know.
+	// all the same, but a person has to know.
 	Damage string
 }
 
@@ -36,7 +36,7 @@ type LaneStatus struct {
 	Since   time.Time     // since when
 }
 
-// String is the diagnosis in one line, "" when there is nothing to say.
+// String is the diagnosis in one line, "" when all is well.
 func (s Status) String() string {
 	waiting := "rows wait in JetStream"
 	if s.RowsMaxBytes > 0 {
@@ -60,7 +60,7 @@ func (s Status) String() string {
 	return "sink retries: " + strings.Join(parts, "; ") + ": " + waiting
 }
 
-// Status returns the present state; it does no I/O.
+// Status returns the present state; it does not do I/O.
 func (k *Sink) Status() Status {
 	k.mu.Lock()
 	lanes := make([]*lane, 0, len(k.lanes))
@@ -82,7 +82,7 @@ func (k *Sink) Status() Status {
 	return s
 }
 
-// schemaLane stands in for a lane while the sink makes its tables.
+// schemaLane takes the place of a lane while the sink makes its tables.
 const schemaLane = -1
 
 type problem struct {
@@ -174,7 +174,7 @@ func (h *health) snapshot(s *Status) map[int]problem {
 			}
 		}
 	}
-	if s.Err == "" && !h.away.IsZero() { // the lane that found ClickHouse away has met another error since
+	if s.Err == "" && !h.away.IsZero() { // the lane that found ClickHouse unreachable has had another error since
 		s.Err = last
 	}
 	return out

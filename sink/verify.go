@@ -10,17 +10,17 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// missingParts asks ClickHouse for the largest chunk number that each ROWS partition has in each ClickHouse partition of the load, and
-// returns the parts that are not there. Parts whose rows may have expired by ClickHouse's own date count as arrived: they are meant to
-// be gone, and sending them again would never end.
-func (k *Sink) missingParts(ctx context.Context, l *load) (missing []*part, err error) {
+// missingBlocks asks ClickHouse for the largest chunk number that each ROWS partition has in each ClickHouse partition of the load, and
+// returns the blocks that are not there. Blocks whose rows may have expired by ClickHouse's own date count as arrived: they are meant to be
+// gone, and sending them again would never end.
+func (k *Sink) missingBlocks(ctx context.Context, l *load) (missing []*block, err error) {
 	if k.cfg.Replicated {
-		// Another replica may have taken the insert; this one must have caught up before its answer counts.
+		// Another replica may have taken the insert: this one must catch up before its answer counts.
 		if err := k.native.Exec(ctx, "SYSTEM SYNC REPLICA "+name(k.cfg.Database)+"."+name(l.name)); err != nil {
 			return nil, fmt.Errorf("wait for the replica: %w", err)
 		}
 	}
-	for _, p := range l.parts {
+	for _, p := range l.blocks {
 		var expired uint8
 		newest := make(map[int]uint64, len(p.newest))
 		rows, err := k.native.Query(ctx, verifySQL(k.cfg.Database, l.table, p))
@@ -32,7 +32,8 @@ func (k *Sink) missingParts(ctx context.Context, l *load) (missing []*part, err 
 				partition int32
 				chunk     uint64
 			)
-			if err = rows.Scan(&partition, &chunk, &expired); err != nil {
+			err = rows.Scan(&partition, &chunk, &expired)
+			if err != nil {
 				break
 			}
 			newest[int(partition)] = chunk
@@ -59,7 +60,7 @@ func (k *Sink) missingParts(ctx context.Context, l *load) (missing []*part, err 
 
 // verifySQL asks for (ROWS partition, largest chunk, expired) of one ClickHouse partition. A row of partition -1 always comes, so that
 // "nothing there" and "no answer" differ.
-func verifySQL(database string, t *table.Table, p *part) string {
+func verifySQL(database string, t *table.Table, p *block) string {
 	in := make([]string, 0, len(p.newest))
 	for _, n := range slices.Sorted(maps.Keys(p.newest)) {
 		in = append(in, fmt.Sprint(n))

@@ -1,7 +1,6 @@
 // Package activity adds up and writes what several sources bring: kernels with their launches, copies, waits, hardware counters, samples,
-// and
-// metrics of hosts and devices. A source has of these what it needs in what it keeps of a session, flushes them, and puts what is held back
-// into its own section of the state.
+// and metrics of hosts and devices. What a source keeps of a session contains those of them that it needs; the source flushes them, and
+// writes what is held back into its own section of the state.
 package activity
 
 import (
@@ -21,7 +20,7 @@ type Kernels struct {
 	sparse     map[uint32]*kernelSlot // kernel ids beyond denseKernels
 	slotCount  int                    // of slots and sparse
 	dirty      []*kernelAcc           // all accumulators that count something: part of the state until they are flushed
-	flushed    bool                   // in the open chunk: what was held is rows now
+	flushed    bool                   // in the open chunk: what was held back is rows now
 	launches   map[launchKey]uint32   // ids of those that this owner has written; not in the state
 	scopeNames []string               // [0] is ''
 	scopeIndex map[string]int32
@@ -50,7 +49,7 @@ type Kernel struct {
 // denseKernels is how many kernel ids are found by index; the client counts from 1, so larger ones are rare and go to a map.
 const denseKernels = 1 << 14
 
-// kernelSlot is what is at hand of one kernel id of a session.
+// kernelSlot is what is in memory of one kernel id of a session.
 type kernelSlot struct {
 	id       uint32
 	launch   uint32 // id of launched, 0: none yet
@@ -156,8 +155,8 @@ func (k *Kernels) Acc(slot *kernelSlot, scope int32, bucket int64) *kernelAcc {
 	return a
 }
 
-// fewAccs is how many accumulators of a kernel are looked through one by one. A live kernel has one or two, one a scope in a busy program;
-// a file of hours in one window has one a minute.
+// fewAccs is how many accumulators of a kernel are looked through one by one. A kernel of a live session has one or two, in a busy program
+// one for each scope; when hours of events come in one window it has one for each minute.
 const fewAccs = 16
 
 type accKey struct {
@@ -165,7 +164,7 @@ type accKey struct {
 	scope  int32
 }
 
-// find looks an accumulator up by key, in an index that is made when there are more than a few.
+// find looks for an accumulator by its key. When there are more than a few it makes an index.
 func (k *kernelSlot) find(key accKey) *kernelAcc {
 	if k.index == nil {
 		k.index = make(map[accKey]*kernelAcc, 2*len(k.accs))
@@ -185,20 +184,20 @@ type KernelEmitter struct {
 	days            uint16
 }
 
-// Emitter is for rows that were received at a time, of a class of retention.
+// Emitter returns an emitter for rows that were received at a time, of a retention class.
 func (k *Kernels) Emitter(receivedAt int64, days uint16) KernelEmitter {
 	e := KernelEmitter{k: k, receivedAt: receivedAt, days: days}
 	if k.session.NoRaw {
 		return e
 	}
 	f, t := k.pool.Fold, &table.Kernels
-	e.b = f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	e.b = f.Out.Batch(t.Table, rows.RawDayPartition(receivedAt, days))
 	e.tenant, e.session = t.Tenant.Index(e.b, k.session.Key.Tenant), t.SessionID.Index(e.b, k.session.Key.ID)
 	f.Out.Saw(receivedAt)
 	return e
 }
 
-// IsFor reports whether it has a batch and is for such rows. A batch is one chunk's.
+// IsFor reports whether it has a batch and is for such rows. A batch is of one chunk only.
 func (e *KernelEmitter) IsFor(k *Kernels, receivedAt int64) bool {
 	return e.k == k && e.receivedAt == receivedAt && e.b != nil
 }
@@ -280,16 +279,16 @@ func (k *Kernels) Drop() {
 	k.dirty = k.dirty[:0]
 }
 
-// Rest gives back what is at hand of each kernel.
+// Rest frees the slots of all kernels.
 func (k *Kernels) Rest() { k.slots, k.sparse, k.slotCount, k.launches = nil, nil, 0, nil }
 
-// What is charged beside the bytes of names: entries of maps with their slack, and allocations rounded up.
+// What is charged in addition to the bytes of names: entries of maps with their slack, and allocations rounded up.
 const (
 	kernelSlotBytes  = 160
 	launchEntryBytes = 56
 )
 
-// IndexBytes is what is kept beside names to find them quickly, in bytes.
+// IndexBytes is the size of what is kept to find names quickly.
 func (k *Kernels) IndexBytes() int {
 	return 8*cap(k.slots) + kernelSlotBytes*k.slotCount + launchEntryBytes*len(k.launches)
 }
@@ -303,7 +302,7 @@ func (k *Kernels) Published() {
 }
 
 // maxSparse slots of kernel ids beyond denseKernels are kept from chunk to chunk: a session that never uses an id twice must not fill the
-// memory with them. What they know beside accumulators is found again.
+// memory with them. What they know, apart from accumulators, is found again.
 const maxSparse = 4 * denseKernels
 
 // maxFreeAccs bounds the pool of accumulators kept between chunks: 8192 × about 2 KiB.
@@ -312,5 +311,5 @@ const maxFreeAccs = 8192
 // Held is how many rows of rollups are held back.
 func (k *Kernels) Held() int { return len(k.dirty) }
 
-// ScopeName returns the path that scope returned an index of.
+// ScopeName returns the path for an index that Scope returned.
 func (k *Kernels) ScopeName(i int32) string { return k.scopeNames[i] }

@@ -4,7 +4,7 @@ import (
 	"github.com/warpline/warpline/aggregate/rows"
 )
 
-// maxScopeNames scope paths of a session are told apart in rollups; kernels in later ones count under otherScopes.
+// maxScopeNames is how many scope paths of a session rollups distinguish; kernels in later ones count under otherScopes.
 const (
 	maxScopeNames = 65536
 	otherScopes   = "(more scopes)"

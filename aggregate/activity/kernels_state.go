@@ -49,7 +49,7 @@ func (k *Kernels) ReadFlushed(r *state.Reader) {
 	}
 }
 
-// Read applies what append wrote behind that.
+// Read applies what Append wrote after that.
 func (k *Kernels) Read(r *state.Reader) {
 	for range r.N(4) {
 		id, scope, bucket := r.U32(), r.Str(), r.I64()

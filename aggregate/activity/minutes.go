@@ -10,8 +10,8 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Minutes are the rollups that need no histogram: copies, waits and hardware counters by minute. Like those of kernels they are held while
-// the session's rows are sparse (hold.go), and until then are part of the published state. They are few, so they are written whole.
+// Minutes are the rollups that do not need a histogram: copies, waits and hardware counters by minute. Like those of kernels they are held
+// while the session's rows are sparse (hold.go), and until then are part of the published state. They are few, so they are written whole.
 type Minutes struct {
 	copies map[CopyKey]*CopyAcc
 	syncs  map[SyncKey]*SyncAcc
@@ -22,7 +22,7 @@ type Minutes struct {
 // MaxMinutes accumulators of a session are held back; when there are more they go out with the chunk.
 const MaxMinutes = 512
 
-// CopyKey is what copies are added up by.
+// CopyKey is the key by which copies are added up.
 type CopyKey struct {
 	Bucket int64
 	Kind   uint32
@@ -31,7 +31,7 @@ type CopyKey struct {
 // CopyAcc adds up one row of memcpy_stats.
 type CopyAcc struct{ calls, bytes, total, low, high uint64 }
 
-// SyncKey is what waits are added up by.
+// SyncKey is the key by which waits are added up.
 type SyncKey struct {
 	Bucket   int64
 	Function uint32
@@ -41,7 +41,7 @@ type SyncKey struct {
 // SyncAcc adds up one row of sync_stats.
 type SyncAcc struct{ calls, total, high uint64 }
 
-// PMKey is what hardware counters are added up by.
+// PMKey is the key by which hardware counters are added up.
 type PMKey struct {
 	Bucket                int64
 	Device, Metric, Scope uint32
@@ -122,7 +122,7 @@ func (a *SyncAcc) Add(ns uint64) {
 // Add counts one.
 func (a *PMAcc) Add(v float64) {
 	if v == 0 {
-		v = 0 // not -0: which of two equal minima came first must not show
+		v = 0 // not -0: it must not be visible which of two equal minima came first
 	}
 	a.samples++
 	a.low, a.high = min(a.low, v), max(a.high, v)
@@ -142,10 +142,10 @@ func (a *PMAcc) addPart(key int16, digits uint64) {
 	a.parts[i].digits += digits
 }
 
-// significant digits are what sums of samples keep of a value; the client writes six.
+// significant is how many digits of a value sums of samples keep; the client writes six.
 const significant = 9
 
-// decimal parts a value into at most nine digits and a power of ten, which is the key, plus table.NegativePart below zero.
+// decimal splits a value into at most nine digits and a power of ten. The key is the power, plus table.NegativePart for values below zero.
 func decimal(v float64) (key int16, digits uint64) {
 	negative := v < 0
 	if negative {

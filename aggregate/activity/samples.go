@@ -12,10 +12,10 @@ import (
 const (
 	SamplePC        = 0
 	SampleSASS      = 1
-	SampleSourceMap = 2 // isa_source_map: which line an instruction came from; its time is no epoch
+	SampleSourceMap = 2 // isa_source_map: which line an instruction came from; its time does not count from 1970
 )
 
-// SampleKey is what profile rows are added up by.
+// SampleKey is the key by which profile rows are added up.
 type SampleKey struct {
 	Kind                    uint8
 	Device                  int32
@@ -44,7 +44,7 @@ func (p *Samples) Add(key SampleKey, value uint64) {
 	a.hits++
 }
 
-// SplitFunction parts "name@source_file" of the wire at the last '@'.
+// SplitFunction splits "name@source_file" of the wire at the last '@'.
 func SplitFunction(v string) (name, file string) {
 	if i := strings.LastIndexByte(v, '@'); i >= 0 {
 		return v[:i], v[i+1:]
@@ -63,7 +63,7 @@ func (p *Samples) Flush(f *aggregate.Fold, s *aggregate.Session) {
 		metric := s.Name(gpuflight.MetricDict, key.Metric)
 		metricID := key.Metric
 		if metric != "" {
-			metricID = 0 // the name says it all; both would take twice the room
+			metricID = 0 // the name is enough; both would take twice the room
 		}
 		scope := s.Name(gpuflight.ScopeNameDict, key.Scope)
 		part := s.FactPartition()

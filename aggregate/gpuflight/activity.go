@@ -83,8 +83,8 @@ func (f *folding) syncs(s *session, p *aggregate.Part, line *gpuflight.Line) {
 		at = f.activityTime(s, p, at)
 		s.Delta.SawEvent(at)
 		duration, code := uint64(row[gpuflight.SyncDurationNS]), uint8(row[gpuflight.SyncType])
-		if k := (activity.SyncKey{Bucket: rows.BucketOf(at), Function: uint32(row[gpuflight.SyncFunctionID]), Kind: code}); acc == nil ||
-			k != key {
+		k := activity.SyncKey{Bucket: rows.BucketOf(at), Function: uint32(row[gpuflight.SyncFunctionID]), Kind: code}
+		if acc == nil || k != key {
 			key, acc = k, s.minutes.Sync(k)
 		}
 		acc.Add(duration)

@@ -14,24 +14,25 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Artifacts are what a session's functions are made of. The content goes to a table of contents, keyed by its hash, and a link to it to
-// the session's own; which function, instruction or line a sample means is found at read, so it does not matter which comes first. The
-// same line again is a duplicate, so a session sends a content once; what another session sends again merges away.
+// Artifacts are what a session's functions are made of. A content is stored in a table of contents, with its hash as the key, and a link to
+// it in a table of the session's links. Which function, instruction or line a sample means is found at read, so it does not matter which
+// comes first. The same line again is a duplicate, so a session has a content once; ClickHouse merges away what another session sends
+// again.
 
-// Bounds of artifacts beside those of one line (package gpuflight). A run of a million equal instructions is a line of a hundred bytes:
-// what counts is what becomes of it.
+// Bounds of artifacts, in addition to those of one line (package gpuflight). A run of a million equal instructions is a line of a hundred
+// bytes: the bounds are on what is made of it.
 const (
-	// maxPartInstructions and maxPartText of the functions of one part; a function beyond them is a reject artifact_too_large. A part
-	// without runs has room for no more than a third of them.
+	// maxPartInstructions and maxPartText bound the functions of one part; a function beyond them is a reject artifact_too_large. A part
+	// without runs does not have room for more than a third of them.
 	maxPartInstructions = 2 << 20
 	maxPartText         = 64 << 20
-	// maxSessionRows instructions and source lines of one session; an artifact beyond them is a reject artifact_too_large.
+	// maxSessionRows bounds the instructions and source lines of one session; an artifact beyond it is a reject artifact_too_large.
 	maxSessionRows = 32 << 20
 	// maxInstructionBytes cuts a longer instruction and marks the cut.
 	maxInstructionBytes = 1024
 )
 
-// What a content's hash begins with, so that no two kinds share one.
+// What is hashed before a content, so that two kinds never share a hash.
 const (
 	contentSource byte = 1 + iota
 	contentSASS
@@ -83,7 +84,7 @@ func (s *session) room(rows int) error {
 func (s *session) appendArtifacts(w *state.Writer) { w.U64(s.artifactRows) }
 func (s *session) readArtifacts(r *state.Reader)   { s.artifactRows = r.U64() }
 
-// content hashes pieces so that no other sequence of pieces gives the same bytes.
+// content hashes byte strings so that another sequence of them never gives the same bytes.
 type content struct{ h xxh3.Hasher }
 
 func (c *content) number(v uint64) {
@@ -97,7 +98,7 @@ func (c *content) text(b []byte) {
 	c.h.Write(b)
 }
 
-// sum never is 0, which marks rows that are no content.
+// sum never is 0, which marks rows that are not contents.
 func (c *content) sum() xxh3.Uint128 {
 	h := c.h.Sum128()
 	if h == (xxh3.Uint128{}) {
@@ -108,7 +109,7 @@ func (c *content) sum() xxh3.Uint128 {
 
 // artifactBatch returns the batch of a table of contents or links for rows of the part.
 func (f *folding) artifactBatch(p *aggregate.Part, t *table.Table) *table.Batch {
-	return f.Out.Batch(t, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
+	return f.Out.Batch(t, rows.FactDayPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
 }
 
 func (f *folding) source(s *session, p *aggregate.Part, l *gpuflight.Line) error {
@@ -243,7 +244,7 @@ func (f *folding) functionLink(s *session, p *aggregate.Part, kind string, crc u
 	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
 }
 
-// clipName cuts a name as long as no dictionary takes it, and marks the cut.
+// clipName cuts a name that is too long for a dictionary, and marks the cut.
 func clipName(name string) string {
 	if len(name) <= aggregate.MaxNameBytes {
 		return name

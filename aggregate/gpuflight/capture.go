@@ -10,10 +10,10 @@ import (
 	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
-// What a session's durations are worth is known near its end. By then they are counted, so it is kept as facts beside them, and the
-// views leave out what the facts say is not true.
+// Whether a session's durations can be trusted is known only near its end. By then they are counted, so it is stored as facts of their own,
+// and the views leave out the durations that the facts say are not true.
 
-// capabilities folds a capture_capabilities line: a row a feature, and one more when the kernels' durations are made up.
+// capabilities folds a capture_capabilities line: a row for each feature, and one more when the kernels' durations are made up.
 func (f *folding) capabilities(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeCapabilities(l)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 //
 //   - A row with has_details waits. After Config.RawWait its raw row goes out without a configuration; after Config.DetailWait
 //     its rollup goes out without a scope.
-//   - A detail that finds no waiting row waits in early. After Config.DetailWait, and whenever its row went out before it, it
+//     - A detail without a waiting row waits in early. After Config.DetailWait, and whenever its row was written before it, it
 //     becomes a row of kernel_details, which the view `kernels` joins at read.
 
 // waiting holds rows in the order they came. Details come in the same order, so the next match is nearly always at hint; only
@@ -42,7 +42,7 @@ type earlyDetail struct {
 
 func (w *waiting) add(k kernelRow) {
 	w.dirty = true
-	if w.head > maxWaiting && w.head > len(w.rows)/2 { // rows only ever die at the front: give their room back
+	if w.head > maxWaiting && w.head > len(w.rows)/2 { // many dead rows are at the front: give their room back
 		w.rows = w.rows[:copy(w.rows, w.rows[w.head:])]
 		w.head, w.hint, w.index = 0, 0, nil
 	}
@@ -239,14 +239,14 @@ func (f *folding) writeEarly(s *session, corr uint32) {
 	s.earlyDirty = true
 }
 
-// lateDetail writes a row of kernel_details, which is of no use without the kernel's own.
+// lateDetail writes a row of kernel_details. It is of no use without the kernel's own row.
 func (f *folding) lateDetail(s *session, corr, config uint32, receivedAt int64, days uint16) {
 	f.Touch(s.Session)
 	if s.NoRaw {
 		return
 	}
 	t := &table.KernelDetails
-	b := f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	b := f.Out.Batch(t.Table, rows.RawDayPartition(receivedAt, days))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
 	t.CorrID.Append(b, corr)
@@ -255,7 +255,7 @@ func (f *folding) lateDetail(s *session, corr, config uint32, receivedAt int64, 
 	f.Out.Saw(receivedAt)
 }
 
-// newConfig writes a launch configuration that the session has not had.
+// newConfig writes a launch configuration that is new to the session.
 func (f *folding) newConfig(s *session, p *aggregate.Part, hash xxh3.Uint128, d *gpuflight.Detail) launchConfig {
 	if s.configs == nil || len(s.configs) >= maxConfigs {
 		s.configs, s.configByID = map[xxh3.Uint128]launchConfig{}, map[uint32]int32{}
@@ -271,7 +271,7 @@ func (f *folding) newConfig(s *session, p *aggregate.Part, hash xxh3.Uint128, d 
 	s.freshConfigs = append(s.freshConfigs, hash)
 
 	t := &table.LaunchConfigs
-	b := f.Out.Batch(t.Table, rows.FactPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
+	b := f.Out.Batch(t.Table, rows.FactDayPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
 	t.ConfigID.Append(b, c.id)

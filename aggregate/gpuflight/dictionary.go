@@ -24,7 +24,7 @@ func (f *folding) dictionary(s *session, p *aggregate.Part, l *gpuflight.Line) {
 		return
 	}
 	if over > 0 || skipped > 0 {
-		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are no \"id\": \"text\"", skipped)
+		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are not \"id\": \"text\"", skipped)
 		if over > 0 {
 			reason, detail = reject.DictionaryFull,
 				fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, aggregate.MaxNames,

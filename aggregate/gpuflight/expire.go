@@ -23,7 +23,7 @@ func (f *folding) expireWaiting(s *session, now int64) {
 	}
 }
 
-// expireEarly writes details that have waited since before limit. They stay known, in case their kernel comes yet.
+// expireEarly writes details that have waited since before limit. They are still remembered, in case their kernel comes later.
 func (f *folding) expireEarly(s *session, limit int64) {
 	var due []uint32
 	for corr, d := range s.early {

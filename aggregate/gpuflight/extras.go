@@ -9,8 +9,8 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// extras keeps what a line has beyond what this version knows, and counts it: unknown is how much there is, extras as much of it as is
-// kept. Of a tenant without raw rows it is only counted.
+// extras keeps the fields of a line that this version does not know, and counts them: unknown is how many there are, extras those that are
+// kept. For a tenant without raw rows they are only counted.
 func (f *folding) extras(s *session, p *aggregate.Part, l *gpuflight.Line, extras []gpuflight.Extra, unknown int) {
 	f.CountUnknown(unknown)
 	if s.NoRaw || len(extras) == 0 {
@@ -42,8 +42,8 @@ func extraReason(e *gpuflight.Extra) string {
 	return "unknown"
 }
 
-// leftovers keeps what a line has and its rows have not: keys of the future, and what did not fit in lines that are stored all the same,
-// since a session whose job_start has one odd field must not lose its name and its devices.
+// leftovers keeps what a line has and its rows do not: keys of newer clients, and values that did not fit. Such lines are stored all the
+// same, since a session whose job_start has one odd field must not lose its name and its devices.
 func (f *folding) leftovers(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	if left := gpuflight.LeftoversOf(l); len(left.Extras) > 0 {
 		f.CountBad(left.Bad)
@@ -52,8 +52,7 @@ func (f *folding) leftovers(s *session, p *aggregate.Part, l *gpuflight.Line) {
 }
 
 // detailLeftovers keeps what a kernel_detail has beyond a launch configuration, once with each configuration: a kernel costs a few bytes,
-// and
-// its details nearly always say what others said.
+// and its details are nearly always the same as those of others.
 func (f *folding) detailLeftovers(s *session, p *aggregate.Part, line []byte) {
 	f.leftovers(s, p, &gpuflight.Line{Type: gpuflight.KernelDetail, Raw: line})
 }

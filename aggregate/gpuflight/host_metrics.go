@@ -87,7 +87,7 @@ func (f *folding) deviceMetrics(s *session, p *aggregate.Part, line *gpuflight.L
 		for i, c := range deviceColumns {
 			v := row[c]
 			if v < 0 && (c == gpuflight.DeviceTempC || c == gpuflight.DeviceTempMemC || c == gpuflight.DeviceTempJunctionC) {
-				v = 0 // below freezing is a sensor's way of saying "no reading"; the raw row keeps it
+				v = 0 // a sensor without a reading reports a value below freezing; the raw row keeps it
 			}
 			values[i] = uint64(v)
 		}

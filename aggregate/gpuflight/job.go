@@ -48,7 +48,8 @@ func (f *folding) jobStart(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	}
 }
 
-// maxSessionDevices of a session get a row in `devices`: they are state, and looked through one by one. No host has a tenth as many.
+// maxSessionDevices is how many devices of a session get a row in `devices`: they are state, and searched one by one. A host does not have
+// a tenth as many.
 const maxSessionDevices = 1024
 
 // device writes a row of `devices` for a device that the session has not named before.

@@ -16,7 +16,8 @@ func (f *folding) lines(s *session, p *aggregate.Part, body []byte) {
 	for {
 		n, blank := gpuflight.BlankLines(body)
 		p.Line += int(blank)
-		if body = body[n:]; len(body) == 0 {
+		body = body[n:]
+		if len(body) == 0 {
 			break
 		}
 		line := body
@@ -27,7 +28,7 @@ func (f *folding) lines(s *session, p *aggregate.Part, body []byte) {
 		}
 		p.Line++
 		f.CheckLine(p)
-		// Half of today's lines are kernel_details; they are told apart, keyed and joined without being decoded.
+		// Half of today's lines are kernel_details; they are recognised, keyed and joined without being decoded.
 		if rest, ok := bytes.CutPrefix(line, detailHead); ok {
 			if id, ok := bytes.CutPrefix(rest, s.id); ok && len(id) > 0 && id[0] == '"' && f.detail(s, p, line) {
 				continue
@@ -45,7 +46,7 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 	}
 	l, err := f.decoder.Decode(line)
 	if err == nil && l.Batch != nil {
-		n = uint64(l.Batch.WireRows()) // CountEvents counts brackets, and a refused row may hold any number of them
+		n = uint64(l.Batch.WireRows()) // CountEvents counts brackets, and a refused row may contain any number of them
 	}
 	p.Received(n)
 	if err != nil {
@@ -61,7 +62,7 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 		if s.lines.Add(f.lineHash(l.Type, p, line)) {
 			f.Reject(p, r)
 		} else {
-			p.Duplicate(n) // the same bad line again is no second reject
+			p.Duplicate(n) // the same bad line again is not a second reject
 		}
 		return
 	}
@@ -136,10 +137,9 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 	}
 }
 
-// lineHash identifies a line within its session. Lines that the client writes to all channels come four times and batches are numbered,
-// so there the content decides. Any other line may rightly be written twice (graph nodes are, at each segment): it was seen before only
-// when it stands at the same place of the same bytes, uploaded again in other clothes. Cutting is deterministic, so the part is those
-// bytes.
+// lineHash identifies a line within its session. Lines that the client writes to all channels come four times, and batches are numbered, so
+// for these the content decides. Any other line may rightly be written twice (graph nodes are, at each segment): it was seen before only
+// when it stands at the same place of the same bytes, in another upload of them. Cutting is deterministic, so these bytes are the part.
 func (f *folding) lineHash(t gpuflight.Type, p *aggregate.Part, line []byte) xxh3.Uint128 {
 	h := xxh3.Hash128(line)
 	if t.IsBatch() || allChannels(t) || isArtifact(t) {
@@ -177,7 +177,7 @@ func (f *folding) batch(s *session, p *aggregate.Part, l *gpuflight.Line, n uint
 		f.leftovers(s, p, l)
 	}
 	fold(s, p, l)
-	// CountEvents may differ from the rows by what a refused row opened in brackets: rejects are counted in rows, the rest is stored.
+	// CountEvents may differ from the number of rows when a refused row contains brackets: rejects are counted in rows, the rest is stored.
 	if rejected := s.Delta.Rejects - before; rejected < n {
 		p.Stored(n - rejected)
 	}

@@ -26,9 +26,9 @@ func (f *folding) memcpys(s *session, p *aggregate.Part, line *gpuflight.Line) {
 		}
 		at = f.activityTime(s, p, at)
 		s.Delta.SawEvent(at)
-		if k := (activity.CopyKey{Bucket: rows.BucketOf(at), Kind: min(uint32(row[gpuflight.MemcpyCopyKind]), table.NamedCopy-1)}); acc == nil ||
-			k != key {
-			key, acc = k, s.minutes.Copy(k)
+		minute := activity.CopyKey{Bucket: rows.BucketOf(at), Kind: min(uint32(row[gpuflight.MemcpyCopyKind]), table.NamedCopy-1)}
+		if acc == nil || minute != key {
+			key, acc = minute, s.minutes.Copy(minute)
 		}
 		acc.Add(uint64(row[gpuflight.MemcpyBytes]), uint64(row[gpuflight.MemcpyDurationNS]))
 		if s.NoRaw {

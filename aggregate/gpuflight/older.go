@@ -11,8 +11,8 @@ import (
 	"github.com/warpline/warpline/proto/reject"
 )
 
-// Lines of clients that wrote one event a line, with its names as text. They are turned into rows of today's batches and folded as those,
-// so that one session may have both and every table, rollup and view serves both.
+// Lines of older clients, which wrote one event a line, with its names as text. They are turned into rows of today's batches and folded
+// like those, so that one session may have both, and every table, rollup and view has both.
 
 // olderScratch is what folding an older line needs and the next one uses again.
 type olderScratch struct {
@@ -38,7 +38,7 @@ func (f *folding) olderLine(s *session, p *aggregate.Part, l *gpuflight.Line) {
 		f.refuse(s, p, l, err)
 		return
 	}
-	if s.App == "" && len(o.App) > 0 { // the line that says so may be lost
+	if s.App == "" && len(o.App) > 0 { // the line that says it may be lost
 		s.App, s.PID = rows.Clip(string(o.App)), rows.ClampU32(o.PID)
 	}
 	switch l.Type {
@@ -60,7 +60,7 @@ func (f *folding) olderLine(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	}
 }
 
-// noName rejects a line whose names are more than the session may have.
+// noName rejects a line with more names than the session may have.
 func (f *folding) noName(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	f.Reject(p, aggregate.Reject{Reason: reject.DictionaryFull, Detail: "the line's names are beyond the 200000 that a session " +
 		"may have", Type: typeName(l.Type), Events: 1, Payload: l.Raw})
@@ -104,7 +104,7 @@ func (f *folding) profileSample(s *session, p *aggregate.Part, l *gpuflight.Line
 	p.Stored(1)
 }
 
-// systemSample folds the snapshot of host and GPUs that a system_sample is and a scope's lines have too.
+// systemSample folds a snapshot of host and GPUs: a system_sample is one, and scope lines contain one.
 func (f *folding) systemSample(s *session, p *aggregate.Part, l *gpuflight.Line, o *gpuflight.Older) {
 	if o.HasHost {
 		line, batch := f.asBatch(l, gpuflight.HostMetricBatch, o.AtNS)

@@ -25,7 +25,8 @@ func (f *folding) kernelEvent(s *session, p *aggregate.Part, l *gpuflight.Line, 
 		f.older.config = o.AppendConfig(append(f.older.config[:0], olderConfigHead...))
 		hash := xxh3.Hash128(f.older.config)
 		var known bool
-		if config, known = s.configs[hash]; !known {
+		config, known = s.configs[hash]
+		if !known {
 			d := o.Detail()
 			config = f.newConfig(s, p, hash, &d)
 		}
@@ -50,7 +51,7 @@ func (f *folding) kernelEvent(s *session, p *aggregate.Part, l *gpuflight.Line, 
 	p.Stored(1)
 }
 
-// memcpyEvent folds a memcpy_event. Its kind is a word, which no vendor is needed to understand, or the code that batches have.
+// memcpyEvent folds a memcpy_event. Its kind is a word, whose meaning does not depend on the vendor, or the code that batches have.
 func (f *folding) memcpyEvent(s *session, p *aggregate.Part, o *gpuflight.Older) {
 	at := f.activityTime(s, p, o.AtNS)
 	s.Delta.SawEvent(at)

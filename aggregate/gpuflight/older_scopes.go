@@ -6,10 +6,10 @@ import (
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
-// Older scope lines have no instance id. What they have is the whole path, which tells nested scopes of one name apart, so the path's own
-// id takes the instance's place. Scopes of one path that ran at the same time in several threads cannot be told apart.
+// Older scope lines do not have an instance id. They have the whole path, which distinguishes nested scopes of one name, so the path's own
+// id takes the place of the instance id. Scopes of one path that ran at the same time in several threads cannot be distinguished.
 
-// wire returns the instance id as the client wrote it: 0 for scopes that are known by their path, whose names have ids of our own.
+// wire returns the instance id as the client wrote it: 0 for scopes that are known by their path; those have ids of our own.
 func (k scopeKey) wire() uint64 {
 	if k.name >= aggregate.OwnNames {
 		return 0
@@ -17,7 +17,7 @@ func (k scopeKey) wire() uint64 {
 	return k.instance
 }
 
-// olderPath returns the path of a scope that is known by it.
+// olderPath returns the path of a scope that is known by its path.
 func (s *session) olderPath(k scopeKey) (path string, ok bool) {
 	if k.name < aggregate.OwnNames {
 		return "", false

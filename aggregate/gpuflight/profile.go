@@ -26,14 +26,14 @@ func (f *folding) profileBatch(s *session, p *aggregate.Part, line *gpuflight.Li
 				f.badTime(s, p, line)
 				continue
 			}
-			s.Delta.SawEvent(at) // when it was received is no time of the session's
+			s.Delta.SawEvent(at) // the time of arrival is not a time of the session
 			if at < rows.PlausibleEpoch {
 				at = p.Env.ReceivedAt // the legacy path writes 0, AMD its own clock
 			}
 			key.Bucket = rows.BucketOf(at)
 		case activity.SampleSourceMap:
 		default:
-			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "sample_kind is none of 0 to 2", nil)
+			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "sample_kind is not one of 0 to 2", nil)
 			continue
 		}
 		value := uint64(row[gpuflight.ProfileMetricValue])

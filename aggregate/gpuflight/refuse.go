@@ -24,7 +24,7 @@ func (f *folding) rejectLine(s *session, p *aggregate.Part, l *gpuflight.Line, l
 	if l != nil {
 		t = l.Type
 	}
-	if !s.lines.Add(f.lineHash(t, p, line)) { // the same bad line again is no second reject
+	if !s.lines.Add(f.lineHash(t, p, line)) { // the same bad line again is not a second reject
 		p.Duplicate(n)
 		return
 	}
@@ -47,7 +47,7 @@ func (f *folding) refuseLine(s *session, p *aggregate.Part, t gpuflight.Type, li
 	f.Reject(p, r)
 }
 
-// rejectRow stores one row of a batch that only the fold can refuse. raw may be nil: the line is the payload then.
+// rejectRow rejects one row of a batch for a reason that only the fold can see. raw may be nil: then the line is the payload.
 func (f *folding) rejectRow(s *session, p *aggregate.Part, line *gpuflight.Line, reason, detail string, raw []byte) {
 	r := aggregate.Reject{Reason: reason, Detail: detail, Type: typeName(line.Type), Events: 1, Payload: raw}
 	if raw == nil {
@@ -66,8 +66,8 @@ func quote(text []byte) string {
 	return strconv.Quote(strings.ToValidUTF8(string(text[:min(len(text), 80)]), "\uFFFD"))
 }
 
-// detailHash identifies a configuration by its fields. It never equals a hash of the fast path by construction of its input, so the
-// same configuration written in two ways is stored twice, which is harmless.
+// detailHash identifies a configuration by its fields. Its input is made so that it never equals a hash of the fast path. So a
+// configuration that is written in two ways is stored twice, which is harmless.
 func detailHash(d *gpuflight.Detail) xxh3.Uint128 {
 	return xxh3.HashString128(fmt.Sprintf("%+v", *d))
 }

@@ -8,10 +8,10 @@ import (
 	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 )
 
-// A segmented run is many sessions, and which come, and in what order, nobody knows. So a session tells only what it knows itself; the
-// view `runs` puts sessions together.
+// A segmented run is many sessions. It is not known which of them come, and in what order. So each session stores only what it knows
+// itself; the view `runs` puts the sessions together.
 
-// segmentRow is what one line adds to a session's row of `segments`; what it leaves zero it does not say.
+// segmentRow is what one line adds to a session's row of `segments`; fields that the line does not say are zero.
 type segmentRow struct {
 	run, chain, previousRun, previousSession string
 	index, part                              int64
@@ -67,7 +67,7 @@ func (f *folding) segmentEnd(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	f.End(p, aggregate.SessionEnd{Rank: table.EndSegment, At: d.ActualEndNS, Synthetic: d.Synthetic})
 }
 
-// runEnd folds a run_end line, which ends the session that brings it too. That session is in the run, whatever else comes of it.
+// runEnd folds a run_end line, which ends the session that brings it too. That session is in the run, whatever else comes from it.
 func (f *folding) runEnd(s *session, p *aggregate.Part, l *gpuflight.Line) {
 	d, err := gpuflight.DecodeRunEnd(l)
 	if err != nil {

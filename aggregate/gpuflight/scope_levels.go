@@ -13,8 +13,8 @@ import (
 // maxPathDepth bounds how deep parents are looked for; a scope below it has none.
 const maxPathDepth = 64
 
-// scopeSpan is a scope as a parent is looked for. end is stillOpen while it is open.
-type scopeSpan struct {
+// scopeInterval is what is needed of a scope to look for a parent. end is stillOpen while the scope is open.
+type scopeInterval struct {
 	begin, end int64
 	key        scopeKey
 	half       int32 // slot of an open scope
@@ -22,7 +22,7 @@ type scopeSpan struct {
 
 const stillOpen = math.MaxInt64
 
-func (a *scopeSpan) compare(b *scopeSpan) int {
+func (a *scopeInterval) compare(b *scopeInterval) int {
 	if a.begin != b.begin { // nearly always
 		if a.begin < b.begin {
 			return -1
@@ -32,23 +32,23 @@ func (a *scopeSpan) compare(b *scopeSpan) int {
 	return cmp.Or(cmp.Compare(a.key.instance, b.key.instance), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.end, b.end))
 }
 
-// scopeLevel holds the scopes of one depth that may be parents, by their begin: the open ones, and those that ended a short while ago.
-// The ended ones lie in blocks that know the latest end in them, so that thousands of short scopes of one thread are passed over in few
-// steps on the way to the long one of another.
+// scopeLevel holds the scopes of one depth that may be parents, by their begin: the open ones, and those that ended a short while ago. The
+// ended ones are in runs that know the latest end in them, so that thousands of short scopes of one thread are passed over in few steps on
+// the way to the long scope of another thread.
 type scopeLevel struct {
-	open   []scopeSpan
-	blocks []*scopeBlock
+	open []scopeInterval
+	runs []*scopeRun
 }
 
-type scopeBlock struct {
-	spans []scopeSpan
-	last  int64 // latest end
+type scopeRun struct {
+	intervals []scopeInterval
+	last      int64 // latest end
 }
 
-const spansPerBlock = 128
+const intervalsPerRun = 128
 
-// insert puts an open span in its place.
-func (l *scopeLevel) insert(s scopeSpan) {
+// insert puts an open scope in its place.
+func (l *scopeLevel) insert(s scopeInterval) {
 	at := len(l.open)
 	if at > 0 && l.open[at-1].compare(&s) > 0 {
 		at = sort.Search(at, func(i int) bool { return l.open[i].compare(&s) > 0 })
@@ -56,8 +56,8 @@ func (l *scopeLevel) insert(s scopeSpan) {
 	l.open = slices.Insert(l.open, at, s)
 }
 
-// remove takes the open span of a slot out.
-func (l *scopeLevel) remove(s scopeSpan) {
+// remove takes the open scope of a slot out.
+func (l *scopeLevel) remove(s scopeInterval) {
 	at := len(l.open) - 1
 	if at < 0 {
 		return
@@ -74,73 +74,73 @@ func (l *scopeLevel) remove(s scopeSpan) {
 	l.open = slices.Delete(l.open, at, at+1)
 }
 
-// block returns the index of the last block that begins at or before s, -1 if all begin later.
-func (l *scopeLevel) block(s *scopeSpan) int {
-	n := len(l.blocks)
-	if n > 0 && l.blocks[n-1].spans[0].compare(s) <= 0 {
+// run returns the index of the last run that begins at or before s, -1 if all begin later.
+func (l *scopeLevel) run(s *scopeInterval) int {
+	n := len(l.runs)
+	if n > 0 && l.runs[n-1].intervals[0].compare(s) <= 0 {
 		return n - 1
 	}
-	return sort.Search(n, func(i int) bool { return l.blocks[i].spans[0].compare(s) > 0 }) - 1
+	return sort.Search(n, func(i int) bool { return l.runs[i].intervals[0].compare(s) > 0 }) - 1
 }
 
-// close adds a span that has ended.
-func (l *scopeLevel) close(s scopeSpan) {
-	i := max(l.block(&s), 0)
-	if i == len(l.blocks) {
-		l.blocks = append(l.blocks, &scopeBlock{last: math.MinInt64})
+// close adds a scope that has ended.
+func (l *scopeLevel) close(s scopeInterval) {
+	i := max(l.run(&s), 0)
+	if i == len(l.runs) {
+		l.runs = append(l.runs, &scopeRun{last: math.MinInt64})
 	}
-	b := l.blocks[i]
-	at := len(b.spans)
-	if at > 0 && b.spans[at-1].compare(&s) > 0 {
-		at = sort.Search(at, func(i int) bool { return b.spans[i].compare(&s) > 0 })
+	b := l.runs[i]
+	at := len(b.intervals)
+	if at > 0 && b.intervals[at-1].compare(&s) > 0 {
+		at = sort.Search(at, func(i int) bool { return b.intervals[i].compare(&s) > 0 })
 	}
-	if len(b.spans) == spansPerBlock {
-		next := &scopeBlock{last: math.MinInt64}
-		if at < len(b.spans) || i < len(l.blocks)-1 { // in the middle: two halves; at the very end blocks stay full
-			next.spans = append(make([]scopeSpan, 0, spansPerBlock), b.spans[spansPerBlock/2:]...)
-			b.spans = b.spans[:spansPerBlock/2]
+	if len(b.intervals) == intervalsPerRun {
+		next := &scopeRun{last: math.MinInt64}
+		if at < len(b.intervals) || i < len(l.runs)-1 { // in the middle: two halves; at the very end runs stay full
+			next.intervals = append(make([]scopeInterval, 0, intervalsPerRun), b.intervals[intervalsPerRun/2:]...)
+			b.intervals = b.intervals[:intervalsPerRun/2]
 			b.measure()
 			next.measure()
 		}
-		l.blocks = slices.Insert(l.blocks, i+1, next)
-		if at > len(b.spans) || at == spansPerBlock {
-			at -= len(b.spans)
+		l.runs = slices.Insert(l.runs, i+1, next)
+		if at > len(b.intervals) || at == intervalsPerRun {
+			at -= len(b.intervals)
 			b = next
 		}
 	}
-	b.spans = slices.Insert(b.spans, at, s)
+	b.intervals = slices.Insert(b.intervals, at, s)
 	b.last = max(b.last, s.end)
 }
 
-// forget takes a span that has ended out.
-func (l *scopeLevel) forget(s scopeSpan) {
-	i := l.block(&s)
+// forget takes out a scope that has ended.
+func (l *scopeLevel) forget(s scopeInterval) {
+	i := l.run(&s)
 	if i < 0 {
 		return
 	}
-	b := l.blocks[i]
-	at := sort.Search(len(b.spans), func(i int) bool { return b.spans[i].compare(&s) >= 0 })
-	if at == len(b.spans) || b.spans[at].compare(&s) != 0 {
+	b := l.runs[i]
+	at := sort.Search(len(b.intervals), func(i int) bool { return b.intervals[i].compare(&s) >= 0 })
+	if at == len(b.intervals) || b.intervals[at].compare(&s) != 0 {
 		return
 	}
-	b.spans = slices.Delete(b.spans, at, at+1)
-	if len(b.spans) == 0 {
-		l.blocks = slices.Delete(l.blocks, i, i+1)
+	b.intervals = slices.Delete(b.intervals, at, at+1)
+	if len(b.intervals) == 0 {
+		l.runs = slices.Delete(l.runs, i, i+1)
 	} else if s.end == b.last {
 		b.measure()
 	}
 }
 
-func (b *scopeBlock) measure() {
+func (b *scopeRun) measure() {
 	b.last = math.MinInt64
-	for i := range b.spans {
-		b.last = max(b.last, b.spans[i].end)
+	for i := range b.intervals {
+		b.last = max(b.last, b.intervals[i].end)
 	}
 }
 
-// enclosing returns the span that began last of those that hold begin to end.
-func (l *scopeLevel) enclosing(begin, end int64) (s scopeSpan, ok bool) {
-	latest := scopeSpan{begin: begin, end: stillOpen, key: scopeKey{math.MaxUint64, math.MaxUint32}}
+// enclosing returns the scope that began last of those that enclose begin to end.
+func (l *scopeLevel) enclosing(begin, end int64) (s scopeInterval, ok bool) {
+	latest := scopeInterval{begin: begin, end: stillOpen, key: scopeKey{math.MaxUint64, math.MaxUint32}}
 	if n := len(l.open); n > 0 {
 		at := n
 		if l.open[n-1].begin > begin {
@@ -150,20 +150,20 @@ func (l *scopeLevel) enclosing(begin, end int64) (s scopeSpan, ok bool) {
 			s, ok = l.open[at-1], true
 		}
 	}
-	for i := l.block(&latest); i >= 0; i-- {
-		b := l.blocks[i]
-		if ok && b.spans[len(b.spans)-1].compare(&s) < 0 {
+	for i := l.run(&latest); i >= 0; i-- {
+		b := l.runs[i]
+		if ok && b.intervals[len(b.intervals)-1].compare(&s) < 0 {
 			break // all the rest began before the open one
 		}
 		if b.last < end {
 			continue
 		}
-		at := len(b.spans)
-		if b.spans[at-1].begin > begin {
-			at = sort.Search(at, func(i int) bool { return b.spans[i].begin > begin })
+		at := len(b.intervals)
+		if b.intervals[at-1].begin > begin {
+			at = sort.Search(at, func(i int) bool { return b.intervals[i].begin > begin })
 		}
 		for at--; at >= 0; at-- {
-			c := &b.spans[at]
+			c := &b.intervals[at]
 			if ok && c.compare(&s) < 0 {
 				return s, true
 			}

@@ -17,7 +17,7 @@ type scopeKey struct {
 type scopeHalf struct {
 	key                   scopeKey
 	at                    int64
-	origin                int64  // original_start_ns as the wire has it, 0: it has none
+	origin                int64  // original_start_ns as it came, 0: it did not come
 	childNS               uint64 // of a begin: time of children that were counted while it was open
 	depth, repeat, warmup uint32
 	next                  int32 // of the same key, in scopeHalves.all, -1: none
@@ -26,14 +26,14 @@ type scopeHalf struct {
 	begin                 bool
 }
 
-// Pairing. A begin and an end of one key belong together when compatible says so. Today's client writes into each end when its scope
-// began, so even scopes whose keys collide find their own half, whatever comes first. Ends that do not say (older clients, deep windows,
-// the process scope) take the latest begin that is not after them, since scopes nest; a begin that comes late takes the earliest such
-// end. With one scope to a key, which is nearly always, that does not depend on the order of arrival either. It does when scopes that
-// collide do not say when they began and their windows come in the wrong order: then two of them may change places. A half that finds no
-// other waits for the session's end.
+// Pairing. A begin and an end of one key belong together when compatible says so. Today's client writes into each end when its scope began,
+// so even scopes whose keys collide find their own half, whatever comes first. Ends that do not say (older clients, deep windows, the
+// process scope) take the latest begin that is not after them, since scopes nest; a begin that comes late takes the earliest such end. When
+// there is one scope for each key, as nearly always, that does not depend on the order of arrival either. It does when scopes collide, do
+// not say when they began, and their windows come in the wrong order: then two of them may change places. A half without a match waits
+// until the session's end.
 
-// exactly reports whether the end names this begin.
+// exactly reports whether the end names this begin as its own.
 func exactly(begin, end *scopeHalf) bool {
 	return end.origin != 0 && (end.origin == begin.at || end.origin == begin.origin)
 }
@@ -49,7 +49,8 @@ func compatible(begin, end *scopeHalf) bool {
 	return begin.continued && end.origin <= begin.at // it goes on after a cut: its start was in an earlier segment
 }
 
-// scopeHalves are the ends that wait, by key. Those of one key are linked, since a slice for each would be an allocation a scope.
+// scopeHalves are the halves that wait, by key. Those of one key are linked, since a slice for each key would be one allocation for each
+// scope.
 type scopeHalves struct {
 	begins, ends map[scopeKey]int32 // first of the key in all
 	all          []scopeHalf
@@ -58,9 +59,9 @@ type scopeHalves struct {
 }
 
 const (
-	// maxOpenScopes open scopes; a begin beyond it is a reject scope_overflow.
+	// maxOpenScopes bounds the open scopes; a begin beyond it is a reject scope_overflow.
 	maxOpenScopes = 8192
-	// maxSameKey of them share a key, since those are looked through one by one; one beyond it is the same reject.
+	// maxSameKey bounds how many of them share a key, since those are searched one by one; a begin beyond it is the same reject.
 	maxSameKey = 256
 )
 

@@ -5,8 +5,8 @@ import (
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
-// scopePaths are the texts of paths, so that a scope's path is not built again for each time it is entered. They follow from the names
-// and are no part of the state.
+// scopePaths are the texts of paths, so that a scope's path is not built again for each time it is entered. They follow from the names and
+// are not part of the state.
 type scopePaths struct {
 	index map[pathEdge]int32
 	texts []string
@@ -19,12 +19,12 @@ type pathEdge struct {
 	name uint32
 }
 
-// maxPaths texts are kept; beyond it all are built anew.
+// maxPaths is how many texts are kept; beyond it all are built anew.
 const maxPaths = 4096
 
-// scopePath joins the names of the scopes around with the scope's own, outermost first. It is what is known when the row is written, at the
-// scope's end: a parent whose window has not come yet is missing together with those above it, and with several threads that are as deep
-// as each other the one that began last is named. Rollups go by the leaf.
+// scopePath joins the names of the enclosing scopes and the scope's own, outermost first. It has what is known when the row is written, at
+// the scope's end: a parent whose window has not come yet is missing, together with those above it. If several threads have a scope one
+// level up, the one that began last is named. Rollups use only the last name.
 func (s *session) scopePath(name, depth uint32, begin, end int64) string {
 	if s.scopes.paths == nil {
 		s.scopes.paths = &scopePaths{}
@@ -69,7 +69,8 @@ func (s *session) scopePath(name, depth uint32, begin, end int64) string {
 		default:
 			text = leaf
 		}
-		if known = known && leaf != ""; known {
+		known = known && leaf != ""
+		if known {
 			paths.texts = append(paths.texts, text)
 			i := int32(len(paths.texts))
 			paths.index[pathEdge{up, names[n]}] = i

@@ -22,7 +22,7 @@ func (o *openScopes) published() {
 	o.kept.written = o.kept.tail()
 }
 
-// append writes the waiting halves, whole when they changed, and of the ended scopes those that are new and the places of the rest.
+// append writes the waiting halves, all of them when they changed, and of the ended scopes the new ones and the places of the rest.
 func (o *openScopes) append(w *state.Writer, full bool) {
 	w.Bool(full || o.dirty)
 	if full || o.dirty {
@@ -68,7 +68,7 @@ func (o *openScopes) read(r *state.Reader) {
 	k := &o.kept
 	head, counted, from := r.U64(), r.U64(), r.U64()
 	n := r.N(5)
-	if r.Dry { // what it builds on is not there
+	if r.Dry { // in a dry run what it builds on is not there
 		k.base, k.head, head, counted = from, from, from, from
 	}
 	switch {
@@ -131,8 +131,7 @@ func readScopeHalf(r *state.Reader) scopeHalf {
 	return h
 }
 
-// readVersion2 reads the open scopes of a state of version 2, which had paths instead of parents, and did not know what ends say of
-// their begins.
+// readVersion2 reads the open scopes of a state of version 2. It had paths instead of parents, and not the begin that an end names.
 func (o *openScopes) readVersion2(r *state.Reader) {
 	o.reset()
 	for _, begin := range []bool{true, false} {
@@ -155,7 +154,7 @@ func (o *openScopes) readVersion2(r *state.Reader) {
 	o.dirty = false
 }
 
-// resumeScopes goes on after a takeover: what waits waits on from now.
+// resumeScopes goes on after a takeover: the waiting times of what waits start from now.
 func (f *folding) resumeScopes(s *session, now int64) {
 	o := &s.scopes
 	for place := o.kept.head; place < o.kept.tail(); place++ {

@@ -68,7 +68,7 @@ func TestScopeRollupDoesNotDependOnOrder(t *testing.T) {
 					t.Fatalf("seed %d, %s: scopes are kept for ever", seed, how)
 				}
 				for d := range b.own().scopes.levels {
-					if l := &b.own().scopes.levels[d]; len(l.open)+len(l.blocks) > 0 {
+					if l := &b.own().scopes.levels[d]; len(l.open)+len(l.runs) > 0 {
 						t.Fatalf("seed %d, %s: level %d is not empty", seed, how, d)
 					}
 				}
@@ -320,14 +320,14 @@ func TestEnclosingEqualsASlowSearch(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 60 {
 		var l scopeLevel
-		all := map[scopeSpan]int{}
+		all := map[scopeInterval]int{}
 		slots := int32(0)
 		for step := range 3000 {
-			s := scopeSpan{begin: r.Int64N(2000), key: scopeKey{uint64(r.IntN(4)), uint32(r.IntN(3))}, half: -1}
+			s := scopeInterval{begin: r.Int64N(2000), key: scopeKey{uint64(r.IntN(4)), uint32(r.IntN(3))}, half: -1}
 			s.end = s.begin + int64(r.ExpFloat64()*[]float64{3, 300}[r.IntN(2)])
 			switch {
 			case step%5 == 4 && len(all) > 0:
-				gone := slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b scopeSpan) int {
+				gone := slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b scopeInterval) int {
 					return cmp.Or(cmp.Compare(uint64(a.begin*7919)%613, uint64(b.begin*7919)%613), a.compare(&b), cmp.Compare(a.half, b.half))
 				})
 				if all[gone]--; all[gone] == 0 {
@@ -360,7 +360,7 @@ func TestEnclosingEqualsASlowSearch(t *testing.T) {
 					}
 				}
 			}
-			var want scopeSpan
+			var want scopeInterval
 			found := false
 			for c := range all {
 				if c.begin <= begin && c.end >= end && (!found || want.compare(&c) < 0 || want.compare(&c) == 0 && c.half > want.half) {

@@ -5,14 +5,14 @@ import (
 	"github.com/warpline/warpline/aggregate/rows"
 )
 
-// openScopes is what a session knows of its scopes: the halves that wait, windows of a session being folded in any order, and the
-// scopes that ended a short while ago, which may be parents of others or look for their own.
+// openScopes is what is known of a session's scopes: the halves that wait, since windows of a session are folded in any order, and the
+// scopes that ended a short while ago, which may be parents of others or look for their own parents.
 //
 // Self time is a scope's time less that of its children, so the rollup needs the parent of each. An ended scope waits DetailWait for its
-// parent to arrive, as kernels wait for their details, and is then counted once in the parent's row. It stays known for as long again,
-// so that its own children find it. So whatever the order of the windows, children and parents that arrive within DetailWait of each
-// other are joined by the same rule on the same facts. Beyond that, and when more than maxKept scopes have ended meanwhile, a child
-// whose parent is not there is counted in none: the parent's self time is then too long by it.
+// parent to arrive, as kernels wait for their details, and is then counted once in the parent's row. It is remembered for as long again, so
+// that its own children find it. So children and parents that arrive within DetailWait of each other are joined by the same rule on the
+// same facts, in whatever order the windows come. After that, or when more than maxKept scopes have ended meanwhile, a child whose parent
+// is not there is not counted in any row: then the parent's self time includes the child's.
 type openScopes struct {
 	halves scopeHalves
 	levels []scopeLevel // by depth
@@ -30,20 +30,20 @@ type keptScope struct {
 	depth      uint32
 }
 
-func (k *keptScope) span() scopeSpan {
-	return scopeSpan{begin: k.begin, end: k.end, key: k.key, half: -1}
+func (k *keptScope) interval() scopeInterval {
+	return scopeInterval{begin: k.begin, end: k.end, key: k.key, half: -1}
 }
 
-// keptScopes is a queue in the order in which the scopes' second halves came. Places in it are counted through, so that the state can
-// say what left and what came. Scopes before counted have been added to their parents.
+// keptScopes is a queue in the order in which the scopes' second halves came. Places in it are numbered and never used again, so that the
+// state can say what left and what came. Scopes before counted have been added to their parents.
 type keptScopes struct {
 	queue                  []keptScope // queue[0] has the place base
 	base                   uint64
 	head, counted, written uint64 // written: the published state has those before it
 }
 
-// maxKept ended scopes stay known, 56 B each and as much again as parents; half of them may wait for theirs. Beyond either the oldest go
-// first.
+// maxKept is how many ended scopes are remembered, 56 B each and as much again as parents; half of them may wait for theirs. Beyond either
+// bound the oldest are dropped first.
 const maxKept = 32768
 
 // countSlack lets scopes gather before they are counted in their parents: each time makes rows of the rollup.
@@ -66,7 +66,7 @@ func (k *keptScopes) clear() {
 	k.queue, k.head, k.counted = nil, k.base, k.base
 }
 
-// pending reports whether anything is left to say when the session ends.
+// pending reports whether anything is left to write when the session ends.
 func (o *openScopes) pending() bool { return o.halves.count > 0 || o.kept.counted < o.kept.tail() }
 
 func (o *openScopes) level(depth uint32) *scopeLevel {
@@ -76,20 +76,20 @@ func (o *openScopes) level(depth uint32) *scopeLevel {
 	return &o.levels[depth]
 }
 
-// wait lets a half wait for its other.
+// wait lets a half wait for its other half.
 func (o *openScopes) wait(h scopeHalf) {
 	i := o.halves.add(h)
 	if h.begin && h.depth < maxPathDepth {
-		o.level(h.depth).insert(scopeSpan{begin: h.at, end: stillOpen, key: h.key, half: i})
+		o.level(h.depth).insert(scopeInterval{begin: h.at, end: stillOpen, key: h.key, half: i})
 	}
 	o.dirty = true
 }
 
-// take removes a half that waits no more.
+// take removes a half that need not wait any longer.
 func (o *openScopes) take(i int32) scopeHalf {
 	h := o.halves.take(i)
 	if h.begin && h.depth < maxPathDepth {
-		o.level(h.depth).remove(scopeSpan{begin: h.at, end: stillOpen, key: h.key, half: i})
+		o.level(h.depth).remove(scopeInterval{begin: h.at, end: stillOpen, key: h.key, half: i})
 	}
 	o.dirty = true
 	return h
@@ -98,22 +98,22 @@ func (o *openScopes) take(i int32) scopeHalf {
 // keep remembers an ended scope.
 func (o *openScopes) keep(e keptScope) {
 	o.kept.add(e)
-	o.level(e.depth).close(e.span())
+	o.level(e.depth).close(e.interval())
 }
 
 // drop forgets the oldest ended scope.
 func (o *openScopes) drop() {
 	k := &o.kept
 	e := k.at(k.head)
-	o.levels[e.depth].forget(e.span())
+	o.levels[e.depth].forget(e.interval())
 	k.head++
 	k.counted = max(k.counted, k.head)
 }
 
 // parent returns the scope that holds a scope of this depth.
-func (o *openScopes) parent(depth uint32, begin, end int64) (scopeSpan, bool) {
+func (o *openScopes) parent(depth uint32, begin, end int64) (scopeInterval, bool) {
 	if depth == 0 || int(depth) > len(o.levels) {
-		return scopeSpan{}, false
+		return scopeInterval{}, false
 	}
 	return o.levels[depth-1].enclosing(begin, end)
 }
@@ -137,8 +137,8 @@ func (f *folding) keepScope(s *session, now int64, key scopeKey, depth uint32, b
 	}
 }
 
-// countChild adds the oldest scope that was not counted yet to its parent's children. What the children of an open scope took is added
-// to the rollup once it ends: so that no row has children without the time that they are part of.
+// countChild adds the oldest scope that was not counted yet to its parent's children. What the children of an open scope took is added to
+// the rollup once the scope ends, so that a row never has the children's time without the time that contains it.
 func (f *folding) countChild(s *session) {
 	o := &s.scopes
 	c := o.kept.at(o.kept.counted)
@@ -193,7 +193,7 @@ func (f *folding) expireScopes(now int64) {
 		if o.kept.head == o.kept.tail() {
 			o.listed = false
 			delete(f.scoped, s)
-			o.kept.clear() // gives the room of a burst back
+			o.kept.clear() // frees the memory of a burst
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (f *folding) scopeBatch(s *session, p *aggregate.Part, line *gpuflight.Line
 		s.Delta.SawEvent(at)
 		kind := row[gpuflight.ScopeEventType]
 		if kind < scopeBegin || kind > scopeContinuationClose {
-			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "event_type is none of 0 to 3", nil)
+			f.rejectRow(s, p, line, gpuflight.ReasonBadValue, "event_type is not one of 0 to 3", nil)
 			continue
 		}
 		f.scopeHalf(s, p, line, scopeHalf{
@@ -117,7 +117,7 @@ func (f *folding) scopeRow(s *session, receivedAt int64, days uint16, begin, end
 		until, matched = end.at, 1
 	}
 	t := &table.Scopes
-	b := f.Out.Batch(t.Table, rows.RawPartition(receivedAt, days))
+	b := f.Out.Batch(t.Table, rows.RawDayPartition(receivedAt, days))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
 	t.InstanceID.Append(b, h.key.wire())
@@ -153,7 +153,7 @@ func (f *folding) scopeAccOf(s *session, name uint32, bucket int64) *scopeAcc {
 	return a
 }
 
-// closeScopes counts what can be counted and gives up on every waiting half: the session is over.
+// closeScopes counts what can be counted and gives up on every waiting half, because the session is over.
 func (f *folding) closeScopes(s *session) {
 	o := &s.scopes
 	f.countChildren(s, 1<<62)

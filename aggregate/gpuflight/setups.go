@@ -16,7 +16,7 @@ func listText(list []string) string {
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
-		panic("BUG: aggregate: a list of strings is no JSON: " + err.Error())
+		panic("BUG: aggregate: encode a list of strings as JSON: " + err.Error())
 	}
 	return string(text)
 }

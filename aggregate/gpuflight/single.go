@@ -11,9 +11,10 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// seenBody reports whether the bytes of the whole part were folded before, as a part of another upload. Lines that are no batch and are
+// seenBody reports whether the bytes of the whole part were folded before, as a part of another upload. Lines that are not batches and are
 // not written to all channels may rightly be written twice (graph nodes are, at each segment), so they were seen before only when they
-// stand at the same place of the same bytes, for which one hash a part is enough. See identifiesItself for those of which more is known.
+// stand at the same place of the same bytes. One hash for each part is enough for that. See identifiesItself for lines of which more is
+// known.
 func (f *folding) seenBody(s *session, p *aggregate.Part) bool {
 	if !f.now.bodyAsked {
 		h := xxh3.Hash128(p.Body)
@@ -23,8 +24,8 @@ func (f *folding) seenBody(s *session, p *aggregate.Part) bool {
 	return f.now.bodySeen
 }
 
-// maxSingles lines that identify themselves are remembered of a session; the oldest are forgotten first, and one of those counts again when
-// it comes once more in a part that was cut in another way.
+// maxSingles is how many lines that identify themselves are remembered for a session. The oldest are forgotten first; a forgotten line
+// counts again when it comes once more in a part that was cut in another way.
 const maxSingles = 65536
 
 // identifiesItself reports whether no two lines of this type are equal, because each has a time or an ordinal: then the same line is the
@@ -43,7 +44,7 @@ func identifiesItself(t gpuflight.Type) bool {
 	return false
 }
 
-// single folds a line that is one event of its own. It reports false for a type that is none of those.
+// single folds a line that is one event. It reports false if the type is not one of those.
 func (f *folding) single(s *session, p *aggregate.Part, l *gpuflight.Line) bool {
 	var err error
 	switch l.Type {
@@ -83,12 +84,12 @@ func (f *folding) single(s *session, p *aggregate.Part, l *gpuflight.Line) bool 
 	return true
 }
 
-// rowHead remembers what the last row of a table shared with the one before: its batch, and the indexes of texts that seldom change.
-// A table whose rows come one a line then costs no look-up a row.
+// rowHead remembers what the last row of a table shared with the one before: its batch, and the indexes of texts that seldom change. So a
+// table whose rows come one a line does not cost a look-up for each row.
 type rowHead struct {
 	s               *session
 	b               *table.Batch // nil: nothing is remembered
-	part            table.Partition
+	part            table.DayPartition
 	serial          uint64
 	tenant, session int32
 	texts           [4]lastText

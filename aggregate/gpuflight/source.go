@@ -1,4 +1,5 @@
-// Package gpuflight folds GPU Flight's lines: kernels joined with their details, scopes paired, names, artifacts and all that is rare.
+// Package gpuflight folds GPU Flight's lines: it joins kernels with their details, pairs scopes, and folds names, artifacts and all rare
+// lines.
 package gpuflight
 
 import (
@@ -12,15 +13,15 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// Source is GPU Flight as a source.
+// Source is GPU Flight, for aggregate.Config.Sources.
 func Source() aggregate.Source {
 	return aggregate.Source{Name: "gpuflight", Version: 1, Kinds: []stream.Kind{stream.KindGPUFlight}, Open: open}
 }
 
-// core is what the partition gives all sources.
+// core is the partition's fold, which all sources share.
 type core = aggregate.Fold
 
-// flight folds the lines of a partition.
+// folding folds the lines of a partition.
 type folding struct {
 	*core
 	pool    activity.KernelPool
@@ -56,15 +57,16 @@ func open(f *aggregate.Fold) aggregate.Folding {
 const (
 	// maxLines: 65 536 batches of 2 048 rows are 134 M rows; the oldest are forgotten first. 1 MiB of hashes.
 	maxLines = 65536
-	// maxWaiting kernels wait for their kernel_detail; beyond it rows go out without one (the detail is joined at read).
+	// maxWaiting bounds the kernels that wait for their kernel_detail; beyond it rows are written without one (the detail is joined at
+	// read).
 	maxWaiting = 16384
-	// maxEarly details wait for their kernel row; beyond it they go out to kernel_details.
+	// maxEarly bounds the details that wait for their kernel row; beyond it they are written to kernel_details.
 	maxEarly = 16384
-	// maxConfigs launch configurations are told apart; beyond it they are forgotten and written again under new ids.
+	// maxConfigs bounds the launch configurations that are remembered; beyond it they are forgotten and written again under new ids.
 	maxConfigs = 65536
 )
 
-// flightSession is what is kept of a session.
+// session is what is kept of a session.
 type session struct {
 	*aggregate.Session
 	f  *folding
@@ -89,7 +91,7 @@ type session struct {
 	kernels activity.Kernels
 	minutes activity.Minutes
 
-	// The open chunk's.
+	// Of the open chunk.
 	scopeAcc map[scopeAccKey]*scopeAcc
 	profile  activity.Samples
 	metrics  activity.Metrics
@@ -163,7 +165,7 @@ func (s *session) Resume(now int64, anew bool) {
 	}
 	s.f.resumeScopes(s, now)
 	s.kernels.ForgetLaunches()
-	if anew { // the ids are those of the first folding only when it began where this one did
+	if anew { // the ids equal those of the first fold only if both began at the same place
 		s.configs, s.configByID = nil, nil
 	}
 }
@@ -201,5 +203,5 @@ func (s *session) Rest(silent bool) {
 func (s *session) Drop() {
 	s.kernels.Drop()
 	delete(s.f.waitingSessions, s)
-	delete(s.f.scoped, s) // or its scopes would bring rows back when their time comes
+	delete(s.f.scoped, s) // otherwise its scopes would write rows when their time comes
 }

@@ -99,27 +99,27 @@ func (s *session) Read(_ uint64, r *state.Reader) {
 }
 
 // ReadOlder reads what stood in states without sections.
-func (s *session) ReadOlder(p aggregate.Piece, r *state.Reader) {
+func (s *session) ReadOlder(p aggregate.Fields, r *state.Reader) {
 	switch p {
-	case aggregate.PieceParts:
+	case aggregate.FieldsParts:
 		s.readLines(r)
-	case aggregate.PieceNames:
+	case aggregate.FieldsNames:
 		s.readWaiting(r)
 		if r.Bool() {
 			s.scopes.readVersion2(r)
 		}
-	case aggregate.PieceFlushed:
+	case aggregate.FieldsFlushed:
 		s.kernels.ReadFlushed(r)
-	case aggregate.PieceHeld:
+	case aggregate.FieldsHeld:
 		s.kernels.Read(r)
-	case aggregate.PieceMinutes:
+	case aggregate.FieldsMinutes:
 		if r.Has(state.HasSingles) {
 			s.singles.Read(r)
 		}
 		if r.Has(state.HasMinutes) {
 			s.minutes.Read(r)
 		}
-	case aggregate.PieceClock:
+	case aggregate.FieldsClock:
 		if r.Has(state.HasScopes) {
 			s.scopes.read(r)
 		}

@@ -34,7 +34,7 @@ func (f *folding) system(s *session, p *aggregate.Part, l *gpuflight.Line) error
 	return nil
 }
 
-// deviceSnapshots writes how the devices of a line were.
+// deviceSnapshots writes the state of the devices in a line.
 func (f *folding) deviceSnapshots(s *session, p *aggregate.Part, kind string, at int64, devices []gpuflight.Device) {
 	for i := range devices {
 		d := &devices[i]
@@ -66,7 +66,7 @@ func (f *folding) deviceSnapshots(s *session, p *aggregate.Part, kind string, at
 	}
 }
 
-// jobFacts writes what a job_start line says beside the session's row and its devices.
+// jobFacts writes what a job_start line says in addition to the session's row and its devices.
 func (f *folding) jobFacts(s *session, p *aggregate.Part, l *gpuflight.Line, job *gpuflight.Job) {
 	at := max(job.TimeNS, 0)
 	segment := int32(-1)

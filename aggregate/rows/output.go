@@ -16,7 +16,7 @@ type Output struct {
 	body    []byte     // scratch of encode
 	Oldest  int64      // earliest gateway stamp among the rows, 0: none
 
-	mended map[string]bool // columns that had to be mended, as table.column; true: it is said
+	mended map[string]bool // columns that had to be mended, as table.column; true: logged already
 }
 
 // Strict is set by tests, before any Output is used: a batch with a column that was left out then panics instead of being mended.
@@ -24,7 +24,7 @@ var Strict bool
 
 type batchKey struct {
 	table     *table.Table
-	partition table.Partition
+	partition table.DayPartition
 }
 
 // NewOutput returns an empty output.
@@ -33,7 +33,7 @@ func NewOutput() *Output {
 }
 
 // Batch returns the batch for rows of t that go to partition p.
-func (o *Output) Batch(t *table.Table, p table.Partition) *table.Batch {
+func (o *Output) Batch(t *table.Table, p table.DayPartition) *table.Batch {
 	key := batchKey{t, p}
 	b, ok := o.batches[key]
 	if !ok {
@@ -95,7 +95,7 @@ func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error)
 	return rows, body, nil
 }
 
-// Reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are let go.
+// Reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are freed.
 func (o *Output) Reset() {
 	o.Oldest = 0
 	o.order = slices.DeleteFunc(o.order, func(key batchKey) bool {

@@ -29,7 +29,7 @@ func ClipBytes(b []byte) []byte {
 	return []byte(Clip(string(b)))
 }
 
-// OrUnknown is a time, or what stands for none in columns that keep the earliest.
+// OrUnknown is a time, or what stands for "no time" in columns that keep the earliest.
 func OrUnknown(ns int64) int64 {
 	if ns <= 0 {
 		return table.UnknownTime
@@ -37,7 +37,7 @@ func OrUnknown(ns int64) int64 {
 	return ns
 }
 
-// Flag is a truth as its column keeps it.
+// Flag is a bool as its column stores it.
 func Flag(v bool) uint8 {
 	if v {
 		return 1
@@ -56,7 +56,7 @@ func NotNegative(v int64) uint64 { return uint64(max(v, 0)) }
 
 const mib = 1 << 20
 
-// FromMiB is a size in bytes; one that no column of bytes holds is the largest that does, not what is left after a wrap.
+// FromMiB is a size in bytes. One that does not fit the column becomes the largest that does; it does not wrap.
 func FromMiB(n uint64) uint64 { return min(n, (1<<64-1)/mib) * mib }
 
 // DayOf returns the day of a time.
@@ -71,18 +71,18 @@ func BucketOf(ns int64) int64 { return ns - ns%BucketNS }
 // NanosPerDay is a day.
 const NanosPerDay = int64(24 * time.Hour)
 
-// RawPartition is the ClickHouse partition of raw rows received at a time: its day and retention class.
-func RawPartition(receivedAt int64, days uint16) table.Partition {
-	return table.Partition{Day: table.DayOf(receivedAt), RetentionDays: days}
+// RawDayPartition is the ClickHouse partition of raw rows received at a time: its day and retention class.
+func RawDayPartition(receivedAt int64, days uint16) table.DayPartition {
+	return table.DayPartition{Day: table.DayOf(receivedAt), RetentionDays: days}
 }
 
-// FactPartition is the same for rollups and facts: the first day of the month.
-func FactPartition(receivedAt int64, days uint16) table.Partition {
-	return table.Partition{Day: table.MonthOf(table.DayOf(receivedAt)), RetentionDays: days}
+// FactDayPartition is the same for rollups and facts: the first day of the month.
+func FactDayPartition(receivedAt int64, days uint16) table.DayPartition {
+	return table.DayPartition{Day: table.MonthOf(table.DayOf(receivedAt)), RetentionDays: days}
 }
 
-// FactDays is the retention class of facts that raw rows need to be understood. They were written with the first such row and must
-// outlive the last one, of a session that goes on for as long as raw rows are kept.
+// FactDays is the retention class of facts that are needed to understand raw rows. They are written with the first such row and must
+// outlive the last one, in a session that may go on for as long as raw rows are kept.
 func FactDays(rawDays, rollupDays uint16) uint16 {
 	return uint16(min(max(int(rollupDays), 2*int(rawDays)), 1<<16-1))
 }

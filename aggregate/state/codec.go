@@ -1,4 +1,4 @@
-// Package state has the codec of the state that a partition publishes, and what remembers hashes in it.
+// Package state has the codec of the state that a partition publishes, and the sets of hashes in it.
 package state
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Writer appends the fields of a state change; reader takes them off again in the same order. Integers are varints.
+// Writer appends the fields of a state change; Reader reads them in the same order. Integers are varints.
 type Writer struct{ Body []byte }
 
 // U64 appends a number.
@@ -22,7 +22,7 @@ func (w *Writer) I64(v int64) { w.Body = binary.AppendVarint(w.Body, v) }
 // N appends a count.
 func (w *Writer) N(v int) { w.U64(uint64(v)) }
 
-// Bool appends a truth.
+// Bool appends a bool.
 func (w *Writer) Bool(v bool) {
 	if v {
 		w.Body = append(w.Body, 1)
@@ -40,7 +40,7 @@ func (w *Writer) Hash(h xxh3.Uint128) {
 	w.Body = binary.LittleEndian.AppendUint64(w.Body, h.Hi)
 }
 
-// Err is what every malformed state gives: it was written by us, so it is damage or another version.
+// Err is the error for every malformed state. It was written by Warpline, so it is damaged or of another version.
 var Err = errors.New("partition state is damaged or of another version")
 
 // Reader reads what a Writer wrote.
@@ -48,7 +48,7 @@ type Reader struct {
 	Rest   []byte
 	Err    error
 	Layout Layout // of the state that is read
-	Dry    bool   // it is only looked whether it can be read
+	Dry    bool   // a dry run: only to find out whether it can be read
 }
 
 // Fail ends the reading; the first failure counts.
@@ -99,7 +99,8 @@ func (r *Reader) U32() uint32 {
 	return uint32(v)
 }
 
-// N reads a count of things that take at least size bytes each, so that damage cannot make us allocate more than we were given.
+// N reads a count of things that take at least size bytes each, so that a damaged count cannot make us allocate more than the state is
+// long.
 func (r *Reader) N(size int) int {
 	v := r.U64()
 	if v > uint64(len(r.Rest)/size) {
@@ -109,7 +110,7 @@ func (r *Reader) N(size int) int {
 	return int(v)
 }
 
-// Bool reads a truth.
+// Bool reads a bool.
 func (r *Reader) Bool() bool {
 	if len(r.Rest) == 0 {
 		r.Fail()
@@ -153,7 +154,7 @@ func (r *Reader) Hash() xxh3.Uint128 {
 	return h
 }
 
-// Section writes a section of a session: whose it is, in which version, how long, and its bytes.
+// Section writes a section of a session: the source's name, the version, the length, and the bytes.
 func (w *Writer) Section(name string, version uint64, body []byte) {
 	w.Str(name)
 	w.U64(version)

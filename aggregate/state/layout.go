@@ -3,11 +3,11 @@ package state
 // Version is the first number of every state change and snapshot.
 const Version = 6
 
-// Layouts of the state that ever landed. From version 4 on a number is one layout: whoever changes what stands beside the sections changes
-// Version, adds the layout here and a fixture to testdata/state. Before, the number stayed while the layout changed: those are told apart
-// by which one the bytes fit from the first to the last, the newest first.
+// Layouts of the state that main ever had. From version 4 on a number is one layout: to change what stands outside of the sections, change
+// Version, add the layout here and a fixture to testdata/state. Before that the number stayed while the layout changed: the layout of those
+// states is the newest one that fits the bytes from the first to the last.
 
-// Layout is what a state holds beside what every one has.
+// Layout is what a state holds in addition to what every state has.
 type Layout uint16
 
 // What layouts have, in the order in which it came.

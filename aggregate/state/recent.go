@@ -6,8 +6,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Recent remembers the newest limit hashes it was given. It decides "seen already" for parts and lines; 128 bits make a false
-// "seen" (which would lose a line) a matter of 2^-90 for a session of a million lines.
+// Recent remembers the newest limit hashes it was given. It decides "seen already" for parts and lines; 128 bits make the odds of a false
+// "seen" (which would lose a line) 2^-90 for a session of a million lines.
 type Recent struct {
 	Limit int
 	short bool // 64 bits of each are kept, see shorten
@@ -51,8 +51,8 @@ func (r *Recent) Has(h xxh3.Uint128) bool {
 	return ok
 }
 
-// Shorten keeps half of each hash from now on. It is for sessions that fell silent, which are many: what they bring yet is mostly what they
-// have brought before, and 64 bits make a false "seen" among 65 536 lines a matter of 10^-10.
+// Shorten keeps half of each hash from now on. It is for sessions that fell silent, which are many: what they still send is mostly what
+// they have sent before, and 64 bits make the odds of a false "seen" among 65 536 lines 10^-10.
 func (r *Recent) Shorten() {
 	if r.short {
 		return
@@ -86,7 +86,7 @@ func (r *Recent) Append(w *Writer, full bool) {
 	}
 }
 
-// Read adds what append wrote.
+// Read adds what Append wrote.
 func (r *Recent) Read(from *Reader) {
 	size := 16
 	if from.Has(hasShort) && from.Bool() {
@@ -111,7 +111,7 @@ func (r *Recent) changed() []xxh3.Uint128 {
 	return r.order[max(r.head, len(r.order)-r.fresh):]
 }
 
-// Size is how many bytes append writes, but for a few.
+// Size is about how many bytes Append writes.
 func (r *Recent) Size(full bool) int {
 	n := r.fresh
 	if full {

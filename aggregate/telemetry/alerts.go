@@ -16,9 +16,9 @@ import (
 	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
-// alerts folds the alerts of a tracker's file. They are no events and count in no sum. The session remembers them with the keys of its
-// events, so that a file that grows and is sent again does not write all of them again; one that came back after that is found
-// when it is read (memory_alerts).
+// alerts folds the alerts of a tracker's file. They are not events and are not in any sum. The session remembers them with the keys of its
+// events, so that a file that grows and is sent again does not write all of them again. An alert that comes again after it was forgotten is
+// dropped at read (memory_alerts).
 func (f *folding) alerts(s *session, p *aggregate.Part, body []byte) {
 	head, rest, _ := bytes.Cut(body, []byte{'\n'})
 	var of telemetry.AlertOwner
@@ -73,10 +73,10 @@ func (f *folding) alertKey(of *telemetry.AlertOwner, a *telemetry.Alert) uint64 
 	if key := xxh3.Hash(f.reader.key) &^ maxRichness; key != 0 {
 		return key
 	}
-	return maxRichness + 1 // 0 is no key
+	return maxRichness + 1 // 0 is not a key
 }
 
-// badAlert keeps what the gateway has not written so.
+// badAlert keeps bytes that are not as the gateway writes alerts.
 func (f *folding) badAlert(p *aggregate.Part, text []byte, err error) {
 	p.Received(1)
 	f.Reject(p, aggregate.Reject{

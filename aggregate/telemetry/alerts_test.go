@@ -74,7 +74,7 @@ func TestDamagedAlerts(t *testing.T) {
 	}{
 		{nil, 0, 1}, {[]byte("nothing\n{}"), 0, 1}, {append(good, "{}\n\n5\n"...), 2, 3}, {append(good, good...), 0, 1},
 	} {
-		before := o.f.Out.Batch(telemetrytable.MemoryTrackAlerts.Table, rows.RawPartition(exportEpoch, 7)).Rows()
+		before := o.f.Out.Batch(telemetrytable.MemoryTrackAlerts.Table, rows.RawDayPartition(exportEpoch, 7)).Rows()
 		o.parts++
 		p := &aggregate.Part{Seq: uint64(o.parts), Now: o.now, Env: stream.Envelope{
 			Tenant: "t", Session: "mem:s", Kind: stream.KindAlerts, Source: "telemetry", Part: -2 - o.parts, ReceivedAt: exportEpoch,
@@ -84,7 +84,7 @@ func TestDamagedAlerts(t *testing.T) {
 		if u := p.Counted(); u.Events != c.bad || u.Stored+u.Duplicates != 0 {
 			t.Errorf("%q: %+v, want %d rejected", c.body, u, c.bad)
 		}
-		if n := o.f.Out.Batch(telemetrytable.MemoryTrackAlerts.Table, rows.RawPartition(exportEpoch, 7)).Rows() - before; n != c.alerts {
+		if n := o.f.Out.Batch(telemetrytable.MemoryTrackAlerts.Table, rows.RawDayPartition(exportEpoch, 7)).Rows() - before; n != c.alerts {
 			t.Errorf("%q: %d alerts", c.body, n)
 		}
 	}

@@ -14,17 +14,17 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// One memory event counts once, in whatever export it comes and however late. What makes it one is its place in the session: a key
-// of 58 bits for each event is remembered, and in the lower bits how much the copy said that is shown.
+// A memory event counts once, whichever exports it comes in and however late. It is known by its place in the session: a key of 58 bits is
+// remembered for each event, and in the lower bits how much the copy says that is shown.
 
 const (
-	// maxEventKeys of a session are remembered at least, and at most twice as many, the newest: 8 to 16 MiB. An older event that comes
-	// again in another export counts again.
+	// maxEventKeys is how many keys of a session are remembered at least, and at most twice as many, the newest: 8 to 16 MiB. An older
+	// event that comes again in another export counts again.
 	maxEventKeys = 1 << 19
-	// maxPartitionEventKeys of all sessions, some 64 MiB; beyond it the sessions that were silent longest forget theirs.
-	// Tenants that have more than their share of them lose theirs first.
+	// maxPartitionEventKeys bounds the keys of all sessions, some 64 MiB; beyond it those of the sessions that were silent longest are
+	// forgotten, first of tenants that have more than their share.
 	maxPartitionEventKeys = 1 << 22
-	// eventKeyDays of Config.Forget a session is remembered for the sake of its keys.
+	// eventKeyDays is for how many times Config.Forget a session is remembered because of its keys.
 	eventKeyDays = 8
 
 	richnessBits = 6
@@ -40,8 +40,9 @@ func eventKey(scratch []byte, e *telemetry.Event) (key uint64, _ []byte) {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	b = append(append(b, e.EventType...), e.Context...)
-	if key = xxh3.Hash(b) &^ maxRichness; key == 0 {
-		key = maxRichness + 1 // 0 is no key
+	key = xxh3.Hash(b) &^ maxRichness
+	if key == 0 {
+		key = maxRichness + 1 // 0 is not a key
 	}
 	return key, b
 }
@@ -72,7 +73,7 @@ func (k *eventKeys) find(key uint64) *uint64 {
 	return k.old.find(key)
 }
 
-// add remembers an entry whose key is not.
+// add remembers an entry whose key is not remembered yet.
 func (k *eventKeys) add(entry uint64) {
 	if k.young.n >= maxEventKeys {
 		k.old, k.young = k.young, keyTable{}
@@ -117,13 +118,13 @@ func (k *eventKeys) read(r *state.Reader) {
 	k.fresh = k.fresh[:0]
 }
 
-// keyTable is a hash table of entries: a key, and its richness in the lower bits. 0 is no entry.
+// keyTable is a hash table of entries: a key, and its richness in the lower bits. 0 is not an entry.
 type keyTable struct {
 	slots []uint64
 	n     int
 }
 
-// slotSeed is this process's own: who sends events knows their keys and could choose such as stand in one another's way.
+// slotSeed is this process's own: clients can compute keys, and could otherwise choose events whose keys collide.
 var slotSeed = [2]uint64{rand.Uint64(), rand.Uint64() | 1}
 
 // slotOf is where an entry's search begins.
@@ -138,7 +139,8 @@ func (t *keyTable) find(key uint64) *uint64 {
 	}
 	mask := uint64(len(t.slots) - 1)
 	for i := slotOf(key) & mask; ; i = (i + 1) & mask {
-		switch s := &t.slots[i]; {
+		s := &t.slots[i]
+		switch {
 		case *s == 0:
 			return nil
 		case (*s^key)&^maxRichness == 0:
@@ -170,11 +172,12 @@ func (t *keyTable) put(entry uint64) {
 	t.n++
 }
 
-// seenEvent tells whether the session's event has been counted, and whether this copy says more than the one that is shown; then old is
-// how much that said. It remembers the event.
+// seenEvent reports whether the session's event has been counted, and whether this copy says more than the one that is shown; then old is
+// how much that one says. It remembers the event.
 func (f *folding) seenEvent(s *session, key uint64, rich uint8) (seen, richer bool, old uint8) {
 	if p := s.keys.find(key); p != nil {
-		if old = uint8(*p & maxRichness); rich <= old {
+		old = uint8(*p & maxRichness)
+		if rich <= old {
 			return true, false, old
 		}
 		*p = key | uint64(rich)

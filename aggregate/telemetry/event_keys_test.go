@@ -78,7 +78,7 @@ func (o *exportOwner) send(body []byte, n uint64) {
 func (o *exportOwner) publish() {
 	for _, tab := range []*table.Table{telemetrytable.MemoryEvents.Table, telemetrytable.MemoryReplaced.Table,
 		telemetrytable.MemoryTrackAlerts.Table} {
-		o.rows[tab.Name] += o.f.Out.Batch(tab, rows.RawPartition(exportEpoch, 7)).Rows()
+		o.rows[tab.Name] += o.f.Out.Batch(tab, rows.RawDayPartition(exportEpoch, 7)).Rows()
 	}
 	o.states = append(o.states, o.f.AppendState(nil, false))
 	o.f.Published()

@@ -15,13 +15,13 @@ import (
 	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
-// memoryKey is what memory events are added up by.
+// memoryKey is the key by which memory events are added up.
 type memoryKey struct {
 	device, rank, bucket int64
 }
 
-// memoryAcc adds up one row of memory_stats. Sums stop at maxMemorySum: a minute would need eight exbibytes to get there, so only
-// events that lie do, and what they sum up to stays a number that people recognise.
+// memoryAcc adds up one row of memory_stats. Sums stop at maxMemorySum. Only false events get there, since a minute would need eight
+// exbibytes; their sum stays a number that people recognise.
 type memoryAcc struct {
 	host, job                                          string
 	events, allocated, reserved, used, total           uint64
@@ -39,7 +39,7 @@ type memoryAcc struct {
 // maxMemorySum is what a sum of one row stops at: two rows of it still add up in 64 bits.
 const maxMemorySum = uint64(math.MaxInt64)
 
-// maxMemoryDevices of a session get a row in `devices`; beyond it their numbers are made up.
+// maxMemoryDevices is how many devices of a session get a row in `devices`; with more, their numbers cannot be true.
 const maxMemoryDevices = 64
 
 // ppb is a ratio's whole: parts in 10^9 add exactly, fractions do not.
@@ -61,7 +61,7 @@ type memoryLast struct {
 	acc *memoryAcc
 }
 
-// telemetry folds the frames of a part of memory telemetry. The gateway has applied the rules; what they refuse here was damaged.
+// events folds the frames of a part of memory telemetry. The gateway has applied the rules; what they refuse here was damaged since.
 func (f *folding) events(s *session, p *aggregate.Part, body []byte) {
 	var stop stopEvent
 	for len(body) > 0 {
@@ -98,8 +98,8 @@ func (f *folding) events(s *session, p *aggregate.Part, body []byte) {
 	f.Out.Saw(p.Env.ReceivedAt)
 }
 
-// memoryEvent counts an event and makes its row. It returns false for an event that was counted before, in another export: then at
-// most a row that says more takes the place of the one that is there.
+// memoryEvent counts an event and makes its row. It returns false for an event that was counted before, in another export. Then a copy that
+// says more replaces the row that is shown.
 func (f *folding) memoryEvent(s *session, p *aggregate.Part, e *telemetry.Event, index uint32) bool {
 	m := &f.reader
 	h := m.health.Read(e.Metadata)

@@ -8,7 +8,7 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// Source is memory telemetry as a source.
+// Source is memory telemetry, for aggregate.Config.Sources.
 func Source() aggregate.Source {
 	var reasons []string
 	for _, code := range telemetry.Codes() {
@@ -20,10 +20,10 @@ func Source() aggregate.Source {
 	}
 }
 
-// shared is what the partition gives all sources.
+// shared is the partition's fold, which all sources share.
 type shared = aggregate.Fold
 
-// memory folds memory telemetry of a partition.
+// folding folds memory telemetry of a partition.
 type folding struct {
 	*shared
 	reader    memoryReader
@@ -35,7 +35,7 @@ func open(f *aggregate.Fold) aggregate.Folding {
 	return &folding{shared: f, own: map[*session]struct{}{}}
 }
 
-// memorySession is what is kept of a session.
+// session is what is kept of a session.
 type session struct {
 	*aggregate.Session
 	f       *folding
@@ -83,8 +83,8 @@ func (s *session) Size(full bool) int {
 func (s *session) Read(_ uint64, r *state.Reader) { s.keys.read(r) }
 
 // ReadOlder reads what stood in states without sections.
-func (s *session) ReadOlder(p aggregate.Piece, r *state.Reader) {
-	if p == aggregate.PieceKeys && r.Has(state.HasEventKeys) {
+func (s *session) ReadOlder(p aggregate.Fields, r *state.Reader) {
+	if p == aggregate.FieldsKeys && r.Has(state.HasEventKeys) {
 		s.keys.read(r)
 	}
 }

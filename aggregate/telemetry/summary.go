@@ -7,12 +7,12 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// statusRanks are what the statuses of a tracker's session tell of its end.
+// statusRanks are the ranks of the ends that a tracker's statuses report.
 var statusRanks = map[string]uint8{
 	"running": table.EndRunning, "incomplete": table.EndIncomplete, "interrupted": table.EndInterrupted, "completed": table.EndCompleted,
 }
 
-// summary folds what a tracker says of its session as a whole. A session that is known by nothing else is one all the same.
+// summary folds what a tracker says of its session as a whole. A session of which nothing else is known is stored all the same.
 func (f *folding) summary(p *aggregate.Part, body []byte) {
 	sum, err := telemetry.ParseSummary(body)
 	rank := uint8(table.EndUnknown)
@@ -34,7 +34,7 @@ func (f *folding) summary(p *aggregate.Part, body []byte) {
 }
 
 // stopEvent is the last event of a part that says that tracking stopped. Without a summary it ends a session. Events that were counted
-// before count here: they may have come in a document whose summary said something else.
+// before are looked at too: they may have come in a document whose summary said something else.
 type stopEvent struct {
 	seen bool
 	at   int64

@@ -251,7 +251,7 @@ func (e *eraser) publish(ctx context.Context, d *stream.Deletion) error {
 		if err != nil {
 			return err
 		}
-		id := stream.ReceiptKey(d.ID, p)
+		id := stream.DeletionRecordKey(d.ID, p)
 		try, cancel := context.WithTimeout(ctx, 20*time.Second)
 		_, err = e.streams.JS.PublishMsg(try, &nats.Msg{Subject: stream.IngestSubject(p, d.Tenant, d.Token()), Data: msg}, jetstream.WithMsgID("delete-"+id))
 		cancel()
@@ -269,7 +269,7 @@ func (e *eraser) wait(ctx context.Context) error {
 	defer cancel()
 	total := len(e.wanted)
 	sums := map[string]uint64{}
-	var got []stream.Receipt
+	var got []stream.DeletionRecord
 	said, began := time.Now(), time.Now()
 	for len(e.wanted) > 0 {
 		for id := range e.wanted {
@@ -283,7 +283,7 @@ func (e *eraser) wait(ctx context.Context) error {
 				}
 				return unreachable(fmt.Errorf("read a receipt: %w: the request is stored and is carried out all the same", err))
 			}
-			var r stream.Receipt
+			var r stream.DeletionRecord
 			if err := json.Unmarshal(entry.Value(), &r); err != nil {
 				return fmt.Errorf("receipt %s: %w", id, err)
 			}
@@ -323,7 +323,7 @@ func (e *eraser) idle(ctx context.Context) string {
 	return ""
 }
 
-func (e *eraser) print(got []stream.Receipt, sums map[string]uint64) error {
+func (e *eraser) print(got []stream.DeletionRecord, sums map[string]uint64) error {
 	if e.flags.JSON {
 		enc := newEncoder(e.p.Stdout)
 		for _, r := range got {

@@ -12,7 +12,7 @@ import (
 // completeIdentity is the identity of every session-complete, so that the second one of a session changes nothing.
 const completeIdentity = "complete"
 
-// complete says that a session has ended. Launcher and agent may both say so, early or twice.
+// complete is the notice that a session has ended. Launcher and agent may both send it, early or twice.
 func complete(r *http.Request) (*ingest.Notice, error) {
 	session := strings.TrimSpace(r.Header.Get("X-GpuFlight-Session-Id"))
 	if session == "" || ingest.Printable(session, stream.MaxSessionBytes) != session {

@@ -11,7 +11,8 @@ func countLines(body []byte) (events uint64, lines int64) {
 	for {
 		n, blank := gpuflight.BlankLines(body)
 		lines += blank
-		if body = body[n:]; len(body) == 0 {
+		body = body[n:]
+		if len(body) == 0 {
 			break
 		}
 		line := body
@@ -31,10 +32,10 @@ func countLines(body []byte) (events uint64, lines int64) {
 type rowCounter struct {
 	batch bool
 
-	// Plain form: brackets behind the first `"rows":`, counted for a line that is torn.
+	// Plain form: brackets after the first `"rows":`, counted for a line that is torn.
 	matched  int // bytes of rowsKey seen
 	brackets int
-	first    [2]byte // first two bytes behind the key that are no space
+	first    [2]byte // first two bytes after the key that are not white space
 	firsts   int
 
 	// General form: elements of the top-level "rows".
@@ -59,11 +60,11 @@ func (r *rowCounter) reset(head []byte) {
 	r.batch = t.IsBatch()
 }
 
-func (r *rowCounter) feed(chunk []byte) {
+func (r *rowCounter) feed(read []byte) {
 	if !r.batch {
 		return
 	}
-	for _, b := range chunk {
+	for _, b := range read {
 		r.plain(b)
 		r.walk(b)
 	}

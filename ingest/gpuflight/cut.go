@@ -36,8 +36,8 @@ type piece struct {
 	whole          bool
 }
 
-// cutter cuts a stream of lines into pieces. What it gives depends on the bytes and on maxLine alone, never on how the reads fall:
-// each piece is the longest run of whole lines that fits stream.PartBytes. It keeps one buffer of that size and no more.
+// cutter cuts a stream of lines into pieces. What it gives depends only on the bytes and on maxLine, never on how the bytes are divided
+// among reads: each piece is the longest run of whole lines that fits stream.PartBytes. It keeps one buffer of that size and no more.
 //
 // Bytes are passed on as they came: blank lines, '\r' before '\n' and an unterminated last line included.
 type cutter struct {
@@ -46,7 +46,7 @@ type cutter struct {
 
 	buf        []byte // stream.PartBytes long
 	start, end int    // what is in buf and not yet cut
-	err        error  // the source's last word
+	err        error  // of the source: io.EOF, or why it ended
 	line       int64  // lines cut so far
 	ahead      [1]byte
 	aheadLen   int
@@ -85,12 +85,13 @@ func (c *cutter) next() (piece, error) {
 	cut := bytes.LastIndexByte(data, '\n') + 1
 	if c.maxLine < int64(len(c.buf)) { // lines in here may be over the limit: look at each
 		var tooLong bool
-		if cut, tooLong = c.cutShort(data, full); tooLong {
+		cut, tooLong = c.cutShort(data, full)
+		if tooLong {
 			return c.rejectLine(data[:cut]), nil
 		}
 	}
 	if full {
-		// The end of the upload may be known already or not, depending on how the reads fell: it must not matter here.
+		// The end of the upload may be known already or not, depending on the reads: it must not matter here.
 		if cut == 0 {
 			c.giant = giantLine{open: true}
 			c.giant.count.reset(data)
@@ -245,15 +246,15 @@ func (c *cutter) Read(p []byte) (int, error) {
 		n, c.err = c.src.Read(c.buf[c.end:])
 		c.end += n
 	}
-	chunk := c.buf[c.start:min(c.end, c.start+len(p))]
-	if i := bytes.IndexByte(chunk, '\n'); i >= 0 {
-		chunk = chunk[:i+1]
+	read := c.buf[c.start:min(c.end, c.start+len(p))]
+	if i := bytes.IndexByte(read, '\n'); i >= 0 {
+		read = read[:i+1]
 		g.ended = true
 	}
-	copy(p, chunk)
-	g.count.feed(chunk)
-	c.start += len(chunk)
-	g.size += int64(len(chunk))
+	copy(p, read)
+	g.count.feed(read)
+	c.start += len(read)
+	g.size += int64(len(read))
 	g.text = g.size
 	if g.ended {
 		g.text--
@@ -262,7 +263,7 @@ func (c *cutter) Read(p []byte) (int, error) {
 		g.err = errGiantTooLong
 		return 0, g.err
 	}
-	return len(chunk), nil
+	return len(read), nil
 }
 
 // endGiant reads what is left of the giant line and returns it as a piece: a pieceGiant without body, or a reject.

@@ -16,20 +16,19 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// Legacy mode: the agent posts each line by itself, as a string inside a wrapper. The route names a type, which the line names too, so it
-// is not looked at: every type is taken. Whatever the body is, the answer is 200 once it is stored, as an event or as a reject, since the
-// agent repeats anything else for ever.
+// Legacy mode: the agent posts each line by itself, as a string inside a wrapper. The type in the route is not used, since the line names
+// it too: every type is taken. Whatever the body is, the answer is 200 once it is stored, as an event or as a reject: after any other
+// answer the agent would repeat it for ever.
 
 // wrapperBytes is what a wrapper may add to its line beside the escapes.
 const wrapperBytes = 64 << 10
 
-// lineBody is the most that the body of a line may have as received: escaping doubles a line at most, but for control characters, of which
-// a line has none.
+// lineBody is the most that the body of a line may have as received: escaping at most doubles a line, since it does not hold control
+// characters.
 func lineBody(l tenant.Limits) int64 { return min(l.MaxBodyBytes, 2*l.MaxLineBytes+wrapperBytes) }
 
 // line is an upload of one line. It is known by its content: sent again it is the same part, which a worker folds once, and so are the
-// copies that the client writes to every channel. Its Content-Encoding is not held against it: a body that is neither gzip nor a line is a
-// reject.
+// copies that the client writes to every channel. Any Content-Encoding is taken: a body that is neither gzip nor a line is a reject.
 type line struct {
 	upload
 	found  openedLine
@@ -60,14 +59,15 @@ func (p *line) Survey(u *ingest.Upload) (id ingest.Identity, err error) {
 	p.limits = u.Limits
 	p.lend()
 	defer p.giveBack()
-	if p.found, err = p.open(u); err != nil {
+	p.found, err = p.open(u)
+	if err != nil {
 		return id, err
 	}
 	if p.found.blank {
 		return id, ingest.ErrNothing
 	}
 	if p.found.size >= stream.PartBytes && p.missing == "" {
-		// It goes to the object store, which must not get it again after a worker deleted it.
+		// It goes to the object store, and must not be stored there again after a worker has deleted it.
 		return u.ByContent(p.found.sum, p.found.identity()), nil
 	}
 	return ingest.Unrecorded(p.found.identity()), nil
@@ -151,7 +151,7 @@ func (p *line) open(u *ingest.Upload) (openedLine, error) {
 		return openedLine{}, err
 	}
 	_, id := gpuflight.Peek(head)
-	session := string(id) // before the buffer has the rest
+	session := string(id) // copied before the buffer is used for the rest
 	line.blank = len(bytes.TrimSpace(head)) == 0 && n < stream.RejectBytes
 	sum := sha256.New()
 	sum.Write(head)
@@ -160,7 +160,8 @@ func (p *line) open(u *ingest.Upload) (openedLine, error) {
 		return openedLine{}, err
 	}
 	line.sum, line.size = ingest.SumOf(sum), int64(n)+rest
-	if p.reason, p.missing = u.SetSession(session); session == "" {
+	p.reason, p.missing = u.SetSession(session)
+	if session == "" {
 		p.missing = "the line has no session_id"
 	}
 	return line, nil

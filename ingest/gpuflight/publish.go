@@ -12,7 +12,7 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// cutting is what it takes to cut an upload, lent for as long as that takes.
+// cutting is what is needed to cut an upload, lent while that is done.
 type cutting struct{ *cutters }
 
 // cutters have buffers of some 12 KiB.
@@ -58,10 +58,12 @@ func (p *upload) publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 		body := got.body
 		if got.kind == pieceGiant {
 			var name string
-			if name, got, err = giant(ctx, to, c, part); err != nil {
+			name, got, err = giant(ctx, to, c, part)
+			if err != nil {
 				return err
 			}
-			if body = got.body; got.kind == pieceGiant {
+			body = got.body
+			if got.kind == pieceGiant {
 				e.Object, body = name, nil
 			}
 		}
@@ -77,7 +79,7 @@ func (p *upload) publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 	}
 }
 
-// giant stores a line that does not fit a message, and returns the object's name and what became of the line.
+// giant stores a line that does not fit into a message, and returns the object's name and what became of the line.
 func giant(ctx context.Context, to *ingest.Publisher, c *cutter, part int) (name string, got piece, err error) {
 	name, err = to.Object(ctx, part, c, c.maxLine)
 	var torn *ingest.TornError
@@ -125,7 +127,7 @@ func (p *upload) publishRefused(ctx context.Context, u *ingest.Upload, to *inges
 	return nil
 }
 
-// count enters a piece into the upload's tally. An event is a row, and a line that holds none costs as well.
+// count enters a piece into the upload's tally. An event is a row; a line without one costs as well.
 func (p *upload) count(t *ingest.Tally, got piece) {
 	t.Events += uint64(got.lines)
 	if got.kind != pieceReject {

@@ -2,8 +2,8 @@
 // and the end of a session.
 //
 // Start with Source. Uploads are cut on line boundaries into parts (cut.go) and their rows are counted (count.go); a line of legacy mode is
-// found in its wrapper first (wrapper.go). What the agent does with each answer decides what is answered: it repeats anything but success
-// for ever, so what cannot be taken is kept as a reject.
+// found in its wrapper first (wrapper.go). The answers follow from what the agent does with them: it repeats an upload for ever until it
+// gets a success, so what cannot be taken is kept as a reject.
 package gpuflight
 
 import (
@@ -27,8 +27,8 @@ func Source() ingest.Source {
 	}
 }
 
-// receipt is the answer to an accepted upload.
-type receipt struct {
+// answer is the answer to an accepted upload.
+type answer struct {
 	Accepted uint64      `json:"accepted"` // events
 	Rejected uint64      `json:"rejected"`
 	Errors   []lineError `json:"errors"` // the first few
@@ -62,7 +62,7 @@ type upload struct {
 
 // Answer implements ingest.Intake.
 func (p *upload) Answer(o ingest.Outcome) any {
-	answer := receipt{Accepted: o.Accepted, Rejected: o.Rejected, Errors: p.errors, Whole: o.Whole}
+	answer := answer{Accepted: o.Accepted, Rejected: o.Rejected, Errors: p.errors, Whole: o.Whole}
 	if o.Repeat || answer.Errors == nil {
 		answer.Errors = []lineError{}
 	}

@@ -61,7 +61,7 @@ func (p *window) describe(u *ingest.Upload) {
 			p.channel = "x-" + ingest.DigestOf(channel).String()[:8]
 		}
 	case id != "" || h.Get("X-GpuFlight-Window-Sequence") != "" || h.Get("X-GpuFlight-Window-CRC32") != "":
-		// Some headers without the others identify nothing. The body's hash does.
+		// Without all of the headers the upload is identified by its body's hash.
 		u.Odd("incomplete_headers", "window_headers", "window headers are incomplete or malformed and were not used",
 			strings.TrimSpace(h.Get("X-GpuFlight-Session-Id")))
 	}
@@ -74,7 +74,8 @@ func (p *window) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	if session == "" {
 		session = firstSession(u)
 	}
-	if p.reason, p.missing = u.SetSession(session); session == "" {
+	p.reason, p.missing = u.SetSession(session)
+	if session == "" {
 		p.missing = "neither X-GpuFlight-Session-Id nor the first line has a session id"
 	}
 	u.Window = p.id

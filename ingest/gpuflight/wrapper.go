@@ -47,7 +47,7 @@ func findLine(src io.Reader, buf []byte) (foundLine, error) {
 	return found, nil
 }
 
-// scanner reads JSON byte by byte and checks no more of it than is needed to tell where values end.
+// scanner reads JSON byte by byte and checks only as much of it as is needed to tell where values end.
 type scanner struct {
 	src  io.Reader
 	buf  []byte
@@ -73,7 +73,7 @@ func (s *scanner) next() byte {
 	return c
 }
 
-// space returns the first byte that is no white space.
+// space returns the first byte that is not white space.
 func (s *scanner) space() byte {
 	for {
 		if c := s.next(); c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -131,7 +131,8 @@ func (s *scanner) find() (found foundLine, ok bool) {
 		if after != ',' {
 			return found, false
 		}
-		if c = s.space(); c == '}' {
+		c = s.space()
+		if c == '}' {
 			return found, false
 		}
 	}
@@ -160,7 +161,8 @@ func (s *scanner) text() bool {
 			if c == 'u' {
 				for range 4 {
 					s.keep(c)
-					if c = s.next(); !isHex(c) {
+					c = s.next()
+					if !isHex(c) {
 						return false
 					}
 				}
@@ -181,7 +183,7 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// nested passes the rest of an object or an array. Whether it is sound inside is for those to say who read it.
+// nested passes the rest of an object or an array. Whether its inside is well-formed is checked by what reads it later.
 func (s *scanner) nested() bool {
 	for depth := 1; depth > 0; {
 		switch s.next() {
@@ -200,7 +202,7 @@ func (s *scanner) nested() bool {
 	return true
 }
 
-// scalar passes a number or a word and returns the byte behind it.
+// scalar passes a number or a word and returns the byte after it.
 func (s *scanner) scalar(c byte) (after byte, ok bool) {
 	for n := 0; ; n++ {
 		switch {
@@ -212,7 +214,7 @@ func (s *scanner) scalar(c byte) (after byte, ok bool) {
 	}
 }
 
-// lineReader reads a line out of a body, which stands at it: a string is unquoted; in an object line ends, which only stand between
+// lineReader reads a line out of a body that has been read up to it: a string is unquoted; in an object line ends, which only stand between
 // its tokens, become spaces. What it gives is one line, unless a string holds line ends of its own.
 type lineReader struct {
 	src    io.Reader
@@ -324,7 +326,8 @@ func (l *lineReader) escape(data []byte) {
 		l.i += 4
 		if utf16.IsSurrogate(r) {
 			low, _ := unit(data[6:])
-			if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+			r = utf16.DecodeRune(r, low)
+			if r != utf8.RuneError {
 				l.i += 6
 			}
 		}

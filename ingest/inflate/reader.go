@@ -3,7 +3,7 @@
 // It differs from a general reader in what it is given: it reads from memory or a file in large steps, so it may look ahead, and it keeps
 // its history in the buffer that it decodes into. Its decoder takes several symbols from one load of input. Start with Reader.
 //
-// It is here for its price alone. With the reader of klauspost/compress the roles take some 12 % more of the processors for the same
+// It is here only because it costs less. With the reader of klauspost/compress the roles take some 12 % more of the processors for the same
 // kernels (warpline bench, columnar). BenchmarkStages of package ingest has the two side by side.
 package inflate
 
@@ -16,7 +16,7 @@ import (
 
 // Errors of Reader. A body that ends too early is io.ErrUnexpectedEOF.
 var (
-	// ErrHeader says that the bytes at hand begin no gzip member.
+	// ErrHeader says that the bytes at hand do not begin a gzip member.
 	ErrHeader = errors.New("no gzip header")
 	// ErrCorrupt says that the compressed data makes no sense.
 	ErrCorrupt = errors.New("damaged deflate data")
@@ -93,7 +93,7 @@ func (z *Reader) more(min int) bool {
 	return true
 }
 
-// short is the error for a source that ended where more was due.
+// short is the error for a source that ended where more was expected.
 func (z *Reader) short() error {
 	if z.srcErr != nil && z.srcErr != io.EOF {
 		return z.srcErr
@@ -125,7 +125,7 @@ func (z *Reader) NextMember() error {
 	return nil
 }
 
-// maxHeader bounds a member's header: names and comments longer than that are no gzip to us. It must fit the input buffer.
+// maxHeader bounds a member's header: with longer names or comments it does not count as gzip. It must fit the input buffer.
 const maxHeader = 32 << 10
 
 // header returns the length of the header at hand without taking it.
@@ -208,7 +208,8 @@ func (z *Reader) step() {
 
 // endBlock goes to what follows a block.
 func (z *Reader) endBlock() {
-	if z.state = atBlock; z.final {
+	z.state = atBlock
+	if z.final {
 		z.state = atTrailer
 	}
 }

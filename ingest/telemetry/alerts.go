@@ -14,13 +14,13 @@ import (
 // summary is -1.
 const alertsPart = -2
 
-// withAlerts says that the document has alerts beside its events, which open gives once the events are read. They say neither session nor
-// device: theirs are those of the events, of which a tracker's file has one of each.
+// withAlerts says that the document has alerts beside its events; open gives them once the events are read. Alerts do not name a session or
+// a device. Theirs are those of the events: a tracker's file has one of each.
 func (t *sorter) withAlerts(open func() *telemetry.Alerts) {
 	t.alerts, t.owner = open, &alertOwner{}
 }
 
-// alertOwner is what the events of a document are of.
+// alertOwner is the session, rank and device that the events of a document have in common.
 type alertOwner struct {
 	telemetry.AlertOwner
 	seen, mixed bool
@@ -36,8 +36,8 @@ func (o *alertOwner) saw(e *telemetry.Event) {
 	o.mixed = o.mixed || o.Rank != e.Rank || o.DeviceID != e.DeviceID
 }
 
-// sendAlerts publishes the alerts. Like a summary they are no events: they count in no sum, and cost as events do. What is no alert is
-// refused as a record is.
+// sendAlerts publishes the alerts. Like a summary they are not events: they are not in any sum, but they are charged like events. What is
+// not an alert is refused as a record is.
 func (t *sorter) sendAlerts(ctx context.Context) error {
 	if t.alerts == nil {
 		return nil

@@ -25,8 +25,8 @@ type document struct {
 // begin goes to the start.
 func (d *document) begin() io.Reader { return d.u.Open() }
 
-// survey reads the document to its end: only then is known that the bytes are whole and that they are events at all. It returns the
-// hash of what the document says, without its compression.
+// survey reads the document to its end: only then it is known that the bytes are whole and that they are events at all. It returns the hash
+// of what the document says, without its compression.
 func (d *document) survey() (ingest.Digest, *ingest.Refusal) {
 	sum := sha256.New()
 	asSent := !d.u.Gzip() && d.u.Total() == d.u.Size() // the spool has its hash already
@@ -80,11 +80,12 @@ func (d *document) survey() (ingest.Digest, *ingest.Refusal) {
 	return ingest.Digest{}, tooLarge(torn.Reason, torn.Detail)
 }
 
-// recordALine reports whether the first two lines that are not blank both begin a JSON object, which those of no JSON document do.
+// recordALine reports whether the first two lines that are not blank both begin a JSON object, which is never so in a single JSON document.
 func recordALine(r io.Reader) bool {
 	in, objects, atStart := bufio.NewReader(r), 0, true
 	for {
-		switch c, err := in.ReadByte(); {
+		c, err := in.ReadByte()
+		switch {
 		case err != nil:
 			return false
 		case c == '\n':
@@ -112,7 +113,7 @@ func (d *document) open() (telemetry.Reader, error) {
 	return d.layout.Decoder(&forward{r: d.begin()}, d.bounded()), nil
 }
 
-// alerts gives the alerts beside the events of the surveyed document, once nobody reads those any more.
+// alerts gives the alerts beside the events of the surveyed document, once the events have been read.
 func (d *document) alerts() *telemetry.Alerts {
 	return d.layout.Alerts(&forward{r: d.begin()}, d.bounded())
 }

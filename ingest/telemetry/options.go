@@ -48,7 +48,8 @@ func readOptions(r *http.Request) (*options, *ingest.Refusal) {
 					"and default_session_id")
 		}
 	}
-	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch media {
 	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
 		o.format = formatNDJSON
 	case "text/csv":
@@ -80,7 +81,8 @@ func readOptions(r *http.Request) (*options, *ingest.Refusal) {
 		o.EventsKey = &v
 	}
 	var err error
-	if o.Peer, err = telemetry.ParsePeer(q.Get("peer")); err != nil {
+	o.Peer, err = telemetry.ParsePeer(q.Get("peer"))
+	if err != nil {
 		return nil, bad("peer", err.Error())
 	}
 	o.DefaultCollector = q.Get("default_collector")
@@ -118,7 +120,7 @@ func (o *options) identity(content ingest.Digest) ingest.Digest {
 	var b strings.Builder
 	rules := 1
 	if o.names.found && o.Peer == telemetry.Peer043 {
-		rules = 2 // gateways that did not know sessions have refused it, and that they did is no reason to refuse it again
+		rules = 2 // older gateways, which did not know sessions, refused such uploads: that must not count as a repeat
 	}
 	fmt.Fprintf(&b, "telemetry %d\n%s\n%s\n%t\n%q\n%d\n", rules, content, o.format, o.RefuseLegacy, o.DefaultCollector,
 		o.DefaultSamplingIntervalMS)

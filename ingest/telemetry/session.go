@@ -12,10 +12,10 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// appendSession appends the id of the session that an event belongs to. A session that the record names is mem:<session_id>.
-// Records of before schema version 3 seldom name one: theirs is made from what identifies the process,
-// mem:<host>:<pid>:<job, or ->:<rank>. Later ones that name none, which no tracker writes, are the upload's. Colons and percent signs
-// within are percent-encoded. What is too long for an id, or cannot be shown, is hashed.
+// appendSession appends the id of the session that an event belongs to. A session that the record names is mem:<session_id>. Records of
+// before schema version 3 seldom name one: theirs is made from what identifies the process, mem:<host>:<pid>:<job, or ->:<rank>. Later
+// records without one, which trackers do not write, belong to a session of the upload. Colons and percent signs within are percent-encoded.
+// What is too long for an id, or cannot be printed, is hashed.
 func appendSession(dst []byte, e *telemetry.Event, upload ingest.Digest) []byte {
 	start := len(dst)
 	dst = append(dst, telemetry.SessionPrefix...)
@@ -30,7 +30,8 @@ func appendSession(dst []byte, e *telemetry.Event, upload ingest.Digest) []byte 
 	dst = appendIDText(dst, host, &ok)
 	dst = strconv.AppendInt(append(dst, ':'), e.PID, 10)
 	dst = append(dst, ':')
-	switch job := e.JobID; {
+	job := e.JobID
+	switch {
 	case e.Has&telemetry.HasJobID == 0:
 		dst = append(dst, '-')
 	case string(job) == "-":
@@ -48,24 +49,24 @@ func appendSession(dst []byte, e *telemetry.Event, upload ingest.Digest) []byte 
 	return append(append(dst[:start], telemetry.SessionPrefix+hashedSession...), ingest.DigestOf(whole).String()...)
 }
 
-// hashedSession begins, behind the prefix, the ids of sessions that are known by a hash.
+// hashedSession stands after the prefix in the ids of sessions that are known by a hash.
 const hashedSession = "sha256-"
 
-// appendNamedSession appends a session_id behind the prefix, which stands at start. One that looks like an id of ours is hashed: what
-// holds no colon is neither a process's id nor another session's.
+// appendNamedSession appends a session_id after the prefix, which begins at start. One that looks like an id of ours is hashed: an id
+// without a colon cannot be taken for a process's id or another session's.
 func appendNamedSession(dst []byte, start int, id []byte) []byte {
 	begin := len(dst)
 	ok := len(id) <= 4*stream.MaxSessionBytes
 	dst = appendIDText(dst, id[:min(len(id), 4*stream.MaxSessionBytes)], &ok)
-	if own := dst[begin:]; ok && len(dst)-start <= stream.MaxSessionBytes && string(dst[start:]) != refusedSession &&
-		!bytes.HasPrefix(own, []byte(hashedSession)) {
+	ours := string(dst[start:]) == refusedSession || bytes.HasPrefix(dst[begin:], []byte(hashedSession))
+	if ok && !ours && len(dst)-start <= stream.MaxSessionBytes {
 		return dst
 	}
 	sum := sha256.Sum256(append([]byte("session_id:"), id...))
 	return append(append(dst[:start], telemetry.SessionPrefix+hashedSession...), ingest.Digest(sum[:16]).String()...)
 }
 
-// appendIDText appends text as a part of an id; ok becomes false if it cannot be shown.
+// appendIDText appends text as a part of an id; ok becomes false if it cannot be printed.
 func appendIDText(dst, text []byte, ok *bool) []byte {
 	for i := 0; i < len(text); {
 		c := text[i]

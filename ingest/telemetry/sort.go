@@ -14,25 +14,25 @@ import (
 
 // Bounds of one upload of telemetry.
 const (
-	// sortBytes are held at most while records are sorted by session; beyond it the session with the most goes out.
+	// sortBytes is how much is held at most while records are sorted by session; beyond it the session with the most is published.
 	sortBytes = 4 << 20
-	sortBlock = 4 << 10
-	// maxUploadSessions an upload may have; records of later ones are refused.
+	slabBytes = 4 << 10
+	// maxUploadSessions is how many sessions an upload may have; records of later ones are refused.
 	maxUploadSessions = 4096
-	// maxLoneRefusals of one reason have a part of their own, with their own message; later ones share parts.
+	// maxLoneRefusals is how many refusals of one reason have a part of their own, with their own message; later ones share parts.
 	maxLoneRefusals = 100
 )
 
-// refusedSession is the session under which refused records are kept: what does not pass the rules names no process.
+// refusedSession is the session under which refused records are kept: what does not pass the rules does not name a process.
 const refusedSession = telemetry.SessionPrefix + "unknown"
 
-// sortBlocks are shared by the uploads that follow each other, and given up when nobody needs them.
-var sortBlocks = sync.Pool{New: func() any { return new([sortBlock]byte) }}
+// freeSlabs are used by one upload after the other, and given up when they are not needed.
+var freeSlabs = sync.Pool{New: func() any { return new([slabBytes]byte) }}
 
 // sorter sorts the records of an upload by session and publishes them, in parts of at most stream.PartBytes. Which records
 // come into which part follows from their order alone, so a resend makes the same parts.
 type sorter struct {
-	receipt
+	answer
 	p *ingest.Publisher
 
 	upload  ingest.Digest             // of what the upload says, for records that name no session
@@ -42,23 +42,23 @@ type sorter struct {
 	owner   *alertOwner              // of the alerts, nil without
 	alerted uint64                   // alerts published
 
-	lanes map[string]*lane // by session
-	order []*lane          // as they came
-	last  *lane
-	id    []byte // scratch: a session's id
-	frame []byte // scratch
-	body  []byte // scratch: a part
-	used  int    // blocks
+	queues map[string]*queue // by session
+	order  []*queue          // as they came
+	last   *queue
+	id     []byte // scratch: a session's id
+	frame  []byte // scratch
+	body   []byte // scratch: a part
+	used   int    // slabs
 
 	refusedPart int // parts of refusedSession so far
 	groups      map[string]*refusedGroup
 	reasons     []*refusedGroup // as they came
 }
 
-// lane is what waits of one session, in blocks.
-type lane struct {
+// queue is what waits of one session, in slabs.
+type queue struct {
 	session string
-	blocks  []*[sortBlock]byte
+	slabs   []*[slabBytes]byte
 	size    int // bytes in them
 	events  uint64
 	raw     int64 // bytes of the records as they were sent
@@ -77,7 +77,7 @@ type refusedGroup struct {
 
 // newSorter publishes through p; buf is room for a part.
 func newSorter(p *ingest.Publisher, buf []byte) *sorter {
-	t := &sorter{p: p, body: buf, lanes: map[string]*lane{}, groups: map[string]*refusedGroup{}}
+	t := &sorter{p: p, body: buf, queues: map[string]*queue{}, groups: map[string]*refusedGroup{}}
 	t.Errors = []recordError{}
 	return t
 }
@@ -118,19 +118,20 @@ func (t *sorter) all(ctx context.Context, in telemetry.Reader) error {
 	return t.sendSummary(ctx)
 }
 
-// add puts an accepted record into its session's lane.
+// add puts an accepted record into its session's queue.
 func (t *sorter) add(ctx context.Context, r *telemetry.Record) error {
 	t.id = appendSession(t.id[:0], r.Event, t.upload)
 	l := t.last
 	if l == nil || l.session != string(t.id) {
-		if l = t.lanes[string(t.id)]; l == nil {
-			if len(t.lanes) == maxUploadSessions {
+		l = t.queues[string(t.id)]
+		if l == nil {
+			if len(t.queues) == maxUploadSessions {
 				return t.refuse(ctx, r, reject.TooManySessions, "",
 					"the upload holds records of more than "+strconv.Itoa(maxUploadSessions)+" processes: send the others in an upload "+
 						"of their own")
 			}
-			l = &lane{session: string(t.id)}
-			t.lanes[l.session] = l
+			l = &queue{session: string(t.id)}
+			t.queues[l.session] = l
 			t.order = append(t.order, l)
 		}
 		t.last = l
@@ -144,7 +145,7 @@ func (t *sorter) add(ctx context.Context, r *telemetry.Record) error {
 	for t.room(l) < len(t.frame) {
 		most := t.fullest()
 		if most.size == 0 {
-			break // cannot be: a frame is far smaller than all blocks together
+			break // cannot be: a frame is far smaller than all slabs together
 		}
 		if err := t.flush(ctx, most); err != nil {
 			return err
@@ -161,26 +162,26 @@ func (t *sorter) add(ctx context.Context, r *telemetry.Record) error {
 	return nil
 }
 
-// room is how many more bytes the lane can take.
-func (t *sorter) room(l *lane) int {
-	return len(l.blocks)*sortBlock - l.size + (sortBytes/sortBlock-t.used)*sortBlock
+// room is how many more bytes the queue can take.
+func (t *sorter) room(l *queue) int {
+	return len(l.slabs)*slabBytes - l.size + (sortBytes/slabBytes-t.used)*slabBytes
 }
 
-func (t *sorter) put(l *lane, b []byte) {
+func (t *sorter) put(l *queue, b []byte) {
 	for len(b) > 0 {
-		at := l.size % sortBlock
+		at := l.size % slabBytes
 		if at == 0 {
-			l.blocks = append(l.blocks, sortBlocks.Get().(*[sortBlock]byte))
+			l.slabs = append(l.slabs, freeSlabs.Get().(*[slabBytes]byte))
 			t.used++
 		}
-		n := copy(l.blocks[len(l.blocks)-1][at:], b)
+		n := copy(l.slabs[len(l.slabs)-1][at:], b)
 		l.size += n
 		b = b[n:]
 	}
 }
 
-// fullest is the lane with the most bytes, the first of several.
-func (t *sorter) fullest() *lane {
+// fullest is the queue with the most bytes, the first of several.
+func (t *sorter) fullest() *queue {
 	best := t.order[0]
 	for _, l := range t.order {
 		if l.size > best.size {
@@ -191,21 +192,21 @@ func (t *sorter) fullest() *lane {
 }
 
 // flush publishes what waits of a session.
-func (t *sorter) flush(ctx context.Context, l *lane) error {
+func (t *sorter) flush(ctx context.Context, l *queue) error {
 	if l.size == 0 {
 		return nil
 	}
 	body := t.body[:0]
-	for i, block := range l.blocks {
-		body = append(body, block[:min(sortBlock, l.size-i*sortBlock)]...)
-		sortBlocks.Put(block)
+	for i, slab := range l.slabs {
+		body = append(body, slab[:min(slabBytes, l.size-i*slabBytes)]...)
+		freeSlabs.Put(slab)
 	}
 	t.body = body
 	e := t.p.Envelope
 	e.Session, e.Kind, e.Part, e.Events, e.Bytes = l.session, stream.KindTelemetry, l.part, l.events, uint64(l.raw)
-	t.used -= len(l.blocks)
-	clear(l.blocks)
-	l.blocks, l.size, l.events, l.raw = l.blocks[:0], 0, 0, 0
+	t.used -= len(l.slabs)
+	clear(l.slabs)
+	l.slabs, l.size, l.events, l.raw = l.slabs[:0], 0, 0, 0
 	l.part++
 	return t.p.Send(ctx, &e, body)
 }

@@ -32,7 +32,7 @@ func (t *sorter) sendSummary(ctx context.Context) error {
 	t.id = appendSession(t.id[:0], &telemetry.Event{SessionID: []byte(t.summary.SessionID), Has: telemetry.HasSession}, t.upload)
 	e := t.p.Envelope
 	e.Session, e.Kind, e.Part, e.Events, e.Bytes, e.Last = string(t.id), stream.KindSummary, summaryPart, 0, 0, true
-	if t.lanes[e.Session] == nil {
+	if t.queues[e.Session] == nil {
 		t.Sessions++
 	}
 	body, err := telemetry.AppendSummary(t.body[:0], t.summary)

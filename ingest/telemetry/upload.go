@@ -1,8 +1,8 @@
 // Package telemetry is the door of memory telemetry: exports, sink folders and bundles of stormlog, in JSON, NDJSON and CSV.
 //
 // Start with Source. A document is read once to know whether it can be read as events at all (document.go), recognised by what it says
-// (options.go), and read again record by record; the records are sorted by session and published (sort.go). Who sends telemetry hears of
-// everything that was not taken.
+// (options.go), and read again record by record; the records are sorted by session and published (sort.go). The answer names everything
+// that was not taken.
 package telemetry
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// Source is what the gateway is given of memory telemetry. Its sessions are named after processes, which have the same host, pid and rank
+// Source is memory telemetry, for ingest.Config.Sources. Its sessions are named after processes, which have the same host, pid and rank
 // again after a restart.
 func Source() ingest.Source {
 	s := ingest.Source{
@@ -52,8 +52,8 @@ type recordError struct {
 	Message string `json:"message"`
 }
 
-// receipt is the answer to an upload of telemetry. It is the same when the upload comes again, except for Duplicate.
-type receipt struct {
+// answer is the answer to an upload of telemetry. It is the same when the upload comes again, except for Duplicate.
+type answer struct {
 	Accepted  uint64        `json:"accepted"` // records
 	Rejected  uint64        `json:"rejected"`
 	Duplicate bool          `json:"duplicate"` // all of it was stored before
@@ -68,7 +68,7 @@ type upload struct {
 	most    int64 // limit-body
 	doc     document
 	content ingest.Digest // of what the document says
-	receipt receipt
+	answer  answer
 }
 
 func newUpload(r *http.Request, limits tenant.Limits) (ingest.Intake, error) {
@@ -87,7 +87,7 @@ func (p *upload) Received(u *ingest.Upload) error {
 	return nil
 }
 
-// tooLarge is the answer to what is over a limit. Nothing of it is kept: unlike the agent, whoever sends telemetry hears of it.
+// tooLarge is the answer to what is over a limit. Nothing of it is kept: unlike GPU Flight's agent, senders of telemetry read the answer.
 func tooLarge(code, detail string) *ingest.Refusal {
 	return &ingest.Refusal{
 		Status: http.StatusRequestEntityTooLarge, Code: code,
@@ -95,12 +95,13 @@ func tooLarge(code, detail string) *ingest.Refusal {
 	}
 }
 
-// Survey implements ingest.Intake. An upload is known by what it says and how it was to be read, however it was compressed; or by the
-// client's key.
+// Survey implements ingest.Intake. An upload is known by what it says and how it is to be read, however it was compressed; or by the
+// client's Idempotency-Key.
 func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	p.doc = document{u: u, o: p.options}
 	var no *ingest.Refusal
-	if p.content, no = p.doc.survey(); no != nil {
+	p.content, no = p.doc.survey()
+	if no != nil {
 		return ingest.Identity{}, no
 	}
 	body := p.options.identity(p.content)
@@ -138,18 +139,18 @@ func (p *upload) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 	}
 	err = t.all(ctx, reader)
 	var unreadable *telemetry.DocumentError
-	if errors.As(err, &unreadable) { // the survey has passed it
+	if errors.As(err, &unreadable) { // the survey could read it
 		err = fmt.Errorf("the spooled body changed: %w", err)
 	}
 	to.Tally.Whole = true
 	to.Tally.Events = to.Tally.Accepted + to.Tally.Rejected + t.summaries() + t.alerted
-	p.receipt = t.receipt
+	p.answer = t.answer
 	return err
 }
 
-// Answer implements ingest.Intake. A repeat was read again for the sake of the errors alone. What counts is what was stored.
+// Answer implements ingest.Intake. A repeat was read again only for its errors. The counts are those of what was stored.
 func (p *upload) Answer(o ingest.Outcome) any {
-	a := p.receipt
+	a := p.answer
 	a.Omitted = a.Rejected - uint64(len(a.Errors))
 	a.Accepted, a.Rejected, a.Duplicate = o.Accepted, o.Rejected, o.Repeat
 	return a

@@ -75,7 +75,7 @@ var noPerf = Perf{
 func (d *EventDecoder) Perf(line []byte) (*Perf, error) {
 	d.perf = noPerf
 	err := decodeEvent(d, line, perfFields, &d.perf)
-	return &d.perf, span(err, d.perf.StartNS, d.perf.EndNS)
+	return &d.perf, interval(err, d.perf.StartNS, d.perf.EndNS)
 }
 
 // KernelPerf decodes a kernel_perf_metric_event line. Counters that the line lacks are NotAvailable.

@@ -38,11 +38,11 @@ var memsetFields = []field[Memset]{
 func (d *EventDecoder) Memset(line []byte) (*Memset, error) {
 	d.memset = Memset{DeviceID: -1}
 	err := decodeEvent(d, line, memsetFields, &d.memset)
-	return &d.memset, span(err, d.memset.StartNS, d.memset.EndNS)
+	return &d.memset, interval(err, d.memset.StartNS, d.memset.EndNS)
 }
 
-// span checks a start and an end.
-func span(err error, start, end int64) error {
+// interval checks a start and an end.
+func interval(err error, start, end int64) error {
 	switch {
 	case err != nil:
 		return err
@@ -89,7 +89,7 @@ const absentDuration = ^uint64(0)
 func (d *EventDecoder) Marker(line []byte) (*Marker, error) {
 	m := &d.marker
 	*m = Marker{DurationNS: absentDuration}
-	err := span(decodeEvent(d, line, markerFields, m), m.StartNS, m.EndNS)
+	err := interval(decodeEvent(d, line, markerFields, m), m.StartNS, m.EndNS)
 	if m.DurationNS == absentDuration {
 		m.DurationNS = uint64(m.EndNS - m.StartNS)
 	}
@@ -126,7 +126,7 @@ var graphLaunchFields = []field[GraphLaunch]{
 func (d *EventDecoder) GraphLaunch(line []byte) (*GraphLaunch, error) {
 	g := &d.graph
 	*g = GraphLaunch{DurationNS: absentDuration}
-	err := span(decodeEvent(d, line, graphLaunchFields, g), g.StartNS, g.EndNS)
+	err := interval(decodeEvent(d, line, graphLaunchFields, g), g.StartNS, g.EndNS)
 	if g.DurationNS == absentDuration {
 		g.DurationNS = uint64(g.EndNS - g.StartNS)
 	}

@@ -2,18 +2,18 @@ package hist
 
 import "math"
 
-// smallSize is how many different buckets a Dense keeps inside itself. Most (bucket, kernel) groups of a minute have one
-// to a few samples, and then a window would be two thousand bytes of zeros.
+// smallSize is how many different buckets a Dense keeps inside itself. Most (bucket, kernel) groups of a minute have one to a few samples,
+// and then a buffer would be two thousand bytes of zeros.
 const smallSize = 12
 
-// windowSlack is how many buckets a window grows beyond what was asked for, at either end, so that it seldom grows twice.
-const windowSlack = 16
+// bufferSlack is how many buckets the buffer grows beyond what was asked for, at either end, so that it seldom grows twice.
+const bufferSlack = 16
 
 // Dense counts values by bucket. The zero value is empty and ready. It takes about 120 bytes until it has met more than
 // 12 different buckets, then 8 bytes for each bucket between the lowest and the highest. Not safe for concurrent use.
 type Dense struct {
-	counts []uint64 // the window, nil while the small arrays suffice
-	zero   uint64   // count of the value 0, kept apart so that it does not stretch the window
+	counts []uint64 // the buffer, nil while the small arrays are enough
+	zero   uint64   // count of the value 0, kept apart so that it does not stretch the buffer
 	base   int16    // bucket of counts[0]
 	n      uint8    // buckets in use in the small arrays
 	keys   [smallSize]int16
@@ -49,7 +49,7 @@ func (d *Dense) addBucket(i int16, n uint64) {
 		d.zero += n
 		return
 	case len(d.counts) > 0:
-		d.window(i)
+		d.reach(i)
 		d.counts[int(i)-int(d.base)] += n
 		return
 	}
@@ -67,7 +67,7 @@ func (d *Dense) addBucket(i int16, n uint64) {
 		d.n++
 		return
 	}
-	d.window(i)
+	d.reach(i)
 	d.counts[int(i)-int(d.base)] += n
 }
 
@@ -80,8 +80,8 @@ func (d *Dense) has(i int16) bool {
 	return false
 }
 
-// window makes the window reach bucket i, moving the small arrays into it first when it did not exist.
-func (d *Dense) window(i int16) {
+// reach makes the buffer reach bucket i. When it did not exist, the small arrays are moved into it.
+func (d *Dense) reach(i int16) {
 	lo, hi := i, i
 	if len(d.counts) > 0 {
 		end := d.base + int16(len(d.counts)) - 1
@@ -93,15 +93,15 @@ func (d *Dense) window(i int16) {
 	for _, key := range d.keys[:d.n] {
 		lo, hi = min(lo, key), max(hi, key)
 	}
-	lo, hi = max(lo-windowSlack, 0), min(hi+windowSlack, Last)
+	lo, hi = max(lo-bufferSlack, 0), min(hi+bufferSlack, Last)
 	size := int(hi-lo) + 1
 	old, oldBase := d.counts, d.base
-	if len(old) == 0 && cap(old) >= size { // a window left over from before Reset
+	if len(old) == 0 && cap(old) >= size { // a buffer left over from before Reset
 		d.counts = old[:size]
 		clear(d.counts)
 	} else {
 		d.counts = make([]uint64, size)
-		if len(old) > 0 { // after Reset the old base means nothing
+		if len(old) > 0 { // after Reset the old base is without meaning
 			copy(d.counts[int(oldBase)-int(lo):], old)
 		}
 	}
@@ -178,8 +178,8 @@ func (d *Dense) Count() uint64 {
 	return n
 }
 
-// Size returns the bytes that d holds, its window included.
+// Size returns the bytes that d holds, its buffer included.
 func (d *Dense) Size() int { return 120 + 8*cap(d.counts) }
 
-// Reset empties d and keeps its window's memory for the next use.
+// Reset empties d and keeps its buffer's memory for the next use.
 func (d *Dense) Reset() { d.counts, d.zero, d.n = d.counts[:0], 0, 0 }

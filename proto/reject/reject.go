@@ -1,12 +1,12 @@
-// Package reject has the reasons of refusals that belong to no format: what the gateway and the workers refuse whatever was sent. A
+// Package reject has the reasons of refusals that do not belong to a format: what the gateway and the workers refuse in any format. A
 // format's own reasons stand in its package under proto.
 package reject
 
 // Reasons that an upload, a line or a part is refused. They are stored in the rejects table and label counters, so they are snake_case,
 // never change, and are all listed here.
 const (
-	SessionMissing  = "session_missing"   // no session id, an empty one, or one that cannot be shown
-	SessionReserved = "session_reserved"  // a session id with the beginning that another source gives to the ids it makes
+	SessionMissing  = "session_missing"   // no session id, an empty one, or one that cannot be printed
+	SessionReserved = "session_reserved"  // a session id that begins like the ids that another source makes
 	TooManySessions = "too_many_sessions" // the upload has records of more sessions than an upload may have
 	LineTooLong     = "line_too_long"     // longer than the limit for its kind
 	TornGzip        = "torn_gzip"         // the compressed body ends or breaks in the middle

@@ -17,18 +17,20 @@ type Chunk struct {
 	Partition int    `json:"partition"`
 	Number    uint64 `json:"chunk"` // counts this partition's chunks; the column "chunk" of every row
 	// Base is the number of the partition's first chunk. It is a time in milliseconds, so that a NATS that was lost and made anew counts
-	// beyond what ClickHouse still has: the sink's proof that rows arrived is that no smaller number is the largest.
+	// above what ClickHouse still has: the sink's proof that rows arrived is that the largest number in ClickHouse is not smaller.
 	Base uint64 `json:"base"`
-	// Epoch and Nonce tell the owner that wrote it: an owner whose publish timed out reads the last message and compares.
+	// Epoch and Nonce identify the owner that wrote it: an owner whose publish timed out reads the last message and compares.
 	Epoch uint64 `json:"epoch"`
 	Nonce string `json:"nonce"`
-	// After is 1 + the ROWS sequence of the partition's chunk before this one, the fence under which it was published: of all messages on the
-	// subject, a chunk is the first behind that sequence, and a copy of it never is. 0 in chunks of workers that did not write it.
+	// After is 1 + the ROWS sequence of the partition's chunk before this one, the condition under which it was published: of all messages
+	// on the subject, the chunk is the first after that sequence, and a copy of it never is. It is 0 in chunks of workers that did not
+	// write it.
 	After uint64 `json:"after,omitempty"`
 	// Position is the INGEST stream sequence of the last part that is folded into this chunk or an earlier one.
 	Position uint64 `json:"position"`
-	// PositionAt is when NATS stored that part, ns since the epoch; 0 in chunks of older versions, and while Position is 0. With Anchors, some
-	// earlier positions from the newest to the oldest, an owner tells whether INGEST still is the stream that was folded, and up to where.
+	// PositionAt is when NATS stored that part, ns since the epoch; 0 in chunks of older versions, and while Position is 0. With Anchors,
+	// some earlier positions from the newest to the oldest, an owner finds out whether INGEST still is the stream that was folded, and up
+	// to where.
 	PositionAt int64   `json:"position_at,omitempty"`
 	Anchors    []Point `json:"anchors,omitempty"`
 	// Lost is INGEST's last loss, for as long as Position is inside the lost range.
@@ -41,12 +43,12 @@ type Chunk struct {
 	// Snapshot is the last full state that later chunks' State builds on.
 	Snapshot Snapshot `json:"snapshot"`
 	Tables   []Rows   `json:"tables,omitempty"`
-	// Deletes is what tombstones up to Position delete, out of this chunk and all before it; later chunks of the partition bring nothing
-	// of it. The sink carries it out after it has inserted this chunk and before it goes on.
+	// Deletes is what tombstones up to Position delete, out of this chunk and all before it; later chunks of the partition do not bring
+	// anything of it. The sink carries it out after it has inserted this chunk and before it goes on.
 	Deletes []Deletion `json:"deletes,omitempty"`
 	// Suspects are parts beyond Position whose fold was begun by this owner or an earlier one, and how often.
 	Suspects []Suspect `json:"suspects,omitempty"`
-	// Left says that the owner ended knowing how: no part but Suspects may be what ended it.
+	// Left says that the owner ended in a known way: only a part among Suspects may have ended it.
 	Left bool `json:"left,omitempty"`
 	// Verdicts are what became of parts up to Position whose senders asked for it, the newest few.
 	Verdicts []Verdict `json:"verdicts,omitempty"`
@@ -61,7 +63,7 @@ type Chunk struct {
 	BodyLen  int `json:"body_len"`
 }
 
-// Suspect is a part that an owner may not survive.
+// Suspect is a part that may end its owner.
 type Suspect struct {
 	Seq   uint64 `json:"seq"` // of INGEST
 	Tries int    `json:"tries"`
@@ -77,17 +79,17 @@ type Snapshot struct {
 // Rows is one record batch of one table, bound for one ClickHouse partition.
 type Rows struct {
 	Table         string `json:"table"`
-	Fingerprint   string `json:"fp"`  // of the Arrow schema: a splice must not mix two
-	Day           int32  `json:"day"` // days since the epoch, see table.Partition
+	Fingerprint   string `json:"fp"`  // of the Arrow schema: a splice must not mix two schemas
+	Day           int32  `json:"day"` // days since the epoch, see table.DayPartition
 	RetentionDays uint16 `json:"retention_days"`
 	Rows          int    `json:"rows"`
 	SchemaLen     int    `json:"schema_len"` // the IPC schema message comes first, then
 	DataLen       int    `json:"data_len"`   // dictionary batches and the record batch, no end-of-stream
-	// Amount is what the rows of a table that merges them add up to, see table.Batch.Amount; nil: the table has none, or an older worker
-	// did not say.
+	// Amount is what the rows of a table that merges them add up to, see table.Batch.Amount; nil: the table does not have one, or an older
+	// worker did not write it.
 	Amount *uint64 `json:"amount,omitempty"`
-	// PackedLen is the length of both together as they lie in the body: each entry is one S2 block of its own, so that a sink can
-	// send one table at a time and never holds more than one block unpacked.
+	// PackedLen is the length of both together in the body: each entry is one S2 block of its own, so that a sink can send one table at a
+	// time and never holds more than one block unpacked.
 	PackedLen int `json:"packed_len"`
 }
 
@@ -105,7 +107,7 @@ const maxChunkHeader = 1 << 20
 // packed holds scratch space for compressing bodies, which are megabytes each.
 var packed = sync.Pool{New: func() any { return new([]byte) }}
 
-// ErrChunk is returned, wrapped, for bytes that are no chunk of a version this build reads.
+// ErrChunk is returned, wrapped, for bytes that are not a chunk of a version that this build reads.
 var ErrChunk = errors.New("not a ROWS chunk of version 1 (was it written by a newer warpline?)")
 
 // PackBody compresses a body, the concatenation, per entry of c.Tables, of schema and data, and sets the entries' PackedLen. It
@@ -142,7 +144,7 @@ func (r *Rows) Unpack(dst, packed []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Split parts a body, from a message or an object, into the packed rows of c.Tables, in order. They alias body.
+// Split splits a body, from a message or an object, into the packed rows of c.Tables, in order. They alias body.
 func (c *Chunk) Split(body []byte) ([][]byte, error) {
 	out := make([][]byte, len(c.Tables))
 	if len(body) > 0 && len(c.Tables) > 0 && c.Tables[0].PackedLen == 0 {
@@ -156,12 +158,12 @@ func (c *Chunk) Split(body []byte) ([][]byte, error) {
 		out[i], body = body[:n:n], body[n:]
 	}
 	if len(body) > 0 {
-		return nil, fmt.Errorf("%d bytes behind the last rows: %w", len(body), ErrChunk)
+		return nil, fmt.Errorf("%d bytes after the last rows: %w", len(body), ErrChunk)
 	}
 	return out, nil
 }
 
-// splitWhole parts a body as the first chunks had it: one S2 block of all rows.
+// splitWhole splits a body of the first chunks: one S2 block of all rows.
 func (c *Chunk) splitWhole(out [][]byte, body []byte) error {
 	plain, err := DecodeSection(nil, body)
 	if err != nil {
@@ -176,7 +178,7 @@ func (c *Chunk) splitWhole(out [][]byte, body []byte) error {
 		out[i], plain = s2.Encode(nil, plain[:n]), plain[n:]
 	}
 	if len(plain) > 0 {
-		return fmt.Errorf("%d bytes behind the last rows: %w", len(plain), ErrChunk)
+		return fmt.Errorf("%d bytes after the last rows: %w", len(plain), ErrChunk)
 	}
 	return nil
 }
@@ -193,7 +195,8 @@ func AppendChunk(dst []byte, c *Chunk, state, body []byte) ([]byte, error) {
 	cb := (*scratch)[:0]
 	if c.Object == "" {
 		var err error
-		if cb, err = PackBody(cb, c, body); err != nil {
+		cb, err = PackBody(cb, c, body)
+		if err != nil {
 			return nil, err
 		}
 		*scratch = cb

@@ -8,14 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// KindDelete is a tombstone: Delete says what goes. It travels behind the data that it deletes, on the same subject, and has no body.
+// KindDelete is a tombstone: Delete says what is deleted. It follows the data that it deletes, on the same subject, and does not have a
+// body.
 const KindDelete Kind = "delete"
 
 // NoSession is the session under which uploads without a usable session id are kept, all of them rejects.
 const NoSession = "unknown"
 
-// ComesBack reports whether the id of the part's session says who sends rather than what is sent, so that it comes back with the sender. Of
-// such a session a deletion takes what came before it, and what is received later is new.
+// ComesBack reports whether the id of the part's session names the sender and not what is sent, so that it comes back with the sender. A
+// deletion of such a session takes what came before it; what is received later is new.
 func (e *Envelope) ComesBack() bool {
 	// Builds before the field Recurs named the sessions of telemetry after processes, and no others.
 	return e.Recurs || e.Session == NoSession || e.Source == recurringSource
@@ -24,7 +25,7 @@ func (e *Envelope) ComesBack() bool {
 // recurringSource is the source whose sessions all come back, in envelopes of builds that did not say so.
 const recurringSource = "telemetry"
 
-// PurgeToken stands in a tenant's tombstones where a part has its session's token, which is hex.
+// PurgeToken is in the subject of a tenant's tombstones in place of a session's token, which is hex.
 const PurgeToken = "purge"
 
 // MaxSessionBytes bounds a session id; longer ones are refused at the door.
@@ -39,33 +40,33 @@ type Deletion struct {
 	Session string `json:"session,omitempty"` // "" is all of the tenant
 	// At is when NATS stored the tombstone, nanoseconds since the epoch. The worker sets it.
 	At int64 `json:"at,omitempty"`
-	// Dictionaries and Windows are the last sequences of the two buckets' streams before the first tombstone of a tenant was published: up
-	// to there all that the tenant has is older than the request. Not used for a session.
+	// Dictionaries and Windows are the last sequences of the two buckets' streams before the first tombstone of a tenant was published:
+	// everything of the tenant up to there is older than the request. They are not used for a session.
 	Dictionaries uint64 `json:"dictionaries,omitempty"`
 	Windows      uint64 `json:"windows,omitempty"`
 }
 
-// Receipt says what one tombstone removed. It holds no id of a session, only its token.
-type Receipt struct {
+// DeletionRecord says what one tombstone removed. It does not hold the id of a session, only its token.
+type DeletionRecord struct {
 	ID        string            `json:"id"`
 	Tenant    string            `json:"tenant"`
 	Token     string            `json:"token"` // of the session, or PurgeToken
 	Partition int               `json:"partition"`
 	Rows      map[string]uint64 `json:"rows,omitempty"` // by table
-	// Messages, Keys, Objects and the rows of contents are what the last try found: where one was killed half-way, what it had removed is
-	// not among them.
+	// Messages, Keys, Objects and the rows of contents are what the last try found: if an earlier try was killed half-way, what it had
+	// removed is not counted.
 	Messages uint64 `json:"messages"`
 	Keys     uint64 `json:"keys"`
 	Objects  uint64 `json:"objects"`
 	DoneAt   int64  `json:"done_at"` // nanoseconds since the epoch
 }
 
-// ReceiptKey is the KV key of a receipt.
-func ReceiptKey(id string, partition int) string { return fmt.Sprintf("%s.%d", id, partition) }
+// DeletionRecordKey is the KV key of a record.
+func DeletionRecordKey(id string, partition int) string { return fmt.Sprintf("%s.%d", id, partition) }
 
-// Bounded reports whether the deletion ends with the chunk that carries it, since something of the same name may come behind it: all of a
-// tenant, uploads without a session, and ids as sources make them, which are a word, a colon and the rest. A client may choose such an id
-// as well. Then the bound changes nothing: what comes later of it is dropped before it is in any chunk.
+// Bounded reports whether the deletion ends with the chunk that carries it, since something with the same name may come after it. That is
+// so for a tenant, for uploads without a session, and for ids that sources make, which are a word, a colon and the rest. A client may
+// choose such an id as well. Then the bound does not matter: what comes later of it is dropped before it is in any chunk.
 func (d *Deletion) Bounded() bool {
 	return d.Session == "" || d.Session == NoSession || madeID.MatchString(d.Session)
 }

@@ -20,14 +20,14 @@ const (
 	KindTelemetry Kind = "telemetry"
 	// KindSummary is what a tracker says of its session as a whole: telemetry.AppendSummary.
 	KindSummary Kind = "summary"
-	// KindAlerts is the alerts of a tracker's file: a line of JSON, a telemetry.AlertOwner, and behind it lines of telemetry.AppendAlert.
-	// They are no events.
+	// KindAlerts is the alerts of a tracker's file: a line of JSON, a telemetry.AlertOwner, and after it lines of telemetry.AppendAlert.
+	// They are not events.
 	KindAlerts Kind = "alerts"
 	// KindReject is bytes that the gateway refused; Reject says why.
 	KindReject Kind = "reject"
-	// KindComplete says that the client ended the session (session-complete). It has no body.
+	// KindComplete says that the client ended the session (session-complete). It does not have a body.
 	KindComplete Kind = "complete"
-	// KindRepeats says that Events events of the tenant were sent again and recognised at the door. It has no body and no session.
+	// KindRepeats says that Events events of the tenant were sent again and recognised by the gateway. It has neither a body nor a session.
 	KindRepeats Kind = "repeats"
 )
 
@@ -41,8 +41,7 @@ type Envelope struct {
 	Source  string `json:"source"`            // sessions.source and usage.source: gpu-flight, parca, telemetry, …
 	Channel string `json:"channel,omitempty"` // device, scope, system, sass; "" when the client did not say
 	// Identity names what was uploaded: "<channel>/<conflicts accepted>/<window id>", "sha256-<32 hex>" of the body for uploads without a
-	// window, or "complete".
-	// (Identity, Part) is folded once per session, however often it is published.
+	// window, or "complete". (Identity, Part) is folded once per session, however often it is published.
 	Identity string `json:"identity"`
 	Part     int    `json:"part"`
 	Last     bool   `json:"last,omitempty"` // this is the upload's last part
@@ -51,17 +50,17 @@ type Envelope struct {
 	// ReceivedAt is nanoseconds since the epoch, stamped once by the gateway.
 	ReceivedAt    int64  `json:"received_at"`
 	Host          string `json:"host,omitempty"` // X-GpuFlight-Hostname: the sender's host
-	RetentionDays uint16 `json:"retention_days"` // of raw rows, the tenant's class at receipt
+	RetentionDays uint16 `json:"retention_days"` // of raw rows, the tenant's class at arrival
 	RollupDays    uint16 `json:"rollup_days"`    // of rollups and facts
 	NoRaw         bool   `json:"no_raw,omitempty"`
 	// Origin is what telemetry was read from: json, csv, oom or tf.
 	Origin string `json:"origin,omitempty"`
-	// Summarized says that a KindSummary of the same upload tells how the session ended; its events then do not.
+	// Summarized says that a KindSummary of the same upload says how the session ended; then its events do not.
 	Summarized bool `json:"summarized,omitempty"`
 	// Object names the body in PartsObjects when it is not in the message.
 	Object string  `json:"object,omitempty"`
 	Reject *Reject `json:"reject,omitempty"` // set when Kind is KindReject
-	// Asked names who wants to know what became of the part, see Verdict; "" is nobody.
+	// Asked names the question of a client that asks what became of the part, see Verdict; "" is no question.
 	Asked string `json:"asked,omitempty"`
 	// Delete is set when Kind is KindDelete. A tombstone of a whole tenant has no Session.
 	Delete *Deletion `json:"delete,omitempty"`
@@ -74,7 +73,7 @@ type Reject struct {
 	Ref    string `json:"ref,omitempty"`
 }
 
-// RejectBytes is how much of a refused piece is copied; the rest is known by reference.
+// RejectBytes is how much of refused bytes is copied; a reference says where the rest is.
 const RejectBytes = 64 << 10
 
 // MaxBodyBytes bounds the uncompressed body of one INGEST message or object when it is read back.
@@ -86,7 +85,7 @@ var envelopeMagic = [4]byte{'W', 'L', 'E', 1}
 // maxEnvelopeHeader bounds the JSON header. Ids are bounded by the gateway, so 64 KiB is far more than it writes.
 const maxEnvelopeHeader = 64 << 10
 
-// ErrEnvelope is returned, wrapped, for bytes that are no envelope of a version this build reads.
+// ErrEnvelope is returned, wrapped, for bytes that are not an envelope of a version that this build reads.
 var ErrEnvelope = errors.New("not an INGEST envelope of version 1 (was it written by a newer warpline?)")
 
 // AppendEnvelope appends the message: magic, header length, JSON header, S2-compressed body. It does not keep body.

@@ -8,7 +8,8 @@ import (
 )
 
 // Point is a message of INGEST: its sequence and when NATS stored it, in nanoseconds since the epoch (0: not known, as in chunks of older
-// versions). A sequence alone proves nothing: a stream that lost its tail, or was made anew, gives the same numbers to other messages.
+// versions). A sequence alone does not prove anything: a stream that lost its end, or was made anew, gives the same numbers to other
+// messages.
 type Point struct {
 	Seq uint64 `json:"seq"`
 	At  int64  `json:"at,omitempty"`
@@ -25,13 +26,13 @@ type Inserted struct {
 	CreatedAt int64 `json:"created_at,omitempty"`
 	Flushed   bool  `json:"flushed,omitempty"`
 	// Used is the largest chunk number that may have rows in ClickHouse without being inserted: the span was never finished. A worker must
-	// go on beyond it.
+	// go on above it.
 	Used uint64 `json:"used,omitempty"`
 	// Void is set by a worker that goes on from here: chunks with smaller numbers are not to be inserted any more, their parts are folded again.
 	Void uint64 `json:"void,omitempty"`
 }
 
-// InsertedUpTo is what advancing behind c makes of the partition's record.
+// InsertedUpTo is the partition's record after the mark has moved past c.
 func (c *Chunk) InsertedUpTo(old Inserted) Inserted {
 	return Inserted{Chunk: c.Number, Snapshot: c.Snapshot.Seq, Epoch: c.Epoch, Position: Point{c.Position, c.PositionAt}, CreatedAt: c.CreatedAt, Flushed: c.Flushed,
 		Used: old.Used, Void: old.Void}
@@ -44,13 +45,13 @@ func MarkKey(lane int) string { return "lane." + strconv.Itoa(lane) }
 type Loss struct {
 	Stream    string `json:"stream"`    // IngestStream or RowsStream
 	Partition int    `json:"partition"` // -1: of the stream as a whole
-	// From and To are the first and last lost sequences of INGEST (of ROWS: chunk numbers) that anything left knows of; parts that came
-	// after To and were lost too are known to nobody here.
+	// From and To are the first and last lost sequences of INGEST (of ROWS: chunk numbers) that are recorded anywhere; parts that came
+	// after To and were lost too are not recorded.
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 	At   int64  `json:"at"` // when it was found, ns since the epoch
 	Why  string `json:"why"`
-	// Missing says what may be missing or counted twice in the tables; "" when everything was mended.
+	// Missing says what may be missing or counted twice in the tables; "" when everything was restored.
 	Missing string `json:"missing,omitempty"`
 }
 

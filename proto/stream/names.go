@@ -1,5 +1,5 @@
-// Package stream is what Warpline's processes say to each other over JetStream: the names of streams, subjects and buckets, the
-// envelope of one INGEST message and the chunk that is one ROWS message. It does no I/O.
+// Package stream is what Warpline's processes say to each other over JetStream: the names of streams, subjects and buckets, the envelope of
+// one INGEST message and the chunk that is one ROWS message. It does not do I/O.
 //
 // Start with Envelope (what the gateway publishes) and Chunk (what a worker publishes and the sink inserts).
 package stream
@@ -15,7 +15,7 @@ import (
 
 // Streams and buckets. The names are wire format: every role must use the same ones.
 const (
-	// IngestStream holds accepted parts until a replay window behind the workers' checkpoints.
+	// IngestStream holds accepted parts until some time after the workers have folded them.
 	IngestStream = "INGEST"
 	// RowsStream holds chunks of Arrow rows. The newest message of each of its subjects is that partition's checkpoint.
 	RowsStream = "ROWS"
@@ -28,11 +28,11 @@ const (
 	DictionariesBucket = "WL_DICTIONARIES"
 	// LeasesBucket holds one key per owned partition or lane and one per live process; all of it expires within seconds.
 	LeasesBucket = "WL_LEASES"
-	// DeletionsBucket holds a receipt for each tombstone that was carried out, for 90 days.
+	// DeletionsBucket holds a record of each tombstone that was carried out, for 90 days.
 	DeletionsBucket = "WL_DELETIONS"
-	// MarksBucket holds the sink's recorded ranges, one key per lane.
+	// MarksBucket holds the sink's marks, one key per lane.
 	MarksBucket = "WL_MARKS"
-	// SeenBucket holds how far each stream was seen to reach, so that one that loses its end is found out.
+	// SeenBucket holds how far each stream was seen to reach, so that the loss of a stream's end is noticed.
 	SeenBucket = "WL_SEEN"
 
 	// PartsObjects holds bodies that do not fit one INGEST message (giant lines).
@@ -60,7 +60,7 @@ const (
 	MetaLanes = "warpline-lanes"
 )
 
-// SessionToken returns the subject token of a session: 128 bits of SHA-256 of the client's id in hex. Subjects never carry client text.
+// SessionToken returns the subject token of a session: 128 bits of SHA-256 of the client's id in hex. Subjects never contain client text.
 func SessionToken(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:16])
@@ -80,7 +80,7 @@ func IngestSubject(partition int, tenant, token string) string {
 	return "ingest." + strconv.Itoa(partition) + "." + tenant + "." + token
 }
 
-// RepeatsToken stands in the subject of KindRepeats where a part has its session's token, which is hex.
+// RepeatsToken is in the subject of KindRepeats in place of a session's token, which is hex.
 const RepeatsToken = "repeats"
 
 // IngestFilter selects every part of one partition.
@@ -89,7 +89,7 @@ func IngestFilter(partition int) string { return "ingest." + strconv.Itoa(partit
 // RowsSubject is the subject of a partition's chunks.
 func RowsSubject(partition int) string { return "rows." + strconv.Itoa(partition) }
 
-// PartitionOfRows returns the partition of a ROWS subject, or -1 when the subject is none.
+// PartitionOfRows returns the partition of a ROWS subject, or -1 when it is not a subject of ROWS.
 func PartitionOfRows(subject string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(subject, "rows."))
 	if err != nil || n < 0 {
@@ -101,8 +101,8 @@ func PartitionOfRows(subject string) int {
 // Lane returns the sink lane of a partition, in [0, lanes).
 func Lane(partition, lanes int) int { return partition % lanes }
 
-// DictionaryKey is the KV key of the dictionary entries that arrived in one part of a session: <tenant>.<token>.<ingest sequence>.
-// The content follows from the part alone, so writing it again after a crash writes the same.
+// DictionaryKey is the KV key of the dictionary entries that arrived in one part of a session: <tenant>.<token>.<ingest sequence>. The
+// content follows only from the part, so writing it again after a crash writes the same.
 func DictionaryKey(tenant, token string, seq uint64) string {
 	return tenant + "." + token + "." + strconv.FormatUint(seq, 10)
 }

@@ -2,10 +2,10 @@ package stream
 
 import "strconv"
 
-// Verdict is what became of the parts of one partition that asked for it: who uploaded them is told whether anything was refused. A worker
-// keeps the newest few in each chunk's header, so they are as exact as the position beside them and outlive it.
+// Verdict is what became of the parts in one partition whose sender asks for it: whether anything was refused. A worker keeps the newest
+// few verdicts in each chunk's header, so they are as exact as the position there, and a successor has them.
 type Verdict struct {
-	// Asked names who asks: Envelope.Asked of the parts.
+	// Asked names the question: Envelope.Asked of the parts.
 	Asked  string `json:"asked"`
 	Tenant string `json:"tenant"`
 	// Since is the INGEST sequence of the first part that is counted. Parts before it may have been folded and forgotten.
@@ -48,15 +48,15 @@ type VerdictQuestion struct {
 	Asked string `json:"asked"`
 }
 
-// VerdictAnswer is the owner's word, as of its last published chunk.
+// VerdictAnswer is the owner's answer, as of its last published chunk.
 type VerdictAnswer struct {
 	// Position is the INGEST sequence up to which the partition is folded; 0 while the owner is taking over.
 	Position uint64 `json:"position"`
-	// Verdict is nil when there is none, or none any more.
+	// Verdict is nil when there is none, or when it was forgotten.
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// VerdictSubject is where the owner of a partition answers questions. It is no stream's: nothing of it is stored.
+// VerdictSubject is where the owner of a partition answers questions. It is not a subject of a stream: nothing of it is stored.
 func VerdictSubject(partition int) string { return "verdict." + strconv.Itoa(partition) }
 
 // AskedBytes is the length of Envelope.Asked: 128 bits in hex.

@@ -38,40 +38,40 @@ var canons = sync.Pool{New: func() any { return new(canon) }}
 // canon takes the objects of a scanned text apart and writes them in order, in time linear in the text except for the sorting.
 type canon struct {
 	text    []byte
-	spans   []span
+	extents []extent
 	entries []entry
 	keys    []byte // decoded keys
 	stack   []int32
 }
 
-// span is where an object or array ends. They are numbered by where they begin; next is the number of the first that begins behind it.
-type span struct{ end, next int32 }
+// extent is where an object or array ends. They are numbered by where they begin; next is the number of the first that begins after it.
+type extent struct{ end, next int32 }
 
 // entry is a member of an object. A key that was decoded stands in keys.
 type entry struct {
 	key     [2]int32
 	decoded bool
-	number  int32 // of the first span at or behind the value
+	number  int32 // of the first extent at or after the value
 	value   token
 }
 
 // open readies c for text, which has been scanned.
 func (c *canon) open(text []byte) {
-	if cap(c.entries) > 4096 || cap(c.keys) > 1<<16 || cap(c.spans) > 4096 {
+	if cap(c.entries) > 4096 || cap(c.keys) > 1<<16 || cap(c.extents) > 4096 {
 		*c = canon{} // one hostile record must not be remembered in memory
 	}
-	c.text, c.spans, c.stack, c.entries, c.keys = text, c.spans[:0], c.stack[:0], c.entries[:0], c.keys[:0]
+	c.text, c.extents, c.stack, c.entries, c.keys = text, c.extents[:0], c.stack[:0], c.entries[:0], c.keys[:0]
 	for i := 0; i < len(text); {
 		switch text[i] {
 		case '"':
 			i, _, _ = jsonscan.String(text, i)
 			continue
 		case '{', '[':
-			c.stack = append(c.stack, int32(len(c.spans)))
-			c.spans = append(c.spans, span{})
+			c.stack = append(c.stack, int32(len(c.extents)))
+			c.extents = append(c.extents, extent{})
 		case '}', ']':
 			top := len(c.stack) - 1
-			c.spans[c.stack[top]] = span{int32(i + 1), int32(len(c.spans))}
+			c.extents[c.stack[top]] = extent{int32(i + 1), int32(len(c.extents))}
 			c.stack = c.stack[:top]
 		}
 		i++
@@ -80,7 +80,7 @@ func (c *canon) open(text []byte) {
 
 func (c *canon) clear() { c.entries, c.keys = c.entries[:0], c.keys[:0] }
 
-// numberAt finds the number of the span of t, a value of the outermost object, by passing what begins before it.
+// numberAt finds the number of the extent of t, a value of the outermost object, by passing what begins before it.
 func (c *canon) numberAt(t token) int32 {
 	number := int32(1)
 	for i := 1; i < int(t.start); i++ {
@@ -89,26 +89,26 @@ func (c *canon) numberAt(t token) int32 {
 			end, _, _ := jsonscan.String(c.text, i)
 			i = end - 1
 		case '{', '[':
-			i = int(c.spans[number].end) - 1
-			number = c.spans[number].next
+			i = int(c.extents[number].end) - 1
+			number = c.extents[number].next
 		}
 	}
 	return number
 }
 
-// scan passes the value at i, number being that of the first span from there on, and returns the number behind it.
+// scan passes the value at i, number being that of the first extent from there on, and returns the number after it.
 func (c *canon) scan(i int, number int32) (token, int32) {
 	switch c.text[i] {
 	case '{':
-		return token{start: int32(i), end: c.spans[number].end, kind: kObject}, c.spans[number].next
+		return token{start: int32(i), end: c.extents[number].end, kind: kObject}, c.extents[number].next
 	case '[':
-		return token{start: int32(i), end: c.spans[number].end, kind: kArray}, c.spans[number].next
+		return token{start: int32(i), end: c.extents[number].end, kind: kArray}, c.extents[number].next
 	}
 	t, _ := scanValue(c.text, i)
 	return t, number
 }
 
-// object adds the members of the object at i whose span is number. With a prefix it adds only those whose key begins so, and takes the
+// object adds the members of the object at i whose extent is number. With a prefix it adds only those whose key begins so, and takes the
 // prefix off.
 func (c *canon) object(i int, number int32, prefix []byte) {
 	number++
@@ -195,7 +195,7 @@ func (c *canon) write(dst []byte, base int, drop func(key []byte) bool) []byte {
 	return append(dst, '}')
 }
 
-// value writes t, number being that of the first span at or behind it.
+// value writes t, number being that of the first extent at or behind it.
 func (c *canon) value(dst []byte, t token, number int32) []byte {
 	switch {
 	case t.kind == kString && t.escaped:

@@ -30,7 +30,7 @@ type Reader interface {
 
 // Decoder gives the records of a document one by one, in memory bounded by the longest record. Not safe for concurrent use.
 type Decoder struct {
-	w      window
+	w      buffer
 	v      Validator
 	o      Options
 	most   int
@@ -92,7 +92,7 @@ func (l Layout) Decoder(r io.ReaderAt, o Options) *Decoder {
 }
 
 func newDecoder(r io.Reader, o Options) *Decoder {
-	d := &Decoder{o: o, most: o.MaxRecordBytes, w: window{r: r}}
+	d := &Decoder{o: o, most: o.MaxRecordBytes, w: buffer{r: r}}
 	if d.most <= 0 {
 		d.most = DefaultMaxRecordBytes
 	}

@@ -34,7 +34,7 @@ func Survey(r io.Reader, o Options) (Layout, error) {
 	if o.Lines {
 		return Layout{Form: Lines}, nil
 	}
-	w := &window{r: r, check: true}
+	w := &buffer{r: r, check: true}
 	l, err := survey(w, o)
 	var de *DocumentError
 	if err != nil && !errors.As(err, &de) {
@@ -53,7 +53,7 @@ func Survey(r io.Reader, o Options) (Layout, error) {
 	return l, err
 }
 
-func survey(w *window, o Options) (l Layout, err error) {
+func survey(w *buffer, o Options) (l Layout, err error) {
 	c, err := open(w)
 	if err != nil {
 		return l, err
@@ -86,7 +86,7 @@ func survey(w *window, o Options) (l Layout, err error) {
 }
 
 // open begins the document and returns its first byte that is not space.
-func open(w *window) (byte, error) {
+func open(w *buffer) (byte, error) {
 	w.more()
 	if w.err == nil && jsonscan.Word(w.rest(), 0, "\ufeff") {
 		return 0, w.here(unexpectedBOM)
@@ -101,7 +101,7 @@ func open(w *window) (byte, error) {
 }
 
 // finish accepts only space behind the document's value.
-func (w *window) finish() error {
+func (w *buffer) finish() error {
 	if w.space() {
 		return w.here(extraData)
 	}
@@ -116,7 +116,7 @@ func tooLong(s *skipper) *DocumentError {
 }
 
 // surveyObject surveys a document that is an object. What makes a well-formed one unusable is outside.
-func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *DocumentError, err error) {
+func surveyObject(w *buffer, s *skipper, o Options) (l Layout, outside *DocumentError, err error) {
 	whole := Layout{Form: Alone, Start: w.offset()}
 	m := walker{w: w, s: s, o: o}
 	// Of the last value under each of the two keys that hold events, and of the alerts and the summary.
@@ -186,7 +186,7 @@ func surveyObject(w *window, s *skipper, o Options) (l Layout, outside *Document
 
 // walker goes through the members of the object that a document is.
 type walker struct {
-	w     *window
+	w     *buffer
 	s     *skipper
 	o     Options
 	begun bool

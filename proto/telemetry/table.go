@@ -16,7 +16,7 @@ import (
 // digits; metadata is JSON or a Python literal, see AppendRepr. A row that cannot be taken apart costs itself: reading goes on
 // behind its first line.
 type Table struct {
-	w        window
+	w        buffer
 	v        Validator
 	o        Options
 	most     int
@@ -61,7 +61,7 @@ const maxColumns = 512
 
 // NewTable reads the header. The error is a *DocumentError if it names no field of a record, or else the reader's.
 func NewTable(r io.Reader, o Options) (*Table, error) {
-	t := &Table{o: o, most: o.MaxRecordBytes, w: window{r: r}}
+	t := &Table{o: o, most: o.MaxRecordBytes, w: buffer{r: r}}
 	if t.most <= 0 {
 		t.most = DefaultMaxRecordBytes
 	}

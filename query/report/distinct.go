@@ -8,9 +8,9 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// distinct shortens names to width cells each so that those which differ go on doing so: five instances of a template whose arguments
-// differ are five names. What fits stays. What cut alone would make equal is shortened in the middle of what two of them share, and shows the
-// places where it differs from the others; names for which the width is too small even for that are numbered.
+// distinct shortens names to width cells each so that names that differ still differ: five instances of a template whose arguments differ
+// are five names. Names that fit stay. Names that cut alone would make equal are shortened where they are the same, and show the places
+// where they differ; names for which the width is too small even for that are numbered.
 func distinct(names []string, width int) []string {
 	text := make(map[string]string, len(names))
 	alike := map[string][]string{} // by what cut makes of them
@@ -20,7 +20,8 @@ func distinct(names []string, width int) []string {
 			continue
 		}
 		t := cut(name, width)
-		if text[name] = t; alike[t] == nil {
+		text[name] = t
+		if alike[t] == nil {
 			made = append(made, t)
 		}
 		alike[t] = append(alike[t], name)
@@ -45,7 +46,7 @@ func distinct(names []string, width int) []string {
 	return out
 }
 
-// numbered is the beginning of a name with the first free number behind it, where there is room for one.
+// numbered is the beginning of a name with the first free number after it, if there is room for a number.
 func numbered(name string, width int, taken map[string][]string) string {
 	for n := 1; ; n++ {
 		tail := "~" + strconv.Itoa(n)
@@ -66,7 +67,7 @@ func graphemes(name string) (all []string) {
 	return all
 }
 
-// shared is how many characters two names begin with alike.
+// shared is how many characters are the same at the beginning of two names.
 func shared(a, b []string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -76,7 +77,7 @@ func shared(a, b []string) int {
 }
 
 // apart shortens names to width cells, so that each shows where it differs from the others: up to the first such place two names show the
-// same, and there they differ. One for which that does not fit is "".
+// same, and there they differ. A name for which that does not fit is "".
 func apart(names []string, width int) []string {
 	sorted := make([]int, len(names))
 	chars := make([][]string, len(names))
@@ -119,7 +120,8 @@ func showing(name []string, places []int, width int) string {
 	if v.left < 0 {
 		return ""
 	}
-	// What is left goes to what a reader looks at: how the differences go on, the beginning, the end, and what stands before the differences.
+	// The room that is left is for what a reader looks at: what follows the differences, the beginning, the end, and what comes before the
+	// differences.
 	for i := range name {
 		if v.left == 0 {
 			break
@@ -143,7 +145,7 @@ type view struct {
 	left  int // cells
 }
 
-// cost is how many cells showing one more takes: its own, and an ellipsis more or less.
+// cost is how many cells it takes to show one more character: its own, and an ellipsis more or less.
 func (v *view) cost(i int) int {
 	hidden := func(i int) bool { return i >= 0 && i < len(v.name) && !v.shown[i] }
 	gaps := 0
@@ -182,8 +184,8 @@ func (v *view) String() string {
 	return b.String()
 }
 
-// shortIDs shortens session ids and the like for a column, by id: a UUID to its beginning, as much of it as tells it from the others. Commands
-// take what is shown.
+// shortIDs shortens session ids and the like for a column, by id: a UUID to as much of its beginning as distinguishes it from the others.
+// Commands accept what is shown.
 func shortIDs(ids []string) map[string]string {
 	out := make(map[string]string, len(ids))
 	var others []string

@@ -9,7 +9,7 @@ import (
 
 var eighths = []rune(" ▏▎▍▌▋▊▉█")
 
-// bar draws part of whole as a bar of at most width cells, exact to an eighth; what is there at all shows at least a sliver.
+// bar draws part of whole as a bar of at most width cells, exact to an eighth; a part above 0 shows at least a sliver.
 func bar(part, whole uint64, width int) string {
 	if whole == 0 || part == 0 {
 		return ""
@@ -85,7 +85,8 @@ func cut(t string, width int) string {
 func take(t string, width int) string {
 	n, g := 0, uniseg.NewGraphemes(t)
 	for g.Next() {
-		if width -= g.Width(); width < 0 {
+		width -= g.Width()
+		if width < 0 {
 			break
 		}
 		_, n = g.Positions()
@@ -106,7 +107,8 @@ func takeEnd(t string, width int) string {
 	return t
 }
 
-// Printable returns text that a client sent as a terminal may show it: what would steer the terminal or turn the line around is a dot.
+// Printable returns text that a client sent in a form that is safe for a terminal: what would control the terminal or reverse the line
+// becomes a dot.
 func Printable(t string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {

@@ -24,7 +24,7 @@ type grid struct {
 
 func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
 
-// leastStretch is how narrow the stretching column gets before columns are left out, and leastEver when there is none left to leave out.
+// leastStretch is how narrow the stretching column gets before columns are left out, and leastEver when no more columns can be left out.
 const leastStretch, leastEver = 14, 4
 
 // write fits the grid into width cells.
@@ -56,7 +56,7 @@ func (g *grid) write(w io.Writer, width int, st style) {
 	}
 }
 
-// measure returns the width of each column, which one stretches, and what all take together.
+// measure returns the width of each column, which one stretches, and how wide all are together.
 func (g *grid) measure() (widths []int, stretch, used int) {
 	widths = make([]int, len(g.columns))
 	for i, c := range g.columns {

@@ -14,7 +14,7 @@ type Insight struct {
 	Severity string `json:"severity"` // high, medium, low
 	Subject  string `json:"subject"`  // a kernel, a function, a device, a call site
 	Message  string `json:"message"`
-	// Share is the subject's part of its session: of the kernel time, or of the samples; nil when nothing tells.
+	// Share is the subject's part of its session: of the kernel time, or of the samples; nil when it is not known.
 	Share *float64 `json:"share,omitempty"`
 	// Sessions is in how many sessions the same was found; Session is the one where it weighs most.
 	Sessions uint64 `json:"sessions"`
@@ -141,7 +141,8 @@ func (p *printer) spots(r *Report) {
 	}}
 	places := make([]string, len(r.Spots))
 	for i, s := range r.Spots {
-		if places[i] = s.Function; s.Line > 0 {
+		places[i] = s.Function
+		if s.Line > 0 {
 			places[i] = base(s.File)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// MemoryQuery says on which memory telemetry to report. The zero value is everything.
+// MemoryQuery says which memory telemetry to report on. The zero value is everything.
 type MemoryQuery struct {
 	Database string `json:"database"` // "" is warpline
 	Tenant   string `json:"tenant"`   // "" is all
@@ -25,7 +25,7 @@ type Memory struct {
 	Query    MemoryQuery     `json:"query"`
 	At       time.Time       `json:"at"`
 	Series   []MemorySeries  `json:"series"` // by run, rank and device
-	More     uint64          `json:"more"`   // series that are there beyond those
+	More     uint64          `json:"more"`   // series beyond those
 	Ranks    []MemoryRank    `json:"ranks"`
 	Findings []MemoryFinding `json:"findings"` // worst first
 	Issues   []MemoryIssue   `json:"issues"`   // worst first
@@ -50,7 +50,7 @@ type MemorySeries struct {
 	Used      MemoryCurve `json:"used"`
 	// Measured says that Used is, at least in part, what GPU Flight measured.
 	Measured   bool `json:"measured"`
-	ByMinute   bool `json:"by_minute"` // the samples are gone, these are peaks of minutes
+	ByMinute   bool `json:"by_minute"` // the samples have expired, these are peaks of minutes
 	Allocs     Flow `json:"allocations"`
 	Deallocs   Flow `json:"deallocations"`
 	slices     []uint64
@@ -60,7 +60,8 @@ type MemorySeries struct {
 
 // MemoryCurve is a size over time.
 type MemoryCurve struct {
-	Values []int64 `json:"values"` // largest of each of equal slices of time, oldest first; a slice without samples has what was before it
+	// Values are the largest of equal slices of time, oldest first. A slice without samples has the value of the one before.
+	Values []int64 `json:"values"`
 	Last   int64   `json:"last"`
 	Peak   int64   `json:"peak"`
 }
@@ -72,14 +73,14 @@ type Flow struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// MemoryRank is a rank of a run of several, present or missing.
+// MemoryRank is a rank of a run with several, present or missing.
 type MemoryRank struct {
 	Run            string    `json:"run"`
 	Session        string    `json:"session_id"`
 	Rank           int64     `json:"rank"`
 	Missing        bool      `json:"missing"`
 	Samples        uint64    `json:"samples"`
-	AllocatedDelta *int64    `json:"allocated_delta_bytes"` // nil, as those below, where no sample says
+	AllocatedDelta *int64    `json:"allocated_delta_bytes"` // nil, like those below, if no sample says it
 	ReservedDelta  *int64    `json:"reserved_delta_bytes"`
 	Gap            *int64    `json:"hidden_gap_latest_bytes"`
 	MaxGap         *int64    `json:"hidden_gap_peak_abs_bytes"`
@@ -93,16 +94,16 @@ type MemoryFinding struct {
 	Severity   string    `json:"severity"` // critical, warning, info
 	Kind       string    `json:"kind"`
 	Run        string    `json:"run"`
-	Session    string    `json:"session_id"` // "" where it is of all
-	Rank       int64     `json:"rank"`       // -1 where it is of all
+	Session    string    `json:"session_id"` // "" if it is about all sessions
+	Rank       int64     `json:"rank"`       // -1 if it is about all ranks
 	Device     int64     `json:"device_id"`
 	At         time.Time `json:"at"`
 	Times      uint64    `json:"times"`
-	Confidence float64   `json:"confidence"` // 0 to 1; 1 for what is so, 0 for what has none
+	Confidence float64   `json:"confidence"` // 0 to 1; 1 for a fact, 0 if it does not apply
 	Text       string    `json:"text"`
 }
 
-// Bounds of what is read. A fleet does not fit on a page; what is beyond is counted, or found with a narrower question.
+// Bounds of what is read. A fleet does not fit on a page; what is beyond is counted, or found with a narrower query.
 const (
 	maxMemorySeries   = 64
 	maxMemoryRanks    = 4096
@@ -159,13 +160,13 @@ func (in *memoryReader) asked(view string) (string, []any) {
 		more = append(more, s)
 	}
 	if len(more) == 0 {
-		more = append(more, "true") // so that conditions may follow
+		more = append(more, "true") // so that conditions can follow
 	}
 	from, rest := in.from(view, more...)
 	return from, append(args, rest...)
 }
 
-// together is the same for a view of whole runs: a session is asked for with the run that it is part of.
+// together is the same for a view of whole runs: a session is asked for by the run that it is part of.
 func (in *memoryReader) together(view string) (string, []any) {
 	where, args := []string{"has(?, run)"}, []any{in.runs}
 	if in.q.Tenant != "" {
@@ -182,7 +183,7 @@ func readMemorySamples(in *memoryReader) error {
 	return in.series("SELECT tenant, session_id, job_id, run, host, device_id, rank, at, allocated_bytes, reserved_bytes, used_bytes, total_bytes, used_source, 1 AS looks FROM "+from, args, false)
 }
 
-// readMemoryMinutes takes what rollups know where the samples are gone.
+// readMemoryMinutes reads rollups if the samples have expired.
 func readMemoryMinutes(in *memoryReader) error {
 	if len(in.m.Series) == 0 {
 		from, args := in.asked("memory_stats")
@@ -231,7 +232,7 @@ func (in *memoryReader) series(samples string, args []any, byMinute bool) error 
 	return err
 }
 
-// fill spreads what was found over all slices: trackers write nothing while nothing changes.
+// fill spreads what was found over all slices: trackers do not write while nothing changes.
 func (s *MemorySeries) fill() {
 	n := memoryPoints
 	if s.Samples == 1 || len(s.slices) == 1 {

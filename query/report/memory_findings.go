@@ -8,13 +8,13 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// memoryFindings are the questions: of each the columns severity, kind, run, session, rank, device, at, times, confidence and text,
-// from a view of sessions or of whole runs.
+// memoryFindings are the queries. Each gives the columns severity, kind, run, session, rank, device, at, times, confidence and text, from a
+// view of sessions or of whole runs.
 var memoryFindings = []struct {
 	view  string
 	whole bool
 	sql   string
-	rest  string // what comes behind the conditions, which always are there
+	rest  string // what comes after the conditions, which are always there
 }{
 	{"memory_ooms", false, `SELECT 'critical', 'out of memory', if(job_id = '', session_id, job_id), session_id, rank, device_id, at, toUInt64(1), 1.,
 		concat('Memory ran out', if(reason = '', '', concat(' (', reason, ')')), ': ', formatReadableSize(peak_allocated_bytes), ' allocated at most',
@@ -51,7 +51,7 @@ func readMemoryFindings(in *memoryReader) error {
 			return err
 		}
 	}
-	// The error that says that memory ran out is not a second finding.
+	// The error event that says that memory ran out is not a second finding.
 	ooms := map[MemoryFinding]bool{}
 	place := func(f MemoryFinding) MemoryFinding {
 		return MemoryFinding{Run: f.Run, Session: f.Session, Rank: f.Rank, Device: f.Device, At: f.At}
@@ -88,7 +88,7 @@ func (in *memoryReader) missing() {
 		}
 		in.m.Findings = append(in.m.Findings, MemoryFinding{
 			Severity: "warning", Kind: "missing ranks", Run: run, Rank: -1, Device: -1, At: first, Times: uint64(len(ranks)), Confidence: 1,
-			Text: fmt.Sprintf("Nothing came from %d of %s: %s.", len(ranks), plural(uint64(len(ranks)+present), "rank"), spans(ranks)),
+			Text: fmt.Sprintf("Nothing came from %d of %s: %s.", len(ranks), plural(uint64(len(ranks)+present), "rank"), ranges(ranks)),
 		})
 	}
 }

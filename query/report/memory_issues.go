@@ -8,7 +8,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// MemoryPhase is a phase that programs said they were in, over all ranks and sessions that were asked for.
+// MemoryPhase is a phase that programs said they were in, over all ranks and sessions of the query.
 type MemoryPhase struct {
 	Phase    string  `json:"phase"` // its path, "epoch / forward"
 	Times    uint64  `json:"times"`
@@ -19,18 +19,18 @@ type MemoryPhase struct {
 	Findings uint64  `json:"findings"` // gaps that began in it
 }
 
-// MemoryIssue is what went wrong, once however often: hits with the same fingerprint.
+// MemoryIssue is something that went wrong, listed once however often: hits with the same fingerprint.
 type MemoryIssue struct {
 	ID       string    `json:"fingerprint_id"`
 	Kind     string    `json:"kind"`
-	Severity string    `json:"severity"` // as stormlog says it
+	Severity string    `json:"severity"` // as stormlog names it
 	Title    string    `json:"title"`
 	Hits     uint64    `json:"hits"`
 	Sessions uint64    `json:"sessions"`
 	Ranks    []int64   `json:"ranks"`
 	First    time.Time `json:"first_seen_at"`
 	Last     time.Time `json:"last_seen_at"`
-	Phase    string    `json:"first_phase"` // "" where it was in none
+	Phase    string    `json:"first_phase"` // "" if it was not in a phase
 }
 
 // Bounds of what is read.
@@ -47,7 +47,7 @@ func readMemoryPhases(in *memoryReader) error {
 		in.m.Phases = append(in.m.Phases, p)
 		return nil
 	})
-	if err != nil || len(in.m.Phases) == 0 { // nobody asks what belongs to a phase where there are none
+	if err != nil || len(in.m.Phases) == 0 { // without phases there is nothing to count in them
 		return err
 	}
 	from, args = in.asked("memory_gap_phases")
@@ -57,7 +57,8 @@ func readMemoryPhases(in *memoryReader) error {
 		if err := rows.Scan(&path, &n); err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(in.m.Phases, func(p MemoryPhase) bool { return p.Phase == path }); i >= 0 {
+		i := slices.IndexFunc(in.m.Phases, func(p MemoryPhase) bool { return p.Phase == path })
+		if i >= 0 {
 			in.m.Phases[i].Findings = n
 		}
 		return nil

@@ -174,7 +174,7 @@ func TestRanks(t *testing.T) {
 		}
 	}
 	for text, say := range map[string]string{
-		"1-": "no rank", "-1": "no rank", "1-2-3": "no rank", "+1": "no rank", "7-4": "before it begins", ",": "names no rank", "1.5": "no rank", "99999999999999999999": "no rank",
+		"1-": "not a rank", "-1": "not a rank", "1-2-3": "not a rank", "+1": "not a rank", "7-4": "before it begins", ",": "does not name a rank", "1.5": "not a rank", "99999999999999999999": "not a rank",
 		strings.Repeat("1,", 257): "more than 256",
 	} {
 		if _, err := report.ParseRanks(text); err == nil || !strings.Contains(err.Error(), say) {

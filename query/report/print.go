@@ -11,11 +11,11 @@ import (
 type Style struct {
 	Width  int  // cells (0: 100)
 	Colour bool // escape sequences for colour
-	// HTTP is where to send the SQL that the report proposes, as http://127.0.0.1:8123; "" proposes none.
+	// HTTP is where to send the SQL that the report proposes, as http://127.0.0.1:8123; "" does not propose any.
 	HTTP string
-	// User is who asks there, and Login the words for curl that say so, as -u "reader:$(cat FILE)"; "" for a user without a password.
+	// User is the user for that, and Login its arguments for curl, as -u "reader:$(cat FILE)"; "" for a user without a password.
 	User, Login string
-	// Sent is how many bytes went over the wire, when whoever prints knows; 0 leaves the line out.
+	// Sent is how many bytes went over the wire, if that is known; 0 leaves it out.
 	Sent uint64
 }
 
@@ -64,7 +64,7 @@ func (p *printer) section(title, more string) {
 	fmt.Fprintf(p.w, "\n%s", p.st.title(title))
 	if more != "" {
 		room := p.Width - cells(title) - 2
-		for cells(more) > room { // a note without its last clause says more than one with a hole in it
+		for cells(more) > room { // a note without its last clause is better than one with a hole in it
 			at := strings.LastIndexAny(more, ";,")
 			if at < 0 {
 				break
@@ -76,7 +76,7 @@ func (p *printer) section(title, more string) {
 	fmt.Fprintln(p.w)
 }
 
-// sessionsShown are listed even where --top asks for fewer rows of the other lists.
+// sessionsShown is how many sessions are listed even if --top asks for fewer rows of the other lists.
 const sessionsShown = 20
 
 func (p *printer) arrived(r *Report) {
@@ -90,7 +90,7 @@ func (p *printer) arrived(r *Report) {
 		return
 	}
 	p.section("What arrived", plural(uint64(len(r.Sessions)), "session"))
-	// The newest are what one looks for, and a year's sessions would push the rest off the screen.
+	// People look for the newest sessions, and a year's sessions would push the rest off the screen.
 	shown := r.Sessions[max(len(r.Sessions)-max(r.Query.Top, sessionsShown), 0):]
 	tenants := map[string]struct{}{}
 	for _, s := range shown {
@@ -109,7 +109,7 @@ func (p *printer) arrived(r *Report) {
 	}
 	short, named := shortIDs(ids), distinct(names, 16)
 	for i, s := range shown {
-		// A session whose job_start has not come has no start, and 1970 is what the column then holds.
+		// Without its job_start a session does not have a start: the column holds 1970 then.
 		started, length := "–", "–"
 		if s.Started.Unix() > 0 {
 			started = s.Started.UTC().Format("Jan 02 15:04:05")
@@ -268,7 +268,7 @@ func (p *printer) books(r *Report) {
 	if r.Disk.Bytes > 0 {
 		line += fmt.Sprintf(" (1 : %s", digits(float64(b.Bytes)/float64(r.Disk.Bytes)))
 		if r.Disk.Parts > 0 {
-			line += fmt.Sprintf("; %s not merged yet", plural(r.Disk.Parts, "part"))
+			line += fmt.Sprintf("; %s not merged yet", plural(r.Disk.Parts, "data part"))
 		}
 		line += ")"
 	}

@@ -40,14 +40,14 @@ func (p *printer) noMemory(m *Memory) {
 	p.paragraph("Send a tracker's export, an OOM bundle or a track file with \"warpline send FILE\", or post events to /api/v1/telemetry.")
 }
 
-// place names a series in as few words as tell it from the others.
+// place names a series in as few words as distinguish it from the others.
 func (m *Memory) place(s *MemorySeries) (lines [3]string) {
 	lines[0] = fmt.Sprintf("rank %d  %s", s.Rank, deviceName(s.Device))
 	lines[1] = s.Host
 	if s.Job != "" {
 		lines[2] = "job " + s.Job
 	} else {
-		lines[2] = "session " + firstOfUUID(s.Session) // the grid cuts it where it must
+		lines[2] = "session " + firstOfUUID(s.Session) // the grid cuts it if it is too long
 	}
 	return lines
 }
@@ -218,7 +218,7 @@ func (p *printer) memoryFindings(m *Memory) {
 	}
 }
 
-// words says what a finding is about, what matters most first.
+// words says what a finding is about, the most important first.
 func (f *MemoryFinding) words() []string {
 	w := []string{f.Kind}
 	if f.Rank >= 0 {

@@ -22,7 +22,7 @@ func (p *printer) memoryPhases(m *Memory) {
 		if f.Findings > 0 {
 			gaps = count(f.Findings)
 		}
-		g.add(f.Phase, count(f.Times), duration(f.TotalNS), duration(f.LongNS), cut(spans(f.Ranks), 16), gaps, bar(f.TotalNS, m.Phases[0].TotalNS, p.barWidth()))
+		g.add(f.Phase, count(f.Times), duration(f.TotalNS), duration(f.LongNS), cut(ranges(f.Ranks), 16), gaps, bar(f.TotalNS, m.Phases[0].TotalNS, p.barWidth()))
 	}
 	g.write(p.w, p.Width, p.st)
 	open := uint64(0)
@@ -53,7 +53,7 @@ func (p *printer) memoryIssues(m *Memory) {
 			words = words[:1]
 		}
 		if len(i.Ranks) > 0 {
-			words = append(words, strings.TrimSuffix("ranks", map[bool]string{true: "s"}[len(i.Ranks) == 1])+" "+cut(spans(i.Ranks), 16))
+			words = append(words, strings.TrimSuffix("ranks", map[bool]string{true: "s"}[len(i.Ranks) == 1])+" "+cut(ranges(i.Ranks), 16))
 		}
 		if i.Sessions > 1 {
 			words = append(words, plural(i.Sessions, "session"))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// reasonsShown is how many stall reasons stand beside a function.
+// reasonsShown is how many stall reasons are shown for a function.
 const reasonsShown = 3
 
 func (p *printer) samples(r *Report) {
@@ -62,5 +62,5 @@ func (p *printer) samples(r *Report) {
 	p.spots(r)
 }
 
-// note is dim text below what it explains.
+// note prints dim text below what it explains.
 func (p *printer) note(t string) { p.wrapped("      ", t, p.st.dim) }

@@ -8,14 +8,14 @@ import (
 
 // Ranks says which ranks of a job are meant. The zero value means all.
 type Ranks struct {
-	spans [][2]int64
-	text  string
+	ranges [][2]int64
+	text   string
 }
 
-// maxSpans bounds what a rank filter may list: it becomes part of a query.
-const maxSpans = 256
+// maxRanges bounds what a rank filter may list: it becomes part of a query.
+const maxRanges = 256
 
-// ParseRanks reads "all", "*", or ranks and spans of ranks, as 0,2,4-7. White space does not count, nothing means all.
+// ParseRanks reads "all", "*", or ranks and ranges of ranks, as 0,2,4-7. White space does not count; an empty text means all.
 func ParseRanks(text string) (Ranks, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if text == "" || text == "all" || text == "*" {
@@ -27,25 +27,25 @@ func ParseRanks(text string) (Ranks, error) {
 		if part == "" {
 			continue
 		}
-		from, to, isSpan := strings.Cut(part, "-")
-		if !isSpan {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
 			to = from
 		}
 		a, errA := rankNumber(from)
 		b, errB := rankNumber(to)
 		if errA != nil || errB != nil {
-			return Ranks{}, fmt.Errorf("%q is no rank and no span of ranks: write all, or ranks as 0,2,4-7", part)
+			return Ranks{}, fmt.Errorf("%q is not a rank or a range of ranks: write all, or ranks as 0,2,4-7", part)
 		}
 		if a > b {
 			return Ranks{}, fmt.Errorf("%q ends before it begins: write the lower rank first", part)
 		}
-		r.spans = append(r.spans, [2]int64{a, b})
+		r.ranges = append(r.ranges, [2]int64{a, b})
 	}
-	if len(r.spans) == 0 {
-		return Ranks{}, fmt.Errorf("%q names no rank: write all, or ranks as 0,2,4-7", text)
+	if len(r.ranges) == 0 {
+		return Ranks{}, fmt.Errorf("%q does not name a rank: write all, or ranks as 0,2,4-7", text)
 	}
-	if len(r.spans) > maxSpans {
-		return Ranks{}, fmt.Errorf("%d ranks and spans are more than %d: join neighbours to spans", len(r.spans), maxSpans)
+	if len(r.ranges) > maxRanges {
+		return Ranks{}, fmt.Errorf("%d ranks and ranges are more than %d: join neighbours to ranges", len(r.ranges), maxRanges)
 	}
 	return r, nil
 }
@@ -56,12 +56,12 @@ func rankNumber(s string) (int64, error) {
 	return int64(n), err
 }
 
-// All reports whether no rank is left out.
-func (r Ranks) All() bool { return len(r.spans) == 0 }
+// All reports whether all ranks are meant.
+func (r Ranks) All() bool { return len(r.ranges) == 0 }
 
 // Has reports whether rank is meant.
 func (r Ranks) Has(rank int64) bool {
-	for _, s := range r.spans {
+	for _, s := range r.ranges {
 		if s[0] <= rank && rank <= s[1] {
 			return true
 		}
@@ -77,23 +77,23 @@ func (r Ranks) String() string {
 	return r.text
 }
 
-// MarshalText makes JSON say what was asked.
+// MarshalText puts what was asked into JSON.
 func (r Ranks) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// sql is the condition that a column be one of the ranks, "" for all.
+// sql is the condition that a column is one of the ranks, "" for all.
 func (r Ranks) sql(column string) string {
 	if r.All() {
 		return ""
 	}
-	parts := make([]string, len(r.spans))
-	for i, s := range r.spans {
+	parts := make([]string, len(r.ranges))
+	for i, s := range r.ranges {
 		parts[i] = fmt.Sprintf("%s BETWEEN %d AND %d", column, s[0], s[1])
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// spans writes rising numbers the short way: 0-2, 5.
-func spans(ranks []int64) string {
+// ranges writes rising numbers the short way: 0-2, 5.
+func ranges(ranks []int64) string {
 	var parts []string
 	for i := 0; i < len(ranks); {
 		j := i

@@ -28,12 +28,13 @@ type Report struct {
 	Sessions []Session `json:"sessions"`
 	Rows     []Count   `json:"rows"` // of each table, in the order of the contract
 	Kernels  []Timing  `json:"kernels"`
-	// KernelCalls and KernelNS add up all kernels, not only those listed.
+	// KernelCalls and KernelNS add up all kernels, not only those that are listed.
 	KernelCalls uint64 `json:"kernel_calls"`
 	KernelNS    uint64 `json:"kernel_ns"`
 	KernelNames uint64 `json:"kernel_names"`
-	// Calls that are in none of the above, since their durations are not true: gaps between launches on the host, and kernels that ran while
-	// the client profiled deeply. DoubtfulCalls are in: hours in which some ran so, which cannot be told apart any more.
+	// Calls that are not in any of the above, since their durations are not true: gaps between launches on the host, and kernels that ran
+	// while the client profiled deeply. DoubtfulCalls are in: they are of hours in which some kernels ran like that, and cannot be
+	// separated any more.
 	SyntheticCalls uint64   `json:"synthetic_calls,omitempty"`
 	DisturbedCalls uint64   `json:"disturbed_calls,omitempty"`
 	DoubtfulCalls  uint64   `json:"doubtful_calls,omitempty"`
@@ -112,7 +113,7 @@ type Line struct {
 	File    string `json:"file"`
 	Line    uint32 `json:"line"`
 	Samples uint64 `json:"samples"`
-	Source  string `json:"source,omitempty"` // its text, where it was sent
+	Source  string `json:"source,omitempty"` // its text, if it was sent
 }
 
 // Copy adds up memory copies of one kind.
@@ -123,7 +124,7 @@ type Copy struct {
 	DurationNS uint64 `json:"duration_ns"`
 }
 
-// Device is how one GPU did: means over equal slices of its time, and the extremes.
+// Device has the metrics of one GPU: means over equal slices of its time, and the extremes.
 type Device struct {
 	Session  string  `json:"session_id"`
 	ID       int32   `json:"device_id"`
@@ -137,7 +138,7 @@ type Device struct {
 	Duration uint64  `json:"duration_ns"`
 }
 
-// Host is how one host did.
+// Host has the metrics of one host.
 type Host struct {
 	Session  string  `json:"session_id"`
 	Hostname string  `json:"hostname"`

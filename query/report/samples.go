@@ -6,8 +6,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// stalling leaves out what is no stall: counters of all or lost samples, and the not_issued variants, which count samples of the
-// plain reasons once more.
+// stalling leaves out what is not a stall: counters of all or lost samples, and the not_issued variants, which count samples of the plain
+// reasons once more.
 const stalling = "reason_kind NOT IN ('sample_count', 'data_dropped', 'stall_not_issued')"
 
 func readSamples(in *reader, r *Report) error {

@@ -8,9 +8,9 @@ import (
 	"github.com/warpline/warpline/proto/telemetry"
 )
 
-// SessionBegins is the condition that column holds a session id as asked names it, with the arguments of its placeholders: the whole id, its
-// beginning, or what a report shows of it ("mem:sim-ho…5:-:0"). Memory telemetry is found without its "mem:" as well, since its own tools
-// know nothing of that.
+// SessionBegins is the condition that column holds the session id that asked names, with the arguments of its placeholders. asked is the
+// whole id, its beginning, or what a report shows of it ("mem:sim-ho…5:-:0"). Memory telemetry is found without its "mem:" as well, since
+// its own tools do not know that prefix.
 func SessionBegins(column, asked string) (condition string, args []any) {
 	head, tail, shortened := strings.Cut(asked, "…")
 	one := fmt.Sprintf("startsWith(toString(%s), ?)", column)
@@ -23,10 +23,10 @@ func SessionBegins(column, asked string) (condition string, args []any) {
 
 var uuid = regexp.MustCompile(`(?i)^(mem:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// short is enough of a session's id to tell it from others, and to ask for it.
+// short is enough of a session's id to distinguish it from others, and to ask for it.
 func short(id string) string { return shortIDs([]string{id})[id] }
 
-// firstOfUUID is the first part of a UUID, which says enough, and any other id whole.
+// firstOfUUID is the first group of a UUID, which is enough, or all of any other id.
 func firstOfUUID(id string) string {
 	if uuid.MatchString(id) {
 		return id[:strings.IndexByte(id, '-')]

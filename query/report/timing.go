@@ -8,8 +8,8 @@ import (
 	"github.com/warpline/warpline/proto/hist"
 )
 
-// merged is the SQL that adds the rows of a statistics view up by name and takes percentiles of the whole, which those of the
-// buckets could not be averaged into.
+// merged is the SQL that adds up the rows of a statistics view by name and takes percentiles of the whole: percentiles of the buckets
+// cannot be averaged.
 func (in *reader) merged(view, name, extra string) (string, []any) {
 	from, args := in.from(view)
 	quantile := func(q float64) string { return hist.QuantileSQL("h", "n", "lo", "hi", q) }
@@ -33,7 +33,8 @@ func (in *reader) timings(sql string, args []any) (out []Timing, err error) {
 
 func readKernels(in *reader, r *Report) (err error) {
 	sql, args := in.merged("kernel_stats", "kernel", "toUInt64(0)")
-	if r.Kernels, err = in.timings(sql, args); err != nil {
+	r.Kernels, err = in.timings(sql, args)
+	if err != nil {
 		return err
 	}
 	from, args := in.from("kernel_stats")

@@ -26,7 +26,7 @@ func duration(ns uint64) string {
 	return digits(f/3600e9) + " h"
 }
 
-// digits writes f with three digits that matter, at most two of them behind the point.
+// digits writes f with three digits that matter, at most two of them after the point.
 func digits(f float64) string {
 	switch {
 	case f >= 99.95:
@@ -60,7 +60,7 @@ func percent(part, whole uint64) string {
 	return fmt.Sprintf("%.1f %%", f)
 }
 
-// stallName is the part of a stall reason's wire name that tells it from others.
+// stallName is the part of a stall reason's wire name that distinguishes it from others.
 func stallName(wire string) string {
 	s := strings.TrimPrefix(wire, "smsp__pcsamp_")
 	s = strings.TrimPrefix(s, "warps_issue_")

@@ -19,13 +19,13 @@ const (
 	atArg    = 16
 )
 
-// ipprotoTCP is TCP and nothing that only resembles it: MPTCP passes Landlock by.
+// ipprotoTCP is TCP itself and not MPTCP, which Landlock does not check.
 const ipprotoTCP = unix.IPPROTO_TCP
 
-// restrictCalls takes from all threads of this process, and those to come, the system calls that a database server on loopback never
-// makes and that Landlock leaves open, whole or on older kernels: connecting to anything (a UNIX socket by its path, a name server),
-// sockets that are no TCP, running programs, and io_uring, which does the like behind the filter's back. They fail as if the system
-// forbade them. It is the second lock, and the only one for UDP.
+// restrictCalls forbids all threads of this process, present and future, the system calls that a database server on loopback never makes
+// and that Landlock, or an older kernel's Landlock, allows: connecting to anything (a UNIX socket by its path, a name server), sockets
+// other than TCP, running programs, and io_uring, which does the same without the filter seeing it. They fail as if the system forbade
+// them. It is the second lock, and the only one for UDP.
 func restrictCalls() error {
 	arch, ok := archs[runtime.GOARCH]
 	if !ok {
@@ -36,7 +36,7 @@ func restrictCalls() error {
 		return fmt.Errorf("forbid new privileges: %w", err)
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	// The flag puts every thread under the filter, or none.
+	// With the flag either every thread gets the filter or none does.
 	r, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("install a seccomp filter: %w", errno)

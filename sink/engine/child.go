@@ -19,11 +19,11 @@ import (
 // childEnv names the configuration file that turns a process into an engine child.
 const childEnv = "WARPLINE_ENGINE_CHILD"
 
-// unconfinedMark begins a line of the child's log that says what does not hold it. The parent looks for it.
+// unconfinedMark begins a line of the child's log that says how it is not confined. The parent looks for it.
 const unconfinedMark = "engine child: not confined: "
 
-// inherited are the variables of its parent that a child keeps. The others may be secrets, and what a process was started with is a
-// file that it can read.
+// inherited are the variables of its parent that a child keeps. The others may be secrets, and a process can read its initial environment
+// from a file.
 var inherited = []string{"TZ", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "GOTRACEBACK"}
 
 // childEnviron is the environment of a child, without what makes it one.
@@ -37,12 +37,12 @@ func childEnviron() []string {
 	return env
 }
 
-// exitNoLibrary is the child's exit code when the library cannot be used, which its parent has remedies for.
+// exitNoLibrary is the child's exit code when the library cannot be used; the parent's error then says what to do.
 const exitNoLibrary = 3
 
-// leaveWithin bounds an orderly end, which takes milliseconds unless a client keeps a connection
-// open: ClickHouse then waits five seconds for it. Past the bound the process just exits, which
-// costs nothing that was acknowledged, since a part is written before its insert is answered.
+// leaveWithin bounds an orderly end, which takes milliseconds unless a client keeps a connection open: ClickHouse then waits five seconds
+// for it. Past the bound the process just exits, which does not cost anything that was acknowledged, since a data part is written before
+// its insert is answered.
 const leaveWithin = 2 * time.Second
 
 func init() {
@@ -52,7 +52,7 @@ func init() {
 	}
 	os.Unsetenv(childEnv) // nothing the engine starts may become an engine
 	code := RunChild(path)
-	// Not os.Exit: under the race detector that takes a second more, in which threads of the library crash, since it is gone.
+	// Not os.Exit: under the race detector that takes a second longer, in which threads of the library crash, since it is gone.
 	syscall.Exit(code)
 }
 
@@ -71,8 +71,9 @@ func RunChild(configPath string) int {
 	}
 	stdin, terminal, confined := takeStage()
 	if !confined {
-		if stdin, terminal, err = takeTerminal(); err != nil {
-			// Worse, not wrong: see takeTerminal.
+		stdin, terminal, err = takeTerminal()
+		if err != nil {
+			// It works, but less well: see takeTerminal.
 			fmt.Fprintln(os.Stderr, "engine child: runs without a terminal, so a rude client can end it:", err)
 		}
 		err := confine(cfg, configPath, stdin, terminal) // returns only when it could not
@@ -95,13 +96,13 @@ func RunChild(configPath string) int {
 		leaving.Store(true)
 		release.Close()
 		if terminal != nil {
-			terminal.Close() // else the library would now wait for someone to type
+			terminal.Close() // otherwise the library would now wait for input
 		}
 		time.Sleep(leaveWithin)
 		cfg.clean()
 		syscall.Exit(0)
 	}()
-	// Not on the first thread, which init holds: C asks /proc for that one's stack, where a confined process may not look.
+	// Not on the first thread, which init holds: C reads that one's stack from /proc, where a confined process may not look.
 	ended := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -126,8 +127,8 @@ func RunChild(configPath string) int {
 	return 1
 }
 
-// clean removes the folder of an engine that was told to. The library's threads may still be writing when an end took too long, so
-// that a folder which is not empty the first time is tried again.
+// clean removes the engine's folder if it is to be removed. The library's threads may still be writing when an end took too long, so a
+// folder that is not empty the first time is tried again.
 func (cfg childConfig) clean() {
 	if cfg.Remove == "" {
 		return
@@ -144,10 +145,9 @@ func (cfg childConfig) clean() {
 	}
 }
 
-// engineArguments are clickhouse-local's. Its session always is user `default`, whose profile is
-// read-only; the --readonly here overrides the profile for this session alone, so that it may
-// start the listeners. The second script is the pipe that holds the engine; waiting in a query on
-// stdin instead would need a grant to read files, which the network would then share.
+// engineArguments are clickhouse-local's. Its session always is user `default`, whose profile is read-only; the --readonly here overrides
+// the profile for this session alone, so that it may start the listeners. The second script is the pipe that holds the engine; waiting in a
+// query on stdin instead would need a grant to read files, which clients would then have too.
 func engineArguments(cfg childConfig, hold uintptr, terminal bool) []string {
 	args := []string{"clickhouse",
 		"--config-file", cfg.ConfigXML, "--path", cfg.Data, "--log-level", "warning",

@@ -25,12 +25,13 @@ const (
 	Reader = "reader"
 )
 
-// defaultMemoryLimit bounds an engine whose Config names no limit: room for one 256 MB insert and
-// a merge beside it, and still a laptop's share.
+// defaultMemoryLimit bounds an engine whose Config does not set a limit: room for one 256 MB insert and a merge beside it, and still a
+// laptop's share.
 const defaultMemoryLimit = 2 << 30
 
-// connectionRoom is what the server's bound has beyond MemoryLimitBytes, for the buffers of a thousand connections. ClickHouse counts 1 to 2
-// MiB for each from before it knows who asks, and of that a refused one touches some pages only; without the room they took the writer's.
+// connectionRoom is added to MemoryLimitBytes in the server's bound, for the buffers of a thousand connections. ClickHouse counts 1 to 2
+// MiB for each connection before it knows the user, and a refused one uses only some pages of that; without this room they would take the
+// writer's.
 const connectionRoom = 1000 * sessionBytes
 
 // Config says where an engine lives and on which ports it answers. Only Dir is required.
@@ -56,15 +57,15 @@ type Config struct {
 	// MemoryLimitBytes bounds what the writer's queries allocate together; the reader's get 40 % of it, merges half. ClickHouse's own bound,
 	// over all, is this and connectionRoom. 0 means 2 GiB.
 	MemoryLimitBytes int64
-	// Temporary has the child remove Dir when it ends, also when it ends because its parent died: for engines of tests.
+	// Temporary makes the child remove Dir when it ends, also when it ends because its parent died. It is for engines of tests.
 	Temporary bool
-	// Progress receives what Locate says when it has to fetch; nil means nothing is said.
+	// Progress receives what Locate prints when it has to fetch the library; nil prints nothing.
 	Progress io.Writer
 	// Logger receives the events of a supervised engine; nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// childConfig is what the child process reads: everything is decided, nothing is looked up.
+// childConfig is what the child process reads: everything is decided, nothing has to be looked up.
 type childConfig struct {
 	Library    string `json:"library"`
 	ConfigXML  string `json:"config_xml"`
@@ -93,14 +94,15 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 	if cfg.Dir == "" {
 		return cfg, errors.New("engine: no folder: set Config.Dir")
 	}
-	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+	cfg.Dir, err = filepath.Abs(cfg.Dir)
+	if err != nil {
 		return cfg, fmt.Errorf("engine: %w", err)
 	}
 	if cfg.ListenHost == "" {
 		cfg.ListenHost = "127.0.0.1"
 	}
 	if ip := net.ParseIP(cfg.ListenHost); ip == nil || !ip.IsLoopback() {
-		return cfg, fmt.Errorf("engine: listen host %q is no loopback address, and user default has no password; use 127.0.0.1, %s", cfg.ListenHost, elsewhere)
+		return cfg, fmt.Errorf("engine: listen host %q is not a loopback address, and user default has no password; use 127.0.0.1, %s", cfg.ListenHost, elsewhere)
 	}
 	if cfg.MemoryLimitBytes == 0 {
 		cfg.MemoryLimitBytes = defaultMemoryLimit
@@ -123,7 +125,8 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 		return cfg, err
 	}
 	if cfg.Library == "" {
-		if cfg.Library, err = Locate(ctx, cfg.Progress); err != nil {
+		cfg.Library, err = Locate(ctx, cfg.Progress)
+		if err != nil {
 			return cfg, err
 		}
 	}
@@ -151,12 +154,13 @@ func (cfg *Config) pickPorts(ctx context.Context) error {
 	return nil
 }
 
-// listen binds a port, waiting for a named one to be let go. A free one is looked for below the range that systems hand out to outgoing
+// listen binds a port, and waits for a named one to be freed. A free one is looked for below the range that systems hand out to outgoing
 // connections: there, a client that keeps dialing a dead engine would sooner or later connect to itself and hold the port.
 func (cfg *Config) listen(ctx context.Context, port int) (l net.Listener, err error) {
 	if port == 0 {
 		for range 100 {
-			if l, err = net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, strconv.Itoa(10000+mathrand.IntN(22000)))); err == nil {
+			l, err = net.Listen("tcp", net.JoinHostPort(cfg.ListenHost, strconv.Itoa(10000+mathrand.IntN(22000))))
+			if err == nil {
 				return l, nil
 			}
 		}

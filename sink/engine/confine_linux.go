@@ -43,9 +43,9 @@ func handled(abi int) uint64 {
 	return rights
 }
 
-// confine puts this process into a Landlock domain: it may read and write its own data, write its logs, run its library, listen on its
-// two ports, and nothing else; no file elsewhere, no connection out, no signal to others. A domain is a thread's, and threads are
-// many before main starts, so the thread that entered it starts the program anew: an exec keeps the domain and ends all other threads.
+// confine puts this process into a Landlock domain: it may read and write its own data, write its logs, run its library, listen on its two
+// ports, and nothing else; no file elsewhere, no connection out, no signal to others. A domain belongs to a thread, and there are many
+// threads before main starts, so the thread that entered it starts the program anew: an exec keeps the domain and ends all other threads.
 // It returns only with an error: why the process is not confined. carried are descriptors for takeStage.
 func confine(cfg childConfig, configPath string, stdin, master *os.File) error {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
@@ -72,13 +72,14 @@ func confine(cfg childConfig, configPath string, stdin, master *os.File) error {
 	if abi >= 4 {
 		for _, port := range cfg.Ports {
 			rule := netPortAttr{access: unix.LANDLOCK_ACCESS_NET_BIND_TCP, port: uint64(port)}
-			if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, ruleNetPort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0); errno != 0 {
+			_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, ruleNetPort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+			if errno != 0 {
 				return fmt.Errorf("allow port %d: %w", port, errno)
 			}
 		}
 	}
-	// The kernel makes the folder of a process in /proc anew when it was forgotten, and a rule is for the one that it was made with. A
-	// descriptor that outlives the exec keeps it.
+	// The kernel may drop the folder of a process in /proc and make it anew, and a rule holds only for the one for which it was made. A
+	// descriptor that outlives the exec keeps that one.
 	self, err := unix.Open("/proc/self", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return fmt.Errorf("open /proc/self: %w", err)
@@ -112,12 +113,12 @@ type rule struct {
 }
 
 // rules are the files of an engine. Its users file is in config and holds hashes of long random passwords; the passwords themselves are
-// beside that folder, where it may not look. Of /proc and /sys it gets itself (see confine), and what tells how much memory and how many
-// processors there are.
+// outside of that folder, where the engine may not look. In /proc and /sys it may read its own process (see confine), and how much memory
+// and how many processors there are.
 func (cfg childConfig) rules() []rule {
 	rules := []rule{
 		{cfg.Data, fileRead | dirRead | fileWrite | dirWrite, false},
-		{cfg.Logs, dirRead | fileWrite | dirWrite, false}, // written, never read: they quote what others asked
+		{cfg.Logs, dirRead | fileWrite | dirWrite, false}, // written, never read: they quote other users' queries
 		{filepath.Dir(cfg.ConfigXML), fileRead | dirRead, false},
 		{cfg.Library, fileRead | fileRun, false},
 		{"/dev/null", fileRead | fileWrite, false},

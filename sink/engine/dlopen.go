@@ -32,7 +32,7 @@ func runLibrary(path string, args []string) error {
 	}
 	symbol, err := purego.Dlsym(handle, "query_stable_v2")
 	if err != nil {
-		return fmt.Errorf("%w: %s is no libchdb of the expected kind: %w", errNoLibrary, path, err)
+		return fmt.Errorf("%w: %s is not a libchdb of the expected kind: %w", errNoLibrary, path, err)
 	}
 	var query func(argc int32, argv **byte) *localResult
 	purego.RegisterFunc(&query, symbol)
@@ -43,7 +43,8 @@ func runLibrary(path string, args []string) error {
 	defer pin.Unpin()
 	argv := make([]*byte, len(args)+1) // the last one stays nil, as main's does
 	for i, arg := range args {
-		if argv[i], err = unix.BytePtrFromString(arg); err != nil {
+		argv[i], err = unix.BytePtrFromString(arg)
+		if err != nil {
 			return fmt.Errorf("argument %d: %w", i, err)
 		}
 		pin.Pin(argv[i])

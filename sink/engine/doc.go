@@ -5,9 +5,8 @@
 // WARPLINE_ENGINE_CHILD names a child configuration, the package's init runs the engine in place
 // of main and never returns. That is why test binaries need no helper program.
 //
-// Three parties know different things. Locate finds the library or fetches it once. Prepare writes
-// the engine's configuration into a folder. Start spawns the child and waits until both protocols
-// answer; Supervise keeps one running.
+// There are three steps. Locate finds the library or fetches it once. Prepare writes the engine's configuration into a folder. Start spawns
+// the child and waits until both protocols answer; Supervise keeps one running.
 //
 // The folder of an engine (Config.Dir) holds:
 //
@@ -17,7 +16,7 @@
 //
 // The passwords of the writer and the reader are in the folder that Config.Secrets names (Config.Dir by default), mode 0600.
 //
-// The child is confined (confine_linux.go, calls_linux.go): whatever a query makes ClickHouse try, it reads and writes beneath data,
-// reads its own configuration, library, time zones and processor counts, and connects to nothing. Users are a second fence
-// (template.go): the reader may change no setting but a few (reader.go), and default may do nothing.
+// The child is confined (confine_linux.go, calls_linux.go): whatever a query makes ClickHouse try, it reads and writes beneath data, reads
+// its own configuration, library, time zones and processor counts, and cannot connect to anything. Users are a second fence (template.go):
+// the reader may change only a few settings (reader.go), and default may not do anything.
 package engine

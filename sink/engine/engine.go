@@ -56,10 +56,11 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.awaitReady(ctx); err != nil {
 		stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = e.Stop(stop) // the start's own error is the one to tell
+		_ = e.Stop(stop) // the start's own error is the one to report
 		return nil, e.startError(ctx, err)
 	}
-	if e.unconfined = e.notConfined(); e.unconfined != "" {
+	e.unconfined = e.notConfined()
+	if e.unconfined != "" {
 		cfg.Logger.Warn("this kernel cannot confine the ClickHouse engine: only its settings keep readers from the machine's files and network", "why", e.unconfined)
 	}
 	cfg.Logger.Debug("engine answers", "pid", e.pid, "http", e.HTTPAddr(), "tcp", e.TCPAddr(), "after", time.Since(began))
@@ -71,7 +72,7 @@ func (e *Engine) startError(ctx context.Context, err error) error {
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("engine: %w", context.Cause(ctx)) // the last answer of an engine that was not waited for says nothing
+		return fmt.Errorf("engine: %w", context.Cause(ctx)) // when the start was given up, the engine's last answer does not matter
 	case errors.As(err, &exit) && exit.ExitCode() == exitNoLibrary:
 		what := "remove it to have it fetched again, or point " + LibraryEnv + " at a libchdb.so of version " + Version
 		if os.Getenv(LibraryEnv) != "" {
@@ -94,7 +95,8 @@ func (e *Engine) run(configPath string, started chan<- error) {
 	}
 	log := cmd.Stdout.(*os.File)
 	defer log.Close()
-	if e.stdin, err = cmd.StdinPipe(); err == nil {
+	e.stdin, err = cmd.StdinPipe()
+	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
@@ -195,7 +197,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 
 func (e *Engine) logPath(name string) string { return filepath.Join(e.cfg.Dir, "logs", name) }
 
-// tail is what the child last printed that explains anything, for error texts; "" for nothing.
+// tail is the last of what the child printed that explains its end, for error texts; "" for nothing.
 func (e *Engine) tail() string {
 	f, err := os.Open(e.logPath("child.log"))
 	if err != nil {

@@ -27,7 +27,7 @@ var errDigest = errors.New("the fetched tarball does not match the pinned digest
 func fetch(ctx context.Context, dir string, rel release, progress io.Writer) error {
 	stale, _ := filepath.Glob(filepath.Join(dir, "fetch-*"))
 	for _, old := range stale {
-		os.RemoveAll(old) // a fetcher that was killed; the lock says that nobody uses it
+		os.RemoveAll(old) // left by a fetch that was killed; we have the lock, so it is not in use
 	}
 	tmp, err := os.MkdirTemp(dir, "fetch-")
 	if err != nil {
@@ -187,7 +187,7 @@ func syncDir(path string) error {
 	return d.Sync()
 }
 
-// treeSize adds up the files below root; what vanishes while it looks counts nothing.
+// treeSize adds up the files below root; files that vanish meanwhile are not counted.
 func treeSize(root string) (total int64) {
 	_ = filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -218,7 +218,8 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 func lastLines(s string, n int) string {
 	var lines []string
 	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); line != "" {
+		line = strings.TrimSpace(line)
+		if line != "" {
 			lines = append(lines, line)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 )
 
 var (
-	// chatter is what clickhouse-local prints while all is well, and the stack traces and addresses that say nothing to an operator.
+	// chatter is what clickhouse-local prints while all is well, and stack traces and addresses, which do not help an operator.
 	chatter = regexp.MustCompile(`^(Logging |.*ClickHouse local version|Query id: |Ok\.$|\d+ rows? in set|\d+\. )|<(Warning|Information|Debug|Trace)> |<Fatal> \w+: (\d+\. |#|Address: |Stack trace: |Sent by |\(version )`)
-	// stamp stands before each line of ClickHouse's own log, and shown is the rest of a line behind its message.
+	// stamp is the beginning of each line of ClickHouse's own log, and shown the rest of a line after its message.
 	stamp = regexp.MustCompile(`^\d{4}\.\d\d\.\d\d \S+ \[ \d+ \] \{[^}]*\} `)
 	shown = regexp.MustCompile(`,? Stack trace \(when copying.*`)
 )
@@ -20,7 +20,8 @@ const gistLines = 3
 func gist(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
-		if line = strings.TrimSpace(line); line == "" || chatter.MatchString(line) {
+		line = strings.TrimSpace(line)
+		if line == "" || chatter.MatchString(line) {
 			continue
 		}
 		line = shown.ReplaceAllString(stamp.ReplaceAllString(line, ""), "")

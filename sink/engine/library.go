@@ -21,7 +21,7 @@ const libraryName = "libchdb.so"
 // "the engine would not start".
 var ErrLibrary = errors.New("the ClickHouse library is not available")
 
-// elsewhere is the way out that needs no library, in words that are right for every command.
+// elsewhere is the remedy that does not need the library, in words that are right for every command.
 const elsewhere = `or run "warpline up --clickhouse HOST:PORT" with a server of yours`
 
 // Locate returns the path of libchdb. It takes, in this order, the file named by WARPLINE_LIBCHDB,

@@ -19,7 +19,7 @@ type meter struct {
 	total   int64
 	quarter int64
 	began   time.Time
-	bar     *progressbar.ProgressBar // nil when w is no terminal
+	bar     *progressbar.ProgressBar // nil when w is not a terminal
 }
 
 func newMeter(w io.Writer, what string, total int64) *meter {

@@ -10,9 +10,9 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// An engine whose threads all wait for each other still accepts connections and answers /ping. So it is asked, as the writer, what takes
-// it no work at all, over both protocols and on new connections. These numbers bound how long rows can wait for a restart: a little
-// under 20 s in the worst case, and a start takes two or three. One late answer is none yet: the machine may have been asleep.
+// An engine whose threads all wait for each other still accepts connections and answers /ping. So it is asked, as the writer, a query that
+// costs nothing, over both protocols and on new connections. These numbers bound how long rows can wait for a restart: a little under 20 s
+// in the worst case, and a start takes two or three. One late answer is not enough: the machine may have been asleep.
 const (
 	probeEvery   = 3 * time.Second
 	probeWithin  = 8 * time.Second
@@ -47,7 +47,7 @@ func (e *Engine) watch() (silent <-chan error, unwatch func()) {
 				told <- fmt.Errorf("engine: child %d runs and has not answered SELECT 1 for %v: %w", e.pid, time.Since(answered).Round(time.Second), err)
 				return
 			}
-			select { // what refuses at once is not asked twice within the same moment
+			select { // an engine that refuses at once is not asked again at once
 			case <-ctx.Done():
 				return
 			case <-e.done:

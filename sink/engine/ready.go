@@ -31,12 +31,14 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	last, answered := error(nil), false
 	for {
 		if !answered {
-			if last = e.askHTTP(ctx, web); last == nil {
+			last = e.askHTTP(ctx, web)
+			if last == nil {
 				answered = true
 			}
 		}
 		if answered {
-			if last = native.Ping(ctx); last == nil {
+			last = native.Ping(ctx)
+			if last == nil {
 				return nil
 			}
 		}
@@ -53,7 +55,7 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	}
 }
 
-// errRefused is an answer that is not the one hoped for.
+// errRefused is an answer other than the expected one.
 var errRefused = errors.New("the engine refuses")
 
 func (e *Engine) askHTTP(ctx context.Context, client *http.Client) error {

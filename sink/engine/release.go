@@ -8,8 +8,8 @@ import (
 // Version is the npm version of the library that this code was written against and pins.
 const Version = "26.7.3-stable.1"
 
-// release is one published build of the library. The digest is that of the npm tarball, pinned
-// here and not read from the registry, so that a registry which changes its mind is refused.
+// release is one published build of the library. The digest is that of the npm tarball, pinned here and not read from the registry, so that
+// a tarball which changed in the registry is refused.
 type release struct {
 	spec      string // what npm is asked for: name@version
 	integrity string // sha512-<base64> of the packed tarball
@@ -18,8 +18,8 @@ type release struct {
 	unpacked  int64  // bytes of the library itself
 }
 
-// releases lists the platforms whose tarball somebody fetched and measured. A platform that is
-// missing is refused with the remedies of Locate rather than trusted on the registry's word.
+// releases lists the platforms whose tarball somebody fetched and measured. A platform that is missing is refused with the remedies of
+// Locate, because the registry alone is not trusted.
 var releases = map[string]release{
 	"linux/amd64": {
 		spec:      "@chdb/lib-linux-x64-gnu@" + Version,

@@ -18,8 +18,8 @@ const (
 	ReaderSecret = "reader-password"
 )
 
-// fillSecrets finds or makes the passwords that cfg leaves open. The engine is told their hashes only, which is enough since a password
-// is 130 random bits, and may not look into the folder where they are.
+// fillSecrets finds or makes the passwords that cfg leaves open. The engine gets only their hashes, which is safe since a password is 130
+// random bits, and it may not look into the folder where the passwords are.
 func (cfg *Config) fillSecrets() error {
 	if cfg.Secrets == "" {
 		cfg.Secrets = cfg.Dir
@@ -35,14 +35,15 @@ func (cfg *Config) fillSecrets() error {
 			continue
 		}
 		var err error
-		if *s.to, err = keptPassword(filepath.Join(cfg.Secrets, s.name)); err != nil {
+		*s.to, err = keptPassword(filepath.Join(cfg.Secrets, s.name))
+		if err != nil {
 			return fmt.Errorf("engine: %s: %w", s.name, err)
 		}
 	}
 	return nil
 }
 
-// moveSecret moves a password to where it is kept today. Where both are, the newer place wins: users learn passwords anew at each start.
+// moveSecret moves a password to where it is kept today. If both exist, the newer place wins: users get the passwords anew at each start.
 func moveSecret(from, to string) error {
 	if from == to {
 		return nil

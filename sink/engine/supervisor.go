@@ -40,7 +40,7 @@ func (p Phase) String() string {
 	return fmt.Sprintf("phase(%d)", int(p))
 }
 
-// State is what a Supervisor tells its owner at each change.
+// State is what a Supervisor reports at each change.
 type State struct {
 	Phase    Phase
 	Pid      int           // the child's process id; 0 when there is none. With Down: it is silent and is being killed
@@ -49,8 +49,8 @@ type State struct {
 	Err      error         // with Down: why
 }
 
-// Supervisor keeps one engine running on the same ports, whatever kills it. One that runs and does not answer for some 20 s it kills
-// itself.
+// Supervisor keeps one engine running on the same ports, whatever kills it. An engine that runs and does not answer for some 20 s is killed
+// by the Supervisor.
 type Supervisor struct {
 	cfg     Config
 	log     *slog.Logger
@@ -65,10 +65,9 @@ type Supervisor struct {
 	restarts int             // only the loop touches it
 }
 
-// Supervise starts an engine, waits until it answers and keeps it running until Stop. ctx bounds
-// the first start only, whose failure is returned: a first start that fails is a mistake to be
-// told, a later one is an outage to be waited out. onState, which may be nil, is called from one
-// goroutine at each change after that and must not block. Each change is one line in cfg.Logger.
+// Supervise starts an engine, waits until it answers and keeps it running until Stop. ctx bounds the first start only, whose failure is
+// returned: a first start fails because of a mistake that a person has to learn of, a later one because of an outage that passes. onState,
+// which may be nil, is called from one goroutine at each change after that and must not block. Each change is one line in cfg.Logger.
 func Supervise(ctx context.Context, cfg Config, onState func(State)) (*Supervisor, error) {
 	e, err := Start(ctx, cfg)
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Supervisor) Engine() *Engine {
 	return s.engine
 }
 
-// State is the latest state told.
+// State is the latest state.
 func (s *Supervisor) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +131,7 @@ func (s *Supervisor) loop(run context.Context, e *Engine) {
 		case <-e.Done():
 		case mute = <-silent:
 			s.tell(State{Phase: Down, Pid: e.Pid(), Err: mute})
-			_ = syscall.Kill(e.Pid(), syscall.SIGKILL) // who does not answer does not end in order either
+			_ = syscall.Kill(e.Pid(), syscall.SIGKILL) // an engine that does not answer does not end in order either
 			<-e.Done()
 		}
 		unwatch()

@@ -4,11 +4,11 @@ import "text/template"
 
 var templateFuncs = template.FuncMap{"xml": escape}
 
-// What the merge_tree section says of fsync is so in both durabilities: the sink moves its mark once ClickHouse has answered, so what
-// ClickHouse has must survive a power cut, merged parts like inserted ones. It costs 2 to 4 ms an insert. Parts that were merged stay for a
-// minute, beyond what a kernel keeps in its pages, in case a disk lies about a sync; libchdb's own default is to drop them at once, and the
-// server's 480 s would keep some 50 000 parts of a steady light load (16 kB of memory and 15 files each). Parts that cannot be read are
-// set aside and told (sink.BrokenParts) instead of keeping the whole engine from starting.
+// The fsync settings of the merge_tree section are the same in both durabilities: the sink moves its mark once ClickHouse has answered, so
+// what ClickHouse has must survive a power cut, merged data parts like inserted ones. That costs 2 to 4 ms an insert. The sources of a
+// merge stay for a minute, longer than a kernel keeps pages unwritten, in case a disk lies about a sync; libchdb's own default is to drop
+// them at once, and the server's 480 s would keep some 50 000 data parts of a steady light load (16 kB of memory and 15 files each). Data
+// parts that cannot be read are set aside and reported (sink.BrokenDataParts) instead of keeping the whole engine from starting.
 
 // serverTemplate is the server's part. What it leaves out matters as much: there is no section for
 // any *_log table, so ClickHouse makes none, which is most of why an idle engine stays small. The
@@ -74,12 +74,12 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
 // usersTemplate is who may do what.
 //
 // The engine's own first session always is user default, from 127.0.0.1, without a password; nothing can be changed about that (see
-// engineArguments for what that session is given). Over the network default is left with nothing: no right but SYSTEM LISTEN, which
-// readonly forbids there, and no query, since none is as short as one byte. That matters because the scalar function file() needs no right.
+// engineArguments for what that session is given). Over the network, default cannot do anything: its only right is SYSTEM LISTEN, which
+// readonly forbids there, and queries are limited to one byte, so it cannot run any. That matters because the scalar function file() does
+// not need a right.
 //
-// The reader has readonly = 1, where no setting can be changed, except for those that changeable_in_readonly names: what drivers send
-// without being told to. So a setting of tomorrow's engine is closed without anybody having thought of it. There is no right to
-// read FILE, URL or any other source for anybody.
+// The reader has readonly = 1, so it cannot change any setting except those that changeable_in_readonly names: what drivers send by
+// themselves. So a setting that a later engine adds is closed too. No user has the right to read FILE, URL or any other source.
 var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs).Parse(`<clickhouse>
   <profiles>
     <default>

@@ -162,16 +162,16 @@ type extraFieldsTable struct {
 	RawTail
 }
 
-// ExtraFields holds what lines carry that this version has no column for, so that a later one can read it, and what does not fit the column
-// that it has.
+// ExtraFields holds what lines contain and this version does not have a column for, so that a later version can read it, and values that do
+// not fit their column.
 var ExtraFields = func() extraFieldsTable {
 	t := Define("extra_fields_data", Raw, "tenant, session_id, at")
 	return extraFieldsTable{
 		Table:   t,
 		Head:    t.Head(),
-		At:      t.Time("at", Note("base time of the batch, the epoch for a line that is no batch")),
+		At:      t.Time("at", Note("base time of the batch, the epoch for a line that is not a batch")),
 		Type:    t.Dict("type", Note("type of the event")),
-		BatchID: t.U64("batch_id", Note("with the base time it identifies the batch, 0 for a line that is no batch")),
+		BatchID: t.U64("batch_id", Note("with the base time it identifies the batch, 0 for a line that is not a batch")),
 		Field:   t.Dict("field", Note("column, key, or object.key")),
 		Reason: t.Dict("reason", Note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the "+
 			"nearest value")),

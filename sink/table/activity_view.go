@@ -7,7 +7,7 @@ import (
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
-// namesSQL is the right side of a join that finds all names of a dictionary, for rows that carry the id alone.
+// namesSQL is the right side of a join that finds all names of a dictionary, for rows that have only the id.
 func namesSQL(o Options, dict string) string {
 	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE dict = %s)", ident(o.database()), Quote(dict))
 }
@@ -28,8 +28,8 @@ func copyKindSQL(vendor, code string) string {
 		vendor, table("AMD", 4), table("NVIDIA", lastCopyKind), code, table("", 2))
 }
 
-// NamedCopy is where the codes of copies begin in memcpy_stats whose kind came as a word: NVIDIA's code of that kind, whatever the vendor
-// is, behind it, and at NamedCopy itself all kinds that have no code.
+// NamedCopy is the first of the codes in memcpy_stats for copies whose kind came as a word: NamedCopy plus NVIDIA's code of that kind,
+// whatever the vendor is, and NamedCopy itself for all kinds without a code.
 const NamedCopy = uint32(1) << 31
 
 // otherCopies are copies of kinds without a code.

@@ -6,7 +6,8 @@ import (
 )
 
 // The amount of rows of a table that merges them is the sum of all that they add up, over all columns that are sums of whole numbers,
-// modulo 2^64. No merge changes it, nor does the coarsening from minutes to hours, so the ledger can say what must be there at any time.
+// modulo 2^64. Merges do not change it, and neither does the coarsening from minutes to hours, so the ledger can say at any time what must
+// be there.
 
 func (t *Table) amountColumns() (out []*Column) {
 	for i := range t.Columns {
@@ -47,7 +48,7 @@ func (t *Table) AmountSQL() string {
 	return strings.Join(sums, " + ")
 }
 
-// DaySQL returns an expression (Int32) for a row's Partition.Day.
+// DaySQL returns an expression (Int32) for a row's DayPartition.Day.
 func (t *Table) DaySQL() string {
 	if t.Retention == Raw {
 		return "toInt32(toUInt16(toDate(received_at)))"

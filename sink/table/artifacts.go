@@ -1,12 +1,12 @@
 package table
 
-// What programs are made of (source lines, instructions, PTX) is stored once per tenant and content, and linked to the sessions that
-// sent it: a session's own rows are few, and a program profiled a thousand times takes its room once. Equal contents merge away within a
-// month and retention class; between those, and until a merge, they are there more than once, so views take any one of equal rows.
+// What programs are made of (source lines, instructions, PTX) is stored once per tenant and content, and linked to the sessions that sent
+// it: a session's own rows are few, and a program that is profiled a thousand times takes room once. Equal contents merge away within a
+// month and retention class; across those, and until a merge, they are there more than once, so views take any one of equal rows.
 
-// contentOrder is how content tables are sorted behind their key. The sink proves that an insert arrived by the largest chunk that each
-// partition of ROWS has in a table. Rows of a content may come by any of them, and a merge keeps one, so every load brings a mark row
-// too: with content 0, and one of a kind per tenant and partition of ROWS. No view shows it, since no session links to it.
+// contentOrder is how content tables are sorted after their key. The sink proves that an insert arrived by the largest chunk that each
+// partition of ROWS has in a table. Rows of a content may come by any of these, and a merge keeps one row, so every load also brings a mark
+// row: it has content 0, and there is one for each tenant and partition of ROWS. Views do not show it, since no session links to it.
 const contentOrder = ", if(content_hi = 0 AND content_lo = 0, rows_partition, 0)"
 
 // defineContent registers a table of contents. key is without tenant and content, links the table that refers to them.
@@ -26,8 +26,8 @@ func (t *Table) contentID() ContentID {
 	return ContentID{t.U64("content_hi", Codec("ZSTD(1)"), Note("128-bit hash of the content")), t.U64("content_lo", Codec("ZSTD(1)"))}
 }
 
-// plain makes a Dict column text in ClickHouse: it travels as a dictionary, which keeps runs of equal values small, and rests as a
-// String, which takes a quarter less room than LowCardinality once the values are many (5.2 against 6.9 B an instruction).
+// plain makes a Dict column text in ClickHouse: it travels as a dictionary, which keeps runs of equal values small, and is stored as a
+// String, which takes a quarter less room than LowCardinality when there are many values (5.2 against 6.9 B an instruction).
 func plain(col *Column) { col.Type = "String" }
 
 type sourceLinesTable struct {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Partition says which ClickHouse partition rows go to.
-type Partition struct {
-	// Day of receipt in days since the epoch; for Rollup and Fact tables the first day of its month (MonthOf).
+// DayPartition names the ClickHouse partition that rows go to.
+type DayPartition struct {
+	// Day of arrival, in days since the epoch; for Rollup and Fact tables the first day of its month (MonthOf).
 	Day int32
 	// RetentionDays is the retention class.
 	RetentionDays uint16
 }
 
-// DayOf returns the day (UTC) of a time in nanoseconds since the epoch, in days since the epoch: for Day columns and Partition.
+// DayOf returns the day (UTC) of a time in nanoseconds since the epoch, in days since the epoch: for Day columns and DayPartition.
 func DayOf(ns int64) int32 {
 	const day = int64(24 * time.Hour)
 	d := ns / day
@@ -113,7 +113,7 @@ func (b *Batch) Table() *Table { return b.table }
 // Rows returns the number of rows, which is the length of the first column.
 func (b *Batch) Rows() int { return b.length(&b.table.Columns[0]) }
 
-// Bytes estimates the encoded size. It costs nothing to ask.
+// Bytes estimates the encoded size. It is cheap to call.
 func (b *Batch) Bytes() int { return b.Rows()*b.table.width + b.varBytes }
 
 // Reset empties the batch and keeps its memory. Indexes of Dict columns are no longer valid.
@@ -198,9 +198,9 @@ func (b *Batch) Check() error {
 	return nil
 }
 
-// Mend gives every column as many values as b has rows, and names those that had more or fewer. Their values are then all the default of
-// their kind: nobody can say which rows they were of. It means that a caller left a column out, which its table's tests must find; the rows
-// are worth more without that column than not at all.
+// Mend gives every column as many values as b has rows, and names those that had more or fewer. All their values are then the default of
+// their kind, because it is not known to which rows they belonged. It means that a caller left a column out, which its table's tests must
+// find; rows without that column are still better than no rows.
 func (b *Batch) Mend() (columns []string) {
 	rows := b.Rows()
 	for i := range b.table.Columns {
@@ -209,7 +209,8 @@ func (b *Batch) Mend() (columns []string) {
 			continue
 		}
 		columns = append(columns, c.Name)
-		switch slot := c.slot; storage(c.Kind) {
+		slot := c.slot
+		switch storage(c.Kind) {
 		case U8:
 			b.u8[slot] = make([]uint8, rows)
 		case U16:
@@ -240,7 +241,7 @@ func (b *Batch) Mend() (columns []string) {
 
 // FillTail completes the rows of b with what one chunk shares: retention_days of partition p, the partition of the ROWS stream
 // and its chunk number. Callers append received_at or received_day row by row and leave these three out.
-func (b *Batch) FillTail(p Partition, rowsPartition uint16, chunk uint64) {
+func (b *Batch) FillTail(p DayPartition, rowsPartition uint16, chunk uint64) {
 	n := b.Rows()
 	t := b.table
 	fill(&b.u16[t.Column("retention_days").slot], p.RetentionDays, n)

@@ -233,7 +233,7 @@ func TestFillTail(t *testing.T) {
 		tb0 := table.NewBatch(tb) // the same rows, completed column by column
 		tabletest.FillRest(tb0, 3, tabletest.Received, 30)
 		tabletest.FillRest(b, 3, tabletest.Received, 30)
-		b.FillTail(table.Partition{RetentionDays: 30}, 3, 1) // full columns stay as they are
+		b.FillTail(table.DayPartition{RetentionDays: 30}, 3, 1) // full columns stay as they are
 		_, got, _ := b.Encode(nil)
 		_, want, _ := tb0.Encode(nil)
 		if !bytes.Equal(got, want) {
@@ -243,7 +243,7 @@ func TestFillTail(t *testing.T) {
 	k := table.Kernels
 	b := table.NewBatch(k.Table)
 	k.Tenant.AppendN(b, k.Tenant.Index(b, "acme"), 2)
-	b.FillTail(table.Partition{RetentionDays: 30}, 4, 99)
+	b.FillTail(table.DayPartition{RetentionDays: 30}, 4, 99)
 	if d, p, c := *k.RetentionDays.Slice(b), *k.RowsPartition.Slice(b), *k.Chunk.Slice(b); !slices.Equal(d, []uint16{30, 30}) ||
 		!slices.Equal(p, []uint16{4, 4}) || !slices.Equal(c, []uint64{99, 99}) {
 		t.Errorf("FillTail filled %v %v %v", d, p, c)

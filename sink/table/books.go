@@ -13,7 +13,7 @@ type usageTable struct {
 	FactTail
 }
 
-// Usage counts what each tenant sent, by day of receipt and source.
+// Usage counts what each tenant sent, by day of arrival and source.
 var Usage = func() usageTable {
 	t := DefineRollup("usage_data", "tenant, day, source", false)
 	return usageTable{
@@ -80,8 +80,8 @@ type ledgerTable struct {
 	Counted       U8Col
 }
 
-// Ledger holds one row for each ClickHouse partition of each insert that the sink made, by which an audit proves that none is missing or
-// doubled.
+// Ledger holds one row for each ClickHouse partition of each insert that the sink made. With it an audit proves that no insert is missing
+// or doubled.
 var Ledger = func() ledgerTable {
 	t := Define("ledger", Static, "lane, last, table")
 	t.TTL = "toDate(inserted_at) + toIntervalDay(90) DELETE"
@@ -95,7 +95,7 @@ var Ledger = func() ledgerTable {
 		Token:      t.Str("token", Note("insert_deduplication_token")),
 		Attempt:    t.U16("attempt"),
 		InsertedAt: t.Time("inserted_at"),
-		Day: t.Day("day", Note("of receipt, in tables kept by month its first; 1970-01-01 in rows that older sinks wrote, "+
+		Day: t.Day("day", Note("of arrival, in tables kept by month its first; 1970-01-01 in rows that older sinks wrote, "+
 			"for all partitions together")),
 		RetentionDays: t.U16("retention_days"),
 		Amount:        t.U64("amount", Note("of tables that merge rows: the sum of all their sums, modulo 2^64")),

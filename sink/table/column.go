@@ -1,10 +1,10 @@
-// Package table is where Warpline's tables are defined: their columns, what ClickHouse is told about them, the Arrow schema they travel in,
-// and the batches that are filled with their rows. Here are the tables and views that several sources fill or read; each source has a
-// folder with its own, and a [Schema] puts them together.
+// Package table defines Warpline's tables: their columns, their DDL in ClickHouse, the Arrow schema in which they travel, and the batches
+// that are filled with their rows. Here are the tables and views that several sources fill or read; each source has a folder with its own,
+// and a [Schema] puts them together.
 //
 // A table that gets many rows is a variable with a typed handle for each column: a value of the wrong kind does not compile, but a column
 // that is left out does. The tests of the worker run with batches that panic then; in production [Batch.Mend] writes such a column with the
-// default of its kind, and the worker says so. A table that gets few rows is [Rows]: its rows are structs with a column bound to each
+// default of its kind, and the worker logs it. A table that gets few rows is a [Rows]: its rows are structs with a column bound to each
 // field, and are appended whole.
 //
 // The worker fills batches and encodes them, the sink inserts what was encoded, [Schema.Ensure] makes the tables and the views over
@@ -38,10 +38,10 @@ const (
 	Hist
 )
 
-// UnknownTime stands in a min-aggregated Time for "not known"; views show something better in its place.
+// UnknownTime means "not known" in a Time column that keeps the minimum; views show something else in its place.
 const UnknownTime = int64(1<<63 - 1)
 
-// NoMin stands in a min-aggregated U64 for "there was no value", so that such a row does not hide the real minimum.
+// NoMin means "there was no value" in a U64 column that keeps the minimum, so that such a row does not hide the real minimum.
 const NoMin = uint64(1<<64 - 1)
 
 // dictType is shared by all Dict columns: signed 32-bit indexes are what ClickHouse reads fastest.
@@ -49,11 +49,11 @@ var dictType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, Valu
 
 var histType = func() *arrow.MapType {
 	m := arrow.MapOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Uint64)
-	m.SetItemNullable(false) // or ClickHouse makes a Nullable of it first
+	m.SetItemNullable(false) // otherwise ClickHouse makes a Nullable of it first
 	return m
 }()
 
-// kinds tells for each kind the Arrow type, the ClickHouse type and the bytes a row takes in a batch, strings aside.
+// kinds has for each kind the Arrow type, the ClickHouse type and the bytes of a row in a batch, not counting strings.
 var kinds = [...]struct {
 	arrow arrow.DataType
 	click string
@@ -74,7 +74,7 @@ var kinds = [...]struct {
 	Hist: {histType, "Map(Int16, UInt64)", 4},
 }
 
-// String returns the ClickHouse type that the kind has when its column asks for no other.
+// String returns the ClickHouse type that the kind has when its column does not name another.
 func (k Kind) String() string { return kinds[k].click }
 
 // Column describes one column of a table.
@@ -91,7 +91,7 @@ type Column struct {
 // Slot is the number of the column's handle: U8Col(c.Slot()) is that of a column of kind U8.
 func (c *Column) Slot() int { return c.slot }
 
-// definition returns the column as it stands in CREATE TABLE and ADD COLUMN.
+// definition returns the column as CREATE TABLE and ADD COLUMN have it.
 func (c *Column) definition() string {
 	comment := ""
 	if c.Comment != "" {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// DefaultDatabase is where the tables are when nothing else is asked for.
+// DefaultDatabase is where the tables are by default.
 const DefaultDatabase = "warpline"
 
-// dedupWindow is for how many inserts a table remembers their tokens. ClickHouse's own default for tables without
-// replicas is none at all, and an hour for those with.
-const dedupWindow, dedupSeconds = 10_000, 7 * 24 * 3600
+// dedupTokens is for how many inserts a table remembers their tokens, dedupSeconds for how long. ClickHouse's own default for tables
+// without replicas is not at all, and with replicas an hour.
+const dedupTokens, dedupSeconds = 10_000, 7 * 24 * 3600
 
 // Options say where the schema goes. The zero value is the database warpline of a single server.
 type Options struct {
@@ -36,7 +36,7 @@ func (o Options) onCluster() string {
 	return " ON CLUSTER " + ident(o.Cluster)
 }
 
-// engine returns the engine clause, in the Replicated family where asked for.
+// engine returns the engine clause, of the Replicated family if that is asked for.
 func (o Options) engine(engine string) string {
 	name, args, _ := strings.Cut(strings.TrimSuffix(engine, ")"), "(")
 	if !o.Replicated {
@@ -78,9 +78,9 @@ func (t *Table) DDL(o Options) string {
 	return s.String()
 }
 
-// lean are settings by which parts carry less about themselves. Rows of one session are few in most tables, and then what ClickHouse
-// keeps beside the data weighs more than the data: statistics that no query here needs, and the ways of keeping defaults and lengths
-// of strings, column by column. Servers older than 25.11 do not know all of these; they are wishes, not needs.
+// lean are settings that make data parts smaller. Rows of one session are few in most tables, and then what ClickHouse stores with the data
+// takes more room than the data: statistics that no query here needs, and for each column how defaults and lengths of strings are stored.
+// Servers older than 25.11 do not know all of these settings; tables work without them.
 var lean = [][2]string{
 	{"auto_statistics_types", "''"},
 	{"ratio_of_defaults_for_sparse_serialization", "1"},
@@ -90,8 +90,8 @@ var lean = [][2]string{
 
 func (t *Table) settings(o Options) []string {
 	s := []string{
-		fmt.Sprint("non_replicated_deduplication_window = ", dedupWindow),
-		fmt.Sprint("replicated_deduplication_window = ", dedupWindow),
+		fmt.Sprint("non_replicated_deduplication_window = ", dedupTokens),
+		fmt.Sprint("replicated_deduplication_window = ", dedupTokens),
 		fmt.Sprint("replicated_deduplication_window_seconds = ", dedupSeconds),
 	}
 	if t.Retention == Raw {
@@ -105,7 +105,7 @@ func (t *Table) settings(o Options) []string {
 	return s
 }
 
-// ttl returns the rules by which rows leave, and those by which buckets of minutes become hours.
+// ttl returns the rules by which rows are deleted, and those by which minutes become hours.
 func (t *Table) ttl() string {
 	if t.Column("bucket") == nil {
 		return t.TTL

@@ -2,8 +2,8 @@ package table
 
 import "strings"
 
-// codecs compress what has no better codec of its own. Measured in kernels_data, a million rows of bench data, bytes a
-// row of the largest columns (BenchmarkKernelsAtRest prints today's):
+// codecs are the codecs of the kinds, for columns that do not name a better one. Measured in kernels_data, a million rows of bench data,
+// bytes a row of the largest columns (BenchmarkKernelsAtRest prints today's):
 //
 //	duration_ns   2.56 T64,ZSTD(1)    2.57 T64('bit'),ZSTD(1)  2.91 T64('bit')      3.29 ZSTD(3)
 //	started_at    2.45 Delta,T64('bit'),ZSTD(1)  2.60 Delta,T64,ZSTD(1)  3.26 Delta,ZSTD(1)  3.72 DoubleDelta,ZSTD(1)  3.76 Gorilla
@@ -11,9 +11,9 @@ import "strings"
 //	stream_id     0.33 ZSTD(3)        0.51 ZSTD(1)             0.51 T64,ZSTD(1)
 //	corr_id       0.19 DoubleDelta,ZSTD(1)       0.22 Delta,ZSTD(1)      0.24 Delta,T64,ZSTD(1)
 //
-// The data's own entropy, with rows in the order of time and each column for itself, is 2.3, 2.4, 0.9, 0.25 and 0.1. Sorting by
-// kernel within a session makes launch_id nearly free, but costs more in started_at and corr_id than it saves, and rows of a time
-// range would lie apart.
+// The data's own entropy, with rows in the order of time and each column by itself, is 2.3, 2.4, 0.9, 0.25 and 0.1. Sorting by kernel
+// within a session makes launch_id nearly free, but costs more in started_at and corr_id than it saves, and rows of a time range would lie
+// apart.
 var codecs = [...]string{
 	U8:   "ZSTD(1)",
 	U16:  "T64, ZSTD(1)",
@@ -30,11 +30,11 @@ var codecs = [...]string{
 	Hist: "DoubleDelta(2), ZSTD(3)", // buckets rise by ones and twos, counts hardly change
 }
 
-// Rising suits numbers that seldom fall from row to row; Spread suits those whose steps are large and have no pattern: the bits
-// of the steps are sorted by weight, so that random ones lie apart from constant ones.
+// Rising suits numbers that seldom fall from row to row; Spread suits numbers whose steps are large and without pattern: the bits of the
+// steps are sorted by weight, so that random bits are apart from constant ones.
 const Rising, Spread = "Delta, ZSTD(1)", "Delta, T64('bit'), ZSTD(1)"
 
-// Codecs of rollups, measured in the reference hour: small, long-lived tables, where more work is worth its while.
+// Codecs of rollups, measured in the reference hour: the tables are small and live long, so more work pays off.
 const (
 	minutes = "GCD, Delta, ZSTD(3)" // times of whole minutes that rise within a key
 	amounts = "T64('bit'), ZSTD(1)" // sums of one thing that differ from minute to minute
@@ -73,7 +73,7 @@ func DefineRollup(name, key string, buckets bool) *Table {
 	return t
 }
 
-// LastCounts lets ClickHouse keep of several rows of one key that of the latest chunk.
+// LastCounts makes ClickHouse keep, of several rows with one key, the row of the latest chunk.
 func (t *Table) LastCounts() *Table {
 	t.Engine = "ReplacingMergeTree(chunk)"
 	return t
@@ -104,7 +104,7 @@ func splitTop(list string) (parts []string) {
 // Option changes a column while it is being defined.
 type Option func(*Column)
 
-// Codec says how ClickHouse compresses the column, where the codec of its kind does not suit it.
+// Codec says how ClickHouse compresses the column, if the codec of its kind does not suit it.
 func Codec(c string) Option { return func(col *Column) { col.Codec = c } }
 
 // Note says what the column holds.
@@ -119,7 +119,7 @@ func Agg(function string) Option {
 	}
 }
 
-// What tables that add up keep most.
+// The aggregates that tables use most.
 var (
 	Sum    = Agg("sum")
 	Least  = Agg("min")
@@ -127,7 +127,7 @@ var (
 	SumMap = Agg("sumMap")
 )
 
-// storage says which columns share a list of slices in a batch: a Time is an int64 to it, a Day an int32.
+// storage says which kinds share a list of slices in a batch: a Time is stored as an int64, a Day as an int32.
 func storage(k Kind) Kind {
 	switch k {
 	case Time:
@@ -201,7 +201,7 @@ func (t *Table) Head() Head {
 type RawTail struct {
 	ReceivedAt    TimeCol // stamped by the gateway
 	RetentionDays U16Col
-	RowsPartition U16Col // partition of the ROWS stream by which the row came
+	RowsPartition U16Col // partition of the ROWS stream that brought the row
 	Chunk         U64Col // that partition's chunk counter
 }
 
@@ -209,7 +209,7 @@ type RawTail struct {
 func (t *Table) RawTail() RawTail {
 	return RawTail{
 		ReceivedAt:    t.Time("received_at", Note("when the gateway received it")),
-		RetentionDays: t.U16("retention_days", Note("retention class: days from receipt")),
+		RetentionDays: t.U16("retention_days", Note("retention class: days from arrival")),
 		RowsPartition: t.U16("rows_partition", Note("partition of the stream that brought the row")),
 		Chunk:         t.U64("chunk", Codec(Rising), Note("number of the chunk within rows_partition")),
 	}
@@ -231,7 +231,7 @@ func (t *Table) FactTail() FactTail {
 	}
 	return FactTail{
 		ReceivedDay:   t.Day("received_day", Note("day on which the gateway received it")),
-		RetentionDays: t.U16("retention_days", Note("retention class: days from receipt")),
+		RetentionDays: t.U16("retention_days", Note("retention class: days from arrival")),
 		RowsPartition: t.U16("rows_partition", Note("partition of the stream that brought the row")),
 		Chunk:         t.U64("chunk", append(o, Codec(Rising), Note("number of the chunk within rows_partition"))...),
 	}

@@ -9,8 +9,8 @@ import (
 type Target struct {
 	Tenant  string
 	Session string // "" is all of the tenant
-	// Bounded restricts it to rows that the ROWS partitions p with p mod Partitions = Partition brought up to Chunk. Rows of a stream with
-	// more partitions, which was there before, are among them: chunk numbers rise from one stream to the next.
+	// Bounded restricts it to rows that the ROWS partitions p with p mod Partitions = Partition brought up to Chunk. That includes rows of
+	// an earlier stream with more partitions: chunk numbers rise from one stream to the next.
 	Bounded               bool
 	Partition, Partitions int
 	Chunk                 uint64
@@ -33,8 +33,8 @@ func (t *Table) Holds(d *Target) bool {
 	return t.Retention != Static && t.Column("tenant") != nil && (d.Session == "" || t.LinkedBy != "" || t.Column("session_id") != nil)
 }
 
-// condition returns SQL that selects d's rows in t; false when rows of t are not found by what they say of themselves. In a table of
-// contents those are all but the marks: which partition brought a content says nothing about whose it is.
+// condition returns SQL that selects d's rows in t; false when rows of t do not say to what they belong. In a table of contents those are
+// all rows except the marks: the partition that brought a content does not say whose it is.
 func (t *Table) condition(d *Target) (sql string, ok bool) {
 	if !t.Holds(d) || t.LinkedBy != "" && d.Session != "" {
 		return "", false
@@ -46,7 +46,7 @@ func (t *Table) condition(d *Target) (sql string, ok bool) {
 	return sql, true
 }
 
-// conditions returns what selects the rows of all of targets in t, as few conditions as that takes, and by each which of targets it is;
+// conditions returns what selects the rows of all of targets in t, in as few conditions as possible, each with the targets that it is for;
 // several sessions of a tenant are one condition.
 func (t *Table) conditions(targets []Target) (out []selection) {
 	byTenant := map[string]int{}
@@ -85,7 +85,8 @@ type selection struct {
 	sessions []string // quoted; nil: it selects all of the one
 }
 
-// ConditionSQL returns the condition that selects the rows of targets in t, "" when t cannot have any, or none that can be told so.
+// ConditionSQL returns the condition that selects the rows of targets in t, "" when t cannot have any, or none that can be selected in this
+// way.
 func (t *Table) ConditionSQL(targets []Target) string {
 	var or []string
 	for _, s := range t.conditions(targets) {
@@ -95,7 +96,7 @@ func (t *Table) ConditionSQL(targets []Target) string {
 }
 
 // CountSQL returns a query with one row for each of targets that has rows in t: its index (Int64) and how many rows (UInt64). A session
-// that is named twice is counted once. It is "" when t cannot have any, or none that can be told so.
+// that is named twice is counted once. It is "" when t cannot have any, or none that can be selected in this way.
 func (t *Table) CountSQL(o Options, targets []Target) string {
 	from := ident(o.database()) + "." + ident(t.Name)
 	var parts []string
@@ -117,8 +118,8 @@ func (t *Table) CountSQL(o Options, targets []Target) string {
 	return "SELECT i, n FROM (" + strings.Join(parts, " UNION ALL ") + ") WHERE n > 0"
 }
 
-// DeleteSQL returns the statement that makes ClickHouse write t's parts anew without the rows of targets, "" when t cannot have any. It
-// returns before that is done.
+// DeleteSQL returns the statement that makes ClickHouse write t's data parts anew without the rows of targets, "" when t cannot have any.
+// The statement returns before that is done.
 func (t *Table) DeleteSQL(o Options, targets []Target) string {
 	where := t.ConditionSQL(targets)
 	if where == "" {

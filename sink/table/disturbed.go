@@ -4,9 +4,9 @@ import (
 	"fmt"
 )
 
-// What is known of a session's durations only later is joined when they are read. Deep windows are joined by tenant and session, so that a
-// question about one reads the windows of that one: a set of their minutes, or a scalar, would be made of the windows of all tenants, for
-// every query (BenchmarkHonestDurations). Only which sessions have some is such a set, see windowedSQL.
+// What becomes known of a session's durations only later is joined when they are read. Deep windows are joined by tenant and session, so
+// that a query about one session reads only that session's windows: a set of their minutes, or a scalar, would be made of the windows of
+// all tenants, for every query (BenchmarkHonestDurations). Only the sessions that have windows are such a set, see windowedSQL.
 
 // minuteNS is the length of the buckets that statistics are kept in.
 const minuteNS = 60_000_000_000
@@ -36,7 +36,7 @@ func touchedSQL(o Options, before int) string {
 
 // windowedSQL is the right side of IN for (tenant, session_id): sessions with deep windows. It is made of those of all tenants, but IN lets
 // ClickHouse pass over the rows of other sessions by their key, as a join does not on every version: where nobody has windows, statistics
-// read no raw row.
+// do not read raw rows.
 func windowedSQL(o Options) string {
 	return fmt.Sprintf("(SELECT tenant, session_id FROM %s.deep_windows_data)", ident(o.database()))
 }
@@ -46,25 +46,25 @@ func syntheticSQL(o Options, tenant, session string) string {
 	return fmt.Sprintf("((%s, %s) IN (SELECT tenant, session_id FROM %s.synthetic_sessions_data))", tenant, session, ident(o.database()))
 }
 
-// spansSQL is deep windows by (tenant, session_id, minute), as arrays of their begins and ends in nanoseconds. Those that begin in the
-// minute behind count as well, since a kernel may run into them, and under anyMinute there are all of a session.
-func spansSQL(o Options) string {
-	return fmt.Sprintf("(SELECT tenant, session_id, minute, groupArray((f, t)) AS spans FROM ("+
+// intervalsSQL is deep windows by (tenant, session_id, minute), as arrays of their begins and ends in nanoseconds. A minute also has the
+// windows that begin in the next one, since a kernel may run into them, and anyMinute has all windows of a session.
+func intervalsSQL(o Options) string {
+	return fmt.Sprintf("(SELECT tenant, session_id, minute, groupArray((f, t)) AS intervals FROM ("+
 		"SELECT tenant, session_id, %s AS f, %s AS t, arrayJoin(arrayPushBack(%s, toUInt32(%d))) AS minute FROM %s.deep_windows_data) "+
 		"GROUP BY tenant, session_id, minute)",
 		nanosSQL("started_at"), nanosSQL("ended_at"), windowMinutesSQL(1), uint32(anyMinute), ident(o.database()))
 }
 
-// spanKeySQL is the minute under which spansSQL has the deep windows that a kernel, of the table alias k, must be compared with. They are
-// few, but for a kernel of more than a minute, which is compared with all windows of its session.
-func spanKeySQL(k string) string {
+// intervalKeySQL is the minute under which intervalsSQL has the deep windows that a kernel, of the table alias k, must be compared with.
+// They are few, except for a kernel of more than a minute, which is compared with all windows of its session.
+func intervalKeySQL(k string) string {
 	return fmt.Sprintf("if(%[1]s.duration_ns > %[2]d, toUInt32(%[3]d), %[4]s)", k, minuteNS, uint32(anyMinute), minuteSQL(k+".started_at"))
 }
 
-// disturbedSQL is true for kernels, of the table alias k, that ran while a deep window of their session was open. The query joins spansSQL
-// as w.
+// disturbedSQL is true for kernels, of the table alias k, that ran while a deep window of their session was open. The query joins
+// intervalsSQL as w.
 func disturbedSQL(k, w string) string {
-	return fmt.Sprintf("arrayExists(s -> s.1 <= %[1]s + %[2]s.duration_ns AND s.2 >= %[1]s, %[3]s.spans)", nanosSQL(k+".started_at"), k, w)
+	return fmt.Sprintf("arrayExists(s -> s.1 <= %[1]s + %[2]s.duration_ns AND s.2 >= %[1]s, %[3]s.intervals)", nanosSQL(k+".started_at"), k, w)
 }
 
 // SyntheticRow is a row of Synthetic.
@@ -105,7 +105,7 @@ type DeepWindowRow struct {
 	ReceivedDay          int32
 }
 
-// DeepWindows holds the stretches in which sessions were profiled deeply. What runs in one is disturbed.
+// DeepWindows holds the times in which sessions were profiled deeply. What runs in one is disturbed.
 var DeepWindows = DefineRows(Define("deep_windows_data", Fact, "tenant, session_id, started_at"),
 	func(c *Binder[DeepWindowRow], r *DeepWindowRow) {
 		c.Head(&r.HeadRow)

@@ -15,10 +15,10 @@ import (
 // any number of batches of that schema, and this.
 func EOS() []byte { return []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0} }
 
-// Encode appends the batch to dst as Arrow IPC messages, dictionaries first, without schema message and without end of
-// stream, so that bodies of several batches can be spliced. schema is the table's schema message, which must not be
-// changed. The batch stays as it is; nothing of it is referred to afterwards. A batch whose columns differ in length
-// panics, since it would shift values between rows: see [Batch.Mend].
+// Encode appends the batch to dst as Arrow IPC messages, dictionaries first, without schema message and without end of stream, so that
+// bodies of several batches can be spliced. schema is the table's schema message, which must not be changed. The batch stays as it is, and
+// the result does not refer to it. A batch whose columns differ in length panics, since it would shift values between rows: see
+// [Batch.Mend].
 func (b *Batch) Encode(dst []byte) (schema []byte, out []byte, err error) { return b.encode(dst) }
 
 // EncodeLZ4 is Encode with the column buffers compressed, for a link that is slower than the processor.
@@ -49,7 +49,7 @@ func (b *Batch) encode(dst []byte, options ...ipc.Option) ([]byte, []byte, error
 	return schema, sink.out, nil
 }
 
-// cut appends what is written to it to out, after the bytes that it was told to skip, which must match.
+// cut appends what is written to it to out, without the first bytes, which must equal skip.
 type cut struct {
 	skip, out []byte
 }
@@ -110,7 +110,7 @@ func flat[T any](typ arrow.DataType, values []T) *array.Data {
 	return array.NewData(typ, len(values), []*memory.Buffer{nil, buffer(values)}, nil, 0, 0)
 }
 
-// buffer shows a slice of numbers as bytes. Arrow is little-endian, as are all platforms that the engine runs on.
+// buffer returns a slice of numbers as bytes, without a copy. Arrow is little-endian, as are all platforms that the engine runs on.
 func buffer[T any](values []T) *memory.Buffer {
 	var zero T
 	return memory.NewBufferBytes(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(zero))))

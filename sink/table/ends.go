@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What one telling of a session's end is: session_ends_data.rank. The numbers are stored; how much each says is in endings.
+// What kind of report of a session's end a row is: session_ends_data.rank. The numbers are stored; their weight is in endings.
 const (
 	EndUnknown     uint8 = 0
 	EndComplete    uint8 = 1 // session-complete: the client has sent what it has, which does not say how the session ended
@@ -20,14 +20,15 @@ const (
 	EndCompleted   uint8 = 10
 )
 
-// endings are the tellings from the one that says least: of several of a session the last of these counts, and of its kind the latest. So
-// nothing depends on which came first. A state of ” is decided by silence. Of a session that was completed and of whose end no line
-// tells, the client died: lines that come late still tell of it.
+// endings are the kinds of reports, the one that says least first. Of several reports of a session the one that is last here counts, and of
+// equal kinds the latest. So the result does not depend on the order in which they came. When the state is ” it depends on how long the
+// session has been silent. When a session is complete and no line reports its end, the client died; lines that come later may still report
+// it.
 var endings = []struct {
-	rank    uint8
-	telling string // session_ends.end_reason
-	reason  string // sessions.end_reason
-	state   string
+	rank   uint8
+	report string // session_ends.end_reason
+	reason string // sessions.end_reason
+	state  string
 }{
 	{EndRunning, "running", "", ""},
 	{EndIncomplete, "incomplete", "incomplete", "crashed"},
@@ -41,7 +42,7 @@ var endings = []struct {
 	{EndCrash, "crashed", "crashed", "crashed"},
 }
 
-// endWeightSQL is the place of a rank in endings, from 1; 0 of one that a newer program wrote.
+// endWeightSQL is the place of a rank in endings, from 1; 0 for a rank that a newer program wrote.
 func endWeightSQL(rank string) string {
 	ranks := make([]string, len(endings))
 	for i, e := range endings {
@@ -50,11 +51,11 @@ func endWeightSQL(rank string) string {
 	return fmt.Sprintf("indexOf([%s], %s)", strings.Join(ranks, ", "), rank)
 }
 
-// endSQL is what endings have in a column for a place among them: telling, reason or state.
+// endSQL is one column of endings for a place in it: report, reason or state.
 func endSQL(column, weight string) string {
 	texts := make([]string, len(endings))
 	for i, e := range endings {
-		texts[i] = Quote(map[string]string{"telling": e.telling, "reason": e.reason, "state": e.state}[column])
+		texts[i] = Quote(map[string]string{"report": e.report, "reason": e.reason, "state": e.state}[column])
 	}
 	return fmt.Sprintf("[%s][%s]", strings.Join(texts, ", "), weight)
 }
@@ -71,7 +72,8 @@ type SessionEndRow struct {
 	ReceivedDay   int32
 }
 
-// SessionEnds holds what was said of each session's end: one row a telling, in any order and as often as it is said.
+// SessionEnds holds the reports of each session's end: one row for each report, in any order, and for a report that is repeated several
+// rows.
 var SessionEnds = DefineRows(Define("session_ends_data", Fact, "tenant, session_id"), func(c *Binder[SessionEndRow], r *SessionEndRow) {
 	c.Head(&r.HeadRow)
 	c.U8("rank", &r.Rank, Note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: "+

@@ -44,7 +44,8 @@ type graphNodesTable struct {
 	FactTail
 }
 
-// GraphNodes holds what graphs are made of. Clients say it again and again; of several rows for one node the latest chunk counts.
+// GraphNodes holds what graphs are made of. Clients send it again and again; of several rows for one node the one of the latest chunk
+// counts.
 var GraphNodes = func() graphNodesTable {
 	t := Define("graph_nodes_data", Fact, "tenant, session_id, graph_exec_key, node_index")
 	t.Engine = "ReplacingMergeTree(chunk)"

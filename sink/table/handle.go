@@ -63,7 +63,7 @@ func (c DictCol) Index(b *Batch, s string) int32 {
 		return i
 	}
 	if !utf8.ValidString(s) {
-		// Two broken names may become one: the dictionary must not hold it twice.
+		// Two broken names may become the same text, which the dictionary must not have twice.
 		i := c.Index(b, strings.ToValidUTF8(s, "\uFFFD"))
 		p.index[strings.Clone(s)] = i
 		return i
@@ -79,13 +79,13 @@ func (c DictCol) IndexBytes(b *Batch, s []byte) int32 {
 	return c.Index(b, string(s))
 }
 
-// Append adds the string that Index gave idx for.
+// Append adds the string for which Index returned idx.
 func (c DictCol) Append(b *Batch, idx int32) { b.dict[c].idx = append(b.dict[c].idx, idx) }
 
 // AppendN adds it n times.
 func (c DictCol) AppendN(b *Batch, idx int32, n int) { more(&b.dict[c].idx, idx, n) }
 
-// AppendString adds s at the cost of a map look-up.
+// AppendString adds s; it costs a map look-up.
 func (c DictCol) AppendString(b *Batch, s string) { c.Append(b, c.Index(b, s)) }
 
 // Fill repeats s up to the batch's row count.

@@ -43,8 +43,8 @@ type launchesTable struct {
 	FactTail
 }
 
-// Launches holds what a session's kernels are launched with, each distinct combination once: a kernel's row then needs one id in
-// place of five columns, four of which follow from the others nearly always.
+// Launches holds how a session's kernels are launched, each distinct combination once. So a kernel's row needs one id in place of five
+// columns, of which four nearly always follow from the others.
 var Launches = func() launchesTable {
 	t := Define("launches", Fact, "tenant, session_id, launch_id")
 	return launchesTable{
@@ -123,7 +123,7 @@ type kernelDetailsTable struct {
 	RawTail
 }
 
-// KernelDetails holds the details that came after the row of their kernel was written, or that never met one.
+// KernelDetails holds the details that came after the row of their kernel was written, or whose kernel never came.
 var KernelDetails = func() kernelDetailsTable {
 	t := Define("kernel_details_data", Raw, "tenant, session_id, corr_id")
 	return kernelDetailsTable{

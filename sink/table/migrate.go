@@ -9,12 +9,12 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// historyDDL makes the table that says which schema this database had, and since when.
+// historyDDL makes the table that says which schemas this database had, and since when.
 const historyDDL = "CREATE TABLE IF NOT EXISTS %s.schema_history%s (fingerprint String, " +
 	"applied_at DateTime64(3, 'UTC') DEFAULT now64(3)) " +
 	"ENGINE = %s ORDER BY applied_at SETTINGS non_replicated_deduplication_window = 100"
 
-// Fingerprint tells one version of the whole schema, views included, from another.
+// Fingerprint identifies a version of the whole schema, views included.
 func (s *Schema) Fingerprint(o Options) string {
 	h := xxh3.New()
 	for _, t := range s.tables {
@@ -26,13 +26,13 @@ func (s *Schema) Fingerprint(o Options) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// Ensure brings the database to this program's schema: it creates what is missing, adds columns that older versions did
-// not have, and replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that
-// it is safe to run again, by several processes at once, and after it was killed anywhere. conn is used by one goroutine
-// and stays open.
+// Ensure brings the database to this program's schema: it creates what is missing, adds columns that older versions did not have, and
+// replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that it is safe to run again, by
+// several processes at once, and after it was killed half-way. conn is used by one goroutine and stays open.
 func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 	var err error
-	if o.lacks, err = probe(ctx, conn); err != nil {
+	o.lacks, err = probe(ctx, conn)
+	if err != nil {
 		return err
 	}
 	db := ident(o.database())
@@ -103,7 +103,7 @@ func (s *Schema) addColumns(ctx context.Context, conn driver.Conn, o Options, ru
 	return nil
 }
 
-// replaceViews leaves views alone whose comment says that they have this program's text.
+// replaceViews replaces views, except those whose comment says that they have this program's text.
 func (s *Schema) replaceViews(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
 	have, err := pairs(ctx, conn, "SELECT name, comment FROM system.tables WHERE database = $1", o.database())
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Schema) record(ctx context.Context, conn driver.Conn, o Options) error 
 	if last == want {
 		return nil
 	}
-	// Two processes that get here together tell the same story: the token makes it one row.
+	// Two processes that get here together write the same: the token makes it one row.
 	sql := fmt.Sprintf("INSERT INTO %s.schema_history (fingerprint) SETTINGS insert_deduplication_token = %s, async_insert = 0 VALUES (%s)",
 		db, Quote(last+">"+want), Quote(want))
 	if err := conn.Exec(ctx, sql); err != nil {
@@ -149,7 +149,8 @@ func pairs(ctx context.Context, conn driver.Conn, sql string, args ...any) (map[
 	set := map[[2]string]bool{}
 	for rows.Next() {
 		var p [2]string
-		if err = rows.Scan(&p[0], &p[1]); err != nil {
+		err = rows.Scan(&p[0], &p[1])
+		if err != nil {
 			break
 		}
 		set[p] = true

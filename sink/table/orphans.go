@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Contents that no session of their tenant has a link to are orphans: the last session that had them was deleted. They are found by what
-// is there, not by what was: whoever deletes links and then orphans may be killed in between, and others may do the same at once with
-// sessions that share contents, the last one finds them all.
+// Contents to which no session of their tenant has a link are orphans: the last session that had them was deleted. They are found by what
+// is there now, so a sink may be killed after it deleted links and before it deleted orphans, and several sinks may delete sessions that
+// share contents at once: the last one finds all orphans.
 
 // Content is the id of a content, as in [ContentID].
 type Content struct{ Hi, Lo uint64 }
@@ -20,8 +20,8 @@ func (t *Table) orphans(o Options, tenant string) string {
 		t.LinkedSQL(o, tenant, nil))
 }
 
-// LinkedSQL returns a query for the contents of a table of contents that sessions of the tenant have links to, of only those in among, if
-// it is not nil.
+// LinkedSQL returns a query for the contents of a table of contents to which sessions of the tenant have links; only those in among, if
+// that is not nil.
 func (t *Table) LinkedSQL(o Options, tenant string, among []Content) string {
 	return fmt.Sprintf("SELECT content_hi, content_lo FROM %s.%s WHERE tenant = %s%s", ident(o.database()), ident(t.LinkedBy),
 		Quote(tenant), inContents(among))
@@ -38,12 +38,12 @@ func (t *Table) OrphansSQL(o Options, tenant string) string {
 		ident(o.database()), ident(t.Name), t.orphans(o, tenant), MaxContents)
 }
 
-// DeleteOrphansSQL returns the statement that makes ClickHouse write t's parts anew without orphans, without only those in among, if it is
-// not nil. It returns before that is done.
+// DeleteOrphansSQL returns the statement that makes ClickHouse write t's data parts anew without orphans; only without those in among, if
+// that is not nil. The statement returns before that is done.
 //
-// ClickHouse asks for the links after it has drawn the line between the parts that the statement changes and those that come later. A
-// content before the line has had its link for longer than itself, so none is lost that is being sent at this moment. Replicas ask each for
-// itself, for which they must be allowed to come to different answers; among keeps those that lag from taking what they do not know yet.
+// ClickHouse reads the links after it has decided which data parts the statement changes. A content in those parts is younger than its
+// link, so a content that is being sent at this moment is not lost. Each replica reads the links by itself, so replicas must be allowed to
+// get different answers; among keeps replicas that lag from deleting contents whose links they do not have yet.
 func (t *Table) DeleteOrphansSQL(o Options, tenant string, among []Content) string {
 	return fmt.Sprintf("ALTER TABLE %s.%s%s DELETE WHERE %s%s SETTINGS mutations_sync = 0, allow_nondeterministic_mutations = 1",
 		ident(o.database()), ident(t.Name), o.onCluster(), t.orphans(o, tenant), inContents(among))

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Rows is a table whose rows come whole, each as a struct R: for tables that get few rows. Every column is bound to a field of R when the
-// table is defined, so no column can be left out of a row. Tables that get many rows have handles instead.
+// Rows is a table whose rows are appended whole, each as a struct R. It is for tables that get few rows. Every column is bound to a field
+// of R when the table is defined, so a column cannot be left out of a row. Tables that get many rows have handles instead.
 type Rows[R any] struct {
 	*Table
 	columns []func(b *Batch, row unsafe.Pointer)
@@ -40,7 +40,7 @@ func (c *Binder[R]) check(typ reflect.Type, at uintptr) {
 	}
 }
 
-// Append adds a row to a batch of the table, whole but for what [Batch.FillTail] fills.
+// Append adds a row to a batch of the table, except for the columns that [Batch.FillTail] fills.
 func (t *Rows[R]) Append(b *Batch, r *R) {
 	if b.table != t.Table {
 		panic("BUG: table: a row of " + t.Name + " for a batch of " + b.table.Name)

@@ -44,7 +44,7 @@ func TestRowsAreWhole(t *testing.T) {
 	for i := range 3 {
 		cells.Append(b, &cellRow{HeadRow: acme("s"), N: uint32(i), At: 5, Text: "x", Share: 0.5, ReceivedDay: today()})
 	}
-	b.FillTail(table.Partition{RetentionDays: 30}, 1, 2)
+	b.FillTail(table.DayPartition{RetentionDays: 30}, 1, 2)
 	if err := b.Check(); err != nil || b.Rows() != 3 {
 		t.Fatalf("%d rows: %v", b.Rows(), err)
 	}

@@ -7,10 +7,10 @@ import (
 	"text/template"
 )
 
-// Source is what one source of data adds to the tables and views that sources share. Its package imports this one; this one knows of
-// no source.
+// Source is what one source of data adds to the tables and views that sources share. Its package imports this one; this one does not know
+// any source.
 type Source struct {
-	Name   string   // the source's word in every stage; "" is what all share
+	Name   string   // the source's name in every stage; "" is what all share
 	Tables []*Table // in the order in which they are created
 	// Views has the files views/<name>.sql. Each begins with comment lines, a sentence that says what a row is. What follows is the SELECT,
 	// a text/template; it may use the templates and functions that all share, and refers to tables and views as {{db}}.name.
@@ -21,7 +21,7 @@ type Source struct {
 	Arguments map[string]string
 }
 
-// Schema is all tables and views of a database: those that sources share, then those of each source. It is made once and does not change.
+// Schema has all tables and views of a database: those that sources share, then those of each source. It is made once and does not change.
 type Schema struct {
 	sources []Source
 	tables  []*Table
@@ -31,8 +31,8 @@ type Schema struct {
 	templates *template.Template
 }
 
-// NewSchema puts together what sources share and what each adds. Two of a name, a view that refers to what is not there, and views that
-// refer to each other in a circle are errors.
+// NewSchema puts together what sources share and what each adds. Two tables or views with one name, a view that refers to something that is
+// not there, and views that refer to each other in a circle are errors.
 func NewSchema(sources ...Source) (*Schema, error) {
 	s := &Schema{sources: append([]Source{shared()}, sources...), byName: map[string]*Table{}}
 	for i := range s.sources {

@@ -32,7 +32,8 @@ type SessionRow struct {
 	ReceivedDay     int32
 }
 
-// Sessions holds what is known of each session; every row adds to it. StartedAt and FirstEventAt are UnknownTime while they are not known.
+// Sessions holds what is known of each session; every row adds to what the earlier ones say. StartedAt and FirstEventAt are UnknownTime
+// while they are not known.
 var Sessions = DefineRows(DefineRollup("sessions_data", "tenant, session_id", false), func(c *Binder[SessionRow], r *SessionRow) {
 	c.Head(&r.HeadRow)
 	c.Dict("source", &r.Source, Most, Note("gpu-flight, parca, telemetry, intra-kernel, trace"))
@@ -83,7 +84,7 @@ type DeviceRow struct {
 	ReceivedDay            int32
 }
 
-// Devices holds the GPUs of each session; of several rows for one the latest chunk counts.
+// Devices holds the GPUs of each session; of several rows for one GPU the one of the latest chunk counts.
 var Devices = DefineRows(Define("devices_data", Fact, "tenant, session_id, device_id").LastCounts(),
 	func(c *Binder[DeviceRow], r *DeviceRow) {
 		c.Head(&r.HeadRow)
@@ -126,8 +127,8 @@ type SegmentRow struct {
 	ReceivedDay              int32
 }
 
-// Segments holds the sessions that belong to a run. job_start, segment_start, segment_end and run_end add to one row in any order, so
-// everything is a maximum and what a line does not say is zero; SegmentIndex is then -1.
+// Segments holds the sessions that belong to a run. job_start, segment_start, segment_end and run_end add to one row in any order, so every
+// column is a maximum, and a column that a line does not say is zero, or -1 for SegmentIndex.
 var Segments = DefineRows(DefineRollup("segments_data", "tenant, session_id", false), func(c *Binder[SegmentRow], r *SegmentRow) {
 	c.Head(&r.HeadRow)
 	c.Dict("run_id", &r.RunID, Most)

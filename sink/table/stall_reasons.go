@@ -28,8 +28,8 @@ const (
 	stallDoc       = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#statistical-sampler"
 )
 
-// reasonKindSQL classifies the stall reason that the SQL expression name holds, by its full name as on the wire. Reasons not known yet
-// keep their kind by their prefix, so that new hardware needs no new table.
+// reasonKindSQL classifies the stall reason whose full name, as it came, the SQL expression name gives. Reasons not known yet keep their
+// kind by their prefix, so that new hardware does not need a new table.
 func reasonKindSQL(name string) string {
 	return "multiIf(" + name + " = " + Quote(sampleCount) + ", " + Quote(ReasonSampleCount) + ", " +
 		name + " = " + Quote(samplesDropped) + ", " + Quote(ReasonDataDropped) + ", " +
@@ -93,8 +93,8 @@ func StallReasons() []StallReason {
 			"Sample less often, or fetch the samples more often.", stallDoc})
 }
 
-// legacyReasons are the stall reasons of CUPTI's old activity interface, which older clients write. They have words of their own, and no
-// variant that counts a sample twice.
+// legacyReasons are the stall reasons of CUPTI's old activity interface, which older clients write. They have names of their own, and none
+// of them counts a sample twice.
 var legacyReasons = []StallReason{
 	{"NONE", ReasonStall, "none", "The warp issued an instruction.", "This is useful work.", legacyDoc},
 	{"INST_FETCH", ReasonStall, "instruction fetch", "The next instruction was not there yet.", "Make loops smaller and unroll less.",

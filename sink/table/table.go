@@ -10,22 +10,22 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Retention is how a table is partitioned and when its rows leave.
+// Retention is how a table is partitioned and when its rows are deleted.
 type Retention uint8
 
 const (
-	// Raw rows are partitioned by day of receipt and retention class and leave by whole parts.
+	// Raw rows are partitioned by day of arrival and retention class, and are deleted by whole data parts.
 	Raw Retention = iota
-	// Rollup rows are partitioned by month of receipt and retention class; tables with buckets coarsen from minutes to
-	// hours [CoarsenDays] after receipt.
+	// Rollup rows are partitioned by month of arrival and retention class; tables with buckets coarsen from minutes to hours [CoarsenDays]
+	// after arrival.
 	Rollup
 	// Fact rows are kept like Rollup rows, and are never aggregated.
 	Fact
-	// Static tables have no tenant and no retention class.
+	// Static tables are without tenant and retention class.
 	Static
 )
 
-// CoarsenDays is after how many days since receipt minute buckets become hours.
+// CoarsenDays is how many days after arrival minute buckets become hours.
 const CoarsenDays = 30
 
 // Table is the definition of one table. It does not change after the program has started and is safe for concurrent use.
@@ -35,16 +35,16 @@ type Table struct {
 	Retention Retention
 	OrderBy   []string // expressions
 	Primary   []string // expressions, a prefix of OrderBy; nil means all of it
-	Partition string   // partition expression; set from Retention where a table names none
-	TTL       string   // set from Retention where a table names none
+	Partition string   // partition expression; set from Retention if the table does not name one
+	TTL       string   // set from Retention if the table does not name one
 	Columns   []Column
 	// LinkedBy names, for a table of contents, the table whose rows say which session has which content; "" for other tables. A content
-	// without such a row is nobody's. So that a content that is there always has one, links are inserted first.
+	// without such a row is an orphan. Links are inserted first, so that a content that is there always has one.
 	LinkedBy string
 	Version  int // raised by hand when the meaning of a column changes while its name and kind do not
 
 	slots   [Hist + 1]int // columns by storage
-	width   int           // bytes a row takes, strings and histograms aside
+	width   int           // bytes of a row, not counting strings and histograms
 	once    sync.Once
 	schema  *arrow.Schema
 	message []byte // schema message
@@ -57,8 +57,8 @@ func (t *Table) Schema() *arrow.Schema { t.once.Do(t.derive); return t.schema }
 // SchemaMessage returns the Arrow IPC schema message that opens a stream of this table's batches. It must not be changed.
 func (t *Table) SchemaMessage() []byte { t.once.Do(t.derive); return t.message }
 
-// Fingerprint tells one version of a table from another: 16 hex digits over name, version and Arrow schema. Bodies may be
-// spliced into one stream only when their fingerprints are equal.
+// Fingerprint identifies a version of a table: 16 hex digits over name, version and Arrow schema. Bodies may be spliced into one stream
+// only when their fingerprints are equal.
 func (t *Table) Fingerprint() string { t.once.Do(t.derive); return t.print }
 
 func (t *Table) derive() {

@@ -48,32 +48,32 @@ func (s *Schema) Views(o Options) []View {
 // sharedFuncs are the functions of all views.
 func (s *Schema) sharedFuncs(o Options) template.FuncMap {
 	funcs := template.FuncMap{
-		"db":         func() string { return ident(o.database()) },
-		"quantile":   hist.QuantileSQL,
-		"late":       func(dict string) string { return lateSQL(o, dict) },
-		"function":   functionSQL,
-		"fileof":     fileOfSQL,
-		"reasonkind": reasonKindSQL,
-		"reasons":    reasonsSQL,
-		"scopepath":  scopePathSQL,
-		"names":      func(dict string) string { return namesSQL(o, dict) },
-		"vendors":    func() string { return vendorsSQL(o) },
-		"copykind":   copyKindSQL,
-		"copycode":   copyCodeSQL,
-		"synctype":   syncTypeSQL,
-		"sumparts":   sumPartsSQL,
-		"synthetic":  func(tenant, session string) string { return syntheticSQL(o, tenant, session) },
-		"spans":      func() string { return spansSQL(o) },
-		"spankey":    spanKeySQL,
-		"disturbed":  disturbedSQL,
-		"touched":    func(before int) string { return touchedSQL(o, before) },
-		"windowed":   func() string { return windowedSQL(o) },
-		"minute":     minuteSQL,
-		"bucketof":   hist.IndexSQL,
-		"endweight":  endWeightSQL,
-		"ending":     endSQL,
-		"rules":      s.insightRules,
-		"gauge":      func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
+		"db":          func() string { return ident(o.database()) },
+		"quantile":    hist.QuantileSQL,
+		"late":        func(dict string) string { return lateSQL(o, dict) },
+		"function":    functionSQL,
+		"fileof":      fileOfSQL,
+		"reasonkind":  reasonKindSQL,
+		"reasons":     reasonsSQL,
+		"scopepath":   scopePathSQL,
+		"names":       func(dict string) string { return namesSQL(o, dict) },
+		"vendors":     func() string { return vendorsSQL(o) },
+		"copykind":    copyKindSQL,
+		"copycode":    copyCodeSQL,
+		"synctype":    syncTypeSQL,
+		"sumparts":    sumPartsSQL,
+		"synthetic":   func(tenant, session string) string { return syntheticSQL(o, tenant, session) },
+		"intervals":   func() string { return intervalsSQL(o) },
+		"intervalkey": intervalKeySQL,
+		"disturbed":   disturbedSQL,
+		"touched":     func(before int) string { return touchedSQL(o, before) },
+		"windowed":    func() string { return windowedSQL(o) },
+		"minute":      minuteSQL,
+		"bucketof":    hist.IndexSQL,
+		"endweight":   endWeightSQL,
+		"ending":      endSQL,
+		"rules":       s.insightRules,
+		"gauge":       func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))
 	return funcs
@@ -81,8 +81,8 @@ func (s *Schema) sharedFuncs(o Options) template.FuncMap {
 
 var extreme = regexp.MustCompile(`\b(?:min|max)\([a-z]\.(\w+)\)`)
 
-// plainTypes casts what min and max say of aggregated columns, since ClickHouse gives them the type
-// SimpleAggregateFunction(…) again, which is no type to show to people and their drivers.
+// plainTypes casts min and max of aggregated columns, since ClickHouse gives them the type SimpleAggregateFunction(…) again, which people
+// and their drivers should not see.
 func plainTypes(base *Table, body string) string {
 	return extreme.ReplaceAllStringFunc(body, func(call string) string {
 		c := base.Column(extreme.FindStringSubmatch(call)[1])
@@ -97,7 +97,7 @@ func plainTypes(base *Table, body string) string {
 	})
 }
 
-// From is what stands behind FROM to ask the view, in the session's database: its name, and for one that takes parameters arguments for
+// From is what stands after FROM in a query of the view, in the session's database: its name, and for a view with parameters arguments for
 // a first try.
 func (v View) From() string {
 	return ident(v.Name) + v.arguments
@@ -109,11 +109,10 @@ func (v View) DDL(o Options) string {
 		Quote(v.mark()))
 }
 
-// mark tells versions of a view apart. It stands in the view's comment, so that an unchanged view is left alone.
+// mark identifies a version of a view. It is in the view's comment, so that an unchanged view is left alone.
 func (v View) mark() string { return fmt.Sprintf("warpline %016x", xxh3.HashString(v.Body)) }
 
-// lateSQL is the right side of a join that finds names which came after the rows that need them. Only those are read: of
-// all names they are few.
+// lateSQL is the right side of a join that finds names which came after the rows that need them. Only those are read, since they are few.
 func lateSQL(o Options, dict string) string {
 	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()),
 		Quote(dict))
@@ -134,8 +133,8 @@ func fileOfSQL(value string) string {
 	return fmt.Sprintf("if(position(%[1]s, '@') = 0, '', substring(%[1]s, length(%[1]s) - position(reverse(%[1]s), '@') + 2))", value)
 }
 
-// reasonsSQL is the stall reasons as an array of tuples. They are part of the view rather than rows of a table, so that
-// two processes that bring a new text at the same time cannot leave it there twice.
+// reasonsSQL is the stall reasons as an array of tuples. They are part of the view rather than rows of a table, so that two processes with
+// a new text cannot insert it twice.
 func reasonsSQL() string {
 	var rows []string
 	for _, r := range StallReasons() {

@@ -24,10 +24,10 @@ func artifactFuncs(o Options) template.FuncMap {
 	}
 }
 
-// linksSQL is a table of links from sessions to contents (columns names those that the caller needs), with what a session did not send but
-// another one of the same process did: lent is 1 there. A client sends what its program is made of once in a process's life, with one of
-// the segments of its run or of the runs that it rolled into, and all of them give their ids the same meaning. IN keeps the links of other
-// sessions from being read.
+// linksSQL is a table of links from sessions to contents (columns names those that the caller needs). It includes what a session did not
+// send but another session of the same process did: there lent is 1. A client sends what its program is made of once in a process's life,
+// with one of the segments of its run or of the runs that it rolled into, and all of them give their ids the same meaning. IN keeps the
+// links of other sessions from being read.
 func linksSQL(o Options, links, columns string) string {
 	return fmt.Sprintf(`(
     SELECT tenant, session_id, %[3]s, 0 AS lent FROM %[1]s.%[2]s
@@ -46,8 +46,8 @@ func linksSQL(o Options, links, columns string) string {
     )`, ident(o.database())))
 }
 
-// sourcesSQL is the source files of sessions: one content for each file id, the one that came last and rather the session's own, with the
-// path where it is known.
+// sourcesSQL is the source files of sessions: one content for each file id, preferably the session's own, otherwise the one that came last,
+// with the path if it is known.
 func sourcesSQL(o Options) string {
 	return fmt.Sprintf(`(
     SELECT f.tenant AS tenant, f.session_id AS session_id, f.source_file_id AS source_file_id, n.value AS path,
@@ -62,8 +62,8 @@ func sourcesSQL(o Options) string {
 )`, ident(o.database()), linksSQL(o, "session_sources_data", "source_file_id, content_hi, content_lo, chunk"))
 }
 
-// symbolsSQL is the mangled names of functions, by their ids in function_dict. Its columns are named unlike any other's, as are codeSQL's,
-// so that the query that they are joined to keeps the names of its own.
+// symbolsSQL is the mangled names of functions, by their ids in function_dict. Its columns, like codeSQL's, have names that no other table
+// has, so that the query to which they are joined keeps its own names.
 func symbolsSQL(o Options) string {
 	return fmt.Sprintf("(SELECT tenant AS symbol_tenant, session_id AS symbol_session, id AS symbol_id, value AS symbol_name FROM "+
 		"%s.dictionaries WHERE dict = 'func_symbol_dict')", ident(o.database()))
@@ -71,8 +71,8 @@ func symbolsSQL(o Options) string {
 
 // codeSQL is the instructions that a session has for a function's name, mangled or not: there are sessions whose func_symbol_dict has
 // demangled names. Names are cut at 255 bytes where samples are taken and whole in disassemblies, so they are compared that far. The
-// mangled name counts before the other and the session's own code before what is lent; of several cubins that have it the one with the
-// smallest crc, so that the answer does not change from query to query; contents says how many different ones there are.
+// mangled name has priority over the other, and the session's own code over lent code. If several cubins have the function, the one with
+// the smallest crc is taken, so that the answer does not change from query to query; contents says how many different ones there are.
 func codeSQL(o Options) string {
 	return fmt.Sprintf(`(
     SELECT
@@ -111,7 +111,7 @@ func functionsSQL(o Options, kind string) string {
 		linksSQL(o, "session_functions_data", "kind, cubin_crc, function_name, arch, demangled, content_hi, content_lo"))
 }
 
-// topSQL is the key with the largest value of a map, the first of equal ones, ” of an empty map.
+// topSQL is the key with the largest value in a map, the first of equal ones, ” for an empty map.
 func topSQL(of string) string {
 	return fmt.Sprintf("mapKeys(%[1]s)[indexOf(mapValues(%[1]s), arrayMax(mapValues(%[1]s)))]", of)
 }
@@ -121,7 +121,7 @@ func sharesSQL(of string) string {
 	return fmt.Sprintf("mapApply((k, v) -> (k, v / greatest(arraySum(mapValues(%[1]s)), 1)), %[1]s)", of)
 }
 
-// ratioSQL is a / b, and NULL where either is 0: a counter that was not collected reads 0, and says nothing.
+// ratioSQL is a / b, and NULL if either is 0: a counter that was not collected reads 0, which has no meaning.
 func ratioSQL(a, b string) string {
 	return fmt.Sprintf("if((%[1]s) = 0 OR (%[2]s) = 0, NULL, (%[1]s) / (%[2]s))", a, b)
 }
@@ -152,7 +152,7 @@ func functionNameSQL(row string) string {
 	return fmt.Sprintf("if(%[1]s.function = '', concat('function ', toString(%[1]s.id)), toString(%[1]s.function))", row)
 }
 
-// callSiteSQL names where a synchronisation was called from: its stack, and where there is none what it was.
+// callSiteSQL names where a synchronisation was called: its stack, or what it was if there is no stack.
 func callSiteSQL(row string) string {
 	return fmt.Sprintf("multiIf(%[1]s.stack_trace != '', %[1]s.stack_trace, %[1]s.id != 0, concat(%[1]s.type, ' at call stack ', "+
 		"toString(%[1]s.id)), concat(%[1]s.type, ' without a call stack'))", row)

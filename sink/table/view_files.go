@@ -11,7 +11,7 @@ import (
 	"text/template"
 )
 
-// readViews reads the view files of all sources. The names of views and of the templates in them are one space.
+// readViews reads the view files of all sources. Views and the templates in them must not share names.
 func (s *Schema) readViews() error {
 	s.templates = template.New("").Funcs(s.funcs(Options{}))
 	owner := map[string]string{}
@@ -64,8 +64,8 @@ func cutComment(file string) (row, about, body string) {
 	return strings.Join(words[:end+1], " "), strings.Join(words[end+1:], " "), file
 }
 
-// sortViews puts each view behind those that it reads, and otherwise in the order of their names. Which those are its text says: all
-// that stands behind the name of the database.
+// sortViews puts each view after those that it reads, and otherwise sorts them by name. A view reads what follows the name of the database
+// in its text.
 func (s *Schema) sortViews() error {
 	slices.SortFunc(s.views, func(a, b View) int { return cmp.Compare(a.Name, b.Name) })
 	reads := make(map[string][]string, len(s.views))

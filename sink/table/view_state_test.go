@@ -77,7 +77,7 @@ func TestDevicesKeepTheLatest(t *testing.T) {
 			d.Append(b, &table.DeviceRow{
 				HeadRow: acme("s"), Name: name, ReceivedDay: today(),
 			})
-			b.FillTail(table.Partition{RetentionDays: 30}, 3, uint64(i+1))
+			b.FillTail(table.DayPartition{RetentionDays: 30}, 3, uint64(i+1))
 		})
 	}
 	s.Want("SELECT name FROM {db}.devices", "new")

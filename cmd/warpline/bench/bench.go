@@ -15,14 +15,14 @@ import (
 type Workload string
 
 const (
-	// Columnar is kernel rows alone: the 8 columns of the first columnar clients in batches of 512 rows, no details.
+	// Columnar is only kernel rows: the 8 columns of the first columnar clients in batches of 512 rows, no details.
 	Columnar Workload = "columnar"
 	// Full is today's client: 10 columns in batches of 2048 rows and one kernel_detail line a kernel.
 	Full Workload = "full"
 	// Mixed is Full with memory copies, scopes, PC samples and metrics in the proportions of the reference hour.
 	Mixed Workload = "mixed"
-	// Hour is the reference hour, exactly: one session with 100 000 kernels, 7 200 system samples, 10 000 scope pairs and
-	// 50 000 PC-sampling rows over an hour of event time, in the shape of Columnar.
+	// Hour is exactly the reference hour: one session with 100 000 kernels, 7 200 system samples, 10 000 scope pairs and 50 000 PC-sampling
+	// rows over an hour of event time, in the shape of Columnar.
 	Hour Workload = "hour"
 )
 
@@ -34,8 +34,8 @@ const (
 	HourPCRows        = 50_000
 )
 
-// mixedMemcpys is memory copies per HourKernels kernels in Mixed. The reference hour names none; one copy to twenty kernels is
-// what an input pipeline with pinned buffers makes.
+// mixedMemcpys is memory copies per HourKernels kernels in Mixed. The reference hour does not say; an input pipeline with pinned buffers
+// makes one copy to twenty kernels.
 const mixedMemcpys = 5_000
 
 // WindowBytes is where the client rotates a window, counted before compression and checked before a line is written: a window
@@ -63,7 +63,7 @@ type Config struct {
 	Kernels  int // in all sessions together; Hour has its own number
 	Sessions int // 0: 8; Hour has 1
 	Seed     uint64
-	// Run tells apart sessions and windows of one seed, so that a service which remembers windows takes them for new ones.
+	// Run distinguishes sessions and windows of one seed, so that a service that remembers windows takes them for new ones.
 	Run string
 	// Start is the time of the first event (zero: a fixed day, so that equal seeds make equal bytes).
 	Start time.Time
@@ -74,7 +74,7 @@ type Config struct {
 	WindowRows  int
 }
 
-// defaultStart is the time of the first event where Config names none.
+// defaultStart is the time of the first event if Config does not set one.
 var defaultStart = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // normal returns c with defaults filled in, or says what is wrong.
@@ -139,7 +139,7 @@ type Counts struct {
 
 	KernelNS  int64 `json:"kernel_ns"`  // sum of kernel durations
 	PCSamples int64 `json:"pc_samples"` // sum over PCRows
-	Events    int64 `json:"events"`     // as limits count them: batch rows and lines that are no batch
+	Events    int64 `json:"events"`     // as limits count them: batch rows and lines that are not batches
 	Lines     int64 `json:"lines"`
 	RawBytes  int64 `json:"raw_bytes"` // before compression
 	GzBytes   int64 `json:"gz_bytes"`

@@ -29,7 +29,7 @@ func inSessions(d *Data) string {
 	return "(" + strings.Join(ids, ",") + ")"
 }
 
-// polls are what is asked while waiting: cheap counts over base tables, so that the question does not cost what is measured.
+// polls is what is asked while waiting: cheap counts over base tables, so that asking does not disturb the measurement.
 func polls(c Counts, filter string) []want {
 	all := []want{
 		{"kernels", "SELECT count() FROM kernels_data", []int64{c.Kernels}},
@@ -46,7 +46,7 @@ func polls(c Counts, filter string) []want {
 	return expected(all, filter)
 }
 
-// finals are asked once, at the end, in the words of the SQL contract.
+// finals is what is asked once, at the end, in the views of the SQL contract.
 func finals(c Counts, filter string) []want {
 	all := []want{
 		{"kernels", "SELECT count(), sum(duration_ns) FROM kernels", []int64{c.Kernels, c.KernelNS}},
@@ -77,7 +77,8 @@ func expected(all []want, filter string) []want {
 
 // ask compares one answer.
 func (w *want) ask(ctx context.Context, sql SQL) (got []int64, equal bool, err error) {
-	if got, err = sql.numbers(ctx, w.query); err != nil {
+	got, err = sql.numbers(ctx, w.query)
+	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", w.name, err)
 	}
 	equal = len(got) == len(w.numbers)

@@ -26,7 +26,7 @@ type launchConfig struct {
 // configs is the number of distinct (launch shape, scope) pairs: a model has some dozens.
 const configs = 48
 
-// scopePaths are where kernels run, as the client writes them; leaves come up as scopes of their own.
+// scopePaths are where kernels run, as the client writes them; their last names also occur as scopes of their own.
 var scopePaths = []string{
 	"train|step|forward|embedding", "train|step|forward|attention", "train|step|forward|mlp", "train|step|forward|norm",
 	"train|step|loss", "train|step|backward|attention", "train|step|backward|mlp", "train|step|backward|norm",

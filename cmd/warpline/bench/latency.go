@@ -14,7 +14,7 @@ type Latency struct {
 	Rate    float64 `json:"rate"` // kernel rows per second that were asked for
 	Reached float64 `json:"reached"`
 	Windows int     `json:"windows"`
-	// Visible: from the 200 answer. Whole: from the start of the post. Polls add up to latencyPoll to each.
+	// Visible: from the 200 answer. Whole: from the start of the post. Polling adds up to latencyPoll to each.
 	Visible50  time.Duration `json:"visible_p50_ns"`
 	Visible99  time.Duration `json:"visible_p99_ns"`
 	VisibleMax time.Duration `json:"visible_max_ns"`
@@ -25,7 +25,7 @@ type Latency struct {
 // latencyPoll is how often rows are counted.
 const latencyPoll = 50 * time.Millisecond
 
-// windowEvery is how often a session finishes a window in a latency run: as a client does that rotates for liveness.
+// windowEvery is how often a session finishes a window in a latency run, like a client that rotates early to be seen early.
 const windowEvery = 500 * time.Millisecond
 
 // latencyConfig makes a run of about this long of many small windows.
@@ -172,7 +172,7 @@ func (w *watcher) summary() *Latency {
 		Whole50: rank(whole, 0.5), Whole99: rank(whole, 0.99)}
 }
 
-// rank returns the nearest-rank percentile of sorted values, 0 of none.
+// rank returns the nearest-rank percentile of sorted values, 0 if there are none.
 func rank(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

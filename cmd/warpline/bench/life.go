@@ -2,7 +2,7 @@ package bench
 
 import "fmt"
 
-// App, Host and DeviceName are what the generated sessions say of themselves.
+// App, Host and DeviceName are the names that the generated sessions give.
 const (
 	App        = "train_llm"
 	Host       = "bench-host"

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// usage is what a process and its descendants take at one moment.
+// usage is what a process and its descendants use at one moment.
 type usage struct {
 	ownBytes, childBytes int64 // resident
 	ownCPU, childCPU     time.Duration
 }
 
-// Load is what the pipeline took while something ran. Memory is resident bytes, CPU user and system time.
+// Load is what the pipeline used while something ran. Memory is resident bytes, CPU user and system time.
 type Load struct {
 	RolesPeakBytes  int64         `json:"roles_peak_bytes"`
 	EnginePeakBytes int64         `json:"engine_peak_bytes"`
@@ -21,11 +21,11 @@ type Load struct {
 	EngineCPU       time.Duration `json:"engine_cpu_ns"`
 }
 
-// sampleEvery is how often memory is looked at.
+// sampleEvery is how often memory is read.
 const sampleEvery = 100 * time.Millisecond
 
-// measure samples a process (the roles) and its descendants (the engine) until stop is called, which returns what was seen, or nil
-// where this system does not tell.
+// measure samples a process (the roles) and its descendants (the engine) until stop is called, which returns what was seen, or nil on a
+// system where that cannot be read.
 func measure(ctx context.Context, pid int) (stop func() *Load) {
 	first, err := processUsage(pid)
 	if err != nil {

@@ -49,7 +49,7 @@ func processUsage(pid int) (u usage, err error) {
 	return u, nil
 }
 
-// descendants reads the lists of children that the kernel keeps per thread: far cheaper than a look at every process.
+// descendants reads the lists of children that the kernel keeps per thread: far cheaper than reading every process.
 func descendants(pid int) (all []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, l := range lists {
@@ -66,7 +66,7 @@ func descendants(pid int) (all []int) {
 	return all
 }
 
-// machineMemory returns the bytes of memory of this machine, 0 when it cannot be told.
+// machineMemory returns the bytes of memory of this machine, 0 when they cannot be read.
 func machineMemory() int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

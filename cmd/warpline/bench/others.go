@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// others is the state of everything in a session that is no kernel.
+// others is the state of everything in a session except kernels.
 type others struct {
 	memcpys, pairs, pcRows, samples int // emitted so far
 	open                            []openScope
@@ -59,7 +59,7 @@ func (s *session) startOthers() error {
 		add("metric_dict", len(stalls), func(i int) string { return "smsp__pcsamp_warps_issue_stalled_" + stalls[i] })
 		add("source_file_dict", functions, source)
 		add("func_symbol_dict", functions, func(i int) string { return fmt.Sprintf("_ZN5bench%d6kernelEv", i) })
-		// The code is the same in every session, so this draws from the seed alone.
+		// The code is the same in every session, so this depends only on the seed.
 		r := rand.New(rand.NewPCG(s.cfg.Seed, 1<<32))
 		for f := range functions {
 			at := int64(0)
@@ -117,7 +117,7 @@ func (s *session) memcpyBatch(n int, from int64) error {
 func (s *session) scopeBatch(n int, from int64, last bool) error {
 	o := &s.others
 	if last {
-		n = max(n, len(o.open)) // what is open ends with the session
+		n = max(n, len(o.open)) // open scopes end with the session
 	}
 	if n <= 0 {
 		return nil
@@ -140,7 +140,8 @@ func (s *session) scopeBatch(n int, from int64, last bool) error {
 	for o.pairs-first < n {
 		ended := o.pairs - first
 		// One pair in nine is a step. The session's last pair must close what is open.
-		switch left := n - ended; {
+		left := n - ended
+		switch {
 		case len(o.open) == 0:
 			begin()
 			if left > 1 || !last {

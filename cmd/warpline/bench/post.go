@@ -16,13 +16,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxUploads is how many windows are on their way at once: each has an open file and a connection. A fleet's other agents collect meanwhile.
+// maxUploads is how many windows are on their way at once: each has an open file and a connection. The other agents of a fleet wait
+// meanwhile.
 const maxUploads = 1024
 
-// sender posts windows as the agent does: every channel of every session has an order of its own, and while there are few a connection too.
+// sender posts windows as the agent does: every channel of every session has its own order, and its own connection while there are few
+// channels.
 type sender struct {
 	url, key string
-	acked    func(w *Window, began, at time.Time) // told of every window that was acknowledged, from many goroutines; may be nil
+	acked    func(w *Window, began, at time.Time) // called for every window that was acknowledged, from many goroutines; may be nil
 	// due says when a window may be sent; nil: at once.
 	due func(session int, w *Window) time.Time
 
@@ -100,7 +102,7 @@ func (s *sender) window(ctx context.Context, w *Window) error {
 	}
 }
 
-// defaultRetry is the pause after an answer that names none.
+// defaultRetry is the pause after an answer without Retry-After.
 const defaultRetry = 500 * time.Millisecond
 
 // post sends a window once. The status is 0 when no answer came.

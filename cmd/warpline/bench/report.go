@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Figure is one row of the table of figures. Floor and Goal are 0 where there are none.
+// Figure is one row of the table of figures. Floor and Goal are 0 if it has none.
 type Figure struct {
 	Name     string  `json:"name"`
 	Value    float64 `json:"value"`
@@ -20,7 +20,7 @@ type Figure struct {
 	LessGood bool    `json:"less_is_better,omitempty"`
 }
 
-// Verdict says what the figure reached: "goal", "floor", "below", or "" where there is nothing to reach.
+// Verdict says what the figure reached: "goal", "floor", "below", or "" if it has neither.
 func (f Figure) Verdict() string {
 	reached := func(limit float64) bool { return f.Value >= limit != f.LessGood || f.Value == limit }
 	switch {
@@ -36,7 +36,7 @@ func (f Figure) Verdict() string {
 
 const mb, kb = 1e6, 1e3
 
-// figures picks the rows that this run has measured. Floors and goals are for two shared cores with everything on them.
+// figures returns the rows that this run has measured. Floors and goals are for two shared cores with everything on them.
 func (r *Result) figures() []Figure {
 	f := []Figure{}
 	add := func(name string, value float64, unit string, floor, goal float64, less bool) {

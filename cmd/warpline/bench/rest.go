@@ -8,7 +8,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Rest is what data takes on disk after everything has merged: bytes_on_disk of active parts.
+// Rest is what data takes on disk after everything has merged: bytes_on_disk of active data parts.
 type Rest struct {
 	Total       int64       `json:"total_bytes"`
 	KernelRows  int64       `json:"kernel_rows"`
@@ -27,7 +27,8 @@ type TableSize struct {
 	Columns []ColumnSize `json:"columns,omitempty"`
 }
 
-// ColumnSize is one column of it in a file of its own, marks included. In small parts, which have one file, columns together weigh less.
+// ColumnSize is one column of it in a file of its own, marks included. In small data parts, which have one file, columns together weigh
+// less.
 type ColumnSize struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
@@ -44,7 +45,8 @@ func measureRest(ctx context.Context, sql SQL, schema *table.Schema, age bool) (
 		return nil, err
 	}
 	var err error
-	if r.Tables, err = sizes(ctx, sql, sql.database()); err != nil {
+	r.Tables, err = sizes(ctx, sql, sql.database())
+	if err != nil {
 		return nil, err
 	}
 	for _, t := range r.Tables {
@@ -70,7 +72,8 @@ func measureRest(ctx context.Context, sql SQL, schema *table.Schema, age bool) (
 	if err := optimize(ctx, sql, coarseDatabase); err != nil {
 		return nil, err
 	}
-	if r.CoarseTables, err = sizes(ctx, sql, coarseDatabase); err != nil {
+	r.CoarseTables, err = sizes(ctx, sql, coarseDatabase)
+	if err != nil {
 		return nil, err
 	}
 	if err := columns(ctx, sql, coarseDatabase, r.CoarseTables); err != nil {
@@ -108,7 +111,7 @@ func copyAged(ctx context.Context, sql SQL, schema *table.Schema, tables []Table
 	return nil
 }
 
-// optimize merges every table of a database to one part per partition.
+// optimize merges every table of a database to one data part per ClickHouse partition.
 func optimize(ctx context.Context, sql SQL, database string) error {
 	rows, err := sql.rows(ctx, fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s' AND engine LIKE '%%MergeTree' ORDER BY name", database))
 	if err != nil {
@@ -122,7 +125,7 @@ func optimize(ctx context.Context, sql SQL, database string) error {
 	return nil
 }
 
-// sizes adds up active parts by table, largest first.
+// sizes adds up active data parts by table, largest first.
 func sizes(ctx context.Context, sql SQL, database string) ([]TableSize, error) {
 	rows, err := sql.rows(ctx, fmt.Sprintf("SELECT table, sum(rows), sum(bytes_on_disk) FROM system.parts WHERE active AND database = '%s' GROUP BY table ORDER BY 3 DESC", database))
 	if err != nil {
@@ -139,7 +142,7 @@ func sizes(ctx context.Context, sql SQL, database string) ([]TableSize, error) {
 	return out, nil
 }
 
-// columns fills in what each column weighs. Small parts keep all columns in one file and do not tell, so each table is copied to one
+// columns fills in what each column weighs. Small data parts keep all columns in one file and do not say it, so each table is copied to one
 // that has a file for every column.
 func columns(ctx context.Context, sql SQL, database string, tables []TableSize) error {
 	for i := range tables {
@@ -171,7 +174,8 @@ func columns(ctx context.Context, sql SQL, database string, tables []TableSize) 
 }
 
 func twoNumbers(a, b string) (x, y int64, err error) {
-	if x, err = strconv.ParseInt(a, 10, 64); err == nil {
+	x, err = strconv.ParseInt(a, 10, 64)
+	if err == nil {
 		y, err = strconv.ParseInt(b, 10, 64)
 	}
 	return x, y, err

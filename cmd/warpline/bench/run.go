@@ -13,7 +13,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Options say what Run measures beside throughput.
+// Options say what Run measures in addition to throughput.
 type Options struct {
 	Config Config
 	// Rate is the load of the latency run in kernel rows per second: 0 means half of what was measured.
@@ -27,9 +27,9 @@ type Options struct {
 	Schema *table.Schema
 	// Dir is for windows: some 15 to 40 bytes a kernel. The caller removes it.
 	Dir string
-	// Durability is what the service was started with, for the result: "os" or "fsync"; "" is not told.
+	// Durability is what the service was started with, for the result: "os" or "fsync"; "" if it is not known.
 	Durability string
-	// Progress is told what is being done and how far it is; nil allowed. It is called from several goroutines.
+	// Progress is called with what is being done and how far it is; it may be nil. It is called from several goroutines.
 	Progress func(phase string, done, of int64)
 }
 
@@ -40,7 +40,7 @@ type Result struct {
 	Sessions int      `json:"sessions"`
 	Counts   Counts   `json:"counts"`
 	Machine  Machine  `json:"machine"`
-	// Durability is the service's, "" where it was not named.
+	// Durability is the service's, "" if it is not known.
 	Durability string `json:"durability,omitempty"`
 
 	Ready     time.Duration `json:"ready_ns,omitempty"`   // start of up until it was ready, 0: not ours
@@ -56,7 +56,7 @@ type Result struct {
 	Answers          map[int]int   `json:"answers"` // by HTTP status, 0: none came
 	Latency          *Latency      `json:"latency,omitempty"`
 	Rest             *Rest         `json:"rest,omitempty"`
-	Wrong            []string      `json:"wrong,omitempty"` // counts that are not what was sent: the books do not balance
+	Wrong            []string      `json:"wrong,omitempty"` // counts that differ from what was sent: the books do not balance
 	Figures          []Figure      `json:"figures"`
 }
 
@@ -71,7 +71,7 @@ type Machine struct {
 // idleFor is how long a fresh service is left alone before its idle memory is read.
 const idleFor = 3 * time.Second
 
-// settleFor is left between the throughput run and the latency run, so that one does not pay for the other's merges alone.
+// settleFor is left between the throughput run and the latency run, so that the second does not pay for all merges of the first.
 const settleFor = 5 * time.Second
 
 // Run generates a workload, sends it to svc and measures. When the books do not balance the result says so in Wrong.
@@ -102,7 +102,8 @@ func Run(ctx context.Context, svc *Service, o Options) (*Result, error) {
 	removeWindows(d)
 	if o.Rest && svc.Write != nil {
 		o.Progress("merge everything", 0, 0)
-		if r.Rest, err = measureRest(ctx, *svc.Write, o.Schema, d.Config.Workload == Hour); err != nil {
+		r.Rest, err = measureRest(ctx, *svc.Write, o.Schema, d.Config.Workload == Hour)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +133,8 @@ func (r *Result) throughput(ctx context.Context, svc *Service, d *Data, progress
 	before := map[string]int64{}
 	if !svc.Alone { // the sessions are new, so this is zero unless the same run was sent before
 		var err error
-		if before, err = baseline(ctx, svc, list); err != nil {
+		before, err = baseline(ctx, svc, list)
+		if err != nil {
 			return err
 		}
 		if before["kernels"] > 0 {
@@ -150,7 +152,8 @@ func (r *Result) throughput(ctx context.Context, svc *Service, d *Data, progress
 	var wg sync.WaitGroup
 	var sendErr error
 	wg.Go(func() {
-		if sendErr = sender.send(ctx, d); sendErr != nil {
+		sendErr = sender.send(ctx, d)
+		if sendErr != nil {
 			cancel()
 		}
 		r.Posted = time.Since(began)

@@ -24,7 +24,7 @@ type Service struct {
 	Read  SQL
 	Write *SQL // a user that may OPTIMIZE and create; nil: nothing is measured at rest
 	PID   int
-	Alone bool          // nothing else sends to it, so counts need no filter
+	Alone bool          // nothing else sends to it, so counts do not need a filter
 	Ready time.Duration // from its start until it was ready; 0: not ours
 
 	cmd  *exec.Cmd
@@ -33,13 +33,13 @@ type Service struct {
 	err  error // after done
 }
 
-// devKey opens a service that lives as long as the bench, on loopback.
+// devKey is the key of a service on loopback that lives as long as the bench.
 const devKey = "gpfl_bench"
 
 // readyLimit is how long a start may take, a fetch of the engine's library included.
 const readyLimit = 10 * time.Minute
 
-// Start runs `binary up` on dir as a process of its own, so that its memory and CPU can be told from the bench's, and waits until
+// Start runs `binary up` on dir as a process of its own, so that its memory and CPU can be measured apart from the bench's, and waits until
 // it is ready. args are further flags of up. The caller calls Stop.
 func Start(ctx context.Context, binary, dir string, args ...string) (*Service, error) {
 	args = append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0",
@@ -54,7 +54,7 @@ func Start(ctx context.Context, binary, dir string, args ...string) (*Service, e
 	}
 	defer log.Close()
 	s.cmd = exec.Command(binary, args...)
-	// Builds of before these two limits pass over what the environment says of them.
+	// Builds from before these two limits ignore their environment variables.
 	s.cmd.Env = append(os.Environ(), "WARPLINE_DEV_KEY="+devKey, "WARPLINE_LIMIT_RAW_BYTES_PER_SECOND=1TB", "WARPLINE_LIMIT_REQUESTS_PER_SECOND=1e9")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	began := time.Now()
@@ -88,7 +88,8 @@ func (s *Service) await(ctx context.Context, dir string) error {
 			return fmt.Errorf("ended before it was ready: %w", errors.Join(s.err, errors.New("see above")))
 		default:
 		}
-		if b, err := os.ReadFile(filepath.Join(dir, "warpline.json")); err == nil && json.Unmarshal(b, &at) == nil && at.PID == s.PID && ready(ctx, at.Gateway) {
+		b, err := os.ReadFile(filepath.Join(dir, "warpline.json"))
+		if err == nil && json.Unmarshal(b, &at) == nil && at.PID == s.PID && ready(ctx, at.Gateway) {
 			break
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
@@ -119,7 +120,7 @@ func ready(ctx context.Context, gateway string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// lastWords is the end of what the service said.
+// lastWords is the end of what the service printed.
 func (s *Service) lastWords() string {
 	if s.log == "" {
 		return "(not ours: look at its log)"

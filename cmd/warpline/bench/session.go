@@ -68,7 +68,7 @@ func newSession(cfg Config, index int, dir string, list []kernel, launches []lau
 	return s
 }
 
-// generate writes the whole session. progress is told of kernels as they are written.
+// generate writes the whole session. progress is called with the number of kernels as they are written.
 func (s *session) generate(ctx context.Context, progress func(kernels int)) error {
 	if err := s.all(s.jobStart()); err != nil {
 		return err

@@ -54,8 +54,8 @@ func (s SQL) rows(ctx context.Context, query string) ([][]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
-	if text := strings.TrimSpace(string(body)); resp.StatusCode != http.StatusOK || resp.Header.Get("X-ClickHouse-Exception-Code") != "" {
-		return nil, fmt.Errorf("clickhouse answers %s to %.120q: %.400s", resp.Status, query, text)
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("X-ClickHouse-Exception-Code") != "" {
+		return nil, fmt.Errorf("clickhouse answers %s to %.120q: %.400s", resp.Status, query, strings.TrimSpace(string(body)))
 	}
 	var out [][]string
 	for line := range strings.Lines(string(body)) {
@@ -75,7 +75,8 @@ func (s SQL) numbers(ctx context.Context, query string) ([]int64, error) {
 	}
 	out := make([]int64, len(rows[0]))
 	for i, c := range rows[0] {
-		if out[i], err = strconv.ParseInt(c, 10, 64); err != nil {
+		out[i], err = strconv.ParseInt(c, 10, 64)
+		if err != nil {
 			return nil, fmt.Errorf("clickhouse answers %q to %.120q: %w", c, query, err)
 		}
 	}

@@ -46,13 +46,13 @@ type channel struct {
 	limitRows          int64
 
 	done []Window
-	now  Window // the open one; Sequence 0 when none is
+	now  Window // the open one; Sequence is 0 when there is none
 	file *os.File
 	gz   *gzip.Writer
 	crc  counter
 }
 
-// counter passes bytes on and keeps their CRC and number.
+// counter passes bytes on and keeps their CRC and their number.
 type counter struct {
 	w   io.Writer
 	crc uint32
@@ -97,7 +97,8 @@ func (c *channel) begin() error {
 	}
 	c.file, c.crc = f, counter{w: f}
 	if c.gz == nil {
-		if c.gz, err = gzip.NewWriterLevel(&c.crc, gzipLevel); err != nil {
+		c.gz, err = gzip.NewWriterLevel(&c.crc, gzipLevel)
+		if err != nil {
 			return fmt.Errorf("gzip: %w", err)
 		}
 		return nil

@@ -1,5 +1,5 @@
-// Package replay sends what GPU Flight clients left on disk the way the GPU Flight agent sends it: windows with their sidecars'
-// headers, the four channels of a session beside each other, each channel in order, every window again until it is taken.
+// Package replay sends what GPU Flight clients left on disk the way the GPU Flight agent sends it: windows with their sidecars' headers,
+// the four channels of a session at the same time, each channel in order, every window again until it is taken.
 //
 // Start with Open, which reads a path, and Sender.Send.
 package replay
@@ -48,8 +48,8 @@ type Session struct {
 	Channels map[string][]Window
 	// Complete says that session-complete follows: true for folders, false for lone files, which may be a part of a session.
 	Complete bool
-	// Running says that a client still writes the session. Unsent are files in its folder .tmp that are not sent: what the client still writes,
-	// whose lines come in a window later, and what is no log.
+	// Running says that a client still writes the session. Unsent are files in its folder .tmp that are not sent: what the client still
+	// writes, whose lines come in a window later, and files that are not logs.
 	Running bool
 	Unsent  []string
 }
@@ -74,7 +74,7 @@ func Open(name string) ([]Session, error) {
 	if info.IsDir() {
 		sessions, err := Folders(os.DirFS(name), filepath.Base(absolute(name)))
 		if err == nil && len(sessions) == 0 {
-			err = fmt.Errorf("%s: no windows in it, nor exports of memory telemetry: a session folder of GPU Flight holds device.1.log.gz and the like", name)
+			err = fmt.Errorf("%s: no windows in it, nor exports of memory telemetry: a session folder of GPU Flight holds files such as device.1.log.gz", name)
 		}
 		return sessions, err
 	}
@@ -123,7 +123,8 @@ func Folders(fsys fs.FS, root string) ([]Session, error) {
 			return err
 		}
 		w.Size = info.Size()
-		if w.Sidecar, err = readSidecar(fsys, dir, channel.name, channel.index); err != nil {
+		w.Sidecar, err = readSidecar(fsys, dir, channel.name, channel.index)
+		if err != nil {
 			return err
 		}
 		s := found[dir]

@@ -12,8 +12,9 @@ import (
 	"syscall"
 )
 
-// What a client was writing when it died stays in .tmp of the session's folder: a log a channel that became no window, its last line perhaps
-// torn. Nothing else sends it. While the client lives it holds the session's lock, and the same lines come in a window later.
+// What a client was writing when it died stays in .tmp of the session's folder: for each channel a log that did not become a window, its
+// last line perhaps torn. Nothing else sends it. While the client lives it holds the session's lock, and the same lines come in a window
+// later.
 
 // leftovers finds the logs in the folder .tmp of a session's folder, in the order of Channels, and the names of other files there.
 func leftovers(fsys fs.FS, dir string) (left []Window, others []string, err error) {
@@ -38,15 +39,16 @@ func leftovers(fsys fs.FS, dir string) (left []Window, others []string, err erro
 		}
 	}
 	for _, e := range entries {
-		if channel, ok := strings.CutSuffix(e.Name(), ".log"); !ok || !slices.Contains(Channels, channel) {
+		channel, ok := strings.CutSuffix(e.Name(), ".log")
+		if !ok || !slices.Contains(Channels, channel) {
 			others = append(others, path.Join(dir, ".tmp", e.Name()))
 		}
 	}
 	return left, others, nil
 }
 
-// addLeftovers puts what clients that died left behind their windows. Of a session whose client still writes it only notes the names, and
-// that it is not complete.
+// addLeftovers puts what clients that died left after their windows. If the client still writes, it only notes the names, and that the
+// session is not complete.
 func addLeftovers(fsys fs.FS, root string, found map[string]*Session, dirs []string) error {
 	for _, dir := range dirs {
 		left, others, err := leftovers(fsys, dir)
@@ -83,7 +85,7 @@ func addLeftovers(fsys fs.FS, root string, found map[string]*Session, dirs []str
 	return nil
 }
 
-// isLocked reports whether a process holds a record lock of the file. It takes none itself.
+// isLocked reports whether a process holds a record lock of the file. It does not take a lock itself.
 func isLocked(fsys fs.FS, name string) (bool, error) {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +96,7 @@ func isLocked(fsys fs.FS, name string) (bool, error) {
 	}
 	defer f.Close()
 	file, ok := f.(*os.File)
-	if !ok { // not of a disk: nobody writes there
+	if !ok { // not a file on disk: nobody writes it
 		return false, nil
 	}
 	lock := syscall.Flock_t{Type: syscall.F_RDLCK, Whence: io.SeekStart}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Question asks the gateway what became of everything that was sent with it: whether a worker refused what the door had accepted. It keeps
-// the gateway's receipts, of which the next upload takes those that are there, so that they stay few. The zero value is not valid, see
+// Question asks the gateway what became of everything that was sent with it: whether a worker refused what the gateway had accepted. It
+// keeps the gateway's receipts; the next upload brings those that are there, so that they stay few. The zero value is not valid, see
 // NewQuestion. It is safe for concurrent use.
 type Question struct {
 	name string
@@ -25,7 +25,7 @@ type Question struct {
 	receipts []string
 	taken    int  // uploads that were answered
 	untold   bool // an answer had no receipt: the gateway is older than this
-	unknown  bool // an answer said that nothing can be told
+	unknown  bool // an answer said that nothing is known
 }
 
 // NewQuestion returns a question about nothing yet.
@@ -38,8 +38,8 @@ func NewQuestion() *Question {
 const (
 	headerUpload    = "Warpline-Upload"
 	headerUploadAge = "Warpline-Upload-Age"
-	maxTaken        = 16      // receipts that one upload brings along
-	maxTakenBytes   = 6 << 10 // of them, which proxies let pass
+	maxTaken        = 16      // receipts that one upload brings
+	maxTakenBytes   = 6 << 10 // of them: proxies let this much pass
 )
 
 // Attempt is one upload on its way, in as many tries as it takes.
@@ -49,7 +49,7 @@ type Attempt struct {
 	took  []string
 }
 
-// Begin is called before the first try of an upload. A nil question asks nothing.
+// Begin is called before the first try of an upload. A nil question does not ask anything.
 func (q *Question) Begin() *Attempt { return &Attempt{q: q} }
 
 // Ask adds the headers to a try.
@@ -101,7 +101,8 @@ func (a *Attempt) End(h http.Header) {
 		return
 	}
 	q.taken++
-	switch receipt := h.Get(headerUpload); {
+	receipt := h.Get(headerUpload)
+	switch {
 	case receipt == "":
 		q.untold = true
 		q.receipts = append(q.receipts, took...)
@@ -117,8 +118,8 @@ func (a *Attempt) End(h http.Header) {
 const (
 	Pending = "pending" // not all of it is folded yet
 	Done    = "done"
-	Unknown = "unknown" // nobody knows any more
-	Untold  = "untold"  // the gateway is older than this program, and tells nothing
+	Unknown = "unknown" // it is not known any more
+	Untold  = "untold"  // the gateway is older than this program, and cannot answer
 )
 
 // Verdict is what became of everything that was sent with a question, as far as that is known.
@@ -132,8 +133,8 @@ type Verdict struct {
 		Reason string `json:"reason"`
 		Events int64  `json:"events"`
 	} `json:"reasons"`
-	// Repeated are events of uploads that had been taken before, RepeatedRejected those of them that the door refused then. They are in none
-	// of the counts above.
+	// Repeated are events of uploads that had been taken before, RepeatedRejected those of them that the gateway refused then. They are not
+	// in the counts above.
 	Repeated         int64  `json:"repeated"`
 	RepeatedRejected int64  `json:"repeated_rejected"`
 	Parts            int64  `json:"parts"`
@@ -144,8 +145,9 @@ type Verdict struct {
 // errBusy is an answer after which the same question may be asked again.
 var errBusy = errors.New("the gateway is busy")
 
-// Verdict asks until all is known, for up to limit. told hears of each answer on the way; it may be nil. The error is why nothing could be
-// asked at the end of the time, with the last answer beside it; with the state Pending or Unknown the counts are what is known so far.
+// Verdict asks until all is known, for up to limit. told is called with each answer on the way; it may be nil. The error is why no question
+// could be asked at the end of the time, and comes with the last answer; with the state Pending or Unknown the counts are what is known so
+// far.
 func (s *Sender) Verdict(ctx context.Context, limit time.Duration, told func(Verdict)) (Verdict, error) {
 	q := s.Question
 	q.mu.Lock()
@@ -164,7 +166,8 @@ func (s *Sender) Verdict(ctx context.Context, limit time.Duration, told func(Ver
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		v, after, err := s.askOnce(ctx, receipts)
 		if err == nil {
-			if last = v; untold && v.State == Done {
+			last = v
+			if untold && v.State == Done {
 				last.State = Untold
 			}
 			if unknown && v.State == Done {
@@ -178,7 +181,7 @@ func (s *Sender) Verdict(ctx context.Context, limit time.Duration, told func(Ver
 		switch {
 		case ctx.Err() != nil:
 			return last, context.Cause(ctx)
-		case errors.As(err, &status) && status.Status == http.StatusNotFound: // the gateway's secret is another now
+		case errors.As(err, &status) && status.Status == http.StatusNotFound: // the gateway has another secret now
 			last.State = Unknown
 			return last, nil
 		case err != nil && !errors.Is(err, errBusy) && status != nil && status.Status/100 == 4:
@@ -200,7 +203,7 @@ func (s *Sender) Verdict(ctx context.Context, limit time.Duration, told func(Ver
 	}
 }
 
-// askOnce asks once. after is how long the gateway wants to be left alone.
+// askOnce asks once. after is how long the gateway wants not to be asked.
 func (s *Sender) askOnce(ctx context.Context, receipts string) (v Verdict, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -235,7 +238,7 @@ func (s *Sender) askOnce(ctx context.Context, receipts string) (v Verdict, after
 		return v, 0, fmt.Errorf("the answer is not the gateway's: %w", err)
 	}
 	if v.State != Done && v.State != Unknown {
-		v.State = Pending // also what a later gateway may call otherwise
+		v.State = Pending // also a state that only later gateways know
 	}
 	return v, 0, nil
 }

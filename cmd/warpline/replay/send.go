@@ -26,18 +26,18 @@ const maxFirstLine = 4 << 20
 type Sender struct {
 	URL  string // base, with any path prefix: http://127.0.0.1:8080
 	Key  string // "" sends no Authorization header
-	Host string // X-GpuFlight-Hostname; "" sends none
+	Host string // X-GpuFlight-Hostname; "" does not send it
 	HTTP *http.Client
 	// Retry is the pause before a window is sent again (0: RetryEvery). Attempts bounds how often (0: for ever, as the agent does).
 	Retry    time.Duration
 	Attempts int
-	// GiveUp, when it says so, ends the sending with err at once instead of trying again. The agent never gives up; people do.
+	// GiveUp reports whether to end the sending with err at once instead of trying again. The agent never gives up; people do.
 	GiveUp func(err error) bool
-	// Sent is told of each window that was taken: its bytes. Waiting is told why a window has to wait. Both may be nil and are
-	// called from several goroutines.
+	// Sent is called with the bytes of each window that was taken, Waiting with why a window has to wait. Both may be nil and are called
+	// from several goroutines.
 	Sent    func(bytes int64)
 	Waiting func(w Window, err error)
-	// Question goes with every window, see Verdict; nil asks nothing.
+	// Question goes with every window, see Verdict; nil does not ask.
 	Question *Question
 }
 
@@ -75,13 +75,13 @@ func (t *tally) add(f func(*Result)) {
 	f(&t.Result)
 }
 
-// StatusError is an answer that is no success.
+// StatusError is an answer other than success.
 type StatusError struct {
 	Status int
 	Body   string
 }
 
-// Error gives the status and what the gateway said: the detail of a problem document, else the body.
+// Error gives the status and what the gateway said: the detail of a problem document, or else the body.
 func (e *StatusError) Error() string {
 	var problem struct {
 		Detail string `json:"detail"`
@@ -93,8 +93,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), said)
 }
 
-// Send posts all sessions, one after the other, the channels of each beside each other, and says session-complete after each. It
-// returns when everything is taken, ctx ends, or a window was refused Attempts times.
+// Send posts all sessions, one after the other, the channels of each at the same time, and sends session-complete after each. It returns
+// when everything is taken, ctx ends, or a window was refused Attempts times.
 func (s *Sender) Send(ctx context.Context, sessions []Session) (Result, error) {
 	var t tally
 	for i := range sessions {
@@ -166,7 +166,7 @@ func (s *Sender) window(ctx context.Context, session string, w Window, t *tally)
 	}
 }
 
-// answer is the gateway's word on a window.
+// answer is the gateway's answer to a window.
 type answer struct {
 	Accepted     int64 `json:"accepted"`
 	Rejected     int64 `json:"rejected"`
@@ -223,7 +223,7 @@ func (s *Sender) post(ctx context.Context, session string, w Window, t *tally, a
 	return nil
 }
 
-// complete says session-complete: three tries, 2 s and 4 s apart; a 4xx ends it, as the agent does.
+// complete sends session-complete: three tries, 2 s and 4 s apart; a 4xx ends it, as the agent does.
 func (s *Sender) complete(ctx context.Context, session string) error {
 	for n := 1; ; n++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/api/v1/events/session-complete", nil)

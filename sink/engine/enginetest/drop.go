@@ -10,7 +10,7 @@ import (
 	"github.com/warpline/warpline/sink/engine"
 )
 
-// DropAtEnd drops a database when the test is over, whatever became of the engine: a schema of all tables and views takes memory for as
+// DropAtEnd drops a database when the test is over, in whatever state the engine is: a schema of all tables and views takes memory for as
 // long as it is there, and a test binary makes dozens. Call it before anything that writes to the database registers its own clean-up.
 func DropAtEnd(t testing.TB, e *engine.Engine, database string) {
 	t.Helper()

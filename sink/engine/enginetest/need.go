@@ -13,13 +13,14 @@ import (
 	"github.com/warpline/warpline/sink/engine"
 )
 
-// Switch is the environment variable that says what tests that need ClickHouse do: "off" skips them, "on" has them fail where it cannot
-// be had. Unset, the library comes from the cache, WARPLINE_LIBCHDB or npm, and without all three those tests are skipped.
+// Switch is the environment variable that says what tests that need ClickHouse do: "off" skips them, "on" makes them fail if they cannot
+// have it. Unset, the library comes from the cache, WARPLINE_LIBCHDB or npm, and without all three those tests are skipped.
 const Switch = "WARPLINE_TEST_ENGINE"
 
 // verdict is why tests that need ClickHouse are skipped in this test binary, or why they fail.
 var verdict = sync.OnceValues(func() (skip, fail error) {
-	switch v := os.Getenv(Switch); v {
+	v := os.Getenv(Switch)
+	switch v {
 	case "off":
 		skip = fmt.Errorf("%s=off: skipped, since it needs ClickHouse", Switch)
 	case "", "on":
@@ -40,7 +41,7 @@ var verdict = sync.OnceValues(func() (skip, fail error) {
 	return skip, fail
 })
 
-// absent tells a machine that has none of the three ways to the library from one where a way is broken, which is worth a failure.
+// absent reports whether this machine has none of the three ways to the library. If it has one and that is broken, tests fail.
 func absent(err error) bool {
 	_, npm := exec.LookPath("npm")
 	return errors.Is(err, engine.ErrLibrary) && os.Getenv(engine.LibraryEnv) == "" && npm != nil
@@ -50,10 +51,11 @@ func absent(err error) bool {
 // engine by other means calls it first. Safe for concurrent use.
 func Need(t testing.TB) {
 	t.Helper()
-	switch skip, fail := verdict(); {
-	case skip != nil:
+	skip, fail := verdict()
+	if skip != nil {
 		t.Skip(skip)
-	case fail != nil:
+	}
+	if fail != nil {
 		t.Fatal(fail)
 	}
 }

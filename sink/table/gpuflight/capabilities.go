@@ -17,7 +17,7 @@ type CapabilityRow struct {
 	ReceivedDay     int32
 }
 
-// Capabilities holds what each session was asked to record and what it could, a row a feature.
+// Capabilities holds what each session was asked to record and what it could record, a row for each feature.
 var Capabilities = table.DefineRows(table.Define("capture_capabilities_data", table.Fact, "tenant, session_id, feature"),
 	func(c *table.Binder[CapabilityRow], r *CapabilityRow) {
 		c.Head(&r.HeadRow)

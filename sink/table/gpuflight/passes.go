@@ -59,7 +59,7 @@ type ExecutionSignatureRow struct {
 	ReceivedDay     int32
 }
 
-// ExecutionSignatures tells which passes of one analysis ran the same kernels in a scope.
+// ExecutionSignatures says which passes of one analysis ran the same kernels in a scope.
 var ExecutionSignatures = table.DefineRows(table.Define("execution_signatures_data", table.Fact, "tenant, session_id, at"),
 	func(c *table.Binder[ExecutionSignatureRow], r *ExecutionSignatureRow) {
 		c.Head(&r.HeadRow)

@@ -26,7 +26,7 @@ type DeepWindowRuleRow struct {
 	ReceivedDay         int32
 }
 
-// DeepWindowRules holds how the rules that open deep windows fared.
+// DeepWindowRules holds what became of the rules that open deep windows.
 var DeepWindowRules = table.DefineRows(table.Define("deep_window_rules_data", table.Fact, "tenant, session_id, at"),
 	func(c *table.Binder[DeepWindowRuleRow], r *DeepWindowRuleRow) {
 		c.Head(&r.HeadRow)

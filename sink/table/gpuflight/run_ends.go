@@ -16,7 +16,7 @@ type RunEndRow struct {
 	ReceivedDay         int32
 }
 
-// RunEnds holds the ends of runs, by the session that told of it.
+// RunEnds holds the ends of runs, by the session that reported the end.
 var RunEnds = table.DefineRows(table.DefineRollup("run_ends_data", "tenant, session_id, run_id", false),
 	func(c *table.Binder[RunEndRow], r *RunEndRow) {
 		c.Head(&r.HeadRow)

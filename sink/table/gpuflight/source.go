@@ -1,5 +1,5 @@
-// Package gpuflight has the tables and views that only GPU Flight fills: what its sampler, its passes and its runs say of themselves. What
-// it measures is in tables that sources share, in package table: so are segments and deep windows, since the views over those read them.
+// Package gpuflight has the tables and views that only GPU Flight fills: what its sampler, its passes and its runs report about themselves.
+// What it measures is in tables that sources share, in package table. So are segments and deep windows, since shared views read them.
 package gpuflight
 
 import (

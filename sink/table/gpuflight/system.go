@@ -58,7 +58,7 @@ type DeviceSnapshotRow struct {
 	ReceivedDay   int32
 }
 
-// DeviceSnapshots holds how each GPU was when a session or a sampler began or ended. The samples between are in DeviceMetrics.
+// DeviceSnapshots holds the state of each GPU when a session or a sampler began or ended. The samples between are in DeviceMetrics.
 var DeviceSnapshots = table.DefineRows(table.Define("device_snapshots_data", table.Fact, "tenant, session_id, at, device_id"),
 	func(c *table.Binder[DeviceSnapshotRow], r *DeviceSnapshotRow) {
 		c.Head(&r.HeadRow)

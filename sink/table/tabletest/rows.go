@@ -7,7 +7,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Received is when the gateway got test rows: a fresh time, since expired rows never show.
+// Received is when the gateway got test rows: the present time, since expired rows are not shown.
 var Received = time.Now()
 
 // TableOf returns the table that a variable with its handles embeds.
@@ -15,7 +15,7 @@ func TableOf(handles any) *table.Table {
 	return reflect.ValueOf(handles).FieldByName("Table").Interface().(*table.Table)
 }
 
-// Seed fills one batch with rows and inserts it; row sets what matters, FillRest the rest.
+// Seed fills one batch with rows and inserts it; row sets what matters to the test, FillRest the rest.
 func (s *Store) Seed(handles any, rows int, row func(b *table.Batch, i int)) {
 	s.Helper()
 	b := table.NewBatch(TableOf(handles))
@@ -41,7 +41,7 @@ func FillRest(b *table.Batch, rows int, received time.Time, retention uint16) {
 	FillRestBut(b, "", rows, received, retention)
 }
 
-// FillRestBut leaves one column as it is.
+// FillRestBut does the same except for one column.
 func FillRestBut(b *table.Batch, but string, rows int, received time.Time, retention uint16) {
 	t := b.Table()
 	for i := range t.Columns {
@@ -56,7 +56,7 @@ func fillColumn(b *table.Batch, column *table.Column, rows int, received time.Ti
 	switch column.Kind {
 	case table.U8:
 		c := table.U8Col(slot)
-		for i := len(*c.Slice(b)); column.Name == "rank" && i < rows; i++ { // of a session's end: clients tell it in two ways
+		for i := len(*c.Slice(b)); column.Name == "rank" && i < rows; i++ { // of a session's end: clients report it in two ways
 			c.Append(b, []uint8{table.EndComplete, table.EndStopped}[i%2])
 		}
 		c.AppendN(b, 1, rows-len(*c.Slice(b)))

@@ -1,5 +1,5 @@
 // Package tabletest is what tests of tables and views share: a database on the shared engine, rows for every table, and a schema with the
-// sources of today. The program's own list of sources is in cmd/warpline; a source that is not here has tests that name it.
+// sources of today. The program's own list of sources is in cmd/warpline; tests of other sources name theirs.
 package tabletest
 
 import (
@@ -124,7 +124,7 @@ func (s *Store) Query(sql string, settings ...string) string {
 	return strings.TrimSuffix(out, "\n")
 }
 
-// Want fails the test when the answer is another.
+// Want fails the test when the answer is not want.
 func (s *Store) Want(sql, want string) {
 	s.Helper()
 	if got := s.Query(sql); got != want {
@@ -134,8 +134,8 @@ func (s *Store) Want(sql, want string) {
 
 var inserts atomic.Int32
 
-// Insert sends batches of one table as one spliced stream, under a token of its own: equal blocks without a token would
-// be taken for one.
+// Insert sends batches of one table as one spliced stream, under a token of its own: without a token ClickHouse would drop the second of
+// two equal blocks.
 func (s *Store) Insert(batches ...*table.Batch) {
 	s.Helper()
 	token := fmt.Sprint("insert_deduplication_token=", inserts.Add(1))
@@ -143,7 +143,8 @@ func (s *Store) Insert(batches ...*table.Batch) {
 	stream := slices.Clone(t.SchemaMessage())
 	for _, b := range batches {
 		var err error
-		if _, stream, err = b.Encode(stream); err != nil {
+		_, stream, err = b.Encode(stream)
+		if err != nil {
 			s.Fatal(err)
 		}
 	}

@@ -207,7 +207,7 @@ type memoryReplacedTable struct {
 	table.RawTail
 }
 
-// MemoryReplaced names rows of MemoryEvents in whose place a richer copy of the same event stands.
+// MemoryReplaced names rows of MemoryEvents that were replaced by a richer copy of the same event.
 var MemoryReplaced = func() memoryReplacedTable {
 	t := table.Define("memory_replaced_data", table.Raw, "tenant, session_id, timestamp_ns")
 	return memoryReplacedTable{
@@ -235,8 +235,8 @@ type memoryTrackAlertsTable struct {
 	table.RawTail
 }
 
-// MemoryTrackAlerts holds the alerts that trackers' files have beside their events. One that came twice may have several rows, the view
-// memory_alerts shows one.
+// MemoryTrackAlerts holds the alerts that trackers' files have beside their events. An alert that came twice may have several rows; the
+// view memory_alerts shows one.
 var MemoryTrackAlerts = func() memoryTrackAlertsTable {
 	t := table.Define("memory_track_alerts_data", table.Raw, "tenant, session_id, at")
 	return memoryTrackAlertsTable{

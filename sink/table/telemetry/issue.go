@@ -6,9 +6,9 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// normalSQL is a text as issues are told apart by: lower case, addresses and numbers replaced, white space collapsed; ” where nothing is
-// left. A number has no letter or digit beside it, of whatever script, which the engine's word boundaries know of ASCII alone: so what
-// else is a letter or digit stands between capitals, which lower case has not, for as long as numbers are looked for.
+// normalSQL is a text in the form in which issues are compared: lower case, addresses and numbers replaced, white space collapsed; ” when
+// nothing is left. A number must not have a letter or digit beside it, of any script, but the engine's word boundaries know only ASCII. So
+// while numbers are replaced, other letters and digits are put between capitals, which a lower-case text does not have.
 func normalSQL(text string) string {
 	each := func(s string, pairs ...string) string {
 		for i := 0; i < len(pairs); i += 2 {
@@ -31,12 +31,13 @@ func jsonTextSQL(text string) string {
 		`'(?s).'))), '"'), concat('"', %[1]s, '"'))`, text, char)
 }
 
-// jsonStringSQL is the text that an object of JSON has under key, ” where it has none, or something else: JSONExtractString takes anything.
+// jsonStringSQL is the text that a JSON object has under key, ” when it has none or something that is not a text: JSONExtractString takes
+// anything.
 func jsonStringSQL(object, key string) string {
 	return fmt.Sprintf("if(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), '')", object, key)
 }
 
-// jsonWordsSQL is the text of the value that metadata has under key: of a text the text, of anything else its JSON, ” where there is none.
+// jsonWordsSQL is the value that metadata has under key as text: a text itself, the JSON of anything else, ” when there is none.
 func jsonWordsSQL(metadata, key string) string {
 	return fmt.Sprintf("multiIf(JSONType(%[1]s, '%[2]s') = 'String', JSONExtractString(%[1]s, '%[2]s'), JSONType(%[1]s, '%[2]s') = "+
 		"'Null', '', JSONExtractRaw(%[1]s, '%[2]s'))", metadata, key)
@@ -48,7 +49,7 @@ func fingerprintSQL(kind, dimensions string) string {
 		`'","schema_version":1}')), 1, 12))))`, kind, dimensions)
 }
 
-// warnsSQL says whether an event of memory telemetry warns, by its type or by the severity in its metadata.
+// warnsSQL says whether an event of memory telemetry is a warning, by its type or by the severity in its metadata.
 func warnsSQL(eventType, metadata string) string {
 	return fmt.Sprintf(`(%[1]s IN ('warning', 'critical', 'error') OR if(position(%[2]s, '"severity"') = 0, false, %[3]s IN `+
 		`('warning', 'critical', 'error')))`,

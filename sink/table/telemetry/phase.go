@@ -2,13 +2,13 @@ package telemetry
 
 import "fmt"
 
-// attributedSQL says of each moment which phase it belongs to, with ” as phase_resolution where it belongs to none. active has a row for
-// each phase near a moment, and at least one of each moment: the columns of the moment, named by key, those of memory_phases, inside, which
-// says whether the phase is open at the moment, ends included, and what the moment says of its own origin, origin_scope and origin_thread
-// (” and NULL where it says nothing).
+// attributedSQL says for each moment to which phase it belongs; phase_resolution is ” if it does not belong to one. active has a row for
+// each phase near a moment, and at least one for each moment. Its columns are: those of the moment, named by key; those of memory_phases;
+// inside, whether the phase is open at the moment, ends included; and the origin that the moment names, origin_scope and origin_thread (”
+// and NULL if it does not name them).
 //
-// The scope that the moment names is it, if one such is open; else the latest of the thread that it names; else the deepest, if all
-// threads together have one; of several the latest is the likely one.
+// It is the scope that the moment names, if that is open; otherwise the latest scope of the thread that it names; otherwise the deepest
+// one, if only one thread has open scopes; otherwise the latest of all is likely.
 func attributedSQL(key, active string) string {
 	return fmt.Sprintf(`SELECT
     %[1]s,

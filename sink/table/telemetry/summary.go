@@ -2,8 +2,8 @@ package telemetry
 
 import "fmt"
 
-// summedSQL sums up the parts of memory_summaries, the ranks of sessions, by groups: a row for each group and metric. session, rank and
-// status are the columns that make a group, or what shows in place of one that does not.
+// summedSQL adds up the ranks of sessions for memory_summaries, by groups: a row for each group and metric. session, rank and status are
+// the columns that make a group, or what is shown in place of a column that does not.
 func summedSQL(group, session, rank, status string) string {
 	return fmt.Sprintf(`SELECT tenant, m.1 AS metric, '%[1]s' AS group_by, g_session AS session_id, g_rank AS rank, g_status AS
     status, m.2 AS value, m.3 AS details
@@ -28,7 +28,7 @@ FROM (
 ARRAY JOIN metrics AS m`, group, session, rank, status)
 }
 
-// statusSQL is a session's status as the trackers' tools say it: its summary's, else what its events say.
+// statusSQL is a session's status as the trackers' tools name it: that of its summary, or else what its events say.
 func statusSQL(telling, stops string) string {
 	return fmt.Sprintf("multiIf(%[1]s = 'stop' OR %[1]s = '' AND %[2]s > 0, 'completed', %[1]s = '', 'incomplete', %[1]s)", telling, stops)
 }

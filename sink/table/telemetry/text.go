@@ -21,8 +21,8 @@ func trimmedSQL(text string) string {
 	return fmt.Sprintf("replaceRegexpAll(%s, %s, '')", text, table.Quote("^"+blanks+"|"+blanks+"$"))
 }
 
-// rolledSQL is what every rollup of memory adds up of the events e: of equal peaks the first, and each change once, though the sample, the
-// peak and the alerts of a step repeat it.
+// rolledSQL is what every rollup of memory adds up of the events e: of equal peaks the first, and each change once, although the sample,
+// the peak and the alerts of a step repeat it.
 func rolledSQL() string {
 	parts := []string{
 		"count() AS events, countIf(e.event_type = 'sample') AS samples, min(e.timestamp_ns) AS first_timestamp_ns, " +
@@ -41,7 +41,7 @@ func rolledSQL() string {
 	return strings.Join(parts, ",\n        ")
 }
 
-// peaksSQL shows what rolledSQL found of each counter; what no event says is NULL.
+// peaksSQL shows what rolledSQL found for each counter; NULL if no event has it.
 func peaksSQL() string {
 	var parts []string
 	for _, c := range []string{"allocated", "reserved", "used"} {

@@ -1,4 +1,4 @@
--- A row is a deep window: a stretch of a session that was profiled deeply.
+-- A row is a deep window: a time in which a session was profiled deeply.
 SELECT
     tenant, session_id, name, close_reason,
     if(engines = '', [], splitByChar('\n', toString(engines))) AS engines,

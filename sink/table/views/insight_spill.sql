@@ -1,4 +1,4 @@
--- A row is a kernel that keeps values in local memory for want of registers.
+-- A row is a kernel that keeps values in local memory because it lacks registers.
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,

@@ -1,4 +1,4 @@
--- A row is the details of a launch that came after the row of their kernel was written, or that never met one.
+-- A row is the details of a launch that came after the row of their kernel was written, or whose kernel never came.
 SELECT
     d.tenant AS tenant,
     d.session_id AS session_id,

@@ -53,5 +53,5 @@ ANY LEFT JOIN {{db}}.kernel_details_data AS d
     ON k.tenant = d.tenant AND k.session_id = d.session_id AND k.corr_id = d.corr_id AND l.config_id = 0
 ANY LEFT JOIN {{db}}.launch_configs AS c
     ON k.tenant = c.tenant AND k.session_id = c.session_id AND if(l.config_id = 0, d.config_id, l.config_id) = c.config_id
-ANY LEFT JOIN {{spans}} AS w
-    ON k.tenant = w.tenant AND k.session_id = w.session_id AND {{spankey "k"}} = w.minute
+ANY LEFT JOIN {{intervals}} AS w
+    ON k.tenant = w.tenant AND k.session_id = w.session_id AND {{intervalkey "k"}} = w.minute

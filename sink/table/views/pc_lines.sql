@@ -1,4 +1,4 @@
--- A row is a row of pc_samples, with the line of source_map where it has none itself.
+-- A row is a row of pc_samples, with the line of source_map if it does not have one itself.
 SELECT
     p.tenant AS tenant,
     p.session_id AS session_id,

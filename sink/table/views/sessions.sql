@@ -62,7 +62,7 @@ FROM (
     GROUP BY s.tenant, s.session_id
 ) AS s
 ANY LEFT JOIN (
-    -- When session-complete came says nothing of when the session ended.
+    -- The time of session-complete does not say when the session ended.
     SELECT tenant, session_id, max(({{endweight "rank"}}, if(rank = 1, toDateTime64(0, 9, 'UTC'), at), synthetic, exit_code, signal,
         window_stopped)) AS end
     FROM {{db}}.session_ends_data

@@ -1,4 +1,4 @@
--- A row is an instruction and all about it: source, code, samples, stalls and counters.
+-- A row is an instruction with everything known of it: source, code, samples, stalls and counters.
 SELECT
     q.tenant AS tenant,
     q.session_id AS session_id,

@@ -35,8 +35,8 @@ FROM (
             FROM {{db}}.kernels_data AS k
             INNER JOIN {{touched 1}} AS m
                 ON k.tenant = m.tenant AND k.session_id = m.session_id AND {{minute "k.started_at"}} = m.minute
-            ANY LEFT JOIN {{spans}} AS w
-                ON k.tenant = w.tenant AND k.session_id = w.session_id AND {{spankey "k"}} = w.minute
+            ANY LEFT JOIN {{intervals}} AS w
+                ON k.tenant = w.tenant AND k.session_id = w.session_id AND {{intervalkey "k"}} = w.minute
             ANY LEFT JOIN (SELECT * FROM {{db}}.launches WHERE (tenant, session_id) IN {{windowed}}) AS l
                 ON k.tenant = l.tenant AND k.session_id = l.session_id AND k.launch_id = l.launch_id
             ANY LEFT JOIN (SELECT * FROM {{db}}.kernel_details_data WHERE (tenant, session_id) IN {{windowed}}) AS d

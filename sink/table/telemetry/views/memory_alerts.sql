@@ -1,7 +1,6 @@
--- A row is an alert at a sample. What a tracker warns of at a sample, computed from the sample itself, so that several events of one moment
--- give one alert; and beside it what trackers said themselves: in events, or in the list of alerts that a track file has (track_file; value
--- in bytes). An alert repeats while its reason lasts. How full a device is says what is allocated, or what is used of it where the
--- collector cannot measure that.
+-- A row is an alert at a sample. Alerts are computed from the samples, so that several events of one moment give one alert. Beside them are
+-- those that trackers sent themselves: in events, or in the list of alerts of a track file (track_file; value in bytes). An alert repeats
+-- while its reason lasts. How full a device is follows from what is allocated, or from what is used if the collector cannot measure that.
 SELECT tenant, session_id, job_id, host, device_id, rank, at, severity, kind, value, threshold, source, allocated_bytes, reserved_bytes,
     total_bytes, change_bytes, context, timestamp_ns
 FROM (
@@ -27,7 +26,7 @@ FROM (
         if(fragmentation > 0.3, ('warning', 'fragmentation', fragmentation, 0.3), ('', '', 0., 0.))
     ]) AS a
     UNION ALL
-    -- An alert that a file has both among its events and beside them is one.
+    -- An alert that a file has both among its events and beside them is one alert.
     SELECT
         tenant, session_id, job_id, host, device_id, rank, at, severity, kind, value, threshold, source, allocated_bytes, reserved_bytes,
         total_bytes, change_bytes, context, timestamp_ns

@@ -1,5 +1,5 @@
--- A row is something odd about a rank of a run. Everything odd about the ranks of a run in one list: alerts of the trackers, gaps of 5 % of
--- the device, what memory_gaps and memory_collectives found. earliest and most_severe mark one row of each run.
+-- A row is an anomaly of a rank of a run. Anomalies are alerts of the trackers, gaps of 5 % of the device, and what memory_gaps and
+-- memory_collectives found. earliest and most_severe mark one row of each run.
 WITH found AS (
     SELECT
         tenant, session_id, job_id, run, rank, device_id, timestamp_ns, if(sent_event_type = 'warning', 'warning', 'critical') AS severity,
@@ -12,7 +12,7 @@ WITH found AS (
     FROM {{db}}.memory_used
     WHERE event_type = 'sample' AND total_bytes > 0 AND gap_known AND abs(used_bytes - reserved_bytes) / total_bytes >= 0.05
     UNION ALL
-    -- Of equal times the worse, the surer, and what is looked for first.
+    -- Of equal times the worse, then the surer, then the first kind in the list.
     SELECT tenant, session_id, job_id, if(job_id = '', session_id, job_id), rank, device_id, evidence_timestamp_ns, severity,
         concat('gap:', classification), 3, confidence, [],
         (severity != 'critical') * 100000 + (1000 - toInt64(round(confidence * 1000))) * 10

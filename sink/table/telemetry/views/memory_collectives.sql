@@ -1,6 +1,6 @@
--- A row is a stretch of a run in which collective communication took memory, by one preset. Memory that collective communication took
--- outside the allocator: jumps of the gap that stand out from their rank's own history, near events that name a collective, on several
--- ranks at once. Three presets say how much evidence is asked for; ask for one.
+-- A row is an interval of a run in which collective communication took memory, by one preset. It took it outside the allocator: the gap
+-- jumps beyond its rank's own history, near events that name a collective, on several ranks at once. Three presets say how much evidence is
+-- needed; query one of them.
 WITH
 -- name, samples, bytes, ratio, z, nearness of markers, padding, window of synchrony, synchrony that counts, least confidence
 [('low', 8, 268435456, 0.06, 3., 120000000, 100000000, 100000000, 0.6, 0.7),
@@ -42,7 +42,7 @@ spikes AS (
     ARRAY JOIN presets AS preset
     WHERE samples >= preset.samples AND (gap >= preset.bytes OR ifNull(ratio, 0) >= preset.ratio) AND z >= preset.z
 ),
--- 3. Events that name a collective: in their type, their context, their collector, or a string anywhere in metadata that is no key.
+-- 3. Events that name a collective: in their type, their context, their collector, or a string anywhere in metadata that is not a key.
 markers AS (
     SELECT
         toString(e.tenant) AS tenant, ifNull(e.job_id, '') AS job_id, if(job_id = '', toString(e.session_id), job_id) AS run,
@@ -75,7 +75,7 @@ near AS (
             ORDER BY (p.timestamp_ns - trace_start) * intDiv(1800000000, p.preset.window)
             RANGE BETWEEN 1800000000 PRECEDING AND 1800000000 FOLLOWING)
 ),
--- 5. How sure that makes one.
+-- 5. How sure that is.
 scored AS (
     SELECT
         *,

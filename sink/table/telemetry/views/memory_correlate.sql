@@ -1,6 +1,6 @@
--- A row is something that lies around a time. What lies around a time: events, alerts, markers and ends of memory that touch it by
--- window_ns on either side, the surest and nearest first. Where a session, job or rank is named ('' and -1 name none) nothing else is
--- shown; confidence is high for what shares the session, or in scope distributed the job, and low for what shares the time alone.
+-- A row is something that happened around a time. Events, alerts, markers and out-of-memory errors from window_ns before the time to
+-- window_ns after it, the surest and nearest first. If a session, job or rank is named ('' and -1 name none), only what belongs to it is
+-- shown. confidence is high for what shares the session, or in scope distributed the job, and low for what shares only the time.
 SELECT
     tenant, session_id, job_id, rank, world_size, kind, title, severity, started_at, ended_at,
     if({session_id:String} != '' OR ({scope:String} = 'distributed' AND {job_id:String} != ''), 'high', 'low') AS confidence,

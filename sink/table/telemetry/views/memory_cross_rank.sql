@@ -1,5 +1,4 @@
--- A row is a rank of a run that may have been the first to run out of room. The ranks that may have been the first to run out of room,
--- likeliest first within a run.
+-- A row is a rank of a run that may have been the first to run out of room. The likeliest of a run comes first.
 SELECT
     tenant, s.session_id AS session_id, job_id, run, s.rank AS rank, s.device_id AS device_id, s.spike_at AS first_spike_at,
     s.aligned_at AS aligned_first_spike_at,

@@ -1,7 +1,6 @@
--- A row is an event that lies in a phase. The phase that each event belongs to; an event outside of all phases has no row. phase is the
--- label to show.
+-- A row is an event in a phase. An event outside of all phases does not have a row. phase is the label to show.
 {{attributed "tenant, session_id, rank, timestamp_ns, upload_index, device_id, event_type" (print `
-    -- Phases lie in slots of time, so wide that on average each is in two: an event has to be compared with those of its slot alone.
+    -- Phases are in slots of time, so wide that on average each is in two: so an event has to be compared only with those of its slot.
     SELECT m.tenant AS tenant, m.session_id AS session_id, m.rank AS rank, m.timestamp_ns AS timestamp_ns,
         m.upload_index AS upload_index, m.device_id AS device_id, m.event_type AS event_type,
         m.origin_scope AS origin_scope, m.origin_thread AS origin_thread,

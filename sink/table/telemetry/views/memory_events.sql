@@ -1,5 +1,5 @@
--- A row is a TelemetryEvent. A TelemetryEvent as schema version 4 has it, whatever was sent. Of an event that came in several exports the
--- copy that says most.
+-- A row is a TelemetryEvent. It is as schema version 4 has it, whatever version was sent. If an event came in several exports, the copy
+-- that says most is shown.
 SELECT
     tenant, session_id, at, toUInt8(4) AS schema_version, timestamp_ns, event_type, collector, sampling_interval_ms, pid, host,
     if(bitTest(present, 5), toString(job_id), NULL) AS job_id,
@@ -38,7 +38,7 @@ SELECT
     if(bitTest(health_present, 4), consecutive_failures, NULL) AS collector_consecutive_failures,
     if(bitTest(health_present, 5), next_retry_s, NULL) AS collector_next_retry_epoch_s,
     received_at, retention_days,
-    -- What its tools derive of an event. A capability that is said to be missing counts, one that nobody knows of does not.
+    -- What stormlog's tools derive from an event. A capability that is said to be missing counts, an unknown one does not.
     if(allocator_allocated_bytes IS NULL OR allocator_reserved_bytes IS NULL, NULL,
         greatest(0, allocator_reserved_bytes - allocator_allocated_bytes)) AS allocator_gap_bytes,
     if(device_total_bytes > 0, if(allocator_allocated_bytes IS NULL OR supports_allocator_allocated = 0,

@@ -1,6 +1,6 @@
--- A row is a finding of memory_gaps in some of the samples of a rank. The findings of memory_gaps, each rank once by all its samples (part
--- 0, or 1 where only some of them say what is allocated) and in the latter case once more by those that do (2), as stormlog's rank table
--- wants it.
+-- A row is a finding of memory_gaps in some of the samples of a rank. Each rank is there once with all its samples (part 0, or part 1 if
+-- only some of them say what is allocated), and in the latter case once more with those that do (part 2), as stormlog's rank table needs
+-- it.
 WITH
 series AS (
     SELECT
@@ -40,8 +40,8 @@ line AS (
         if(deviation > 0, (largest - mean) / deviation, 0) AS z
     FROM series
 ),
--- How likely such an r2 is without any drift: Student's t with two degrees of freedom fewer than samples, in its finite series. r2 is
--- at least 0.6 where it matters, so 64 terms are more than floats can tell apart.
+-- How likely such an r2 is without any drift: Student's t with two degrees of freedom fewer than samples, in its finite series. r2 is at
+-- least 0.6 where it matters, so 64 terms are more than floats can distinguish.
 likely AS (
     SELECT
         *,

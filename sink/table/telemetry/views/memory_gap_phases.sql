@@ -1,7 +1,7 @@
--- A row is a finding of memory_gaps and the phase that it belongs to. What memory_gaps finds, with the phase that each finding belongs to
--- ('' where it belongs to none) and the collector that saw it.
+-- A row is a finding of memory_gaps and the phase that it belongs to. The phase is '' when it does not belong to one. collector is the one
+-- that saw it.
 WITH
--- The events at the moment that a finding names: the first of the session tells the collector, the sample itself where it came from.
+-- The events at the moment that a finding names: the first of the session gives the collector, the sample itself its origin.
 found AS (
     SELECT
         g.tenant AS tenant, g.session_id AS session_id, g.job_id AS job_id, g.host AS host, g.device_id AS device_id, g.rank AS rank,

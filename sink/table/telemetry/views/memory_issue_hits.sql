@@ -1,7 +1,7 @@
--- A row is one time that an issue was hit. Each time that something went wrong, with the fingerprint that tells an issue from others: an
--- event that says that memory ran out, else that its collector is not well, else that warns; and each finding of memory_gaps. dimensions is
--- what the fingerprint is made of, texts without their numbers and addresses. Each step stands in a query of its own: an alias is written
--- out wherever it is used.
+-- A row is one time that an issue was hit. fingerprint_id identifies the issue. A hit is an event that says that memory ran out, or else
+-- that its collector is not well, or else that is a warning; and each finding of memory_gaps. dimensions is what the fingerprint is made
+-- of, texts without their numbers and addresses. Each step is a query of its own, because ClickHouse writes an alias out wherever it is
+-- used.
 SELECT
     tenant, session_id, job_id, rank, device_id, at, kind, {{issueid "kind" "dimensions"}} AS fingerprint_id, severity, title,
     dimensions, event_type, collector, context, phase, timestamp_ns

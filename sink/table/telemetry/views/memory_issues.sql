@@ -1,5 +1,4 @@
--- A row is an issue, however often it was hit. What went wrong, each issue once however often and in how many sessions: see
--- memory_issue_hits.
+-- A row is an issue, however often it was hit and in however many sessions. See memory_issue_hits.
 SELECT
     tenant, fingerprint_id, any(h.kind) AS kind, any(h.severity) AS severity, argMin(h.title, (h.timestamp_ns, h.session_id)) AS title,
     'open' AS state, count() AS hits,

@@ -1,6 +1,5 @@
--- A row is a finding about a rank whose allocated memory only grows. Allocated memory that only ever grows: the line through all samples of
--- a rank on a device, and the rules of the TensorFlow tracker. Nothing is said of fewer than ten samples. What a collector said that did
--- not work is none.
+-- A row is a finding about a rank whose allocated memory only grows. It is found by the line through all samples of a rank on a device, and
+-- by the rules of the TensorFlow tracker. There must be ten samples or more; those of a collector that did not work do not count.
 WITH
 series AS (
     SELECT
@@ -35,7 +34,7 @@ SELECT
     f.5 AS description, started_at, ended_at, samples
 FROM line
 ARRAY JOIN arrayFilter(f -> f.1 != '', [
-    -- A line that fits, and a rise worth a word: 64 MiB, or a tenth of what there is on average.
+    -- A line that fits, and a rise that matters: 64 MiB, or a tenth of the average.
     if(slope_per_ns > 0 AND r2 >= 0.6 AND growth >= least(67108864., mean / 10),
         ('trend', if(r2 > 0.85, 'critical', 'warning'), r2,
             map('slope_bytes_per_sec', slope_per_ns * 1e9, 'r_squared', r2, 'growth_bytes', growth),

@@ -1,13 +1,12 @@
--- A row is a memory event with what stormlog's rollups make of it. Each memory event with what stormlog's rollups make of it: whether it is
--- an alert and how severe, whether memory ran out, how the collector feels. Types count as they were sent. started_at and ended_at are the
--- session's.
+-- A row is a memory event with what stormlog's rollups make of it. That is whether it is an alert and how severe, whether memory ran out,
+-- and the collector's health. Types count as they were sent. started_at and ended_at are the session's.
 SELECT
     e.tenant AS tenant, e.session_id AS session_id, e.timestamp_ns AS timestamp_ns, e.upload_index AS upload_index,
     e.event_type AS event_type,
     e.rank AS rank, e.local_rank AS local_rank, e.world_size AS world_size, e.device_id AS device_id,
     e.allocator_allocated_bytes AS allocated_bytes, e.allocator_reserved_bytes AS reserved_bytes, e.device_used_bytes AS used_bytes,
     e.allocator_change_bytes AS change_bytes,
-    -- What a collector that does not work says in bytes is 0, and no measurement.
+    -- The bytes of a collector that does not work are 0, and not a measurement.
     NOT (e.health IN ('degraded', 'unhealthy') AND ifNull(allocated_bytes, 0) = 0 AND ifNull(reserved_bytes, 0) = 0
         AND ifNull(used_bytes, 0) = 0) AS worked,
     event_type IN ('warning', 'critical', 'error') OR e.said IN ('warning', 'critical', 'error') AS alert,

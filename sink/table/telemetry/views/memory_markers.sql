@@ -1,6 +1,5 @@
--- A row is a mark on the line of time of a session. What stands out on the line of time of a session: starts and stops, changes of a
--- collector's health, alerts, ends of memory, and phases from beginning to end. What is a moment has lasting = 0 and ended_at as
--- started_at.
+-- A row is a mark on the timeline of a session. Marks are starts and stops, changes of a collector's health, alerts, out-of-memory errors,
+-- and phases from beginning to end. A mark that is a moment has lasting = 0 and ended_at = started_at.
 SELECT
     tenant, session_id, job_id, rank, local_rank, world_size, at AS started_at, at AS ended_at, toUInt8(0) AS lasting,
     multiIf(type IN ('start', 'stop'), 'lifecycle', startsWith(type, 'collector'), 'collector', oom, 'oom', 'alert') AS kind,

@@ -1,5 +1,5 @@
--- A row is one time that memory ran out. Each time memory ran out: an event of type error that says so, or the end of an OOM bundle without
--- one; with what came before it on the same rank and device.
+-- A row is one time that memory ran out. It is an event of type error that says so, or the end of an OOM bundle without one, with what came
+-- before it on the same rank and device.
 SELECT
     tenant, session_id, job_id, host, device_id, rank, at, reason, context, origin, events,
     allocated_bytes, reserved_bytes, device_used_bytes, device_total_bytes,
@@ -9,7 +9,7 @@ SELECT
     largest.1 AS largest_allocation_bytes, fromUnixTimestamp64Nano(largest.2, 'UTC') AS largest_allocation_at,
     largest.3 AS largest_allocation_context,
     allocation_bytes, deallocation_bytes,
-    -- What of the device is not free to be allocated: by others, by the allocator without use, by what was allocated.
+    -- How the part of the device that cannot be allocated divides: used by others, unused in the allocator, allocated.
     greatest(0, device_used_bytes - reserved_bytes) AS outside_bytes, greatest(0, reserved_bytes - allocated_bytes) AS unallocated_bytes,
     multiIf(
         outside_bytes >= unallocated_bytes AND outside_bytes >= allocated_bytes AND outside_bytes > 0, 'outside the allocator',

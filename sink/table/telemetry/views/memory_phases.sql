@@ -1,6 +1,6 @@
--- A row is a phase that a program entered. What a program said it was doing, and when. Phases of a thread are a stack, in the order of
--- time, sequence and scope. An exit ends the phase on top if that has its scope, and is ignored otherwise; what is open at the end ends
--- with the last event of its session and rank, and has synthetic_end.
+-- A row is a phase that a program entered: what it said it was doing, and when. Phases of a thread are a stack, in the order of time,
+-- sequence and scope. An exit ends the phase on top if that has its scope, and is ignored otherwise; a phase that is still open ends with
+-- the last event of its session and rank, and has synthetic_end.
 WITH
 boundaries AS (
     SELECT
@@ -28,8 +28,9 @@ boundaries AS (
     )
     GROUP BY tenant, session_id, rank, thread_id
 ),
--- The stack, for whole columns at once: what is closed right after it was entered goes, and so does an exit right after an entry that
--- it does not match, or after nothing; then what lay around them meets. 32 rounds leave nothing of a program that nests no deeper.
+-- The stack, for whole columns at once: what is closed right after it was entered goes, and so does an exit right after an entry that it
+-- does not match, or after nothing; then their neighbours are next to each other. 32 rounds are enough for a program that does not nest
+-- deeper.
 peeled AS (
     SELECT
         *,
@@ -45,8 +46,7 @@ peeled AS (
     FROM boundaries
 ),
 -- What is left, up to its last exit, goes through the stack one by one, in pieces of 256, of which each can take at most 256 from it: so
--- the work grows with
--- the 3/2th power of their number, not with its square. All pairs are (opened, closed), by their places.
+-- the work grows with the 3/2th power of their number, not with its square. All pairs are (opened, closed), by their places.
 replayed AS (
     SELECT
         *,
@@ -61,7 +61,7 @@ replayed AS (
                     piece, (arraySlice(acc.1, -256), CAST([], 'Array(Tuple(UInt32, UInt32))')))])[1],
             arraySplit((e, i) -> i % 256 = 1, arraySlice(peel.1, 1, arrayLastIndex(e -> e.2, peel.1)) AS left, arrayEnumerate(left)),
             (CAST([], 'Array(Tuple(UInt32, UInt64))'), peel.2)).2 AS pairs,
-        -- Of each boundary where the phase that it closes was opened, 0 if it closes none.
+        -- For each boundary where the phase that it closes was opened, 0 if it does not close one.
         arraySort(arrayConcat(arrayMap(p -> (p.2, p.1), pairs), arrayMap(e -> (e.1, toUInt32(0)), steps))) AS both,
         arrayMap(p -> p.2, arrayFilter((p, next) -> p.1 != next.1, both, arrayShiftLeft(both, 1, (toUInt32(0), toUInt32(0))))) AS opened
     FROM peeled

@@ -1,6 +1,6 @@
--- A row is a rank of a session in short. Each rank of a session in short, as the rollups of stormlog's sink have it: the highest of each
--- counter, and over the events of type sample that say both how the gap between used and reserved bytes went. least_… leave out what a
--- collector said that did not work.
+-- A row is a rank of a session in short. It is as the rollups of stormlog's sink have it: the highest value of each counter, and how the
+-- gap between used and reserved bytes changed over the events of type sample that say both. least_… leave out values of a collector that
+-- did not work.
 SELECT
     tenant, session_id, rank, first_event.1 AS local_rank, first_event.2 AS world_size, events, samples, first_timestamp_ns,
     last_timestamp_ns,

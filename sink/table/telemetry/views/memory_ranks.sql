@@ -1,7 +1,7 @@
--- A row is a rank of a run. The ranks of each run, those that are missing included: how many samples came, how memory changed from first to
--- last, how large the gap between used and reserved bytes is, and what was first odd. What a rank does not say is NULL.
+-- A row is a rank of a run, also one that is missing. It has how many samples came, how memory changed from first to last, how large the
+-- gap between used and reserved bytes is, and the first anomaly. What a rank does not say is NULL.
 WITH
--- A rank that has several devices is one row: its changes add up, its gap is that of the device where it is largest.
+-- A rank with several devices is one row: its changes add up, its gap is that of the device where it is largest.
 events AS (
     SELECT
         tenant, job_id, run, rank, min(d.session_id) AS session_id, min(d.device_id) AS device_id, sum(d.samples) AS samples,

@@ -1,5 +1,5 @@
--- A row is a run: a job over all its sessions, or a session without a job. What ran together, a job over all its sessions or a session
--- without a job, its ranks laid over each other by their first samples, and in which of them the memory in use rose first.
+-- A row is a run: a job over all its sessions, or a session without a job. The ranks are aligned by their first samples; first_causes has
+-- those in which the memory in use rose first.
 WITH
 -- 1. The used bytes of each rank on each device, and the first rise that counts: 64 MiB, or a tenth of the most that it had in use,
 -- in steps that all go up.
@@ -19,7 +19,7 @@ series AS (
         groupArrayIf(s.sampling_interval_ms * 1000000, s.counts AND s.sampling_interval_ms > 0) AS named_intervals,
         groupArrayIf(s.world_size, s.counts AND s.world_size > 1) AS declared
     FROM (
-        -- Its tools take blanks off an event's type elsewhere, not here.
+        -- stormlog's tools trim an event's type elsewhere, but not here.
         SELECT *, used_known AND if(sampled = 1, lower(sent_event_type) = 'sample', old = 1) AS counts FROM {{db}}.memory_samples
     ) AS s
     GROUP BY tenant, job_id, run, rank, session_id, device_id
@@ -53,9 +53,9 @@ whole AS (
             arrayReduce('quantileExactInclusive(0.5)', named_intervals), 0))) AS interval_ns,
         toInt64(greatest(1, maxIf(r.rank, r.samples > 0) + 1, ifNull(arrayReduce('topK(1)', groupArrayArray(r.declared))[1], 1)))
             AS world_size,
-        -- No run has so many ranks: what claims more is believed up to here.
+        -- Runs do not have so many ranks: a larger number is believed up to here.
         least(world_size, 65536) AS believed,
-        -- Of both lists together, what is there once and was promised.
+        -- Ranks that are in only one of the two lists, and were promised.
         arraySort(arrayConcat(range(believed), groupArrayIf(r.rank, r.samples > 0))) AS both,
         arrayFilter((n, last, next) -> n != last AND n != next AND n < believed, both, arrayShiftRight(both, 1, toInt64(-1)),
             arrayShiftLeft(both, 1, toInt64(-1))) AS missing,
@@ -65,7 +65,7 @@ whole AS (
     GROUP BY tenant, job_id, run
     HAVING notEmpty(rank_list)
 ),
--- 4. Spikes by the time they have when all ranks begin together; the earliest first, of equal ones the larger, then the lower rank.
+-- 4. Spikes by their time when all ranks are aligned; the earliest first, of equal ones the larger, then the lower rank.
 spiked AS (
     SELECT
         *,
@@ -73,7 +73,7 @@ spiked AS (
         length(rank_list) > 1 AS several,
         if(several AND length(spikes) > 1, spikes[2].1, 0) AS onset_ns,
         spikes[1].1 AS earliest_ns,
-        -- No rank can be sure to be first when another is not seen, or when it did not rise alone.
+        -- A rank cannot be sure to be first when another is missing, or when several rose.
         length(spikes) < 2 OR notEmpty(missing) OR notEmpty(insufficient) AS doubtful,
         spikes[2].1 = earliest_ns AS tied,
         if(several, arrayFilter(s -> s.1 <= if(onset_ns = 0, earliest_ns, onset_ns), spikes), []) AS early

@@ -25,7 +25,7 @@ FROM (
             countIf(lower(sent_event_type) != 'sample') OVER (PARTITION BY tenant, session_id, device_id, rank) AS others,
             countIf(event_type = 'sample' AND gap_known AND NOT allocated_known) OVER (PARTITION BY tenant, session_id, device_id, rank)
                 > 0 AS mixed,
-            -- What no tracker writes by itself stands alone.
+            -- A kind of event that trackers do not write by itself is a moment of its own.
             transform(event_type, ['start', 'peak', 'allocation', 'deallocation', 'warning', 'critical', 'error', 'cleanup', 'stop'],
                 [1, 2, 3, 3, 4, 4, 4, 5, 6], 0) AS stage
         FROM {{db}}.memory_used
@@ -34,7 +34,7 @@ FROM (
     WINDOW before AS (PARTITION BY tenant, session_id, device_id, rank
         ORDER BY timestamp_ns, upload_index ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
 )
--- Two samples of one moment that say the same are one that was stored twice; events of other types are one look in any case.
+-- Two samples of one moment that say the same are one that was stored twice; events of other types are one row in any case.
 WHERE if(sampled, timestamp_ns != previous_ns OR seen != previous_seen, timestamp_ns != previous_ns)
     AND (sampled OR stage = 0 OR stage < previous_stage OR (stage = previous_stage AND stage != 4)
         OR timestamp_ns - previous_ns > if(sampling_interval_ms > 0, least(5000000, sampling_interval_ms * 500000), 5000000))

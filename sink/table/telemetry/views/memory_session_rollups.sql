@@ -1,12 +1,12 @@
--- A row is a session in short. Each session in short, as the rollups of stormlog's sink have it: events, the highest of each counter,
--- alerts, the health of the collector, how often memory ran out. least_… leave out what a collector said that did not work.
+-- A row is a session in short. It is as the rollups of stormlog's sink have it: events, the highest value of each counter, alerts, the
+-- health of the collector, how often memory ran out. least_… leave out values of a collector that did not work.
 SELECT
     tenant, session_id, started_at, ended_at, events, samples, ranks, first_timestamp_ns, last_timestamp_ns,
     {{peaks}},
     alerts, alert_severities, alert_event_types,
     length(transitions) AS collector_transitions,
     arrayCount(t -> t.3 = 1, transitions) AS collector_degradations, arrayCount(t -> t.3 = 0, transitions) AS collector_recoveries,
-    -- From each degradation to the recovery next to it; one that follows another begins again, and the last lasts to the end.
+    -- From each degradation to the next recovery; one that follows another begins again, and the last one lasts to the end.
     toUInt64(arraySum((t, next) -> if(t.3 = 1, multiIf(next.3 = 0, next.1 - t.1, next.3 = 2, greatest(0, terminal_ns - t.1), 0), 0),
         transitions, arrayPopFront(arrayPushBack(transitions, (toInt64(0), toUInt32(0), toUInt8(2)))))) AS degraded_ns,
     if(last_health = '', NULL, last_health) AS collector_health,

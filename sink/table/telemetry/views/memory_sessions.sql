@@ -1,6 +1,6 @@
--- A row is a session of memory telemetry as stormlog's own tools show it. The sessions of memory telemetry as their own tools tell them:
--- with the status of their summary; without one, a session with an event of type stop is completed, any other incomplete. ended_at is 1970
--- where nothing says it. What is one of a session is its first event's.
+-- A row is a session of memory telemetry as stormlog's own tools show it. The status is that of the session's summary; without one, a
+-- session with an event of type stop is completed, any other incomplete. ended_at is 1970 when nothing says it. Columns that a session has
+-- once are those of its first event.
 SELECT
     s.tenant AS tenant, s.session_id AS session_id, {{status "telling" "stops"}} AS status,
     fromUnixTimestamp64Nano(started_ns, 'UTC') AS started_at,
@@ -23,7 +23,7 @@ FROM (
             rank, local_rank, world_size, device_id, toString(collector) AS collector, ifNull(record_session_id, '') AS record_session,
             {{warns "event_type" "metadata"}} AS alert,
             if(position(metadata, '"oom_') = 0, false, JSONHas(metadata, 'oom_reason') OR JSONHas(metadata, 'oom_dump_path')) AS says_oom,
-            -- A bundle is known by its own events, and by what an error says of where it was left.
+            -- A bundle is known by its own events, and by the place that an error names for it.
             multiIf(position(metadata, '"oom_') = 0, if(origin = 'oom', 'events.json', ''),
                 {{string "metadata" "oom_bundle"}} != '', {{string "metadata" "oom_bundle"}},
                 arrayElement(splitByRegexp('[/\\\\]+', trimRight({{string "metadata" "oom_dump_path"}}, '/\\')), -1)) AS bundle

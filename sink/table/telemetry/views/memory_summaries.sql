@@ -1,7 +1,7 @@
--- A row is one summary of a session, of a rank of it, of a rank, or of a status. The summaries that a query of the trackers' own tools has,
--- by session, session-rank, rank and status: the largest of each counter, at the first time it was reached, alerts, changes of a
--- collector's health, how the hidden gap grew over events of type sample, sessions by status, and interrupted sessions of which there are
--- OOM bundles. What a group does not say is not there.
+-- A row is one summary of a session, of a rank of it, of a rank, or of a status. They are the summaries of a query with the trackers' own
+-- tools, by session, session-rank, rank and status: the largest value of each counter and when it was first reached, alerts, changes of a
+-- collector's health, how the hidden gap grew over events of type sample, sessions by status, and interrupted sessions with OOM bundles. A
+-- group has no rows for what it does not say.
 WITH parts AS (
     SELECT
         s.tenant AS tenant, s.session_id AS session_id, rank,

@@ -1,6 +1,6 @@
--- A row is a session and how its tracker says that it ended. What the summaries of trackers, or an event of type stop, say of how a session
--- ended; of several the one that says most.
-SELECT tenant, session_id, {{ending "telling" "told.1"}} AS telling, told.2 AS at
+-- A row is a session and how its tracker says that it ended. Summaries of trackers say it, or an event of type stop; of several the one
+-- that says most counts.
+SELECT tenant, session_id, {{ending "report" "told.1"}} AS telling, told.2 AS at
 FROM (
     SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, max(({{endweight "rank"}}, at)) AS told
     FROM {{db}}.session_ends_data

@@ -1,8 +1,8 @@
 -- A row is a memory event with the bytes in use on its whole device.
 --
--- Trackers that cannot ask the driver send max(allocated, reserved) as device_used_bytes, which hides what the allocator does not know of.
--- Where GPU Flight measured the same device of the same host in the same second or the one before, its latest number is taken instead. Its
--- rows are looked at only in minutes that have memory telemetry of the host.
+-- Trackers that cannot ask the driver send max(allocated, reserved) as device_used_bytes, which hides memory that the allocator does not
+-- know. If GPU Flight measured the same device of the same host in the same second or the one before, its latest number is taken instead.
+-- Its rows are read only in minutes that have memory telemetry of the host.
 SELECT
     e.tenant AS tenant, e.session_id AS session_id, e.job_id AS job_id,
     -- What belongs together: the job over all its sessions, or else the session.
@@ -14,7 +14,7 @@ SELECT
     if(e.derived AND m.found = 1, toInt64(m.measured_used), e.event_used) AS used_bytes,
     if(e.event_total = 0 AND m.found = 1, toInt64(m.measured_total), e.event_total) AS total_bytes,
     if(e.derived AND m.found = 1, 'device_metrics', 'event') AS used_source,
-    -- Of an event that does not say how much is used or reserved there is no gap to speak of.
+    -- An event that does not say how much is used or reserved does not have a gap.
     e.says_used OR (e.derived AND m.found = 1) AS used_known, used_known AND e.says_reserved AS gap_known,
     e.says_allocated AS allocated_known, e.says_reserved AS reserved_known, e.says_change AS change_known,
     e.fragmentation_ratio AS fragmentation_ratio,
@@ -32,7 +32,7 @@ FROM (
         allocator_allocated_bytes IS NOT NULL AS says_allocated, allocator_change_bytes IS NOT NULL AS says_change,
         fragmentation_ratio, toString(w.event_type) AS sent_event_type, sent_schema_version,
         ifNull(supports_allocator_allocated, 1) AS supports_allocated,
-        -- What a collector that does not work says in bytes is 0, and no measurement.
+        -- The bytes of a collector that does not work are 0, and not a measurement.
         NOT (lower({{trimmed `ifNull(collector_health_status, '')`}}) IN ('degraded', 'unhealthy') AND allocated_bytes = 0
             AND reserved_bytes = 0 AND event_used = 0) AS worked,
         device_id >= 0 AND event_used = greatest(allocated_bytes, reserved_bytes) AS derived,

@@ -1,5 +1,5 @@
--- A row is a minute of a session in short. Each minute of a session that has events, counted from when the session began; what came before
--- is of the first. As the rollups of stormlog's sink have it.
+-- A row is a minute of a session in short. It is as the rollups of stormlog's sink have it: minutes with events, counted from when the
+-- session began; what came before that is in the first one.
 SELECT
     tenant, session_id, window_index, fromUnixTimestamp64Nano(start_timestamp_ns, 'UTC') AS started_at, start_timestamp_ns,
     start_timestamp_ns + 60000000000 AS end_timestamp_ns, events, samples, ranks,

@@ -15,7 +15,7 @@ type hostMetricsTable struct {
 	RawTail
 }
 
-// HostMetrics holds samples of a host as a session took them.
+// HostMetrics holds the samples of a host that a session took.
 var HostMetrics = func() hostMetricsTable {
 	t := Define("host_metrics_data", Raw, "tenant, session_id, at")
 	return hostMetricsTable{
@@ -54,7 +54,7 @@ type deviceMetricsTable struct {
 	RawTail
 }
 
-// DeviceMetrics holds samples of a GPU as a session took them.
+// DeviceMetrics holds the samples of a GPU that a session took.
 var DeviceMetrics = func() deviceMetricsTable {
 	t := Define("device_metrics_data", Raw, "tenant, session_id, device_id, at")
 	return deviceMetricsTable{
@@ -82,9 +82,9 @@ var DeviceMetrics = func() deviceMetricsTable {
 	}
 }()
 
-// HostGauges and DeviceGauges are what the minute tables add up, in the units of the wire so that sums are exact. The first has key 1
-// in the maps, and so on: to add one, append it. A column for each sum, minimum and maximum would cost more than what is in it: a
-// small part spends some 150 bytes on every column that it has.
+// HostGauges and DeviceGauges are what the minute tables add up, in the units of the wire so that sums are exact. The first has key 1 in
+// the maps, and so on: to add one, append it. A column for each sum, minimum and maximum would cost more than its values: a small data part
+// takes some 150 bytes for every column.
 var (
 	HostGauges   = [...]string{"cpu_pct_x100", "ram_used_mib", "ram_total_mib"}
 	DeviceGauges = [...]string{

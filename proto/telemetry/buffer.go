@@ -7,8 +7,8 @@ import (
 	"github.com/warpline/warpline/proto/jsonscan"
 )
 
-// window is the part of a document that is in memory. It grows to twice the longest record and slides on.
-type window struct {
+// buffer is the part of a document that is in memory. It grows to twice the longest record and slides on.
+type buffer struct {
 	r        io.Reader
 	buf      []byte
 	pos, end int   // buf[pos:end] is unread
@@ -27,12 +27,12 @@ const firstWindow = 256 << 10
 
 var errStuck = errors.New("reader returns neither bytes nor an error")
 
-func (w *window) rest() []byte { return w.buf[w.pos:w.end] }
+func (w *buffer) rest() []byte { return w.buf[w.pos:w.end] }
 
-func (w *window) offset() int64 { return w.base + int64(w.pos) }
+func (w *buffer) offset() int64 { return w.base + int64(w.pos) }
 
-// more reads on: keep bytes from pos on stay, and if that leaves no room the window grows. It returns false if there is nothing more.
-func (w *window) more() bool {
+// more reads on: keep bytes from pos on stay, and if that leaves no room the buffer grows. It returns false if there is nothing more.
+func (w *buffer) more() bool {
 	if w.eof || w.err != nil {
 		return false
 	}
@@ -75,7 +75,7 @@ func (w *window) more() bool {
 }
 
 // space skips white space and tells whether anything is left.
-func (w *window) space() bool {
+func (w *buffer) space() bool {
 	for {
 		w.pos = jsonscan.Space(w.buf[:w.end], w.pos)
 		if w.pos < w.end {
@@ -88,10 +88,10 @@ func (w *window) space() bool {
 }
 
 // here describes what is wrong at pos.
-func (w *window) here(what string) *DocumentError { return w.wrong(&syntaxError{what, w.offset()}) }
+func (w *buffer) here(what string) *DocumentError { return w.wrong(&syntaxError{what, w.offset()}) }
 
 // skip passes the value at pos. It returns its text if that is not longer than most; a longer one does not stay in memory.
-func (w *window) skip(s *skipper, most int) ([]byte, error) {
+func (w *buffer) skip(s *skipper, most int) ([]byte, error) {
 	for {
 		s.reset()
 		b := w.rest()
@@ -135,8 +135,8 @@ func (w *window) skip(s *skipper, most int) ([]byte, error) {
 	}
 }
 
-// wrong describes e, which must stand in the window.
-func (w *window) wrong(e *syntaxError) *DocumentError {
+// wrong describes e, which must stand in the buffer.
+func (w *buffer) wrong(e *syntaxError) *DocumentError {
 	if e.what == nestsTooDeep {
 		return &DocumentError{TooDeep, "nested deeper than a document may be"}
 	}
@@ -147,4 +147,4 @@ func (w *window) wrong(e *syntaxError) *DocumentError {
 }
 
 // keepHead keeps the beginning of a value that does not stay in memory.
-func (w *window) keepHead(b []byte) { w.head = append(w.head[:0], b[:min(len(b), HeadBytes)]...) }
+func (w *buffer) keepHead(b []byte) { w.head = append(w.head[:0], b[:min(len(b), HeadBytes)]...) }
