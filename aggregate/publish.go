@@ -96,6 +96,9 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	for _, r := range c.Tables {
 		m.rows.WithLabelValues(r.Table).Add(float64(r.Rows))
 	}
+	for table, n := range o.fold.Out.MendedRows() {
+		m.mended.WithLabelValues(table).Add(float64(n))
+	}
 	if c.OldestReceivedAt > 0 {
 		m.lag.Observe(time.Since(time.Unix(0, c.OldestReceivedAt)).Seconds())
 	}
