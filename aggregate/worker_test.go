@@ -325,7 +325,7 @@ func TestOrderAndRepetitionDoNotMatter(t *testing.T) {
 					}
 				}
 				waitFor(t, s, "all folded", func(sum totals) bool { return sum["usage_data.events"] == events })
-				now.forward(t, patient.DetailWait) // halves that wait are given up
+				now.forward(t, 2*patient.DetailWait) // halves that wait are given up, and children of scopes counted
 				stop()
 				return readRows(t, s).settled()
 			}
