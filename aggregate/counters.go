@@ -16,7 +16,7 @@ type counters struct {
 	parts                      *prometheus.CounterVec // outcome
 	chunks                     prometheus.Counter
 	chunkBytes                 prometheus.Counter
-	rows                       *prometheus.CounterVec // table
+	rows, mended               *prometheus.CounterVec // table
 	retries                    *prometheus.CounterVec // reason
 	takeovers                  prometheus.Counter
 	fenced                     prometheus.Counter
@@ -56,6 +56,9 @@ func newCounters(reg prometheus.Registerer, sources ...Source) *counters {
 		chunkBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_worker_chunk_bytes_total",
 			Help: "Bytes of chunks published, compressed."}),
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rows_total", Help: "Rows published, by table."},
+			[]string{"table"}),
+		mended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rows_mended_total",
+			Help: "Rows that lacked a value in a column, which is empty in them, by table; not 0 is a bug of Warpline."},
 			[]string{"table"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_retries_total",
 			Help: "Publishes and reads tried again, by reason: rows_full, timeout, dictionary, object, state_full."}, []string{"reason"}),
@@ -107,7 +110,7 @@ func newCounters(reg prometheus.Registerer, sources ...Source) *counters {
 		c.lost.WithLabelValues(name)
 	}
 	if reg != nil {
-		reg.MustRegister(c.lost, c.brokenAt, c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.retries, c.takeovers, c.fenced,
+		reg.MustRegister(c.lost, c.brokenAt, c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.mended, c.retries, c.takeovers, c.fenced,
 			c.aside, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.stateBytes, c.forgottenEarly, c.gaveUp, c.namesRefused,
 			c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}

@@ -19,6 +19,12 @@ func (c Config) WithFold(limit, grace time.Duration, before func(stream.Envelope
 	return c
 }
 
+// WithClock returns c with the time that it is for the fold of a partition.
+func (c Config) WithClock(clock func(partition int) time.Time) Config {
+	c.clock = clock
+	return c
+}
+
 // Plain decompresses a snapshot.
 func Plain(snapshot []byte) ([]byte, error) { return s2.Decode(nil, snapshot) }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/stream"
@@ -142,9 +143,19 @@ func TestNewerChunkIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, s, fast)
+	w := aggregate.New(s, fast)
+	run(t, w)
 	load(t, s, 5, 5)
-	time.Sleep(time.Second)
+	waits := func() bool {
+		failing := w.Status().Failing
+		return len(failing) == 1 && strings.Contains(failing[0].Err, "newer format")
+	}
+	for deadline := time.Now().Add(60 * time.Second); !waits(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody says that the partition waits: %+v", w.Status())
+		}
+	}
+	time.Sleep(700 * time.Millisecond) // it is tried again, twice
 	last, err := s.Rows.GetLastMsgForSubject(t.Context(), "rows.0")
 	if err != nil || last.Sequence != ack.Sequence {
 		t.Fatalf("the newer chunk at %d is gone or passed: %v %v", ack.Sequence, last, err)

@@ -339,5 +339,13 @@ func (o *owner) now() int64 {
 	if o.replaying {
 		return o.at
 	}
-	return time.Now().UnixNano()
+	return o.clock().UnixNano()
+}
+
+// clock is the time by which the fold waits and forgets.
+func (o *owner) clock() time.Time {
+	if o.w.cfg.clock != nil {
+		return o.w.cfg.clock(o.partition)
+	}
+	return time.Now()
 }

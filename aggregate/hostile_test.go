@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/stream"
@@ -138,9 +139,17 @@ func TestBooksBalance(t *testing.T) {
 // A session that was forgotten goes on with its names when it speaks again.
 func TestForgottenSessionKeepsItsNames(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 1})
-	cfg := fast
-	cfg.Forget, cfg.DropNames = 100*time.Millisecond, 50*time.Millisecond
-	start(t, s, cfg)
+	var now clock
+	cfg := fast.WithClock(now.at)
+	cfg.ChunkAge, cfg.Forget, cfg.DropNames = 30*time.Millisecond, 24*time.Hour, 10*time.Minute
+	w := aggregate.New(s, cfg)
+	run(t, w)
+	sessions := func() (n int) {
+		for _, p := range w.Status().Partitions {
+			n += p.Sessions
+		}
+		return n
+	}
 	line := func(i int) string {
 		return fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,`+
 			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0]]}`+"\n", i, i)
@@ -148,7 +157,16 @@ func TestForgottenSessionKeepsItsNames(t *testing.T) {
 	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(`{"type":"dictionary_update","session_id":"x",`+
 		`"kernel_dict":{"1":"known"}}`+"\n"+line(1)))
 	waitFor(t, s, "the first row", func(sum totals) bool { return sum["kernel_stats_data.kernel=known"] == 1 })
-	time.Sleep(11 * time.Second) // sessions are looked through every ten seconds
+	const walk = 11 * time.Second // sessions are looked through every ten
+	if now.forward(t, walk); sessions() != 1 {
+		t.Fatalf("%d sessions, want the one that is not silent for long", sessions())
+	}
+	now.forward(t, cfg.Forget)
+	for tries := 0; sessions() != 0; tries++ { // what it has left to say goes out first
+		if now.forward(t, walk); tries > 100 {
+			t.Fatal("the session is not forgotten")
+		}
+	}
 	publish(t, s, stream.Envelope{Session: "x", Identity: "b"}, []byte(line(2)))
 	sum := waitFor(t, s, "the second row", func(sum totals) bool { return sum["kernel_stats_data.calls"] == 2 })
 	if sum["kernel_stats_data.kernel="] != 0 {

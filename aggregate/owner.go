@@ -120,14 +120,14 @@ func (o *owner) run(ctx context.Context) error {
 			if err := o.attempt(ctx, msg); err != nil {
 				return err
 			}
-		case now := <-tick.C:
+		case <-tick.C:
 			o.nameScopes(ctx)
-			o.tick(now)
+			o.tick(o.clock())
 			if err := o.boundNames(ctx, nil); err != nil {
 				return err
 			}
 		}
-		if o.due(time.Now()) {
+		if o.due(o.clock()) {
 			if err := o.publishOut(ctx); err != nil {
 				return err
 			}
@@ -306,7 +306,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 func (o *owner) folded(seq uint64) {
 	o.position, o.positionAt = seq, o.at
 	if o.opened.IsZero() {
-		o.opened = time.Now()
+		o.opened = o.clock()
 	}
 }
 

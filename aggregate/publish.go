@@ -23,7 +23,7 @@ func (o *owner) publish(ctx context.Context) error {
 	if err := o.storeNames(ctx); err != nil {
 		return err
 	}
-	f.Flush(time.Now().UnixNano())
+	f.Flush(o.clock().UnixNano())
 	o.number++
 	rows, body, err := f.Out.Encode(rows.Tails{Partition: uint16(o.partition), Chunk: o.number})
 	if err != nil {
@@ -35,7 +35,7 @@ func (o *owner) publish(ctx context.Context) error {
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position,
 		PositionAt: o.positionAt,
-		Anchors:    o.anchors, Lost: o.lost, CreatedAt: time.Now().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.Out.Oldest,
+		Anchors:    o.anchors, Lost: o.lost, CreatedAt: o.clock().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.Out.Oldest,
 		Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
 		Verdicts: o.verdicts.publish(time.Now().UnixNano()),
 	}
@@ -95,6 +95,9 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	m.chunkBytes.Add(float64(size))
 	for _, r := range c.Tables {
 		m.rows.WithLabelValues(r.Table).Add(float64(r.Rows))
+	}
+	for table, n := range o.fold.Out.MendedRows() {
+		m.mended.WithLabelValues(table).Add(float64(n))
 	}
 	if c.OldestReceivedAt > 0 {
 		m.lag.Observe(time.Since(time.Unix(0, c.OldestReceivedAt)).Seconds())

@@ -111,7 +111,7 @@ func (q *quiet) end(then int64, flushed bool) {
 		}
 	}
 	f.unnamed = f.unnamed[:0]
-	f.Resume(time.Now().UnixNano(), then, q.stateless)
+	f.Resume(q.o.clock().UnixNano(), then, q.stateless)
 }
 
 // idLeap is more than the number of ids that a session hands out between two snapshots.

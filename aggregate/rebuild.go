@@ -234,7 +234,7 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		}
 		now := s.at // go on by the messages' clock
 		if s.number == l.before.number {
-			now = time.Now().UnixNano()
+			now = o.clock().UnixNano()
 		}
 		o.fold.Resume(now, s.at, false)
 		return s.position, s.number, nil

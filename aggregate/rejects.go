@@ -104,20 +104,19 @@ func (f *Fold) writeReject(p *Part, r *Reject) {
 		r.Ref = p.Ref()
 	}
 	p.keep = p.keep || r.Ref != ""
-	t := &table.Rejects
-	b := f.Out.Batch(t.Table, p.Raw)
-	t.Tenant.AppendString(b, p.Session.Key.Tenant)
-	t.SessionID.AppendString(b, p.Session.Key.ID)
-	t.At.Append(b, p.Env.ReceivedAt)
-	t.Source.AppendString(b, p.Env.Source)
-	t.Reason.AppendString(b, r.Reason)
-	t.Detail.Append(b, r.Detail)
-	t.Type.AppendString(b, r.Type)
-	t.Events.Append(b, r.Events)
-	t.Bytes.Append(b, r.Bytes)
-	t.Payload.AppendBytes(b, r.Payload)
-	t.PayloadRef.Append(b, r.Ref)
-	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
+	table.Rejects.Append(f.Out.Batch(table.Rejects.Table, p.Raw), &table.RejectRow{
+		HeadRow:    p.Session.Head(),
+		At:         p.Env.ReceivedAt,
+		Source:     p.Env.Source,
+		Reason:     r.Reason,
+		Detail:     r.Detail,
+		Type:       r.Type,
+		Events:     r.Events,
+		Bytes:      r.Bytes,
+		Payload:    r.Payload,
+		PayloadRef: r.Ref,
+		ReceivedAt: p.Env.ReceivedAt,
+	})
 	f.Out.Saw(p.Env.ReceivedAt)
 }
 

@@ -36,6 +36,7 @@ func (c *counters) begin() {
 func (c *counters) beginRows(tables []*table.Table) {
 	for _, t := range tables {
 		c.rows.WithLabelValues(t.Name)
+		c.mended.WithLabelValues(t.Name)
 	}
 }
 

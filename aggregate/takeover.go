@@ -152,7 +152,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1
 	}
-	o.fold.Resume(time.Now().UnixNano(), head.CreatedAt, false)
+	o.fold.Resume(o.clock().UnixNano(), head.CreatedAt, false)
 	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base,
 		head.Number, last.Sequence, head.Snapshot

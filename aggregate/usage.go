@@ -75,19 +75,20 @@ func (f *Fold) flushUsage(rawBytes int) {
 	slices.SortFunc(keys, func(a, b usageKey) int {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.source, b.source), cmp.Compare(a.day, b.day), cmp.Compare(a.days, b.days))
 	})
-	t := &table.Usage
 	for _, key := range keys {
 		u := f.usage[key]
-		b := f.Out.Batch(t.Table, table.DayPartition{Day: table.MonthOf(key.day), RetentionDays: key.days})
-		t.Tenant.AppendString(b, key.tenant)
-		t.Day.Append(b, key.day)
-		t.Source.AppendString(b, key.source)
-		t.Events.Append(b, u.Events)
-		t.Bytes.Append(b, u.bytes)
-		t.StoredBytes.Append(b, uint64(float64(rawBytes)*float64(u.Events)/float64(max(total, 1))))
-		t.Rejected.Append(b, u.rejected)
-		t.Duplicates.Append(b, u.Duplicates)
-		t.ReceivedDay.Append(b, key.day)
+		b := f.Out.Batch(table.Usage.Table, table.DayPartition{Day: table.MonthOf(key.day), RetentionDays: key.days})
+		table.Usage.Append(b, &table.UsageRow{
+			Tenant:      key.tenant,
+			Day:         key.day,
+			Source:      key.source,
+			Events:      u.Events,
+			Bytes:       u.bytes,
+			StoredBytes: uint64(float64(rawBytes) * float64(u.Events) / float64(max(total, 1))),
+			Rejected:    u.rejected,
+			Duplicates:  u.Duplicates,
+			ReceivedDay: key.day,
+		})
 		f.metrics.events.WithLabelValues(key.tenant, "stored").Add(float64(u.Stored))
 		f.metrics.events.WithLabelValues(key.tenant, "rejected").Add(float64(u.rejected))
 		f.metrics.events.WithLabelValues(key.tenant, "duplicate").Add(float64(u.Duplicates))

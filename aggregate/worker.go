@@ -66,6 +66,7 @@ type Config struct {
 
 	foldTime, stuckGrace time.Duration // instead of the constants, for tests
 	beforeFold           func(stream.Envelope)
+	clock                func(partition int) time.Time // what time it is for the fold of a partition, for tests; nil: time.Now
 	exit                 func(code int)
 }
 

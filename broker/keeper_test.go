@@ -64,7 +64,19 @@ func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(time.Second) // the keeper looks at the ends every fifth round
+	eventually(t, 20*time.Second, "the keeper has seen the ends", func() bool { // it looks every fifth round
+		for _, name := range []string{stream.IngestStream, stream.RowsStream} {
+			st, err := js.Stream(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info := st.CachedInfo()
+			if s.Full()[name] != float64(info.State.Bytes)/float64(info.Config.MaxBytes) {
+				return false
+			}
+		}
+		return true
+	})
 	for _, name := range everything {
 		if err := js.DeleteStream(ctx, name); err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -31,32 +31,33 @@ func TestLeasesSurviveARestartOfNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var starts atomic.Int64
+	var starts, ends atomic.Int64
 	l := &broker.Leases{Bucket: s.Leases, Role: "worker", Count: 4, TTL: s.LeaseTTL, Logger: slog.New(slog.DiscardHandler), Run: func(ctx context.Context, i int) {
 		starts.Add(1)
 		<-ctx.Done()
+		ends.Add(1)
 	}}
 	hold, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { l.Hold(hold); close(done) }()
 	defer func() { stop(); <-done }()
-	wait := func(n int64) {
+	wait := func(runs *atomic.Int64, n int64) {
 		t.Helper()
-		for starts.Load() < n {
+		for runs.Load() < n {
 			if ctx.Err() != nil {
-				t.Fatalf("%d runs began, want %d", starts.Load(), n)
+				t.Fatalf("%d runs began and %d ended, want %d", starts.Load(), ends.Load(), n)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	wait(4)
+	wait(&starts, 4)
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	time.Sleep(2 * time.Second) // longer than the TTL: every lease is lost
+	wait(&ends, 4) // longer than the TTL: every lease is lost
 	srv, err = broker.Serve(broker.ServerConfig{Dir: dir, Listen: addr})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	wait(8)
+	wait(&starts, 8)
 }

@@ -132,7 +132,8 @@ func TestDiskFullAndFreed(t *testing.T) {
 			return sv.Stuck() != ""
 		})
 		before := sv.Restarts()
-		time.Sleep(2 * time.Second)
+		eventually(t, 30*time.Second, "it says what to do", func() bool { return strings.Contains(sv.Stuck(), "make room") })
+		time.Sleep(time.Second) // it looks twice more
 		if sv.Restarts() != before || !strings.Contains(sv.Stuck(), "make room") {
 			t.Errorf("with a full disk: %d restarts, stuck %q", sv.Restarts()-before, sv.Stuck())
 		}

@@ -42,6 +42,11 @@ func waitReady(t testing.TB, g *ingest.Gateway) {
 	}
 }
 
+// nextSecond waits until NATS stamps what it makes with another second than what it has made.
+func nextSecond() {
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 5*time.Millisecond)))
+}
+
 // sources are those of the program.
 func sources() []ingest.Source {
 	return []ingest.Source{gpuflightdoor.Source(), telemetrydoor.Source()}

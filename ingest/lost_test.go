@@ -73,7 +73,7 @@ func TestAuditNamesLostUploads(t *testing.T) {
 				t.Fatal(err)
 			}
 			lost(nil, map[string]uint64{"a": 2, "b": 3})
-			time.Sleep(2100 * time.Millisecond) // the record knows seconds
+			nextSecond() // the record knows seconds
 			found := []broker.Finding{{Kind: broker.FindingShortened, Stream: stream.IngestStream, Partition: -1,
 				Places: []broker.Place{{First: last - 4, Last: last, At: time.Now()}}}}
 			for i := range 10 {

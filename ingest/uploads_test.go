@@ -77,7 +77,18 @@ func TestSealedUploadsAreRecognised(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	}
-	time.Sleep(1200 * time.Millisecond) // repeats are told once a second
+	eventually(t, 20*time.Second, "the workers are told of every repeat", func() bool { // once a second
+		var repeated, told float64
+		for _, at := range []*rig{r, other, third} {
+			repeated += at.metric("events_repeated_total")
+		}
+		for _, m := range r.publishedFrom(1) {
+			if m.Kind == stream.KindRepeats {
+				told += float64(m.Events)
+			}
+		}
+		return told == repeated
+	})
 	for _, m := range r.published()[messages:] {
 		if m.Kind != stream.KindRepeats {
 			t.Errorf("a part was published again: %+v", m.Envelope)
@@ -291,7 +302,7 @@ func TestUploadsThatINGESTLost(t *testing.T) {
 			if err := s.JS.DeleteStream(t.Context(), cfg.Name); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(1100 * time.Millisecond) // the record knows seconds
+			nextSecond() // the record knows seconds
 			cfg.FirstSeq = 100
 			if _, err := s.JS.CreateStream(t.Context(), cfg); err != nil {
 				t.Fatal(err)

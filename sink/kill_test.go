@@ -77,7 +77,7 @@ func TestEngineIsKilled(t *testing.T) {
 	})
 	e := w.e
 	for i := range *kills {
-		time.Sleep(time.Duration(200+rand.IntN(1200)) * time.Millisecond)
+		time.Sleep(time.Duration(200+rand.IntN(800)) * time.Millisecond)
 		if err := syscall.Kill(e.Pid(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

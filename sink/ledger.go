@@ -20,22 +20,24 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 	b := table.NewBatch(t.Table)
 	now := time.Now().UnixNano()
 	row := func(name, token string, attempt int, of removal, counted bool) {
-		t.Lane.Append(b, uint16(l.n))
-		t.First.Append(b, p.First)
-		t.Last.Append(b, p.Last)
-		t.TableName.AppendString(b, name)
-		t.Rows.Append(b, of.Rows)
-		t.Token.Append(b, token)
-		t.Attempt.Append(b, uint16(attempt))
-		t.InsertedAt.Append(b, now)
-		t.Day.Append(b, of.Day)
-		t.RetentionDays.Append(b, of.RetentionDays)
 		known := uint8(0)
 		if counted {
 			known = 1
 		}
-		t.Amount.Append(b, of.Amount)
-		t.Counted.Append(b, known)
+		t.Append(b, &table.LedgerRow{
+			Lane:          uint16(l.n),
+			First:         p.First,
+			Last:          p.Last,
+			TableName:     name,
+			Rows:          of.Rows,
+			Token:         token,
+			Attempt:       uint16(attempt),
+			InsertedAt:    now,
+			Day:           of.Day,
+			RetentionDays: of.RetentionDays,
+			Amount:        of.Amount,
+			Counted:       known,
+		})
 	}
 	for _, d := range s.tables {
 		for _, p := range d.blocks {

@@ -84,29 +84,15 @@ func (w *world) artifacts(p int, tenant, session string, contents ...uint64) uin
 	add(functions.Table, func(b *table.Batch) {
 		for _, kind := range []string{table.ArtifactSASS, table.ArtifactPTX} {
 			for _, id := range contents {
-				functions.Tenant.AppendString(b, tenant)
-				functions.SessionID.AppendString(b, session)
-				functions.Kind.AppendString(b, kind)
-				functions.CubinCRC.Append(b, 1)
-				functions.FunctionName.Append(b, fmt.Sprint("f", id))
-				functions.Demangled.Append(b, "")
-				functions.Arch.AppendString(b, "")
-				functions.ContentHi.Append(b, 0)
-				functions.ContentLo.Append(b, id)
-				functions.Instructions.Append(b, 2)
-				functions.ReceivedDay.Append(b, day)
+				functions.Append(b, &table.SessionFunctionRow{HeadRow: table.HeadRow{Tenant: tenant, SessionID: session}, Kind: kind, CubinCRC: 1,
+					FunctionName: fmt.Sprint("f", id), ContentLo: id, Instructions: 2, ReceivedDay: day})
 			}
 		}
 	})
 	add(sources.Table, func(b *table.Batch) {
 		for _, id := range contents {
-			sources.Tenant.AppendString(b, tenant)
-			sources.SessionID.AppendString(b, session)
-			sources.SourceFileID.Append(b, uint32(id))
-			sources.ContentHi.Append(b, 0)
-			sources.ContentLo.Append(b, id)
-			sources.Lines.Append(b, 2)
-			sources.ReceivedDay.Append(b, day)
+			sources.Append(b, &table.SessionSourceRow{HeadRow: table.HeadRow{Tenant: tenant, SessionID: session}, SourceFileID: uint32(id),
+				ContentLo: id, Lines: 2, ReceivedDay: day})
 		}
 	})
 	msg, err := stream.AppendChunk(nil, &c, nil, body)

@@ -464,7 +464,7 @@ func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
 		}
 	})
 	t.Run("NATS", func(t *testing.T) {
-		time.Sleep(1100 * time.Millisecond) // the age of a stream is kept in seconds
+		nextSecond() // the age of a stream is kept in seconds
 		w := shared(t)
 		w.db = old.db
 		said := starts(w)
@@ -476,6 +476,11 @@ func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
 			t.Errorf("%v, %v", r.Problems(), r.Notes)
 		}
 	})
+}
+
+// nextSecond waits until NATS stamps what it makes with another second than what it has made.
+func nextSecond() {
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 5*time.Millisecond)))
 }
 
 // lines is a log that several goroutines write.

@@ -179,18 +179,9 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 	u := table.Usage
 	b = table.NewBatch(u.Table)
 	w.want.events += uint64(n) + 1
-	u.Tenant.AppendString(b, "acme")
-	u.Day.Append(b, day)
-	u.Source.AppendString(b, "gpu-flight")
-	u.Events.Append(b, uint64(n)+1)
-	u.Bytes.Append(b, 1)
-	u.StoredBytes.Append(b, 1)
-	u.Rejected.Append(b, 0)
-	u.Duplicates.Append(b, 0)
-	u.ReceivedDay.Append(b, day)
-	u.RetentionDays.Append(b, 400)
-	u.RowsPartition.Append(b, uint16(p))
-	u.Chunk.Append(b, c.Number)
+	u.Append(b, &table.UsageRow{Tenant: "acme", Day: day, Source: "gpu-flight", Events: uint64(n) + 1, Bytes: 1, StoredBytes: 1,
+		ReceivedDay: day})
+	b.FillTail(table.DayPartition{RetentionDays: 400}, uint16(p), c.Number)
 	add(b, month, 400)
 	return c, body
 }

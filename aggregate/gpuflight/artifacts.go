@@ -139,15 +139,14 @@ func (f *folding) source(s *session, p *aggregate.Part, l *gpuflight.Line) error
 		panic("BUG: aggregate: a source file decodes once and not twice: " + err.Error())
 	}
 
-	k := &table.SessionSources
-	b = f.artifactBatch(p, k.Table)
-	k.Tenant.AppendString(b, s.Key.Tenant)
-	k.SessionID.AppendString(b, s.Key.ID)
-	k.SourceFileID.Append(b, src.FileID)
-	k.ContentHi.Append(b, id.Hi)
-	k.ContentLo.Append(b, id.Lo)
-	k.Lines.Append(b, uint32(src.Lines))
-	k.ReceivedDay.Append(b, day)
+	table.SessionSources.Append(f.artifactBatch(p, table.SessionSources.Table), &table.SessionSourceRow{
+		HeadRow:      s.Head(),
+		SourceFileID: src.FileID,
+		ContentHi:    id.Hi,
+		ContentLo:    id.Lo,
+		Lines:        uint32(src.Lines),
+		ReceivedDay:  day,
+	})
 	return nil
 }
 
@@ -229,19 +228,18 @@ func (f *folding) ptx(s *session, p *aggregate.Part, l *gpuflight.Line) error {
 // functionLink says which content a function of the session has.
 func (f *folding) functionLink(s *session, p *aggregate.Part, kind string, crc uint64, function, arch string, id xxh3.Uint128,
 	instructions int) {
-	t := &table.SessionFunctions
-	b := f.artifactBatch(p, t.Table)
-	t.Tenant.AppendString(b, s.Key.Tenant)
-	t.SessionID.AppendString(b, s.Key.ID)
-	t.Kind.AppendString(b, kind)
-	t.CubinCRC.Append(b, crc)
-	t.FunctionName.Append(b, clipName(function))
-	t.Demangled.Append(b, f.now.artifacts.demangle(function))
-	t.Arch.AppendString(b, arch)
-	t.ContentHi.Append(b, id.Hi)
-	t.ContentLo.Append(b, id.Lo)
-	t.Instructions.Append(b, uint32(instructions))
-	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
+	table.SessionFunctions.Append(f.artifactBatch(p, table.SessionFunctions.Table), &table.SessionFunctionRow{
+		HeadRow:      s.Head(),
+		Kind:         kind,
+		CubinCRC:     crc,
+		FunctionName: clipName(function),
+		Demangled:    f.now.artifacts.demangle(function),
+		Arch:         arch,
+		ContentHi:    id.Hi,
+		ContentLo:    id.Lo,
+		Instructions: uint32(instructions),
+		ReceivedDay:  rows.DayOf(p.Env.ReceivedAt),
+	})
 }
 
 // clipName cuts a name that is too long for a dictionary, and marks the cut.

@@ -1,7 +1,8 @@
 package gpuflight
 
 import (
-	"strings"
+	"bytes"
+	"unicode/utf8"
 
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/aggregate/rows"
@@ -16,20 +17,25 @@ func (f *folding) extras(s *session, p *aggregate.Part, l *gpuflight.Line, extra
 	if s.NoRaw || len(extras) == 0 {
 		return
 	}
-	t := &table.ExtraFields
-	b := f.Out.Batch(t.Table, p.Raw)
+	b := f.Out.Batch(table.ExtraFields.Table, p.Raw)
 	for i := range extras {
 		e := &extras[i]
-		t.Tenant.AppendString(b, s.Key.Tenant)
-		t.SessionID.AppendString(b, s.Key.ID)
-		t.At.Append(b, max(l.BaseTimeNS, 0))
-		t.Type.AppendString(b, l.Type.String())
-		t.BatchID.Append(b, l.BatchID)
-		t.Field.AppendString(b, rows.Clip(string(e.Name)))
-		t.Reason.AppendString(b, extraReason(e))
-		t.Rows.Append(b, uint64(e.Rows))
-		t.Values.Append(b, strings.ToValidUTF8(string(e.Value), "\uFFFD"))
-		t.ReceivedAt.Append(b, p.Env.ReceivedAt)
+		values := e.Value
+		if !utf8.Valid(values) {
+			values = bytes.ToValidUTF8(values, []byte("\uFFFD"))
+		}
+		f.extraRow = table.ExtraFieldRow{
+			HeadRow:    s.Head(),
+			At:         max(l.BaseTimeNS, 0),
+			Type:       l.Type.String(),
+			BatchID:    l.BatchID,
+			Field:      rows.ClipBytes(e.Name),
+			Reason:     extraReason(e),
+			Rows:       uint64(e.Rows),
+			Values:     values,
+			ReceivedAt: p.Env.ReceivedAt,
+		}
+		table.ExtraFields.Append(b, &f.extraRow)
 	}
 	f.Out.Saw(p.Env.ReceivedAt)
 }

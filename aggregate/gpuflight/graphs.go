@@ -38,13 +38,15 @@ func (f *folding) graphNode(s *session, p *aggregate.Part, l *gpuflight.Line) er
 	if err != nil {
 		return err
 	}
-	t := &table.GraphNodes
-	b := f.factBatch(p, t.Table, t.Head)
-	t.GraphExecKey.Append(b, t.GraphExecKey.IndexBytes(b, e.ExecKey))
-	t.NodeIndex.Append(b, e.NodeIndex)
-	t.NodeType.Append(b, e.NodeType)
-	t.DependencyCount.Append(b, e.Dependencies)
-	t.ReceivedDay.Append(b, rows.DayOf(p.Env.ReceivedAt))
+	f.nodeRow = table.GraphNodeRow{
+		HeadRow:         s.Head(),
+		GraphExecKey:    e.ExecKey,
+		NodeIndex:       e.NodeIndex,
+		NodeType:        e.NodeType,
+		DependencyCount: e.Dependencies,
+		ReceivedDay:     rows.DayOf(p.Env.ReceivedAt),
+	}
+	table.GraphNodes.Append(f.Facts(p, table.GraphNodes.Table), &f.nodeRow)
 	return nil
 }
 
@@ -59,36 +61,39 @@ func (f *folding) perf(s *session, p *aggregate.Part, l *gpuflight.Line) error {
 		return err
 	}
 	s.Delta.SawEvent(e.StartNS)
-	t, h := &table.PerfMetrics, &f.perfHead
-	b := f.rawHead(h, s, p, t.Table, t.Head)
-	if b == nil {
+	if s.NoRaw {
 		return nil
 	}
-	t.StartedAt.Append(b, e.StartNS)
-	t.EndedAt.Append(b, e.EndNS)
-	t.Kind.AppendString(b, kind)
-	h.append(0, t.Name, e.Name)
-	h.append(1, t.KernelName, e.KernelName)
-	t.LaunchOrdinal.Append(b, e.LaunchOrdinal)
-	t.RangeIndex.Append(b, e.RangeIndex)
-	t.DeviceID.Append(b, e.DeviceID)
-	t.SMThroughputPct.Append(b, e.SMThroughputPct)
-	t.L1HitRatePct.Append(b, e.L1HitRatePct)
-	t.L2HitRatePct.Append(b, e.L2HitRatePct)
-	t.DRAMReadBytes.Append(b, e.DRAMReadBytes)
-	t.DRAMWriteBytes.Append(b, e.DRAMWriteBytes)
-	t.TensorActivePct.Append(b, e.TensorActivePct)
-	t.AchievedOccupancyPct.Append(b, e.AchievedOccupancyPct)
-	t.SharedLoadConflicts.Append(b, e.SharedLoadConflicts)
-	t.SharedStoreConflicts.Append(b, e.SharedStoreConflicts)
-	t.SharedConflicts.Append(b, e.SharedConflicts)
-	t.SharedWavefronts.Append(b, e.SharedWavefronts)
-	t.ConflictOverheadPct.Append(b, e.SharedConflictOverheadPct)
-	t.SharedConflictNway.Append(b, e.SharedConflictNway)
-	h.append(2, t.Scope, scopePath(e.UserScope))
-	t.ScopeDepth.Append(b, e.ScopeDepth)
-	t.PID.Append(b, e.PID)
-	h.append(3, t.App, e.App)
-	t.ReceivedAt.Append(b, p.Env.ReceivedAt)
+	f.perfRow = table.PerfMetricRow{
+		HeadRow:              s.Head(),
+		StartedAt:            e.StartNS,
+		EndedAt:              e.EndNS,
+		Kind:                 kind,
+		Name:                 e.Name,
+		KernelName:           e.KernelName,
+		LaunchOrdinal:        e.LaunchOrdinal,
+		RangeIndex:           e.RangeIndex,
+		DeviceID:             e.DeviceID,
+		SMThroughputPct:      e.SMThroughputPct,
+		L1HitRatePct:         e.L1HitRatePct,
+		L2HitRatePct:         e.L2HitRatePct,
+		DRAMReadBytes:        e.DRAMReadBytes,
+		DRAMWriteBytes:       e.DRAMWriteBytes,
+		TensorActivePct:      e.TensorActivePct,
+		AchievedOccupancyPct: e.AchievedOccupancyPct,
+		SharedLoadConflicts:  e.SharedLoadConflicts,
+		SharedStoreConflicts: e.SharedStoreConflicts,
+		SharedConflicts:      e.SharedConflicts,
+		SharedWavefronts:     e.SharedWavefronts,
+		ConflictOverheadPct:  e.SharedConflictOverheadPct,
+		SharedConflictNway:   e.SharedConflictNway,
+		Scope:                scopePath(e.UserScope),
+		ScopeDepth:           e.ScopeDepth,
+		PID:                  e.PID,
+		App:                  e.App,
+		ReceivedAt:           p.Env.ReceivedAt,
+	}
+	table.PerfMetrics.Append(f.Out.Batch(table.PerfMetrics.Table, p.Raw), &f.perfRow)
+	f.Out.Saw(p.Env.ReceivedAt)
 	return nil
 }

@@ -141,11 +141,3 @@ func scopePath(userScope []byte) []byte {
 	}
 	return userScope
 }
-
-// factBatch returns the batch of a Fact table for a row of this part, with tenant and session appended.
-func (f *folding) factBatch(p *aggregate.Part, t *table.Table, head table.Head) *table.Batch {
-	b := f.Facts(p, t)
-	head.Tenant.AppendString(b, p.Session.Key.Tenant)
-	head.SessionID.AppendString(b, p.Session.Key.ID)
-	return b
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // Source is GPU Flight, for aggregate.Config.Sources.
@@ -35,8 +36,13 @@ type folding struct {
 	emitter       activity.KernelEmitter
 	emitterSerial uint64
 
-	memsetHead, markerHead, graphHead, perfHead rowHead
-	older                                       olderScratch
+	memsetHead, markerHead, graphHead rowHead
+	older                             olderScratch
+
+	// The rows that are appended next: these tables may get thousands a part, and a row of their own would be allocated.
+	nodeRow  table.GraphNodeRow
+	perfRow  table.PerfMetricRow
+	extraRow table.ExtraFieldRow
 }
 
 // partScratch is what is known of the part that is folded.

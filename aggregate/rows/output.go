@@ -16,7 +16,8 @@ type Output struct {
 	body    []byte     // scratch of encode
 	Oldest  int64      // earliest gateway stamp among the rows, 0: none
 
-	mended map[string]bool // columns that had to be mended, as table.column; true: logged already
+	mended     map[string]bool // columns that had to be mended, as table.column; true: logged already
+	mendedRows map[string]int  // of the open chunk, by table
 }
 
 // Strict is set by tests, before any Output is used: a batch with a column that was left out then panics instead of being mended.
@@ -29,7 +30,7 @@ type batchKey struct {
 
 // NewOutput returns an empty output.
 func NewOutput() *Output {
-	return &Output{batches: map[batchKey]*table.Batch{}, mended: map[string]bool{}}
+	return &Output{batches: map[batchKey]*table.Batch{}, mended: map[string]bool{}, mendedRows: map[string]int{}}
 }
 
 // Batch returns the batch for rows of t that go to partition p.
@@ -76,8 +77,12 @@ func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error)
 		}
 		b.FillTail(key.partition, tail.Partition, tail.Chunk)
 		if !Strict {
-			for _, column := range b.Mend() {
+			columns := b.Mend()
+			for _, column := range columns {
 				o.mended[key.table.Name+"."+column] = o.mended[key.table.Name+"."+column]
+			}
+			if columns != nil {
+				o.mendedRows[key.table.Name] += n
 			}
 		}
 		at := len(body)
@@ -98,6 +103,7 @@ func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error)
 // Reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are freed.
 func (o *Output) Reset() {
 	o.Oldest = 0
+	clear(o.mendedRows)
 	o.order = slices.DeleteFunc(o.order, func(key batchKey) bool {
 		b := o.batches[key]
 		if b.Rows() == 0 {
@@ -120,6 +126,9 @@ func (o *Output) NewlyMended() (columns []string) {
 	slices.Sort(columns)
 	return columns
 }
+
+// MendedRows returns how many rows of the encoded chunk had to be mended, by table. It must not be changed.
+func (o *Output) MendedRows() map[string]int { return o.mendedRows }
 
 // Saw notes the gateway stamp of rows that enter the chunk.
 func (o *Output) Saw(receivedAt int64) {

@@ -86,7 +86,7 @@ func TestFloodOfQueries(t *testing.T) {
 				case strings.Contains(err.Error(), "TOO_MANY_SIMULTANEOUS_QUERIES"), strings.Contains(err.Error(), "code: 202"),
 					strings.Contains(err.Error(), "USER_SESSION_LIMIT_EXCEEDED"), strings.Contains(err.Error(), "code: 700"):
 					refused.Add(1)
-					time.Sleep(time.Duration(dice.IntN(2000)) * time.Millisecond)
+					time.Sleep(time.Duration(dice.IntN(1000)) * time.Millisecond)
 				default:
 					gone.Add(1)
 				}

@@ -149,38 +149,35 @@ var Markers = func() markersTable {
 	}
 }()
 
-type extraFieldsTable struct {
-	*Table
-	Head
-	At      TimeCol
-	Type    DictCol
-	BatchID U64Col
-	Field   DictCol
-	Reason  DictCol
-	Rows    U64Col
-	Values  StrCol
-	RawTail
+// ExtraFieldRow is a row of ExtraFields.
+type ExtraFieldRow struct {
+	HeadRow
+	At         int64
+	Type       string
+	BatchID    uint64
+	Field      []byte
+	Reason     string
+	Rows       uint64
+	Values     []byte
+	ReceivedAt int64
 }
 
 // ExtraFields holds what lines contain and this version does not have a column for, so that a later version can read it, and values that do
 // not fit their column.
-var ExtraFields = func() extraFieldsTable {
-	t := Define("extra_fields_data", Raw, "tenant, session_id, at")
-	return extraFieldsTable{
-		Table:   t,
-		Head:    t.Head(),
-		At:      t.Time("at", Note("base time of the batch, the epoch for a line that is not a batch")),
-		Type:    t.Dict("type", Note("type of the event")),
-		BatchID: t.U64("batch_id", Note("with the base time it identifies the batch, 0 for a line that is not a batch")),
-		Field:   t.Dict("field", Note("column, key, or object.key")),
-		Reason: t.Dict("reason", Note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the "+
-			"nearest value")),
-		Rows: t.U64("rows", Note("cells in values")),
-		Values: t.Str("values", Codec("ZSTD(6)"), Note("JSON as received; of a column an array of the cells of the accepted rows, in "+
-			"their order")),
-		RawTail: t.RawTail(),
-	}
-}()
+var ExtraFields = DefineRows(Define("extra_fields_data", Raw, "tenant, session_id, at"),
+	func(c *Binder[ExtraFieldRow], r *ExtraFieldRow) {
+		c.Head(&r.HeadRow)
+		c.Time("at", &r.At, Note("base time of the batch, the epoch for a line that is not a batch"))
+		c.Dict("type", &r.Type, Note("type of the event"))
+		c.U64("batch_id", &r.BatchID, Note("with the base time it identifies the batch, 0 for a line that is not a batch"))
+		c.DictBytes("field", &r.Field, Note("column, key, or object.key"))
+		c.Dict("reason", &r.Reason, Note("unknown: no column holds it; bad_value: not what its column holds, which has 0, '' or the "+
+			"nearest value"))
+		c.U64("rows", &r.Rows, Note("cells in values"))
+		c.StrBytes("values", &r.Values, Codec("ZSTD(6)"), Note("JSON as received; of a column an array of the cells of the accepted rows, in "+
+			"their order"))
+		c.RawTail(&r.ReceivedAt)
+	})
 
 type memcpysTable struct {
 	*Table

@@ -98,28 +98,26 @@ var PTX = func() ptxTable {
 	}
 }()
 
-type sessionSourcesTable struct {
-	*Table
-	Head
-	SourceFileID U32Col
-	ContentID
-	Lines U32Col
-	FactTail
+// SessionSourceRow is a row of SessionSources.
+type SessionSourceRow struct {
+	HeadRow
+	SourceFileID uint32
+	ContentHi    uint64
+	ContentLo    uint64
+	Lines        uint32
+	ReceivedDay  int32
 }
 
 // SessionSources says which content a session's source file has.
-var SessionSources = func() sessionSourcesTable {
-	t := Define("session_sources_data", Fact, "tenant, session_id, source_file_id, content_hi, content_lo")
-	t.Engine = "ReplacingMergeTree(chunk)"
-	return sessionSourcesTable{
-		Table:        t,
-		Head:         t.Head(),
-		SourceFileID: t.U32("source_file_id", Note("id in source_file_dict")),
-		ContentID:    t.contentID(),
-		Lines:        t.U32("lines"),
-		FactTail:     t.FactTail(),
-	}
-}()
+var SessionSources = DefineRows(
+	Define("session_sources_data", Fact, "tenant, session_id, source_file_id, content_hi, content_lo").LastCounts(),
+	func(c *Binder[SessionSourceRow], r *SessionSourceRow) {
+		c.Head(&r.HeadRow)
+		c.U32("source_file_id", &r.SourceFileID, Note("id in source_file_dict"))
+		c.contentID(&r.ContentHi, &r.ContentLo)
+		c.U32("lines", &r.Lines)
+		c.FactTail(&r.ReceivedDay)
+	})
 
 // Kinds of artifacts in [SessionFunctions].
 const (
@@ -127,33 +125,31 @@ const (
 	ArtifactPTX  = "ptx"
 )
 
-type sessionFunctionsTable struct {
-	*Table
-	Head
-	Kind         DictCol
-	CubinCRC     U64Col
-	FunctionName StrCol
-	Demangled    StrCol
-	Arch         DictCol
-	ContentID
-	Instructions U32Col
-	FactTail
+// SessionFunctionRow is a row of SessionFunctions.
+type SessionFunctionRow struct {
+	HeadRow
+	Kind         string
+	CubinCRC     uint64
+	FunctionName string
+	Demangled    string
+	Arch         string
+	ContentHi    uint64
+	ContentLo    uint64
+	Instructions uint32
+	ReceivedDay  int32
 }
 
 // SessionFunctions says which code a session's functions have.
-var SessionFunctions = func() sessionFunctionsTable {
-	t := Define("session_functions_data", Fact, "tenant, session_id, kind, function_name, cubin_crc, arch, content_hi, content_lo")
-	t.Engine = "ReplacingMergeTree(chunk)"
-	return sessionFunctionsTable{
-		Table:        t,
-		Head:         t.Head(),
-		Kind:         t.Dict("kind", Note("sass, ptx")),
-		CubinCRC:     t.U64("cubin_crc", Note("0 for ptx")),
-		FunctionName: t.Str("function_name", Note("mangled, whole")),
-		Demangled:    t.Str("demangled", Note("'' when function_name is not mangled, or too long")),
-		Arch:         t.Dict("arch", Note("'' for sass")),
-		ContentID:    t.contentID(),
-		Instructions: t.U32("instructions", Note("0 for ptx")),
-		FactTail:     t.FactTail(),
-	}
-}()
+var SessionFunctions = DefineRows(
+	Define("session_functions_data", Fact, "tenant, session_id, kind, function_name, cubin_crc, arch, content_hi, content_lo").LastCounts(),
+	func(c *Binder[SessionFunctionRow], r *SessionFunctionRow) {
+		c.Head(&r.HeadRow)
+		c.Dict("kind", &r.Kind, Note("sass, ptx"))
+		c.U64("cubin_crc", &r.CubinCRC, Note("0 for ptx"))
+		c.Str("function_name", &r.FunctionName, Note("mangled, whole"))
+		c.Str("demangled", &r.Demangled, Note("'' when function_name is not mangled, or too long"))
+		c.Dict("arch", &r.Arch, Note("'' for sass"))
+		c.contentID(&r.ContentHi, &r.ContentLo)
+		c.U32("instructions", &r.Instructions, Note("0 for ptx"))
+		c.FactTail(&r.ReceivedDay)
+	})

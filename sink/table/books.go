@@ -1,104 +1,94 @@
 package table
 
-type usageTable struct {
-	*Table
-	Tenant      DictCol
-	Day         DayCol
-	Source      DictCol
-	Events      U64Col
-	Bytes       U64Col
-	StoredBytes U64Col
-	Rejected    U64Col
-	Duplicates  U64Col
-	FactTail
+// UsageRow is a row of Usage.
+type UsageRow struct {
+	Tenant      string
+	Day         int32
+	Source      string
+	Events      uint64
+	Bytes       uint64
+	StoredBytes uint64
+	Rejected    uint64
+	Duplicates  uint64
+	ReceivedDay int32
 }
 
 // Usage counts what each tenant sent, by day of arrival and source.
-var Usage = func() usageTable {
-	t := DefineRollup("usage_data", "tenant, day, source", false)
-	return usageTable{
-		Table:       t,
-		Tenant:      t.Dict("tenant"),
-		Day:         t.Day("day"),
-		Source:      t.Dict("source"),
-		Events:      t.U64("events", Sum),
-		Bytes:       t.U64("bytes", Sum),
-		StoredBytes: t.U64("stored_bytes", Sum),
-		Rejected:    t.U64("rejected", Sum),
-		Duplicates:  t.U64("duplicates", Sum),
-		FactTail:    t.FactTail(),
-	}
-}()
+var Usage = DefineRows(DefineRollup("usage_data", "tenant, day, source", false),
+	func(c *Binder[UsageRow], r *UsageRow) {
+		c.Dict("tenant", &r.Tenant)
+		c.Day("day", &r.Day)
+		c.Dict("source", &r.Source)
+		c.U64("events", &r.Events, Sum)
+		c.U64("bytes", &r.Bytes, Sum)
+		c.U64("stored_bytes", &r.StoredBytes, Sum)
+		c.U64("rejected", &r.Rejected, Sum)
+		c.U64("duplicates", &r.Duplicates, Sum)
+		c.FactTail(&r.ReceivedDay)
+	})
 
-type rejectsTable struct {
-	*Table
-	Head
-	At         TimeCol
-	Source     DictCol
-	Reason     DictCol
-	Detail     StrCol
-	Type       DictCol
-	Events     U64Col
-	Bytes      U64Col
-	Payload    StrCol
-	PayloadRef StrCol
-	RawTail
+// RejectRow is a row of Rejects.
+type RejectRow struct {
+	HeadRow
+	At         int64
+	Source     string
+	Reason     string
+	Detail     string
+	Type       string
+	Events     uint64
+	Bytes      uint64
+	Payload    []byte
+	PayloadRef string
+	ReceivedAt int64
 }
 
 // Rejects holds what was refused, with its bytes.
-var Rejects = func() rejectsTable {
-	t := Define("rejects_data", Raw, "tenant, at, session_id")
-	return rejectsTable{
-		Table:      t,
-		Head:       t.Head(),
-		At:         t.Time("at"),
-		Source:     t.Dict("source"),
-		Reason:     t.Dict("reason"),
-		Detail:     t.Str("detail"),
-		Type:       t.Dict("type", Note("type of the event, as far as it could be read")),
-		Events:     t.U64("events"),
-		Bytes:      t.U64("bytes", Note("size of what was refused")),
-		Payload:    t.Str("payload", Codec("ZSTD(6)"), Note("the bytes themselves, possibly cut")),
-		PayloadRef: t.Str("payload_ref", Note("where the rest is, '' when payload is whole")),
-		RawTail:    t.RawTail(),
-	}
-}()
+var Rejects = DefineRows(Define("rejects_data", Raw, "tenant, at, session_id"),
+	func(c *Binder[RejectRow], r *RejectRow) {
+		c.Head(&r.HeadRow)
+		c.Time("at", &r.At)
+		c.Dict("source", &r.Source)
+		c.Dict("reason", &r.Reason)
+		c.Str("detail", &r.Detail)
+		c.Dict("type", &r.Type, Note("type of the event, as far as it could be read"))
+		c.U64("events", &r.Events)
+		c.U64("bytes", &r.Bytes, Note("size of what was refused"))
+		c.StrBytes("payload", &r.Payload, Codec("ZSTD(6)"), Note("the bytes themselves, possibly cut"))
+		c.Str("payload_ref", &r.PayloadRef, Note("where the rest is, '' when payload is whole"))
+		c.RawTail(&r.ReceivedAt)
+	})
 
-type ledgerTable struct {
-	*Table
-	Lane          U16Col
-	First         U64Col
-	Last          U64Col
-	TableName     DictCol
-	Rows          U64Col
-	Token         StrCol
-	Attempt       U16Col
-	InsertedAt    TimeCol
-	Day           DayCol
-	RetentionDays U16Col
-	Amount        U64Col
-	Counted       U8Col
+// LedgerRow is a row of Ledger.
+type LedgerRow struct {
+	Lane          uint16
+	First         uint64
+	Last          uint64
+	TableName     string
+	Rows          uint64
+	Token         string
+	Attempt       uint16
+	InsertedAt    int64
+	Day           int32
+	RetentionDays uint16
+	Amount        uint64
+	Counted       uint8
 }
 
 // Ledger holds one row for each ClickHouse partition of each insert that the sink made. With it an audit proves that no insert is missing
 // or doubled.
-var Ledger = func() ledgerTable {
-	t := Define("ledger", Static, "lane, last, table")
-	t.TTL = "toDate(inserted_at) + toIntervalDay(90) DELETE"
-	return ledgerTable{
-		Table:      t,
-		Lane:       t.U16("lane"),
-		First:      t.U64("first", Codec(Rising), Note("first chunk of the range")),
-		Last:       t.U64("last", Codec(Rising), Note("last chunk of the range")),
-		TableName:  t.Dict("table"),
-		Rows:       t.U64("rows"),
-		Token:      t.Str("token", Note("insert_deduplication_token")),
-		Attempt:    t.U16("attempt"),
-		InsertedAt: t.Time("inserted_at"),
-		Day: t.Day("day", Note("of arrival, in tables kept by month its first; 1970-01-01 in rows that older sinks wrote, "+
-			"for all partitions together")),
-		RetentionDays: t.U16("retention_days"),
-		Amount:        t.U64("amount", Note("of tables that merge rows: the sum of all their sums, modulo 2^64")),
-		Counted:       t.U8("counted", Note("1: amount is known, 0: an older worker wrote these rows, or the table has no sums")),
-	}
-}()
+var Ledger = DefineRows(Define("ledger", Static, "lane, last, table").Expires("toDate(inserted_at) + toIntervalDay(90) DELETE"),
+	func(c *Binder[LedgerRow], r *LedgerRow) {
+		c.U16("lane", &r.Lane)
+		c.U64("first", &r.First, Codec(Rising), Note("first chunk of the range"))
+		c.U64("last", &r.Last, Codec(Rising), Note("last chunk of the range"))
+		c.Dict("table", &r.TableName)
+		c.U64("rows", &r.Rows)
+		c.Str("token", &r.Token, Note("insert_deduplication_token"))
+		c.U16("attempt", &r.Attempt)
+		c.Time("inserted_at", &r.InsertedAt)
+		c.Day("day", &r.Day, Note("of arrival, in tables kept by month its first; 1970-01-01 in rows that older sinks wrote, "+
+			"for all partitions together"))
+		c.U16("retention_days", &r.RetentionDays)
+		c.U64("amount", &r.Amount, Note("of tables that merge rows: the sum of all their sums, modulo 2^64"))
+		c.U8("counted", &r.Counted, Note("1: amount is known, 0: an older worker wrote these rows, or the table has no sums"))
+	})

@@ -2,71 +2,68 @@ package table
 
 const orNot = "-1 not available"
 
-type perfMetricsTable struct {
-	*Table
-	Head
-	StartedAt            TimeCol
-	EndedAt              TimeCol
-	Kind                 DictCol
-	Name                 DictCol
-	KernelName           DictCol
-	LaunchOrdinal        I64Col
-	RangeIndex           I64Col
-	DeviceID             I32Col
-	SMThroughputPct      F64Col
-	L1HitRatePct         F64Col
-	L2HitRatePct         F64Col
-	DRAMReadBytes        I64Col
-	DRAMWriteBytes       I64Col
-	TensorActivePct      F64Col
-	AchievedOccupancyPct F64Col
-	SharedLoadConflicts  I64Col
-	SharedStoreConflicts I64Col
-	SharedConflicts      I64Col
-	SharedWavefronts     I64Col
-	ConflictOverheadPct  F64Col
-	SharedConflictNway   F64Col
-	Scope                DictCol
-	ScopeDepth           U32Col
-	PID                  U32Col
-	App                  DictCol
-	RawTail
+// PerfMetricRow is a row of PerfMetrics.
+type PerfMetricRow struct {
+	HeadRow
+	StartedAt            int64
+	EndedAt              int64
+	Kind                 string
+	Name                 []byte
+	KernelName           []byte
+	LaunchOrdinal        int64
+	RangeIndex           int64
+	DeviceID             int32
+	SMThroughputPct      float64
+	L1HitRatePct         float64
+	L2HitRatePct         float64
+	DRAMReadBytes        int64
+	DRAMWriteBytes       int64
+	TensorActivePct      float64
+	AchievedOccupancyPct float64
+	SharedLoadConflicts  int64
+	SharedStoreConflicts int64
+	SharedConflicts      int64
+	SharedWavefronts     int64
+	ConflictOverheadPct  float64
+	SharedConflictNway   float64
+	Scope                []byte
+	ScopeDepth           uint32
+	PID                  uint32
+	App                  []byte
+	ReceivedAt           int64
 }
 
 // PerfMetrics holds hardware counters of scopes and of replayed kernels.
-var PerfMetrics = func() perfMetricsTable {
-	t := Define("perf_metrics_data", Raw, "tenant, session_id, started_at")
-	return perfMetricsTable{
-		Table:                t,
-		Head:                 t.Head(),
-		StartedAt:            t.Time("started_at", Note("the epoch for kind kernel: a replay has no time of its own, see received_at")),
-		EndedAt:              t.Time("ended_at", Note("the epoch for kind kernel")),
-		Kind:                 t.Dict("kind", Note("range: a scope, kernel: a replayed kernel")),
-		Name:                 t.Dict("name", Note("of the scope or range")),
-		KernelName:           t.Dict("kernel_name", Note("'' for kind range")),
-		LaunchOrdinal:        t.I64("launch_ordinal", Note("which launch of the kernel, -1 for kind range")),
-		RangeIndex:           t.I64("range_index", Note("-1 for kind range")),
-		DeviceID:             t.I32("device_id"),
-		SMThroughputPct:      t.F64("sm_throughput_pct", Note(orNot)),
-		L1HitRatePct:         t.F64("l1_hit_rate_pct", Note(orNot)),
-		L2HitRatePct:         t.F64("l2_hit_rate_pct", Note(orNot)),
-		DRAMReadBytes:        t.I64("dram_read_bytes", Note(orNot)),
-		DRAMWriteBytes:       t.I64("dram_write_bytes", Note(orNot)),
-		TensorActivePct:      t.F64("tensor_active_pct", Note(orNot)),
-		AchievedOccupancyPct: t.F64("achieved_occupancy_pct", Note("0 to 100, "+orNot)),
-		SharedLoadConflicts:  t.I64("shared_load_bank_conflicts", Note(orNot)),
-		SharedStoreConflicts: t.I64("shared_store_bank_conflicts", Note(orNot)),
-		SharedConflicts:      t.I64("shared_bank_conflicts", Note(orNot)),
-		SharedWavefronts:     t.I64("shared_wavefronts", Note(orNot)),
-		ConflictOverheadPct:  t.F64("shared_bank_conflict_overhead_pct", Note(orNot)),
-		SharedConflictNway:   t.F64("shared_bank_conflict_nway", Note(orNot)),
-		Scope:                t.Dict("scope", Note("path of the user scope, '' none or global")),
-		ScopeDepth:           t.U32("scope_depth"),
-		PID:                  t.U32("pid"),
-		App:                  t.Dict("app"),
-		RawTail:              t.RawTail(),
-	}
-}()
+var PerfMetrics = DefineRows(Define("perf_metrics_data", Raw, "tenant, session_id, started_at"),
+	func(c *Binder[PerfMetricRow], r *PerfMetricRow) {
+		c.Head(&r.HeadRow)
+		c.Time("started_at", &r.StartedAt, Note("the epoch for kind kernel: a replay has no time of its own, see received_at"))
+		c.Time("ended_at", &r.EndedAt, Note("the epoch for kind kernel"))
+		c.Dict("kind", &r.Kind, Note("range: a scope, kernel: a replayed kernel"))
+		c.DictBytes("name", &r.Name, Note("of the scope or range"))
+		c.DictBytes("kernel_name", &r.KernelName, Note("'' for kind range"))
+		c.I64("launch_ordinal", &r.LaunchOrdinal, Note("which launch of the kernel, -1 for kind range"))
+		c.I64("range_index", &r.RangeIndex, Note("-1 for kind range"))
+		c.I32("device_id", &r.DeviceID)
+		c.F64("sm_throughput_pct", &r.SMThroughputPct, Note(orNot))
+		c.F64("l1_hit_rate_pct", &r.L1HitRatePct, Note(orNot))
+		c.F64("l2_hit_rate_pct", &r.L2HitRatePct, Note(orNot))
+		c.I64("dram_read_bytes", &r.DRAMReadBytes, Note(orNot))
+		c.I64("dram_write_bytes", &r.DRAMWriteBytes, Note(orNot))
+		c.F64("tensor_active_pct", &r.TensorActivePct, Note(orNot))
+		c.F64("achieved_occupancy_pct", &r.AchievedOccupancyPct, Note("0 to 100, "+orNot))
+		c.I64("shared_load_bank_conflicts", &r.SharedLoadConflicts, Note(orNot))
+		c.I64("shared_store_bank_conflicts", &r.SharedStoreConflicts, Note(orNot))
+		c.I64("shared_bank_conflicts", &r.SharedConflicts, Note(orNot))
+		c.I64("shared_wavefronts", &r.SharedWavefronts, Note(orNot))
+		c.F64("shared_bank_conflict_overhead_pct", &r.ConflictOverheadPct, Note(orNot))
+		c.F64("shared_bank_conflict_nway", &r.SharedConflictNway, Note(orNot))
+		c.DictBytes("scope", &r.Scope, Note("path of the user scope, '' none or global"))
+		c.U32("scope_depth", &r.ScopeDepth)
+		c.U32("pid", &r.PID)
+		c.DictBytes("app", &r.App)
+		c.RawTail(&r.ReceivedAt)
+	})
 
 type pmSamplesTable struct {
 	*Table

@@ -44,6 +44,8 @@ const (
 
 // Define begins the definition of a table; the calls that follow add its columns. A table is part of a database when a [Schema] has it.
 func Define(name string, r Retention, orderBy string) *Table {
+	// What columns are made of is initialized before every table: the compiler does not see that the methods of a generic Binder use it.
+	_, _, _ = kinds, codecs, Most
 	t := &Table{Name: name, Engine: "MergeTree", Retention: r, OrderBy: splitTop(orderBy), Version: 1}
 	switch r {
 	case Raw:
@@ -76,6 +78,12 @@ func DefineRollup(name, key string, buckets bool) *Table {
 // LastCounts makes ClickHouse keep, of several rows with one key, the row of the latest chunk.
 func (t *Table) LastCounts() *Table {
 	t.Engine = "ReplacingMergeTree(chunk)"
+	return t
+}
+
+// Expires says when ClickHouse drops rows of a table that no retention class does.
+func (t *Table) Expires(ttl string) *Table {
+	t.TTL = ttl
 	return t
 }
 

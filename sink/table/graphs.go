@@ -34,28 +34,24 @@ var Graphs = func() graphsTable {
 	}
 }()
 
-type graphNodesTable struct {
-	*Table
-	Head
-	GraphExecKey    DictCol
-	NodeIndex       U32Col
-	NodeType        U32Col
-	DependencyCount U32Col
-	FactTail
+// GraphNodeRow is a row of GraphNodes.
+type GraphNodeRow struct {
+	HeadRow
+	GraphExecKey    []byte
+	NodeIndex       uint32
+	NodeType        uint32
+	DependencyCount uint32
+	ReceivedDay     int32
 }
 
 // GraphNodes holds what graphs are made of. Clients send it again and again; of several rows for one node the one of the latest chunk
 // counts.
-var GraphNodes = func() graphNodesTable {
-	t := Define("graph_nodes_data", Fact, "tenant, session_id, graph_exec_key, node_index")
-	t.Engine = "ReplacingMergeTree(chunk)"
-	return graphNodesTable{
-		Table:           t,
-		Head:            t.Head(),
-		GraphExecKey:    t.Dict("graph_exec_key"),
-		NodeIndex:       t.U32("node_index", Codec(Rising)),
-		NodeType:        t.U32("node_type", Note("the driver's number of the kind of node")),
-		DependencyCount: t.U32("dependency_count"),
-		FactTail:        t.FactTail(),
-	}
-}()
+var GraphNodes = DefineRows(Define("graph_nodes_data", Fact, "tenant, session_id, graph_exec_key, node_index").LastCounts(),
+	func(c *Binder[GraphNodeRow], r *GraphNodeRow) {
+		c.Head(&r.HeadRow)
+		c.DictBytes("graph_exec_key", &r.GraphExecKey)
+		c.U32("node_index", &r.NodeIndex, Codec(Rising))
+		c.U32("node_type", &r.NodeType, Note("the driver's number of the kind of node"))
+		c.U32("dependency_count", &r.DependencyCount)
+		c.FactTail(&r.ReceivedDay)
+	})

@@ -66,6 +66,11 @@ func (c *Binder[R]) U8(name string, field *uint8, o ...Option) {
 	bindField(c, field, c.rows.U8(name, o...).Append)
 }
 
+// U16 adds a column of that kind.
+func (c *Binder[R]) U16(name string, field *uint16, o ...Option) {
+	bindField(c, field, c.rows.U16(name, o...).Append)
+}
+
 // U32 adds a column of that kind.
 func (c *Binder[R]) U32(name string, field *uint32, o ...Option) {
 	bindField(c, field, c.rows.U32(name, o...).Append)
@@ -118,6 +123,18 @@ func (c *Binder[R]) Dict(name string, field *string, o ...Option) {
 	bindField(c, field, func(b *Batch, v string) { col.AppendString(b, v) })
 }
 
+// StrBytes adds a column of text that rows have as bytes.
+func (c *Binder[R]) StrBytes(name string, field *[]byte, o ...Option) {
+	col := c.rows.Str(name, o...)
+	bindField(c, field, func(b *Batch, v []byte) { col.AppendBytes(b, v) })
+}
+
+// DictBytes adds a column of text that repeats and that rows have as bytes.
+func (c *Binder[R]) DictBytes(name string, field *[]byte, o ...Option) {
+	col := c.rows.Dict(name, o...)
+	bindField(c, field, func(b *Batch, v []byte) { col.Append(b, col.IndexBytes(b, v)) })
+}
+
 // HeadRow is how a row of a tenant's session begins.
 type HeadRow struct{ Tenant, SessionID string }
 
@@ -125,6 +142,18 @@ type HeadRow struct{ Tenant, SessionID string }
 func (c *Binder[R]) Head(r *HeadRow) {
 	c.Dict("tenant", &r.Tenant)
 	c.Dict("session_id", &r.SessionID)
+}
+
+// contentID adds the columns that name a content.
+func (c *Binder[R]) contentID(hi, lo *uint64) {
+	id := c.rows.contentID()
+	bindField(c, hi, id.ContentHi.Append)
+	bindField(c, lo, id.ContentLo.Append)
+}
+
+// RawTail adds the columns of that name; FillTail fills all but the first.
+func (c *Binder[R]) RawTail(receivedAt *int64) {
+	bindField(c, receivedAt, c.rows.RawTail().ReceivedAt.Append)
 }
 
 // FactTail adds the columns of that name; FillTail fills all but the first.

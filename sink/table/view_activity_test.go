@@ -144,11 +144,9 @@ func TestFactViews(t *testing.T) {
 		gpuflighttable.SassConfigs
 	for chunk := range uint64(3) {
 		s.Seed(g, 2, func(b *table.Batch, i int) {
-			session(g.Head, b)
-			g.GraphExecKey.AppendString(b, "0x1")
-			g.NodeIndex.Append(b, uint32(i))
-			g.NodeType.Append(b, uint32(chunk))
-			g.Chunk.Append(b, chunk)
+			g.Append(b, &table.GraphNodeRow{HeadRow: acme("s"), GraphExecKey: []byte("0x1"), NodeIndex: uint32(i), NodeType: uint32(chunk),
+				ReceivedDay: today()})
+			b.FillTail(table.DayPartition{RetentionDays: 30}, 3, chunk)
 		})
 	}
 	s.Want("SELECT graph_exec_key, node_index, node_type FROM {db}.graph_nodes ORDER BY ALL", "0x1\t0\t2\n0x1\t1\t2")
@@ -158,9 +156,8 @@ func TestFactViews(t *testing.T) {
 	})
 	s.Want("SELECT last_value FROM {db}.deep_window_rules ORDER BY 1", "55\n\\N")
 	s.Seed(p, 2, func(b *table.Batch, i int) {
-		session(p.Head, b)
-		p.SMThroughputPct.Append(b, []float64{-1, 50}[i])
-		p.DRAMReadBytes.Append(b, []int64{-1, 0}[i])
+		p.Append(b, &table.PerfMetricRow{HeadRow: acme("s"), SMThroughputPct: []float64{-1, 50}[i], DRAMReadBytes: []int64{-1, 0}[i],
+			ReceivedAt: tabletest.Received.UnixNano()})
 	})
 	s.Want("SELECT avg(sm_throughput_pct), avg(dram_read_bytes), count(dram_read_bytes) FROM {db}.perf_metrics", "50\t0\t1")
 	s.Seed(c, 1, func(b *table.Batch, _ int) {

@@ -28,15 +28,9 @@ func (s *store) demangled(tenant, session, function, demangled string, crc, cont
 		c.SASS.AppendString(b, sass[i])
 	})
 	s.Seed(l, 1, func(b *table.Batch, _ int) {
-		l.Tenant.AppendString(b, tenant)
-		l.SessionID.AppendString(b, session)
-		l.Kind.AppendString(b, table.ArtifactSASS)
-		l.CubinCRC.Append(b, crc)
-		l.FunctionName.Append(b, function)
-		l.Demangled.Append(b, demangled)
-		l.Arch.AppendString(b, "")
-		l.ContentHi.Append(b, 1)
-		l.ContentLo.Append(b, content)
+		l.Append(b, &table.SessionFunctionRow{HeadRow: table.HeadRow{Tenant: tenant, SessionID: session}, Kind: table.ArtifactSASS,
+			CubinCRC: crc, FunctionName: function, Demangled: demangled, ContentHi: 1, ContentLo: content, Instructions: 1,
+			ReceivedDay: today()})
 	})
 }
 
@@ -156,12 +150,8 @@ func TestArtifactViews(t *testing.T) {
 		})
 		for _, session := range []string{"s", "s2"} {
 			s.Seed(link, 1, func(b *table.Batch, _ int) {
-				link.Tenant.AppendString(b, tenant)
-				link.SessionID.AppendString(b, session)
-				link.SourceFileID.Append(b, 3)
-				link.ContentHi.Append(b, 5)
-				link.ContentLo.Append(b, 6)
-				link.Lines.Append(b, 3)
+				link.Append(b, &table.SessionSourceRow{HeadRow: table.HeadRow{Tenant: tenant, SessionID: session}, SourceFileID: 3,
+					ContentHi: 5, ContentLo: 6, Lines: 3, ReceivedDay: today()})
 			})
 		}
 		s.Seed(p, 1, func(b *table.Batch, _ int) {
@@ -174,15 +164,8 @@ func TestArtifactViews(t *testing.T) {
 		})
 		f := table.SessionFunctions
 		s.Seed(f, 1, func(b *table.Batch, _ int) {
-			f.Tenant.AppendString(b, tenant)
-			f.SessionID.AppendString(b, "s")
-			f.Kind.AppendString(b, table.ArtifactPTX)
-			f.CubinCRC.Append(b, 0)
-			f.FunctionName.Append(b, "_Z1fi")
-			f.Demangled.Append(b, "")
-			f.Arch.AppendString(b, "sm_90")
-			f.ContentHi.Append(b, 8)
-			f.ContentLo.Append(b, 9)
+			f.Append(b, &table.SessionFunctionRow{HeadRow: table.HeadRow{Tenant: tenant, SessionID: "s"}, Kind: table.ArtifactPTX,
+				FunctionName: "_Z1fi", Arch: "sm_90", ContentHi: 8, ContentLo: 9, ReceivedDay: today()})
 		})
 		s.code(tenant, "s", "_Z1fi", 1<<63, 1, "NOP", "EXIT")
 	}
@@ -260,10 +243,8 @@ func TestSourceProfile(t *testing.T) {
 		src.Text.Append(b, fmt.Sprint("line ", i+1))
 	})
 	s.Seed(link, 1, func(b *table.Batch, _ int) {
-		session(link.Head, b)
-		link.SourceFileID.Append(b, 3)
-		link.ContentHi.Append(b, 5)
-		link.ContentLo.Append(b, 6)
+		link.Append(b, &table.SessionSourceRow{HeadRow: acme("s"), SourceFileID: 3, ContentHi: 5, ContentLo: 6, Lines: 3,
+			ReceivedDay: today()})
 	})
 	s.Seed(m, 1, func(b *table.Batch, _ int) {
 		session(m.Head, b)

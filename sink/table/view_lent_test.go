@@ -32,11 +32,8 @@ func TestSegmentsLendEachOtherTheirCode(t *testing.T) {
 			src.Text.Append(b, text)
 		})
 		s.Seed(link, 1, func(b *table.Batch, _ int) {
-			link.Tenant.AppendString(b, "acme")
-			link.SessionID.AppendString(b, session)
-			link.SourceFileID.Append(b, 3)
-			link.ContentHi.Append(b, 5)
-			link.ContentLo.Append(b, content)
+			link.Append(b, &table.SessionSourceRow{HeadRow: acme(session), SourceFileID: 3, ContentHi: 5, ContentLo: content, Lines: 1,
+				ReceivedDay: today()})
 		})
 	}
 	for _, who := range [][2]string{{"acme", "first"}, {"acme", "second"}, {"acme", "own"}, {"acme", "rolled1"},

@@ -88,10 +88,8 @@ func TestUsageView(t *testing.T) {
 	u := table.Usage
 	for part := range uint16(2) {
 		s.Seed(u, 1, func(b *table.Batch, _ int) {
-			u.Tenant.AppendString(b, "acme")
-			u.RowsPartition.Append(b, part)
-			u.Chunk.Append(b, uint64(100*(part+1)))
-			u.Events.Append(b, 5)
+			u.Append(b, &table.UsageRow{Tenant: "acme", Events: 5, ReceivedDay: today()})
+			b.FillTail(table.DayPartition{RetentionDays: 30}, part, uint64(100*(part+1)))
 		})
 	}
 	s.Exec("OPTIMIZE TABLE {db}.usage_data FINAL")
