@@ -110,7 +110,8 @@ func newCounters(reg prometheus.Registerer, sources ...Source) *counters {
 		c.lost.WithLabelValues(name)
 	}
 	if reg != nil {
-		reg.MustRegister(c.lost, c.brokenAt, c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.mended, c.retries, c.takeovers, c.fenced,
+		reg.MustRegister(c.lost, c.brokenAt, c.events, c.rejects, c.parts, c.chunks, c.chunkBytes, c.rows, c.mended, c.retries, c.takeovers,
+			c.fenced,
 			c.aside, c.snapshots, c.foldFailures, c.notUnderstood, c.namesBytes, c.stateBytes, c.forgottenEarly, c.gaveUp, c.namesRefused,
 			c.namesDropped, c.unknownColumns, c.badFields, c.lag, c.partitions, c.sessions)
 	}

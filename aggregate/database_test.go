@@ -82,7 +82,8 @@ func (d *database) load(s *broker.Streams) {
 					d.Fatal(err)
 				}
 				token := fmt.Sprintf("insert_deduplication_token=%d-%d-%d", p, msg.Sequence, i)
-				d.post(tabletest.Schema().Table(c.Tables[i].Table).InsertSQL(d.name), bytes.NewReader(append(piece, table.EOS()...)), "async_insert=0", token)
+				d.post(tabletest.Schema().Table(c.Tables[i].Table).InsertSQL(d.name), bytes.NewReader(append(piece, table.EOS()...)), "async_insert=0",
+					token)
 			}
 		}
 	}

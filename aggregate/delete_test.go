@@ -35,7 +35,8 @@ func tombstone(t testing.TB, s *broker.Streams, d stream.Deletion) {
 
 func kernelLine(session string, n int) []byte {
 	return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
-		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0]]}`+"\n", session, n, n)
+		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,`+
+		`0]]}`+"\n", session, n, n)
 }
 
 // deletesOf lists what chunks carry, in order.

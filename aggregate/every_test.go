@@ -46,33 +46,49 @@ type everyPart struct {
 }
 
 // olderEvents are lines of the types that have no example.
-const olderEvents = `{"type":"init","pid":5,"app":"old","session_id":"old","ts_ns":1795175929000000000,"devices":[{"id":0,"name":"A100","uuid":"u","vendor":"NVIDIA"}]}
-{"type":"kernel_event","session_id":"old","pid":5,"app":"old","name":"gemm","start_ns":1795175929972803352,"end_ns":1795175929972804352,"corr_id":1,"grid":"(1,1,1)","block":"(32,1,1)","user_scope":"train|fwd","num_regs":32}
+const olderEvents = `{"type":"init","pid":5,"app":"old","session_id":"old","ts_ns":1795175929000000000,"devices":[{"id":0,"name":"A100",` +
+	`"uuid":"u","vendor":"NVIDIA"}]}
+{"type":"kernel_event","session_id":"old","pid":5,"app":"old","name":"gemm","start_ns":1795175929972803352,"end_ns":1795175929972804352,` +
+	`"corr_id":1,"grid":"(1,1,1)","block":"(32,1,1)","user_scope":"train|fwd","num_regs":32}
 {"type":"kernel_event","session_id":"old","pid":5,"app":"old","name":"relu","start_ns":1795175929972805352,"duration_ns":77,"corr_id":2}
-{"type":"memcpy_event","session_id":"old","start_ns":1795175929972806352,"end_ns":1795175929972806452,"bytes":4096,"copy_kind":"DtoD","corr_id":3}
-{"type":"memcpy_event","session_id":"old","start_ns":1795175929972807352,"end_ns":1795175929972807552,"bytes":8,"copy_kind":"HtoD","corr_id":4}
+{"type":"memcpy_event","session_id":"old","start_ns":1795175929972806352,"end_ns":1795175929972806452,"bytes":4096,"copy_kind":"DtoD",` +
+	`"corr_id":3}
+{"type":"memcpy_event","session_id":"old","start_ns":1795175929972807352,"end_ns":1795175929972807552,"bytes":8,"copy_kind":"HtoD",` +
+	`"corr_id":4}
 {"type":"memcpy_event","session_id":"old","start_ns":1795175929972807952,"end_ns":1795175929972808052,"bytes":16,"copy_kind":1,"corr_id":4}
-{"type":"scope_begin","session_id":"old","name":"train","user_scope":"train","ts_ns":1795175929972803000,"scope_depth":0,"host":{"cpu_pct":5,"ram_used_mib":7,"ram_total_mib":99}}
+{"type":"scope_begin","session_id":"old","name":"train","user_scope":"train","ts_ns":1795175929972803000,"scope_depth":0,` +
+	`"host":{"cpu_pct":5,"ram_used_mib":7,"ram_total_mib":99}}
 {"type":"scope_begin","session_id":"old","name":"fwd","user_scope":"train|fwd","ts_ns":1795175929972803100,"scope_depth":1}
 {"type":"scope_end","session_id":"old","name":"fwd","user_scope":"train|fwd","ts_ns":1795175929972803900,"scope_depth":1}
 {"type":"scope_end","session_id":"old","name":"train","user_scope":"train","ts_ns":1795175929972809000,"scope_depth":0}
-{"type":"synchronization_event","session_id":"old","start_ns":1795175929972803352,"end_ns":1795175929972804352,"sync_type":"stream","stack_trace":"main|step"}
-{"type":"memory_alloc_event","session_id":"old","start_ns":1795175929972803352,"duration_ns":5,"memory_op":"alloc","memory_kind":"device","address":4096,"bytes":512}
-{"type":"system_sample","session_id":"old","ts_ns":1795175929972803352,"host":{"cpu_pct":5,"ram_used_mib":7,"ram_total_mib":99},"devices":[{"id":0,"used_mib":5,"free_mib":6,"total_mib":11,"temp_c":40}]}
-{"type":"kernel_event_batch","session_id":"old","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details","new_column"],"rows":[[0,1,7,5,901,0,32,1,8],[-9,2,7,5,902,0,32,1,9]]}
+{"type":"synchronization_event","session_id":"old","start_ns":1795175929972803352,"end_ns":1795175929972804352,"sync_type":"stream",` +
+	`"stack_trace":"main|step"}
+{"type":"memory_alloc_event","session_id":"old","start_ns":1795175929972803352,"duration_ns":5,"memory_op":"alloc",` +
+	`"memory_kind":"device","address":4096,"bytes":512}
+{"type":"system_sample","session_id":"old","ts_ns":1795175929972803352,"host":{"cpu_pct":5,"ram_used_mib":7,"ram_total_mib":99},` +
+	`"devices":[{"id":0,"used_mib":5,"free_mib":6,"total_mib":11,"temp_c":40}]}
+{"type":"kernel_event_batch","session_id":"old","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id",` +
+	`"stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details","new_column"],"rows":[[0,1,7,5,901,0,32,1,8],[-9,2,7,5,902,0,` +
+	`32,1,9]]}
 {"type":"shutdown","pid":5,"app":"old","session_id":"old","ts_ns":1795175930972803352}
 `
 
 // lateEvents are a detail without a kernel, and durations that are none.
-const lateEvents = `{"version":1,"type":"kernel_detail","session_id":"late","pid":5,"app":"late","corr_id":77,"grid":"(1,1,1)","block":"(32,1,1)","user_scope":"train"}
-{"version":1,"type":"kernel_detail","session_id":"late","pid":5,"app":"late","corr_id":77,"grid":"(1,1,1)","block":"(32,1,1)","user_scope":"train"}
+const lateEvents = `{"version":1,"type":"kernel_detail","session_id":"late","pid":5,"app":"late","corr_id":77,"grid":"(1,1,1)",` +
+	`"block":"(32,1,1)","user_scope":"train"}
+{"version":1,"type":"kernel_detail","session_id":"late","pid":5,"app":"late","corr_id":77,"grid":"(1,1,1)","block":"(32,1,1)",` +
+	`"user_scope":"train"}
 {"version":1,"type":"kernel_detail","session_id":"late","corr_id":78,"block":"(32,1,1)","grid":"(1,1,1)"}
-{"version":1,"type":"capture_capabilities","session_id":"late","ts_ns":1795175931530422013,"requested_engine":"nvidia.trace","selected_engine":"nvidia.pm","capabilities":[{"feature":"kernel_events","requested":true,"status":"fallback","mode":"launch_callbacks_synthetic","reason_code":"x","message":"y"}]}
+{"version":1,"type":"capture_capabilities","session_id":"late","ts_ns":1795175931530422013,"requested_engine":"nvidia.trace",` +
+	`"selected_engine":"nvidia.pm","capabilities":[{"feature":"kernel_events","requested":true,"status":"fallback",` +
+	`"mode":"launch_callbacks_synthetic","reason_code":"x","message":"y"}]}
 `
 
 // olderSamples have no time of their own, so they are known again only with the bytes around them.
-const olderSamples = `{"type":"profile_sample","session_id":"samples","ts_ns":1795175929972803352,"function_name":"gemm@a.cu","pc_offset":16,"stall_reason":4,"sample_count":9}
-{"type":"profile_sample","session_id":"samples","ts_ns":1795175929972803353,"function_name":"gemm@a.cu","pc_offset":16,"metric_name":"inst","metric_value":12}
+const olderSamples = `{"type":"profile_sample","session_id":"samples","ts_ns":1795175929972803352,"function_name":"gemm@a.cu",` +
+	`"pc_offset":16,"stall_reason":4,"sample_count":9}
+{"type":"profile_sample","session_id":"samples","ts_ns":1795175929972803353,"function_name":"gemm@a.cu","pc_offset":16,` +
+	`"metric_name":"inst","metric_value":12}
 `
 
 // badEvents are refused, each for its reason.
@@ -81,8 +97,10 @@ const badEvents = `{"type":"tomorrow","session_id":"bad","x":1}
 {"type":"memset_event","session_id":"bad","start_ns":5}
 {"type":"memset_event","session_id":"bad"
 {"type":"graph_node_definition","session_id":"bad","node_index":"x"}
-{"type":"kernel_event_batch","session_id":"bad","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,901,0,32,0],[0,1,7,-5,901,0,32,0],7]}
-{"type":"scope_event_batch","session_id":"bad","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,9,0]]}
+{"type":"kernel_event_batch","session_id":"bad","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id",` +
+	`"stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,901,0,32,0],[0,1,7,-5,901,0,32,0],7]}
+{"type":"scope_event_batch","session_id":"bad","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id",` +
+	`"name_id","event_type","depth"],"rows":[[0,1,1,9,0]]}
 {"type":"memset_event","start_ns":5,"end_ns":6}
 {"type":"memset_event","session_id":"other","start_ns":5,"end_ns":6}
 `
@@ -155,7 +173,8 @@ func everyEvent(t testing.TB) (files []everyFile) {
 	slices.SortFunc(files, func(a, b everyFile) int { return strings.Compare(a.session+a.name, b.session+b.name) })
 	alerts := everyFile{session: "mem:1", name: "alerts", telemetry: true, alerts: true}
 	for i := range 60 {
-		alerts.lines = append(alerts.lines, telemetry.AppendAlert(nil, &telemetry.Alert{TimestampNS: 1795175935000000000 + int64(i), MemoryMB: 5, ThresholdMB: 4, Message: []byte("m")}))
+		alerts.lines = append(alerts.lines, telemetry.AppendAlert(nil,
+			&telemetry.Alert{TimestampNS: 1795175935000000000 + int64(i), MemoryMB: 5, ThresholdMB: 4, Message: []byte("m")}))
 	}
 	return append(files, memory, alerts)
 }

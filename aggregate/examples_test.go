@@ -21,7 +21,8 @@ import (
 func (d *database) rows(view string) (rows []map[string]any) {
 	d.Helper()
 	var columns []string
-	for line := range strings.Lines(d.post("SELECT name, type FROM system.columns WHERE database = '"+d.name+"' AND table = '"+view+"' ORDER BY position", nil)) {
+	for line := range strings.Lines(d.post("SELECT name, type FROM system.columns WHERE database = '"+
+		d.name+"' AND table = '"+view+"' ORDER BY position", nil)) {
 		name, typ, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		if strings.HasPrefix(typ, "DateTime64") {
 			columns = append(columns, fmt.Sprintf("toUnixTimestamp64Nano(`%[1]s`) AS `%[1]s`", name))
@@ -366,8 +367,11 @@ func TestSessionsLandWithEveryField(t *testing.T) {
 	want.check(d)
 	// Rollups say what the raw rows say.
 	for sql, same := range map[string]string{
-		"SELECT copy_kind, sum(calls), sum(bytes), sum(total_ns), min(min_ns), max(max_ns) FROM memcpy_stats GROUP BY ALL ORDER BY ALL": "SELECT copy_kind, count(), sum(bytes), sum(duration_ns), min(duration_ns), max(duration_ns) FROM memcpys GROUP BY ALL ORDER BY ALL",
-		"SELECT bucket, sync_type, stack_trace, calls, total_ns, max_ns FROM sync_stats ORDER BY ALL":                                   "SELECT CAST(toStartOfMinute(started_at), 'DateTime64(9, \\'UTC\\')') AS bucket, sync_type, stack_trace, count(), sum(duration_ns), max(duration_ns) FROM syncs GROUP BY ALL ORDER BY ALL",
+		"SELECT copy_kind, sum(calls), sum(bytes), sum(total_ns), min(min_ns), max(max_ns) FROM memcpy_stats GROUP BY ALL ORDER BY ALL": "SELEC" +
+			"T copy_kind, count(), sum(bytes), sum(duration_ns), min(duration_ns), max(duration_ns) FROM memcpys GROUP BY ALL ORDER BY ALL",
+		"SELECT bucket, sync_type, stack_trace, calls, total_ns, max_ns FROM sync_stats ORDER BY ALL": "SELECT " +
+			"CAST(toStartOfMinute(started_at), 'DateTime64(9, \\'UTC\\')') AS bucket, sync_type, stack_trace, count(), sum(duration_ns), " +
+			"max(duration_ns) FROM syncs GROUP BY ALL ORDER BY ALL",
 		"SELECT metric_name, scope, device_id, sum(samples), round(sum(sum_value), 3), min(min_value), max(max_value) FROM pm_stats GROUP BY " +
 			"ALL ORDER BY ALL": "SELECT metric_name, scope, device_id, count(), round(sum(value), 3), min(value), max(value) FROM pm_samples " +
 			"GROUP BY ALL ORDER BY ALL",

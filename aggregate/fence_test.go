@@ -119,7 +119,8 @@ func TestLateDictionary(t *testing.T) {
 	stop := start(t, s, fast)
 	row := func(i int) []byte {
 		return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,`+
-			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,9,7,5,%d,0,32,0]]}`+"\n", i, i)
+			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,9,7,5,%d,0,32,`+
+			`0]]}`+"\n", i, i)
 	}
 	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, row(1))
 	waitFor(t, s, "the nameless row", func(sum totals) bool {

@@ -88,8 +88,9 @@ func newFold(cfg *Config, m *counters) *Fold {
 	f := &Fold{
 		Config: cfg, metrics: m, kinds: map[stream.Kind]int{},
 		Sessions: map[SessionKey]*Session{}, tombstones: map[SessionKey]tombstone{}, Out: rows.NewOutput(),
-		budget: newNameBudget(cfg.NamesBytes, m), named: map[*Session]struct{}{}, missing: map[*Session]missing{}, pendings: map[*Session]struct{}{},
-		held: map[*Session]struct{}{}, hold: minHold, closing: map[*Session]struct{}{}, usage: map[usageKey]*Counts{},
+		budget: newNameBudget(cfg.NamesBytes, m), named: map[*Session]struct{}{}, missing: map[*Session]missing{},
+		pendings: map[*Session]struct{}{},
+		held:     map[*Session]struct{}{}, hold: minHold, closing: map[*Session]struct{}{}, usage: map[usageKey]*Counts{},
 	}
 	f.open()
 	return f

@@ -49,7 +49,8 @@ func kernelParts(rows, perLine int, details bool) (parts [][]byte, n int) {
 					`"grid":"(%d,1,1)","block":"(128,1,1)","static_shared":8192,"local_bytes":0,"const_bytes":0,"occupancy":0.500000,`+
 					`"reg_occupancy":0.500000,"smem_occupancy":0.750000,"warp_occupancy":1.000000,"block_occupancy":1.000000,`+
 					`"limiting_resource":"registers","max_active_blocks":8,"local_mem_total_bytes":0,"local_mem_per_thread_bytes":0,`+
-					`"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":16384,"user_scope":"train|fwd","stack_trace":""}`+"\n", corr+i+1, 1+(corr+i)%40))
+					`"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":16384,"user_scope":"train|fwd","stack_trace":""}`+
+					"\n", corr+i+1, 1+(corr+i)%40))
 			}
 		}
 		corr += perLine

@@ -152,7 +152,8 @@ func TestForgottenSessionKeepsItsNames(t *testing.T) {
 	}
 	line := func(i int) string {
 		return fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"x","batch_id":%d,"base_time_ns":1795175929972803352,`+
-			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0]]}`+"\n", i, i)
+			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,`+
+			`0]]}`+"\n", i, i)
 	}
 	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(`{"type":"dictionary_update","session_id":"x",`+
 		`"kernel_dict":{"1":"known"}}`+"\n"+line(1)))

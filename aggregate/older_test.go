@@ -177,7 +177,8 @@ func TestOlderLinesBesideTodays(t *testing.T) {
 	lines := olderLines(3000)
 	want := oracle(t, lines)
 	today := fmt.Sprintf(`{"version":1,"type":"dictionary_update","session_id":"s","kernel_dict":{"1":"today"}}
-{"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":1,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,900001,0,32,0],[9,1,7,5,900002,0,32,1]]}
+{"version":1,"type":"kernel_event_batch","session_id":"s","batch_id":1,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id",`+
+		`"duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,900001,0,32,0],[9,1,7,5,900002,0,32,1]]}
 {"version":1,"type":"kernel_detail","session_id":"s","pid":1,"app":"resnet","corr_id":900002,"grid":"(1,1,1)","user_scope":"train"}
 `, epoch)
 	for key, n := range map[string]uint64{
@@ -256,8 +257,11 @@ func TestAMDCopyKindsAndClocks(t *testing.T) {
 		received += 3_600e9
 	}
 	batch := func(session string, id int, base int64, corr int) string {
-		return fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0],[-250,1,7,5,%d,0,32,0]]}
-{"version":1,"type":"memcpy_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id","duration_ns","bytes","copy_kind","corr_id"],"rows":[[40,7,5,10,3,1],[41,7,5,10,4,1],[42,7,5,10,1,1]]}
+		return fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+			`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,%d,0,32,0],[-250,1,7,5,%d,0,`+
+			`32,0]]}
+{"version":1,"type":"memcpy_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","stream_id","duration_ns",`+
+			`"bytes","copy_kind","corr_id"],"rows":[[40,7,5,10,3,1],[41,7,5,10,4,1],[42,7,5,10,1,1]]}
 `, session, id, base, corr, corr+1, session, id, base)
 	}
 	job := `{"type":"job_start","session_id":"%s","pid":1,"app":"a","ts_ns":%d,"devices":[{"id":0,"vendor":"%s"}]}` + "\n"

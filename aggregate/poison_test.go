@@ -24,7 +24,8 @@ func poisoned(t testing.TB, s *broker.Streams) (kernels, total uint64) {
 	kernels, total = load(t, s, 0, 15)
 	publish(t, s, stream.Envelope{Session: "s2", Identity: poisonIdentity}, []byte(`{"version":1,"type":"kernel_event_batch",`+
 		`"session_id":"s2","batch_id":999,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns",`+
-		`"corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,99,900001,0,32,0],[0,1,7,99,900002,0,32,0],[0,1,7,99,900003,0,32,0]]}`+"\n"))
+		`"corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,99,900001,0,32,0],[0,1,7,99,900002,0,32,0],[0,1,7,99,900003,0,32,0]]}`+
+		"\n"))
 	k, n := load(t, s, 15, 15)
 	return kernels + k, total + n
 }

@@ -30,7 +30,8 @@ func (o *owner) publish(ctx context.Context) error {
 		return err
 	}
 	if columns := f.Out.NewlyMended(); columns != nil {
-		o.log.Error("rows lacked a value in some columns, which are written empty: this is a bug of Warpline, please report it", "columns", columns)
+		o.log.Error("rows lacked a value in some columns, which are written empty: this is a bug of Warpline, please report it", "columns",
+			columns)
 	}
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position,

@@ -52,7 +52,8 @@ func (p *plant) worker() (stop func()) {
 
 func (p *plant) sink() (stop func()) {
 	p.t.Helper()
-	cfg := sink.Config{Schema: tabletest.Schema(), HTTPAddr: p.d.e.HTTPAddr(), NativeAddr: p.d.e.TCPAddr(), Database: p.d.name, User: p.d.e.User(),
+	cfg := sink.Config{Schema: tabletest.Schema(), HTTPAddr: p.d.e.HTTPAddr(), NativeAddr: p.d.e.TCPAddr(), Database: p.d.name,
+		User:     p.d.e.User(),
 		Password: p.d.e.Password(), MinInterval: 20 * time.Millisecond}
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

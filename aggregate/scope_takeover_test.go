@@ -16,8 +16,12 @@ func TestScopesAreCountedAfterATakeover(t *testing.T) {
 	var now clock
 	cfg := aggregate.Config{RawWait: 300 * time.Millisecond, DetailWait: time.Minute, SnapshotChunks: 2}.WithClock(now.at)
 	stop := start(t, s, cfg)
-	publish(t, s, stream.Envelope{Session: "x", Identity: "a"}, []byte(`{"version":1,"type":"dictionary_update","session_id":"x","scope_name_dict":{"1":"outer","2":"inner"}}
-{"version":3,"type":"scope_event_batch","session_id":"x","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth","repeat","warmup","original_start_ns"],"rows":[[0,1,1,0,0,0,0,1795175929972803352],[10,2,2,0,1,0,0,1795175929972803362],[40,2,2,1,1,0,0,1795175929972803362],[90,1,1,1,0,0,0,1795175929972803352],[95,3,1,0,0,0,0,1795175929972803447]]}
+	publish(t, s, stream.Envelope{Session: "x", Identity: "a"},
+		[]byte(`{"version":1,"type":"dictionary_update","session_id":"x","scope_name_dict":{"1":"outer","2":"inner"}}
+{"version":3,"type":"scope_event_batch","session_id":"x","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns",`+
+			`"scope_instance_id","name_id","event_type","depth","repeat","warmup","original_start_ns"],"rows":[[0,1,1,0,0,0,0,`+
+			`1795175929972803352],[10,2,2,0,1,0,0,1795175929972803362],[40,2,2,1,1,0,0,1795175929972803362],[90,1,1,1,0,0,0,1795175929972803352],`+
+			`[95,3,1,0,0,0,0,1795175929972803447]]}
 `))
 	waitFor(t, s, "both scopes", func(sum totals) bool { return sum["scope_stats_data.calls"] == 2 })
 	stop()

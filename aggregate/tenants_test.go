@@ -20,14 +20,22 @@ import (
 )
 
 // oddNames is a session whose names are no words.
-const oddNames = `{"type":"job_start","session_id":"it's","app":"a'b\\c%s\u0000d\n","pid":1,"ts_ns":1795175929972803352,"devices":[{"id":0,"name":"x'\"\\","uuid":"u","vendor":"NVIDIA"}]}
-{"type":"dictionary_update","session_id":"it's","kernel_dict":{"1":"k'\"\\\u0000\t\n|@ü"},"scope_name_dict":{"1":"a|b'","2":""},"function_dict":{"1":"f@g@h'.cu"},"metric_dict":{"1":"m'{}"},"source_file_dict":{"1":"'"}}
-{"type":"kernel_event_batch","session_id":"it's","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,18446744073709551615,9223372036854775807,4294967295,0,32,0],[1,4294967295,7,0,1,0,32,0]]}
-{"type":"scope_event_batch","session_id":"it's","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,18446744073709551615,1,0,0],[5,2,2,0,1],[6,3,9,1,70]]}
-{"type":"profile_sample_batch","session_id":"it's","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","sample_kind","metric_id","metric_value","device_id","corr_id","function_id","pc_offset","source_file_id","source_line","stall_reason","scope_name_id"],"rows":[[0,0,1,18446744073709551615,0,1,1,18446744073709551615,1,4294967295,0,1],[0,1,1,5,0,1,9,16,9,0,0,9]]}
+const oddNames = `{"type":"job_start","session_id":"it's","app":"a'b\\c%s\u0000d\n","pid":1,"ts_ns":1795175929972803352,` +
+	`"devices":[{"id":0,"name":"x'\"\\","uuid":"u","vendor":"NVIDIA"}]}
+{"type":"dictionary_update","session_id":"it's","kernel_dict":{"1":"k'\"\\\u0000\t\n|@ü"},"scope_name_dict":{"1":"a|b'","2":""},` +
+	`"function_dict":{"1":"f@g@h'.cu"},"metric_dict":{"1":"m'{}"},"source_file_dict":{"1":"'"}}
+{"type":"kernel_event_batch","session_id":"it's","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id",` +
+	`"stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,18446744073709551615,9223372036854775807,` +
+	`4294967295,0,32,0],[1,4294967295,7,0,1,0,32,0]]}
+{"type":"scope_event_batch","session_id":"it's","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","scope_instance_id",` +
+	`"name_id","event_type","depth"],"rows":[[0,18446744073709551615,1,0,0],[5,2,2,0,1],[6,3,9,1,70]]}
+{"type":"profile_sample_batch","session_id":"it's","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","sample_kind",` +
+	`"metric_id","metric_value","device_id","corr_id","function_id","pc_offset","source_file_id","source_line","stall_reason",` +
+	`"scope_name_id"],"rows":[[0,0,1,18446744073709551615,0,1,1,18446744073709551615,1,4294967295,0,1],[0,1,1,5,0,1,9,16,9,0,0,9]]}
 {"type":"deep_window_event","session_id":"it's","name":"'","start_ns":1795175929972803352,"end_ns":1795175929982803352}
 {"type":"memset_event","session_id":"it's","name":"\u0000'","start_ns":0,"end_ns":9223372036854775807,"bytes":18446744073709551615}
-{"type":"memcpy_event","session_id":"it's","start_ns":9223372036854775806,"duration_ns":9223372036854775807,"bytes":18446744073709551615,"copy_kind":"'"}
+{"type":"memcpy_event","session_id":"it's","start_ns":9223372036854775806,"duration_ns":9223372036854775807,"bytes":18446744073709551615,` +
+	`"copy_kind":"'"}
 {"type":"source_file_content","session_id":"it's","source_file_id":1,"lines":["'\u0000","\\"]}
 `
 

@@ -25,9 +25,11 @@ const asidePrefix = "aside-"
 // bodies, a finding names it, and it is deleted. It may be called twice, and by several roles at once. If the bytes or the finding cannot
 // be stored because a bucket is full or gone, the message is deleted all the same: readers must not wait for it. partition is -1 if there
 // is none.
-func (s *Streams) SetAside(ctx context.Context, from jetstream.Stream, partition int, seq uint64, subject string, data []byte, why error) error {
+func (s *Streams) SetAside(ctx context.Context, from jetstream.Stream, partition int, seq uint64,
+	subject string, data []byte, why error) error {
 	name := from.CachedInfo().Config.Name
-	at := Place{First: seq, Last: seq, Detail: fmt.Sprintf("%d bytes on %q: %v", len(data), subject, why), Object: fmt.Sprintf(asidePrefix+"%s-%d", name, seq)}
+	at := Place{First: seq, Last: seq, Detail: fmt.Sprintf("%d bytes on %q: %v", len(data), subject, why),
+		Object: fmt.Sprintf(asidePrefix+"%s-%d", name, seq)}
 	have, err := Find(ctx, s.Marks, FindingAside, name, partition, 1, at)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -49,8 +51,8 @@ func (s *Streams) SetAside(ctx context.Context, from jetstream.Stream, partition
 	return nil
 }
 
-// Copied returns stream.ErrForeign, wrapped, when the chunk at a sequence of ROWS is a copy of one that was published before it. A chunk is stored
-// only when the newest message of its subject is the one that its writer knew of, so nothing was ever between the two.
+// Copied returns stream.ErrForeign, wrapped, when the chunk at a sequence of ROWS is a copy of one that was published before it. A chunk is
+// stored only when the newest message of its subject is the one that its writer knew of, so nothing was ever between the two.
 func (s *Streams) Copied(ctx context.Context, c *stream.Chunk, seq uint64) error {
 	if c.After == 0 || c.After > seq {
 		return nil // of a worker that did not say, or of a stream that was there before

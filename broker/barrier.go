@@ -20,7 +20,8 @@ import (
 // ledgerStreams are the streams that ClickHouse must never be ahead of: the chunks, what they point to, and the marks. The keys and the
 // records of deletions are synced with them: they are small, and clients are told that they are stored.
 var ledgerStreams = []string{
-	stream.RowsStream, "KV_" + stream.MarksBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.KeysBucket, "KV_" + stream.DeletionsBucket,
+	stream.RowsStream, "KV_" + stream.MarksBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.KeysBucket,
+	"KV_" + stream.DeletionsBucket,
 	"OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
 }
 

@@ -72,7 +72,8 @@ func Connect(ctx context.Context, cfg ConnectConfig) (*nats.Conn, jetstream.JetS
 	}
 	if n := nc.MaxPayload(); n < stream.MaxPayloadBytes {
 		nc.Close()
-		return nil, nil, fmt.Errorf("nats max_payload is %d bytes and must be at least %d: set max_payload: 8MB in the server's configuration", n, stream.MaxPayloadBytes)
+		return nil, nil, fmt.Errorf("nats max_payload is %d bytes and must be at least %d: set max_payload: 8MB in the server's configuration",
+			n, stream.MaxPayloadBytes)
 	}
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256), jetstream.WithDefaultTimeout(10*time.Second))
 	if err != nil {

@@ -279,7 +279,8 @@ func (s *Streams) tellUnowned(ctx context.Context, m *keeperMetrics) {
 	for name, n := range now {
 		m.unowned.WithLabelValues(name).Set(float64(n))
 		if n > s.remade.strays(name, n) {
-			s.log.Warn("trouble: stream "+name+" holds messages beside its partitions; nobody reads them and they take room", "messages", n, "first", first(found, name),
+			s.log.Warn("trouble: stream "+name+" holds messages beside its partitions; nobody reads them and they take room", "messages", n,
+				"first", first(found, name),
 				"do", "look who put them there, then: nats stream purge "+name+" --subject SUBJECT")
 		}
 	}

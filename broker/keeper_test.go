@@ -48,11 +48,12 @@ func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
 	}()
 	defer func() { cancel(); <-kept }()
 	var running atomic.Int64
-	leases := &broker.Leases{Bucket: s.Leases, Role: "worker", Count: 4, TTL: s.LeaseTTL, Logger: slog.New(slog.DiscardHandler), Run: func(ctx context.Context, _ int) {
-		running.Add(1)
-		<-ctx.Done()
-		running.Add(-1)
-	}}
+	leases := &broker.Leases{Bucket: s.Leases, Role: "worker", Count: 4, TTL: s.LeaseTTL, Logger: slog.New(slog.DiscardHandler),
+		Run: func(ctx context.Context, _ int) {
+			running.Add(1)
+			<-ctx.Done()
+			running.Add(-1)
+		}}
 	held := make(chan struct{})
 	go func() { defer close(held); leases.Hold(ctx) }()
 	defer func() { cancel(); <-held }()
@@ -86,14 +87,16 @@ func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
 			return err == nil && s.Remade(name) == 1
 		})
 	}
-	for name, kv := range map[string]jetstream.KeyValue{stream.KeysBucket: s.Keys, stream.WindowsBucket: s.Windows, stream.DictionariesBucket: s.Dictionaries, stream.MarksBucket: s.Marks, stream.DeletionsBucket: s.Deletions} {
+	for name, kv := range map[string]jetstream.KeyValue{stream.KeysBucket: s.Keys, stream.WindowsBucket: s.Windows,
+		stream.DictionariesBucket: s.Dictionaries, stream.MarksBucket: s.Marks, stream.DeletionsBucket: s.Deletions} {
 		if _, err := kv.Put(ctx, "k", []byte("v")); err != nil {
 			t.Errorf("bucket %s: %v", name, err)
 		} else if e, err := kv.Get(ctx, "k"); err != nil || string(e.Value()) != "v" {
 			t.Errorf("bucket %s has lost what was put into it: %v", name, err)
 		}
 	}
-	for name, o := range map[string]jetstream.ObjectStore{stream.PartsObjects: s.Parts, stream.StateObjects: s.State, stream.ChunksObjects: s.Chunks} {
+	for name, o := range map[string]jetstream.ObjectStore{stream.PartsObjects: s.Parts, stream.StateObjects: s.State,
+		stream.ChunksObjects: s.Chunks} {
 		if _, err := o.PutBytes(ctx, "k", []byte("v")); err != nil {
 			t.Errorf("object store %s: %v", name, err)
 		} else if b, err := o.GetBytes(ctx, "k"); err != nil || string(b) != "v" {
@@ -144,7 +147,8 @@ func TestIngestBeginsAboveEveryPosition(t *testing.T) {
 	if _, err := broker.Open(t.Context(), nc, js, l); err != nil {
 		t.Fatal(err)
 	}
-	msg, err := stream.AppendChunk(nil, &stream.Chunk{Partition: 1, Number: 9, Base: 9, Epoch: 1, Nonce: "n", Position: 4711, CreatedAt: 1}, nil, nil)
+	msg, err := stream.AppendChunk(nil, &stream.Chunk{Partition: 1, Number: 9, Base: 9, Epoch: 1, Nonce: "n", Position: 4711, CreatedAt: 1},
+		nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +159,8 @@ func TestIngestBeginsAboveEveryPosition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, mark := range map[string]string{"lane.0": `{"mark":812,"pending":{"last":815},"partitions":{"0":{"position":{"seq":5000,"at":1}}}}`, "lane.1": `{"mark":3,"partitions":{"1":{"chunk":1,"snapshot":1}}}`, "junk": "x"} {
+	for key, mark := range map[string]string{"lane.0": `{"mark":812,"pending":{"last":815},"partitions":{"0":{"position":{"seq":5000,"at":1}` +
+		`}}}`, "lane.1": `{"mark":3,"partitions":{"1":{"chunk":1,"snapshot":1}}}`, "junk": "x"} {
 		if _, err := kv.PutString(t.Context(), key, mark); err != nil {
 			t.Fatal(err)
 		}
@@ -219,14 +224,16 @@ func TestMessagesThatNobodyOwnsAreTold(t *testing.T) {
 	for _, u := range found {
 		have[u] = true
 	}
-	if err != nil || len(found) != 2 || !have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.99.t.s", Messages: 2}] || !have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.4.t.s", Messages: 1}] {
+	if err != nil || len(found) != 2 || !have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.99.t.s", Messages: 2}] ||
+		!have[broker.Unowned{Stream: stream.IngestStream, Subject: "ingest.4.t.s", Messages: 1}] {
 		t.Errorf("found %v, %v", found, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	kept := make(chan struct{})
 	go func() { defer close(kept); s.Keep(ctx, broker.KeeperConfig{Every: 20 * time.Millisecond}) }()
 	eventually(t, 20*time.Second, "they are told", func() bool {
-		return strings.Contains(log.String(), "trouble: stream INGEST holds messages beside its partitions") && strings.Contains(log.String(), "messages=3")
+		return strings.Contains(log.String(), "trouble: stream INGEST holds messages beside its partitions") &&
+			strings.Contains(log.String(), "messages=3")
 	})
 	cancel()
 	<-kept

@@ -22,8 +22,10 @@ import (
 
 // everything is each JetStream stream that Warpline has.
 var everything = []string{
-	stream.IngestStream, stream.RowsStream, "KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket,
-	"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "KV_" + stream.SeenBucket, "OBJ_" + stream.PartsObjects, "OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
+	stream.IngestStream, stream.RowsStream, "KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket,
+	"KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket,
+	"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "KV_" + stream.SeenBucket, "OBJ_" + stream.PartsObjects,
+	"OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
 }
 
 // text is a log that tests read while it is written.
@@ -95,7 +97,8 @@ func TestOpenNeverLowersWhatItFinds(t *testing.T) {
 	less := l
 	less.IngestMaxBytes, less.RowsMaxBytes, less.BucketMaxBytes, less.Partitions = 1<<20, 16<<20, 1<<20, 16
 	open(less)
-	for name, want := range map[string]int64{stream.IngestStream: 64 << 20, stream.RowsStream: 64 << 20, "KV_" + stream.KeysBucket: 16 << 20, "OBJ_" + stream.StateObjects: 16 << 20} {
+	for name, want := range map[string]int64{stream.IngestStream: 64 << 20, stream.RowsStream: 64 << 20, "KV_" + stream.KeysBucket: 16 << 20,
+		"OBJ_" + stream.StateObjects: 16 << 20} {
 		if have := config(t, js, name).MaxBytes; have != want {
 			t.Errorf("%s has %d bytes after a role with smaller flags, want %d", name, have, want)
 		}
@@ -222,8 +225,10 @@ func trio(t *testing.T) (jetstream.JetStream, *nats.Conn) {
 	var urls []string
 	for i := range 3 {
 		srv, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, MaxPayload: stream.MaxPayloadBytes,
-			MaxPending: 64 << 20, JetStreamMaxStore: 1 << 40, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: ports[i]}, Routes: routes,
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true,
+			StoreDir: t.TempDir(), NoSigs: true, MaxPayload: stream.MaxPayloadBytes,
+			MaxPending: 64 << 20, JetStreamMaxStore: 1 << 40, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: ports[i]},
+			Routes: routes,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -32,11 +32,12 @@ func TestLeasesSurviveARestartOfNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	var starts, ends atomic.Int64
-	l := &broker.Leases{Bucket: s.Leases, Role: "worker", Count: 4, TTL: s.LeaseTTL, Logger: slog.New(slog.DiscardHandler), Run: func(ctx context.Context, i int) {
-		starts.Add(1)
-		<-ctx.Done()
-		ends.Add(1)
-	}}
+	l := &broker.Leases{Bucket: s.Leases, Role: "worker", Count: 4, TTL: s.LeaseTTL, Logger: slog.New(slog.DiscardHandler),
+		Run: func(ctx context.Context, i int) {
+			starts.Add(1)
+			<-ctx.Done()
+			ends.Add(1)
+		}}
 	hold, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { l.Hold(hold); close(done) }()

@@ -119,7 +119,8 @@ func (s *Streams) tell(ctx context.Context, lost ...shortened) {
 		}
 		w.missing[l.name] += l.to - l.from + 1
 		w.untold, w.told = append(w.untold, l), append(w.told, l)
-		s.log.Error("NATS has lost data: "+l.String(), "stream", l.name, "from", l.from, "to", l.to, "do", "look at the disk of NATS, and run: warpline audit")
+		s.log.Error("NATS has lost data: "+l.String(), "stream", l.name, "from", l.from, "to", l.to,
+			"do", "look at the disk of NATS, and run: warpline audit")
 	}
 	w.told = w.told[max(0, len(w.told)-maxTold):]
 	w.untold = slices.DeleteFunc(w.untold, func(l shortened) bool {
@@ -248,10 +249,12 @@ func (s *Streams) compare(ctx context.Context, old sighting, info *jetstream.Str
 	l := &shortened{name: name, from: 1, to: old.Last, at: time.Now()}
 	what := "nothing of before is left"
 	if left != nil {
-		l.from, what = left.Sequence+1, "the newest that is left of before, "+fmt.Sprint(left.Sequence)+", is of "+left.Time.UTC().Format(time.DateTime)
+		l.from, what = left.Sequence+1, "the newest that is left of before, "+fmt.Sprint(left.Sequence)+
+			", is of "+left.Time.UTC().Format(time.DateTime)
 	}
 	l.from = min(max(l.from, state.FirstSeq), old.Last)
-	l.why = fmt.Sprintf("%s, the newest that was there is of %s UTC; lost with it: %s", what, time.Unix(0, old.At).UTC().Format(time.DateTime), s.storeLost[name])
+	l.why = fmt.Sprintf("%s, the newest that was there is of %s UTC; lost with it: %s", what, time.Unix(0, old.At).UTC().Format(time.DateTime),
+		s.storeLost[name])
 	return l, nil
 }
 

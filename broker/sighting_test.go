@@ -44,8 +44,8 @@ func patch(t *testing.T, file string, tenths int64, bytes []byte) {
 	}
 }
 
-// Whatever a killed server has lost of the end of a stream that it had acknowledged is told, with its range. A torn write that nobody was told
-// of, and what was deleted, is not.
+// Whatever a killed server has lost of the end of a stream that it had acknowledged is told, with its range. A torn write that nobody was
+// told of, and what was deleted, is not.
 func TestEndsThatAreLostAreTold(t *testing.T) {
 	t.Parallel()
 	flipped := []byte(strings.Repeat("\xaa", 64))
@@ -85,12 +85,20 @@ func TestEndsThatAreLostAreTold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{name: "flipped bytes in a stream", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "INGEST"), 5, flipped) }, want: "INGEST"},
+		{name: "flipped bytes in a stream", damage: func(t *testing.T, dir string) {
+			patch(t, lastBlock(t, dir, "INGEST"), 5, flipped)
+		}, want: "INGEST"},
 		{name: "flipped bytes in a bucket", want: "KV_WL_WINDOWS",
 			damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "KV_WL_WINDOWS"), 5, flipped) }},
-		{name: "flipped bytes in the marks", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "KV_WL_MARKS"), 5, flipped) }, want: "KV_WL_MARKS"},
-		{name: "flipped at the very end", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "INGEST"), 9, flipped) }, want: "INGEST"},
-		{name: "flipped, and more came before anybody looked", damage: func(t *testing.T, dir string) { patch(t, lastBlock(t, dir, "INGEST"), 5, flipped) },
+		{name: "flipped bytes in the marks", damage: func(t *testing.T, dir string) {
+			patch(t, lastBlock(t, dir, "KV_WL_MARKS"), 5, flipped)
+		}, want: "KV_WL_MARKS"},
+		{name: "flipped at the very end", damage: func(t *testing.T, dir string) {
+			patch(t, lastBlock(t, dir, "INGEST"), 9, flipped)
+		}, want: "INGEST"},
+		{name: "flipped, and more came before anybody looked", damage: func(t *testing.T, dir string) {
+			patch(t, lastBlock(t, dir, "INGEST"), 5, flipped)
+		},
 			before: func(t *testing.T, js jetstream.JetStream) { ingest(t, js, 0, 100) }, want: "INGEST"},
 		{name: "a block removed", damage: func(t *testing.T, dir string) {
 			if err := os.Remove(lastBlock(t, dir, "KV_WL_WINDOWS")); err != nil {

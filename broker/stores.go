@@ -41,18 +41,21 @@ func (s *Streams) stores() []store {
 	var all []store
 	add := func(st store) { all = append(all, st) }
 	bucket := func(name, lost string, ttl time.Duration, maxBytes int64) {
-		cfg := jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: jetstream.FileStorage, Replicas: l.Replicas, History: 1, MaxBytes: maxBytes}
+		cfg := jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: jetstream.FileStorage, Replicas: l.Replicas, History: 1,
+			MaxBytes: maxBytes}
 		add(store{name: "KV_" + name, said: "bucket " + name, lost: lost, maxBytes: maxBytes, maxAge: ttl, make: func(ctx context.Context) error {
 			_, err := s.JS.CreateKeyValue(ctx, cfg)
 			return err
 		}})
 	}
 	objects := func(name, lost string, ttl time.Duration) {
-		cfg := jetstream.ObjectStoreConfig{Bucket: name, TTL: ttl, Storage: jetstream.FileStorage, Replicas: l.Replicas, MaxBytes: l.BucketMaxBytes}
-		add(store{name: "OBJ_" + name, said: "object store " + name, lost: lost, maxBytes: l.BucketMaxBytes, maxAge: ttl, make: func(ctx context.Context) error {
-			_, err := s.JS.CreateObjectStore(ctx, cfg)
-			return err
-		}})
+		cfg := jetstream.ObjectStoreConfig{Bucket: name, TTL: ttl, Storage: jetstream.FileStorage,
+			Replicas: l.Replicas, MaxBytes: l.BucketMaxBytes}
+		add(store{name: "OBJ_" + name, said: "object store " + name, lost: lost, maxBytes: l.BucketMaxBytes, maxAge: ttl,
+			make: func(ctx context.Context) error {
+				_, err := s.JS.CreateObjectStore(ctx, cfg)
+				return err
+			}})
 	}
 	const small = 16 << 20
 	bucket(stream.MarksBucket, "how far the sink is: it goes on after the ledger's last row", 0, l.BucketMaxBytes)
@@ -70,12 +73,15 @@ func (s *Streams) stores() []store {
 		make: func(ctx context.Context) error {
 			return s.makeStream(ctx, jetstream.StreamConfig{
 				Name: stream.IngestStream, Subjects: ingest, MaxBytes: l.IngestMaxBytes, Discard: jetstream.DiscardNew,
-				Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateHorizon), Metadata: meta, AllowDirect: true,
+				Storage: jetstream.FileStorage, Replicas: l.Replicas, Duplicates: cmp.Or(l.Duplicates, DuplicateHorizon), Metadata: meta,
+				AllowDirect: true,
 				Description: "accepted parts, kept for a replay window behind the workers",
 			}, s.ingestFloor)
 		}})
-	bucket(stream.KeysBucket, "the keys: gateways put back those that they know, others answer 401 until they are made again", 0, l.BucketMaxBytes)
-	bucket(stream.WindowsBucket, "which uploads were accepted: what is sent again is recognised by the workers alone", WindowHorizon, l.BucketMaxBytes)
+	bucket(stream.KeysBucket, "the keys: gateways put back those that they know, others answer 401 until they are made again",
+		0, l.BucketMaxBytes)
+	bucket(stream.WindowsBucket, "which uploads were accepted: what is sent again is recognised by the workers alone", WindowHorizon,
+		l.BucketMaxBytes)
 	bucket(stream.DictionariesBucket, "nothing: names are read from ClickHouse", WindowHorizon, l.BucketMaxBytes)
 	// The leases are in a file although they live for seconds: a bucket in memory is gone for good when NATS restarts.
 	bucket(stream.LeasesBucket, "nothing: partitions and lanes are taken again", l.LeaseTTL, min(small, max(l.BucketMaxBytes, 1<<20)))
@@ -253,8 +259,10 @@ func advice(err error) string {
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return "turn JetStream on in the server's configuration, and for this account"
-	case errors.As(err, &api) && (api.ErrorCode == codeStorageExceeded || api.ErrorCode == codeInsufficientResources || api.ErrorCode == codeAccountResources):
-		return "the server has no room: raise its max_file_store (--store-max of the embedded one), make room on its disk, or ask for less with --ingest-max, --rows-max and --bucket-max"
+	case errors.As(err, &api) && (api.ErrorCode == codeStorageExceeded || api.ErrorCode == codeInsufficientResources ||
+		api.ErrorCode == codeAccountResources):
+		return "the server has no room: raise its max_file_store (--store-max of the embedded one), make room on its disk, or ask for less " +
+			"with --ingest-max, --rows-max and --bucket-max"
 	case errors.As(err, &api) && api.ErrorCode == codeNoPeers:
 		return "--replicas asks for more servers with JetStream and room than the cluster has now: start them"
 	}

@@ -37,7 +37,8 @@ type Layout struct {
 // DefaultLayout fits `warpline up` on one machine: 16 partitions, 2 lanes, 4 GiB of each stream. 2 lanes keep inserts large (each insert
 // makes one data part per table) and both cores busy.
 func DefaultLayout() Layout {
-	return Layout{Partitions: 16, Lanes: 2, Replicas: 1, IngestMaxBytes: 4 << 30, RowsMaxBytes: 4 << 30, BucketMaxBytes: 1 << 30, LeaseTTL: 5 * time.Second}
+	return Layout{Partitions: 16, Lanes: 2, Replicas: 1, IngestMaxBytes: 4 << 30, RowsMaxBytes: 4 << 30, BucketMaxBytes: 1 << 30,
+		LeaseTTL: 5 * time.Second}
 }
 
 // Streams are the opened streams, buckets and object stores. The handles go by name, so they work on after the keeper (Keep) has made
@@ -162,8 +163,11 @@ func (s *Streams) handles(ctx context.Context) (err error) {
 			return fmt.Errorf("bucket %s: %w", name, err)
 		}
 	}
-	for name, to := range map[string]*jetstream.ObjectStore{stream.PartsObjects: &s.Parts, stream.StateObjects: &s.State, stream.ChunksObjects: &s.Chunks} {
-		*to, err = patient(ctx, s.log, "object store "+name, func(ctx context.Context) (jetstream.ObjectStore, error) { return s.JS.ObjectStore(ctx, name) })
+	for name, to := range map[string]*jetstream.ObjectStore{stream.PartsObjects: &s.Parts, stream.StateObjects: &s.State,
+		stream.ChunksObjects: &s.Chunks} {
+		*to, err = patient(ctx, s.log, "object store "+name, func(ctx context.Context) (jetstream.ObjectStore, error) {
+			return s.JS.ObjectStore(ctx, name)
+		})
 		if err != nil {
 			return fmt.Errorf("object store %s: %w", name, err)
 		}
@@ -175,7 +179,8 @@ func fixed(st jetstream.Stream, key string) (int, error) {
 	cfg := st.CachedInfo().Config
 	n, err := strconv.Atoi(cfg.Metadata[key])
 	if err != nil || n < 1 || n > 4096 {
-		return 0, fmt.Errorf("stream %s has no usable metadata %q (%q): it was not created by warpline; remove it or use another NATS account", cfg.Name, key, cfg.Metadata[key])
+		return 0, fmt.Errorf("stream %s has no usable metadata %q (%q): it was not created by warpline; remove it or use another NATS account",
+			cfg.Name, key, cfg.Metadata[key])
 	}
 	return n, nil
 }

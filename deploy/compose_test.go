@@ -93,7 +93,8 @@ func load(t *testing.T) compose {
 
 func TestShape(t *testing.T) {
 	c := load(t)
-	want := []string{"clickhouse", "gateway-1", "gateway-2", "grafana", "nats-1", "nats-2", "nats-3", "prometheus", "sink", "worker-1", "worker-2"}
+	want := []string{"clickhouse", "gateway-1", "gateway-2", "grafana", "nats-1", "nats-2", "nats-3",
+		"prometheus", "sink", "worker-1", "worker-2"}
 	var got []string
 	for name := range c.Services {
 		got = append(got, name)
@@ -301,7 +302,8 @@ func addresses(t *testing.T, c compose) map[string]bool {
 			}
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?s)<prometheus>.*?<port>(\d+)</port>`).FindAllStringSubmatch(read(t, "clickhouse/config.d/warpline.xml"), -1) {
+	for _, m := range regexp.MustCompile(`(?s)<prometheus>.*?<port>(\d+)</port>`).
+		FindAllStringSubmatch(read(t, "clickhouse/config.d/warpline.xml"), -1) {
 		all["clickhouse:"+m[1]] = true
 	}
 	conf := natsConfig(t)

@@ -30,13 +30,15 @@ import (
 
 // asked is a query as Grafana sends it: its variables and macros filled in.
 func asked(sql, tenant, session string, from, to int64) string {
-	sql = regexp.MustCompile(`\$__timeFilter\((\w[\w.]*)\)`).ReplaceAllString(sql, fmt.Sprintf("$1 >= toDateTime(%d) AND $1 <= toDateTime(%d)", from, to))
+	sql = regexp.MustCompile(`\$__timeFilter\((\w[\w.]*)\)`).ReplaceAllString(sql,
+		fmt.Sprintf("$1 >= toDateTime(%d) AND $1 <= toDateTime(%d)", from, to))
 	sql = regexp.MustCompile(`\$__timeInterval\((\w[\w.]*)\)`).ReplaceAllString(sql, "toStartOfInterval(toDateTime($1), INTERVAL 60 second)")
-	return strings.NewReplacer("$tenant", tenant, "${session:sqlstring}", "'"+strings.ReplaceAll(session, "'", "''")+"'", "$__fromTime", fmt.Sprintf("toDateTime(%d)", from)).Replace(sql)
+	return strings.NewReplacer("$tenant", tenant, "${session:sqlstring}", "'"+strings.ReplaceAll(session, "'", "''")+"'", "$__fromTime",
+		fmt.Sprintf("toDateTime(%d)", from)).Replace(sql)
 }
 
-// Captures of days ago are sent now. Whichever session is picked in the table, each panel shows all that there is of it, in the range of time that
-// the pick sets.
+// Captures of days ago are sent now. Whichever session is picked in the table, each panel shows all that there is of it, in the range of
+// time that the pick sets.
 func TestDashboardShowsAnOldSession(t *testing.T) {
 	e := enginetest.Shared(t)
 	streams := brokertest.Start(t, broker.Layout{})
@@ -48,13 +50,15 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sink.New(streams, sink.Config{Schema: tabletest.Schema(), HTTPAddr: e.HTTPAddr(), NativeAddr: e.TCPAddr(), Database: "warpline", User: e.User(), Password: e.Password(), MinInterval: 20 * time.Millisecond})
+	s, err := sink.New(streams, sink.Config{Schema: tabletest.Schema(), HTTPAddr: e.HTTPAddr(), NativeAddr: e.TCPAddr(), Database: "warpline",
+		User: e.User(), Password: e.Password(), MinInterval: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 3)
-	for _, run := range []func(context.Context) error{gateway.Run, aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{gpuflight.Source(), telemetry.Source()}}).Run, s.Run} {
+	for _, run := range []func(context.Context) error{gateway.Run,
+		aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{gpuflight.Source(), telemetry.Source()}}).Run, s.Run} {
 		go func() { ended <- run(ctx) }()
 	}
 	t.Cleanup(func() {
@@ -88,7 +92,8 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	}
 	res.Body.Close()
 
-	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: e.ReaderPassword()}})
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
+		Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: e.ReaderPassword()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +118,10 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	accepted := uint64(0)
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		var complete uint64
-		if reader.QueryRow(ctx, "SELECT countIf(state != 'open') FROM sessions WHERE tenant = 'dev'").Scan(&complete) == nil && complete >= uint64(len(sessions)) &&
-			rows("SELECT 1 FROM rejects WHERE tenant = 'dev' AND type = 'of_the_future' OR tenant = 'dev' AND reason = 'unknown_type' LIMIT 1", nil) > 0 {
+		if reader.QueryRow(ctx, "SELECT countIf(state != 'open') FROM sessions WHERE tenant = 'dev'").Scan(&complete) == nil &&
+			complete >= uint64(len(sessions)) &&
+			rows("SELECT 1 FROM rejects WHERE tenant = 'dev' AND type = 'of_the_future' OR tenant = 'dev' AND reason = 'unknown_type' LIMIT 1",
+				nil) > 0 {
 			break
 		}
 		if accepted = complete; time.Now().After(deadline) {
@@ -132,7 +139,8 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 			if whole, err = os.ReadFile("grafana/dashboards/warpline.json"); err != nil {
 				t.Fatal(err)
 			}
-			for _, needs := range []string{"var-session=${__data.fields.session_id:percentencode}", "from=${__data.fields.from_ms}", "to=${__data.fields.to_ms}"} {
+			for _, needs := range []string{"var-session=${__data.fields.session_id:percentencode}", "from=${__data.fields.from_ms}",
+				"to=${__data.fields.to_ms}"} {
 				if !strings.Contains(string(whole), needs) {
 					t.Errorf("a click on a session does not set %s", needs)
 				}
@@ -146,13 +154,14 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 	}
 	var picks []pick
 	// The picker itself has sessions of every time, whatever the range is: that of a board that was just opened, here an hour far away.
-	rows("SELECT toString(session_id), from_ms, to_ms FROM ("+asked(picker, "dev", "all", 1_000_000_000, 1_000_003_600)+")", func(r driver.Rows) {
-		var p pick
-		if err := r.Scan(&p.session, &p.from, &p.to); err != nil {
-			t.Fatal(err)
-		}
-		picks = append(picks, p)
-	})
+	rows("SELECT toString(session_id), from_ms, to_ms FROM ("+asked(picker, "dev", "all", 1_000_000_000, 1_000_003_600)+")",
+		func(r driver.Rows) {
+			var p pick
+			if err := r.Scan(&p.session, &p.from, &p.to); err != nil {
+				t.Fatal(err)
+			}
+			picks = append(picks, p)
+		})
 	if len(picks) != len(sessions) {
 		t.Fatalf("%d sessions to pick, want %d", len(picks), len(sessions))
 	}

@@ -84,7 +84,8 @@ func TestDashboardUsesProvisionedSources(t *testing.T) {
 // The dashboard's SQL runs on the real engine against the real schema.
 func TestDashboardSQLRuns(t *testing.T) {
 	e := enginetest.Shared(t)
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Username: e.User(), Password: e.Password()}})
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
+		Auth: clickhouse.Auth{Username: e.User(), Password: e.Password()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func TestDashboardSQLRuns(t *testing.T) {
 	if err := tabletest.Schema().Ensure(ctx, conn, table.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: e.ReaderPassword()}})
+	reader, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
+		Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: e.ReaderPassword()}})
 	if err != nil {
 		t.Fatal(err)
 	}

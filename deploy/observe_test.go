@@ -58,8 +58,11 @@ func series(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{gpuflightfold.Source(), telemetryfold.Source()}, Schema: tabletest.Schema(), Registerer: reg})
-	if _, err := sink.New(streams, sink.Config{Schema: tabletest.Schema(), HTTPAddr: "127.0.0.1:1", NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil { // it asks nobody
+	aggregate.New(streams, aggregate.Config{Sources: []aggregate.Source{gpuflightfold.Source(), telemetryfold.Source()},
+		Schema: tabletest.Schema(), Registerer: reg})
+	// it asks nobody
+	if _, err := sink.New(streams, sink.Config{Schema: tabletest.Schema(), HTTPAddr: "127.0.0.1:1",
+		NativeAddr: "127.0.0.1:1", Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	keep, stop := context.WithCancel(t.Context())
@@ -163,7 +166,8 @@ func checkExpression(t *testing.T, all map[string][]string, text, where, expr st
 
 func TestMetricsAreFoundAndMissed(t *testing.T) {
 	all := series(t)
-	for name, label := range map[string]string{"warpline_worker_lag_seconds_bucket": "le", "warpline_gateway_events_received_total": "tenant", "warpline_sink_inserts_total": "table", "up": "job"} {
+	for name, label := range map[string]string{"warpline_worker_lag_seconds_bucket": "le", "warpline_gateway_events_received_total": "tenant",
+		"warpline_sink_inserts_total": "table", "up": "job"} {
 		if labels, ok := labelsOf(all, name); !ok || !slices.Contains(labels, label) {
 			t.Errorf("%s has labels %v, want %s among them", name, labels, label)
 		}

@@ -226,7 +226,8 @@ func (g *Gateway) answers(ctx context.Context, w http.ResponseWriter, m *meter, 
 	if err != nil {
 		receipt = "unknown"
 		if ok, _ := g.quiet.say("seal_receipt", time.Now()); ok {
-			g.cfg.Logger.Warn("an upload was taken, but its receipt cannot be made: its sender cannot ask what becomes of it", "tenant", key.Tenant, "err", err)
+			g.cfg.Logger.Warn("an upload was taken, but its receipt cannot be made: its sender cannot ask what becomes of it", "tenant", key.Tenant,
+				"err", err)
 		}
 	}
 	w.Header().Set(headerUpload, receipt)

@@ -67,7 +67,8 @@ func (r Report) Problems() (all []string) {
 		all = append(all, f.String())
 	}
 	for _, u := range r.Unowned {
-		all = append(all, fmt.Sprintf("stream %s: %d messages on %q, which nobody reads: see who published them, then purge that subject", u.Stream, u.Messages, u.Subject))
+		all = append(all, fmt.Sprintf("stream %s: %d messages on %q, which nobody reads: see who published them, then purge that subject",
+			u.Stream, u.Messages, u.Subject))
 	}
 	return all
 }
@@ -135,8 +136,10 @@ func lostPast(first, mark uint64, created time.Time) string {
 	if first == 0 {
 		first, what = mark+1, "the ledger is empty"
 	}
-	return fmt.Sprintf("%s, and the mark says that chunks 1 to %d were inserted: this ClickHouse was emptied or replaced while NATS was kept, and what those chunks held is not in it. "+
-		"Put a backup of both back, or begin anew: stop, remove the data of NATS too (nats/), start and send again; with NATS as it is, what is sent again is taken for a duplicate",
+	return fmt.Sprintf("%s, and the mark says that chunks 1 to %d were inserted: this ClickHouse was emptied or replaced while NATS was "+
+		"kept, and what those chunks held is not in it. "+
+		"Put a backup of both back, or begin anew: stop, remove the data of NATS too (nats/), start and send again; with NATS as it is, what "+
+		"is sent again is taken for a duplicate",
 		what, first-1)
 }
 
@@ -148,8 +151,10 @@ func olderLedger(ctx context.Context, conn driver.Conn, ledger string, created i
 	if err := conn.QueryRow(ctx, sql).Scan(&n, &last); err != nil || n == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("ClickHouse has rows of an older stream, inserted until %s; the present one was made at %s: the data of NATS (nats/) was lost or replaced. "+
-		"What that stream had accepted and not inserted is gone, and what is sent again from before counts again; to begin anew, remove the data of ClickHouse too",
+	return fmt.Sprintf("ClickHouse has rows of an older stream, inserted until %s; the present one was made at %s: the data of NATS (nats/) "+
+		"was lost or replaced. "+
+		"What that stream had accepted and not inserted is gone, and what is sent again from before counts again; to begin anew, remove the "+
+		"data of ClickHouse too",
 		last.UTC().Format("2006-01-02 15:04:05"), time.Unix(created, 0).UTC().Format("2006-01-02 15:04:05")), nil
 }
 
@@ -168,7 +173,8 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		return l, fmt.Errorf("read the mark: %w", err)
 	default:
 		if err := json.Unmarshal(entry.Value(), &m); err != nil {
-			wrong("its mark (key %s in bucket %s) cannot be read: %v: the sink that takes the lane next begins after the ledger's last row", markKey(n), stream.MarksBucket, err)
+			wrong("its mark (key %s in bucket %s) cannot be read: %v: the sink that takes the lane next begins after the ledger's last row",
+				markKey(n), stream.MarksBucket, err)
 			m = mark{}
 		}
 	}
@@ -180,7 +186,9 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 			return l, err
 		}
 	}
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table, day, retention_days), sum(rows) FROM ledger WHERE lane = %d AND inserted_at >= fromUnixTimestamp64Nano(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n, m.since(), erasedToken))
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, last, count(), uniqExact(table, day, retention_days), sum(rows) FROM ledger "+
+		"WHERE lane = %d AND inserted_at >= fromUnixTimestamp64Nano(%d) AND token != '%s' GROUP BY first, last ORDER BY last, first", n,
+		m.since(), erasedToken))
 	if err != nil {
 		return l, fmt.Errorf("read the ledger: %w", err)
 	}

@@ -40,7 +40,8 @@ func auditStreams(ctx context.Context, s *broker.Streams) (out []StreamReport, e
 // auditedStreams are the streams whose content cannot be made again; leases are not among them.
 func auditedStreams() []string {
 	names := []string{stream.IngestStream, stream.RowsStream}
-	for _, b := range []string{stream.KeysBucket, stream.WindowsBucket, stream.DictionariesBucket, stream.MarksBucket, stream.DeletionsBucket} {
+	for _, b := range []string{stream.KeysBucket, stream.WindowsBucket, stream.DictionariesBucket,
+		stream.MarksBucket, stream.DeletionsBucket} {
 		names = append(names, "KV_"+b)
 	}
 	for _, b := range []string{stream.PartsObjects, stream.StateObjects, stream.ChunksObjects} {
@@ -133,7 +134,8 @@ const maxRuns = 1 << 20
 // readAll reads a stream without its bodies.
 func readAll(ctx context.Context, st jetstream.Stream, first, last uint64) (s sequences, err error) {
 	s.first, s.last = first, last
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true, InactiveThreshold: 30 * time.Second})
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: first, HeadersOnly: true, InactiveThreshold: 30 * time.Second})
 	if err != nil {
 		return s, fmt.Errorf("read it: %w", err)
 	}

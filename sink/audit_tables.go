@@ -167,8 +167,10 @@ func placeName(t *table.Table, p table.DayPartition) string {
 }
 
 func readLedger(ctx context.Context, conn driver.Conn) (map[string]map[table.DayPartition]*written, error) {
-	rows, err := conn.Query(ctx, `SELECT toString(table), toInt32(toUInt16(day)) AS d, retention_days, sumIf(rows, token != '`+erasedToken+`'), sumIf(rows, token = '`+erasedToken+`'),
-		sumIf(amount, token != '`+erasedToken+`') AS added, sumIf(amount, token = '`+erasedToken+`') AS taken, toUInt8(min(counted)), min(inserted_at), max(inserted_at)
+	rows, err := conn.Query(ctx, `SELECT toString(table), toInt32(toUInt16(day)) AS d, retention_days, sumIf(rows, token != '`+erasedToken+
+		`'), sumIf(rows, token = '`+erasedToken+`'),
+		sumIf(amount, token != '`+erasedToken+`') AS added, sumIf(amount, token = '`+erasedToken+
+		`') AS taken, toUInt8(min(counted)), min(inserted_at), max(inserted_at)
 		FROM ledger WHERE table != '' GROUP BY table, d, retention_days`)
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
@@ -223,7 +225,8 @@ func readHeld(ctx context.Context, conn driver.Conn, t *table.Table, parts map[t
 }
 
 // mendTables is what a person can do about a table that has lost rows.
-const mendTables = "put that partition back from a backup, or delete the sessions of that time (warpline session delete) and send them again"
+const mendTables = "put that partition back from a backup, or delete the sessions of that time (warpline session delete) and send them " +
+	"again"
 
 // whose adds to each problem which tenants it concerns, as far as other tables show that, and what can be done.
 func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports []TableReport) error {
@@ -237,7 +240,9 @@ func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports 
 		if t == table.Usage.Table {
 			from, day = "sessions_data", "received_day"
 		}
-		none, err := tenants(ctx, conn, fmt.Sprintf("SELECT DISTINCT toString(tenant) AS x FROM %s WHERE toStartOfMonth(%s) >= (SELECT toStartOfMonth(min(inserted_at)) FROM ledger WHERE table = '%s') AND tenant NOT IN (SELECT tenant FROM %s)", from, day, r.Table, name(r.Table)))
+		none, err := tenants(ctx, conn, fmt.Sprintf("SELECT DISTINCT toString(tenant) AS x FROM %s WHERE toStartOfMonth(%s) >= (SELECT "+
+			"toStartOfMonth(min(inserted_at)) FROM ledger WHERE table = '%s') AND tenant NOT IN (SELECT tenant FROM %s)", from, day, r.Table,
+			name(r.Table)))
 		if err != nil {
 			return err
 		}
@@ -268,8 +273,10 @@ func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports 
 
 // kernelsOff finds tenants whose numbers of kernels differ between two tables: both count each kernel once, and are written together.
 var kernelsOff = func() map[string]string {
-	const calls, sessions = "SELECT tenant, sum(calls) AS n FROM kernel_stats_data GROUP BY tenant", "SELECT tenant, sum(kernels) AS n FROM sessions_data GROUP BY tenant"
-	sql := "SELECT toString(tenant) AS x FROM (SELECT tenant, groupUniqArray(n) AS ns, count() AS c FROM (" + calls + " UNION ALL " + sessions + ") WHERE n > 0 GROUP BY tenant) WHERE length(ns) > 1 OR c = 1"
+	const calls, sessions = "SELECT tenant, sum(calls) AS n FROM kernel_stats_data GROUP BY tenant",
+		"SELECT tenant, sum(kernels) AS n FROM sessions_data GROUP BY tenant"
+	sql := "SELECT toString(tenant) AS x FROM (SELECT tenant, groupUniqArray(n) AS ns, count() AS c FROM (" + calls + " UNION ALL " +
+		sessions + ") WHERE n > 0 GROUP BY tenant) WHERE length(ns) > 1 OR c = 1"
 	return map[string]string{"kernel_stats_data": sql, "sessions_data": sql}
 }()
 

@@ -46,27 +46,38 @@ func said(lines []string, words ...string) bool {
 	})
 }
 
-// Rows that leave a table by another hand than a deletion's are found, in tables that merge too, all of them or some, and so are rows that come
-// twice. Merges change nothing.
+// Rows that leave a table by another hand than a deletion's are found, in tables that merge too, all of them or some, and so are rows that
+// come twice. Merges change nothing.
 func TestAuditFindsWhatTablesLost(t *testing.T) {
 	today, month := time.Now().UTC().Format(time.DateOnly), time.Now().UTC().Format("2006-01")
 	for name, c := range map[string]struct {
 		do   []string
 		want []string // words of one line; nil: the audit is content
 	}{
-		"nothing":                     {nil, nil},
-		"all is merged":               {[]string{"OPTIMIZE TABLE kernel_stats_data FINAL", "OPTIMIZE TABLE usage_data FINAL", "OPTIMIZE TABLE kernels_data FINAL"}, nil},
-		"rollup emptied":              {[]string{"TRUNCATE TABLE kernel_stats_data"}, []string{"table kernel_stats_data", "received in " + month, "it is empty", "tenant acme"}},
-		"rollup in part":              {[]string{"ALTER TABLE kernel_stats_data DELETE WHERE kernel_id = 1 SETTINGS mutations_sync = 2"}, []string{"table kernel_stats_data", "received in " + month, "short of what the ledger says", "acme"}},
-		"rollup merged, then in part": {[]string{"OPTIMIZE TABLE kernel_stats_data FINAL", "ALTER TABLE kernel_stats_data DELETE WHERE kernel_id = 1 SETTINGS mutations_sync = 2"}, []string{"table kernel_stats_data", "short"}},
-		"usage emptied":               {[]string{"TRUNCATE TABLE usage_data"}, []string{"table usage_data", "received in " + month, "it is empty"}},
-		"usage doubled":               {[]string{"INSERT INTO usage_data SELECT * FROM usage_data LIMIT 1"}, []string{"table usage_data", "above what the ledger says"}},
-		"raw emptied":                 {[]string{"TRUNCATE TABLE kernels_data"}, []string{"table kernels_data", "received on " + today, "rows fewer", "acme"}},
-		"raw in part":                 {[]string{"ALTER TABLE kernels_data DELETE WHERE corr_id = 3 SETTINGS mutations_sync = 2"}, []string{"table kernels_data", "received on " + today + ", kept 7 days", "rows fewer"}},
-		"raw doubled":                 {[]string{"INSERT INTO kernels_data SELECT * FROM kernels_data LIMIT 1"}, []string{"table kernels_data", "1 rows more"}},
-		"a partition dropped":         {[]string{"ALTER TABLE kernels_data DROP PARTITION (today(), 30)"}, []string{"table kernels_data", "kept 30 days", "rows fewer"}},
-		"ledger of an older sink":     {[]string{olderLedger, "ALTER TABLE ledger DELETE WHERE counted = 1 OR day > '1970-01-01' SETTINGS mutations_sync = 2"}, nil},
-		"ledger of an older sink, rollup emptied": {[]string{olderLedger, "ALTER TABLE ledger DELETE WHERE counted = 1 OR day > '1970-01-01' SETTINGS mutations_sync = 2", "TRUNCATE TABLE usage_data"},
+		"nothing": {nil, nil},
+		"all is merged": {[]string{"OPTIMIZE TABLE kernel_stats_data FINAL", "OPTIMIZE TABLE usage_data FINAL",
+			"OPTIMIZE TABLE kernels_data FINAL"}, nil},
+		"rollup emptied": {[]string{"TRUNCATE TABLE kernel_stats_data"},
+			[]string{"table kernel_stats_data", "received in " + month, "it is empty", "tenant acme"}},
+		"rollup in part": {[]string{"ALTER TABLE kernel_stats_data DELETE WHERE kernel_id = 1 SETTINGS mutations_sync = 2"},
+			[]string{"table kernel_stats_data", "received in " + month, "short of what the ledger says", "acme"}},
+		"rollup merged, then in part": {[]string{"OPTIMIZE TABLE kernel_stats_data FINAL",
+			"ALTER TABLE kernel_stats_data DELETE WHERE kernel_id = 1 SETTINGS mutations_sync = 2"}, []string{"table kernel_stats_data", "short"}},
+		"usage emptied": {[]string{"TRUNCATE TABLE usage_data"}, []string{"table usage_data", "received in " + month, "it is empty"}},
+		"usage doubled": {[]string{"INSERT INTO usage_data SELECT * FROM usage_data LIMIT 1"},
+			[]string{"table usage_data", "above what the ledger says"}},
+		"raw emptied": {[]string{"TRUNCATE TABLE kernels_data"},
+			[]string{"table kernels_data", "received on " + today, "rows fewer", "acme"}},
+		"raw in part": {[]string{"ALTER TABLE kernels_data DELETE WHERE corr_id = 3 SETTINGS mutations_sync = 2"},
+			[]string{"table kernels_data", "received on " + today + ", kept 7 days", "rows fewer"}},
+		"raw doubled": {[]string{"INSERT INTO kernels_data SELECT * FROM kernels_data LIMIT 1"},
+			[]string{"table kernels_data", "1 rows more"}},
+		"a partition dropped": {[]string{"ALTER TABLE kernels_data DROP PARTITION (today(), 30)"},
+			[]string{"table kernels_data", "kept 30 days", "rows fewer"}},
+		"ledger of an older sink": {[]string{olderLedger, "ALTER TABLE ledger DELETE WHERE counted = 1 OR day > '1970-01-01' SETTINGS " +
+			"mutations_sync = 2"}, nil},
+		"ledger of an older sink, rollup emptied": {[]string{olderLedger,
+			"ALTER TABLE ledger DELETE WHERE counted = 1 OR day > '1970-01-01' SETTINGS mutations_sync = 2", "TRUNCATE TABLE usage_data"},
 			[]string{"table usage_data", "it is empty"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +100,8 @@ func TestAuditFindsWhatTablesLost(t *testing.T) {
 }
 
 // olderLedger writes the ledger as a sink did that knew no partitions.
-const olderLedger = `INSERT INTO ledger (lane, first, last, table, rows, token, attempt, inserted_at) SELECT lane, first, last, table, sum(rows), token, attempt, inserted_at FROM ledger GROUP BY lane, first, last, table, token, attempt, inserted_at`
+const olderLedger = `INSERT INTO ledger (lane, first, last, table, rows, token, attempt, inserted_at) SELECT lane, first, last, table, ` +
+	`sum(rows), token, attempt, inserted_at FROM ledger GROUP BY lane, first, last, table, token, attempt, inserted_at`
 
 // What no worker published is set aside by the sink as well, when no worker is there to do it, and is told; the lane goes on.
 func TestForeignMessagesAreSetAside(t *testing.T) {
@@ -159,7 +171,8 @@ func TestAuditFindsWhatRowsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop = w.run(w.sink())
-	for deadline := time.Now().Add(60 * time.Second); !said(w.audit(), "ROWS, partition 0", "1 chunks were gone", "3 to 3"); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !said(w.audit(), "ROWS, partition 0", "1 chunks were gone",
+		"3 to 3"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the audit says %q", w.audit())
 		}

@@ -45,7 +45,8 @@ func kernelChunk(b *testing.B, p int, number uint64, n int) []byte {
 		b.Fatal(err)
 	}
 	c := stream.Chunk{Partition: p, Number: number, Epoch: 1, CreatedAt: now, OldestReceivedAt: now,
-		Tables: []stream.Rows{{Table: k.Name, Fingerprint: k.Fingerprint(), Day: day, RetentionDays: 7, Rows: n, SchemaLen: len(schema), DataLen: len(data)}}}
+		Tables: []stream.Rows{{Table: k.Name, Fingerprint: k.Fingerprint(), Day: day, RetentionDays: 7,
+			Rows: n, SchemaLen: len(schema), DataLen: len(data)}}}
 	msg, err := stream.AppendChunk(nil, &c, nil, append(schema[:len(schema):len(schema)], data...))
 	if err != nil {
 		b.Fatal(err)

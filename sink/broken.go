@@ -93,9 +93,12 @@ func logBroken(log *slog.Logger, found []BrokenDataPart, told map[BrokenDataPart
 		if len(parts) > most {
 			names += fmt.Sprintf(" and %d more", len(parts)-most)
 		}
-		log.Error("ClickHouse cannot read data parts of a table and has set them aside: their rows are missing unless the data parts that they were merged from are still there", "table", table, "parts", names,
-			"do", "warpline audit compares the tables with the ledger; then ALTER TABLE "+table+" DROP DETACHED PART '…' SETTINGS allow_drop_detached = 1 ends this message")
+		log.Error("ClickHouse cannot read data parts of a table and has set them aside: their rows are missing unless the data parts that they "+
+			"were merged from are still there", "table", table, "parts", names,
+			"do", "warpline audit compares the tables with the ledger; then ALTER TABLE "+table+
+				" DROP DETACHED PART '…' SETTINGS allow_drop_detached = 1 ends this message")
 	}
 }
 
-var brokenDataParts = prometheus.NewDesc("warpline_sink_broken_parts", "Data parts that ClickHouse could not read and has set aside, all tables together. Not 0 means that rows may be missing.", nil, nil)
+var brokenDataParts = prometheus.NewDesc("warpline_sink_broken_parts", "Data parts that ClickHouse could not read and has set aside, all "+
+	"tables together. Not 0 means that rows may be missing.", nil, nil)

@@ -27,13 +27,15 @@ func TestDamagedPartsAreTold(t *testing.T) {
 	c := w.conn()
 	var folder string
 	// A table that nothing merges while it is filled: more parts than the 100 that ClickHouse lets break.
-	for _, sql := range []string{"CREATE TABLE many (n UInt64) ENGINE = MergeTree ORDER BY n PARTITION BY n", "INSERT INTO many SELECT number FROM numbers(99)", "INSERT INTO many SELECT 100 + number FROM numbers(99)"} {
+	for _, sql := range []string{"CREATE TABLE many (n UInt64) ENGINE = MergeTree ORDER BY n PARTITION BY n",
+		"INSERT INTO many SELECT number FROM numbers(99)", "INSERT INTO many SELECT 100 + number FROM numbers(99)"} {
 		if err := c.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
 	damage := func(table string) (n int) {
-		if err := c.QueryRow(t.Context(), "SELECT data_paths[1] FROM system.tables WHERE database = currentDatabase() AND name = $1", table).Scan(&folder); err != nil {
+		if err := c.QueryRow(t.Context(), "SELECT data_paths[1] FROM system.tables WHERE database = currentDatabase() AND name = $1", table).
+			Scan(&folder); err != nil {
 			t.Fatal(err)
 		}
 		files, err := filepath.Glob(filepath.Join(folder, "*_*_*_*", "checksums.txt"))

@@ -42,7 +42,8 @@ func (k *Sink) watchDamage(ctx context.Context) {
 		}
 		state := st.CachedInfo().State
 		k.find(broker.FindingDamaged, name, -1, bytes, broker.Place{First: state.FirstSeq, Last: state.LastSeq,
-			Detail: said + "; the stream has messages of " + state.FirstTime.UTC().Format("2006-01-02 15:04:05") + " to " + state.LastTime.UTC().Format("2006-01-02 15:04:05") + " UTC left"})
+			Detail: said + "; the stream has messages of " + state.FirstTime.UTC().Format("2006-01-02 15:04:05") +
+				" to " + state.LastTime.UTC().Format("2006-01-02 15:04:05") + " UTC left"})
 	}
 	k.mu.Lock()
 	k.damage = now

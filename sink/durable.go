@@ -9,7 +9,8 @@ import (
 
 // synced are the settings with which a table's data parts survive a power cut. A merged data part is as new as an inserted one: without the
 // last two settings its sources may be deleted while it is only in the page cache.
-var synced = []string{"fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge", "min_compressed_bytes_to_fsync_after_merge"}
+var synced = []string{"fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge",
+	"min_compressed_bytes_to_fsync_after_merge"}
 
 // syncTables makes ClickHouse sync what it writes: for Config.Fsync on a server whose own defaults do not. The embedded engine's defaults
 // do, in both durabilities.
@@ -23,7 +24,8 @@ func (k *Sink) syncTables(ctx context.Context) error {
 		return nil
 	}
 	for _, t := range k.cfg.Schema.Tables() {
-		if err := k.native.Exec(ctx, "ALTER TABLE "+name(k.cfg.Database)+"."+name(t.Name)+" MODIFY SETTING "+strings.Join(synced, " = 1, ")+" = 1"); err != nil {
+		if err := k.native.Exec(ctx, "ALTER TABLE "+name(k.cfg.Database)+"."+name(t.Name)+" MODIFY SETTING "+strings.Join(synced, " = 1, ")+
+			" = 1"); err != nil {
 			return fmt.Errorf("schema: make %s durable: %w", t.Name, err)
 		}
 	}

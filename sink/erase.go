@@ -71,7 +71,8 @@ const maxErased = 1024
 // lookAgainAfter is how long after a deletion no insert can be running any more that was begun before it.
 const lookAgainAfter = insertTimeout + time.Minute
 
-// targets translates the deletions of a chunk. Those of a tenant, or of a session that may come back, must not touch what later chunks bring.
+// targets translates the deletions of a chunk. Those of a tenant, or of a session that may come back, must not touch what later chunks
+// bring.
 func (k *Sink) targets(partition int, chunk uint64, deletes []stream.Deletion) []table.Target {
 	out := make([]table.Target, len(deletes))
 	for i, d := range deletes {
@@ -120,7 +121,9 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	orphans := map[string]map[string]uint64{}
 	for _, tenant := range l.k.unlinked(deletes, l.marks.mark.Pending.Erased) {
 		orphans[tenant] = map[string]uint64{}
-		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error { return l.k.deleteOrphans(ctx, tenant, orphans[tenant]) }); err != nil {
+		if err := l.persist(ctx, "delete contents", func(ctx context.Context) error {
+			return l.k.deleteOrphans(ctx, tenant, orphans[tenant])
+		}); err != nil {
 			return err
 		}
 	}
@@ -130,7 +133,8 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	records := make([]stream.DeletionRecord, 0, len(deletes))
 	for _, c := range chunks {
 		for _, d := range c.Deletes {
-			records = append(records, stream.DeletionRecord{ID: d.ID, Tenant: d.Tenant, Token: d.Token(), Partition: c.Partition, Rows: map[string]uint64{}})
+			records = append(records, stream.DeletionRecord{ID: d.ID, Tenant: d.Tenant, Token: d.Token(),
+				Partition: c.Partition, Rows: map[string]uint64{}})
 		}
 	}
 	var rows uint64
@@ -148,7 +152,9 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 		}
 		delete(orphans, r.Tenant)
 	}
-	if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error { return l.k.cleanStreams(ctx, chunks, records) }); err != nil {
+	if err := l.persist(ctx, "clean the streams", func(ctx context.Context) error {
+		return l.k.cleanStreams(ctx, chunks, records)
+	}); err != nil {
 		return err
 	}
 	l.k.met.deletions.Add(float64(len(deletes)))
@@ -172,7 +178,8 @@ func (l *lane) erasedOf(s *span) (out []erased) {
 				own = append(own, e)
 			}
 		}
-		out = append(out, erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Unlinked: l.k.unlinked(c.Deletes, own), At: time.Now().UTC()})
+		out = append(out, erased{Partition: c.Partition, Chunk: c.Number, Deletes: c.Deletes, Unlinked: l.k.unlinked(c.Deletes, own),
+			At: time.Now().UTC()})
 		first += len(c.Deletes)
 	}
 	return out
@@ -275,7 +282,8 @@ func (k *Sink) countIn(ctx context.Context, t *table.Table, targets []table.Targ
 
 // longSQL lets a statement name hundreds of sessions by their ids.
 func longSQL(ctx context.Context) context.Context {
-	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"max_query_size": 16 << 20, "max_ast_elements": 1 << 20, "max_expanded_ast_elements": 1 << 20}))
+	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"max_query_size": 16 << 20, "max_ast_elements": 1 << 20,
+		"max_expanded_ast_elements": 1 << 20}))
 }
 
 func (k *Sink) options() table.Options {
@@ -329,7 +337,8 @@ func (k *Sink) awaitMutations(ctx context.Context, deadline time.Time) error {
 		var running uint64
 		var table, failed string
 		ask, cancel := context.WithTimeout(ctx, queryTimeout)
-		err := k.native.QueryRow(ask, "SELECT count(), any(table), max(latest_fail_reason) FROM system.mutations WHERE database = ? AND NOT is_done AND position(command, 'DELETE WHERE') > 0", k.cfg.Database).Scan(&running, &table, &failed)
+		err := k.native.QueryRow(ask, "SELECT count(), any(table), max(latest_fail_reason) FROM system.mutations WHERE database = ? AND NOT "+
+			"is_done AND position(command, 'DELETE WHERE') > 0", k.cfg.Database).Scan(&running, &table, &failed)
 		cancel()
 		switch {
 		case err != nil:

@@ -45,7 +45,8 @@ func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, records
 }
 
 // cleanOf does it for one deletion.
-func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.DeletionRecord, names, uploads jetstream.Stream, objects []*jetstream.ObjectInfo) error {
+func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, r *stream.DeletionRecord, names, uploads jetstream.Stream,
+	objects []*jetstream.ObjectInfo) error {
 	r.Keys, r.Messages, r.Objects = 0, 0, 0 // of an earlier try
 	// For a session everything goes, for a tenant what was there before the request: sessions that began since have keys too.
 	upToNames, upToUploads := everything, everything

@@ -88,7 +88,8 @@ func TestDeleteSession(t *testing.T) {
 	d := stream.Deletion{ID: "d1", Tenant: "acme", Session: "session-0", At: time.Now().UnixNano()}
 	token := d.Token()
 	neighbour := stream.SessionToken("session-2")
-	for _, subject := range []string{stream.IngestSubject(0, "acme", token), stream.IngestSubject(0, "acme", neighbour), stream.IngestSubject(0, "other", token), stream.IngestSubject(0, "acme", token)} {
+	for _, subject := range []string{stream.IngestSubject(0, "acme", token), stream.IngestSubject(0, "acme", neighbour),
+		stream.IngestSubject(0, "other", token), stream.IngestSubject(0, "acme", token)} {
 		if _, err := w.s.JS.Publish(ctx, subject, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,8 @@ func TestDeleteSession(t *testing.T) {
 	if err := json.Unmarshal(entry.Value(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Rows["kernels_data"] != gone.kernels+100 || r.Messages != 1 || r.Keys != 2 || r.Objects != 1 || r.Token != token || strings.Contains(string(entry.Value()), "session-0") {
+	if r.Rows["kernels_data"] != gone.kernels+100 || r.Messages != 1 || r.Keys != 2 || r.Objects != 1 || r.Token != token ||
+		strings.Contains(string(entry.Value()), "session-0") {
 		t.Errorf("receipt %+v, want %d kernels, 1 message up to sequence 3, 2 keys, 1 object and no id", r, gone.kernels+100)
 	}
 	info, err := w.s.Ingest.Info(ctx, jetstream.WithSubjectFilter("ingest.>"))
@@ -194,7 +196,8 @@ func TestDeletionIsKilled(t *testing.T) {
 			w.publish(2, 300) // the neighbour, in the same span and the same parts
 			seq := w.publish(0, 300, deletes(stream.Deletion{ID: "d", Tenant: "acme", Session: "session-0"}))
 			crashes := 0
-			for _, patience := range []time.Duration{20 * time.Second, 1500 * time.Millisecond} { // the successor dies at the same place, if it comes by
+			// the successor dies at the same place, if it comes by
+			for _, patience := range []time.Duration{20 * time.Second, 1500 * time.Millisecond} {
 				k := w.sink()
 				var crashed atomic.Bool
 				k.SetStep(func(_ int, step string) error {
@@ -255,7 +258,8 @@ func TestDeletionLooksAgain(t *testing.T) {
 	w.waitMark(k, 0, seq)
 	c := w.conn()
 	defer c.Close()
-	if err := c.Exec(t.Context(), "INSERT INTO kernels_data (tenant, session_id, received_at, retention_days, chunk) VALUES ('acme', 'session-0', now64(9), 7, 1)"); err != nil {
+	if err := c.Exec(t.Context(), "INSERT INTO kernels_data (tenant, session_id, received_at, retention_days, chunk) VALUES ('acme', "+
+		"'session-0', now64(9), 7, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); len(w.rowsOf("acme", "session-0")) > 0; time.Sleep(50 * time.Millisecond) {
@@ -275,7 +279,8 @@ func TestDeleteHostileSessions(t *testing.T) {
 	defer c.Close()
 	ids := []string{`a' OR 1=1 --`, `\`, `\'`, `?`, `{x:String}`, "%", "_", `') OR ('1'='1`, "`", "ünï", `"`, "a b", "$1", "/*"}
 	for _, id := range append([]string{"stays"}, ids...) {
-		if err := c.Exec(t.Context(), "INSERT INTO kernels_data (tenant, session_id, received_at, retention_days) VALUES ($1, $2, now64(9), 7)", "acme", id); err != nil {
+		if err := c.Exec(t.Context(), "INSERT INTO kernels_data (tenant, session_id, received_at, retention_days) VALUES ($1, $2, now64(9), 7)",
+			"acme", id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -380,7 +385,8 @@ func TestPurgeCleansNATS(t *testing.T) {
 		}
 	}
 	info, err := w.s.Ingest.Info(ctx, jetstream.WithSubjectFilter("ingest.>"))
-	if err != nil || info.State.Msgs != 2 || info.State.Subjects[stream.IngestSubject(1, "acme", "elsewhere")] != 1 || info.State.Subjects[stream.IngestSubject(0, "acme", "later")] != 1 {
+	if err != nil || info.State.Msgs != 2 || info.State.Subjects[stream.IngestSubject(1, "acme", "elsewhere")] != 1 ||
+		info.State.Subjects[stream.IngestSubject(0, "acme", "later")] != 1 {
 		t.Errorf("INGEST has %v (%v)", info.State.Subjects, err)
 	}
 }

@@ -38,8 +38,9 @@ type feed struct {
 	most     int64
 	next     uint64 // sequence to go on from
 	numbers  map[int]uint64
-	pending  atomic.Uint64                                                // messages in the stream after the last one read
-	oldest   *atomic.Int64                                                // CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
+	pending  atomic.Uint64 // messages in the stream after the last one read
+	// CreatedAt of the oldest chunk that is not inserted, 0 none; the lane clears it
+	oldest   *atomic.Int64
 	missing  func(partition int, first, last, n uint64)                   // chunk numbers
 	copied   func(ctx context.Context, c *stream.Chunk, seq uint64) error // see broker.Streams.Copied
 	aside    func(ctx context.Context, seq uint64, subject string, data []byte, why error) error
@@ -156,7 +157,8 @@ func (f *feed) same(ctx context.Context) error {
 		return fmt.Errorf("state of ROWS: %w", err)
 	}
 	if d := info.Created.Unix() - f.created; d > 1 || d < -1 || info.State.LastSeq+1 < f.next {
-		f.failed = fmt.Errorf("%w: made at %s, it ends at %d, and was read up to %d", errForeign, info.Created.UTC().Format(time.DateTime), info.State.LastSeq, f.next-1)
+		f.failed = fmt.Errorf("%w: made at %s, it ends at %d, and was read up to %d", errForeign, info.Created.UTC().Format(time.DateTime),
+			info.State.LastSeq, f.next-1)
 		return f.failed
 	}
 	if f.lastAt == 0 {
@@ -201,16 +203,19 @@ func (f *feed) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgM
 		f.failed = fmt.Errorf("ROWS message %d on %s: %w", seq, msg.Subject(), err)
 		return f.failed
 	}
-	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0, at: meta.Timestamp.UnixNano(), consumer: f.consumer}
+	m := message{seq: seq, chunk: c, body: body, size: min(int64(len(msg.Data())), f.most), more: meta.NumPending > 0,
+		at: meta.Timestamp.UnixNano(), consumer: f.consumer}
 	if passed {
-		f.log.Info("a chunk is passed over: ClickHouse has it, or its parts are folded again", "partition", c.Partition, "chunk", c.Number, "newest", last, "seq", seq)
+		f.log.Info("a chunk is passed over: ClickHouse has it, or its parts are folded again", "partition", c.Partition, "chunk", c.Number,
+			"newest", last, "seq", seq)
 		m.skip, m.body, m.chunk = true, nil, stream.Chunk{Partition: c.Partition, CreatedAt: c.CreatedAt}
 	} else if n := tail.Missing(&c); known && n > 0 {
 		if f.retried != seq {
 			f.retried = seq
 			return fmt.Errorf("chunk %d of partition %d follows %d", c.Number, c.Partition, last)
 		}
-		f.log.Error("ROWS lacks chunks: was the stream purged or restored from a backup? `warpline audit` names them", "partition", c.Partition, "after", last, "next", c.Number, "seq", seq)
+		f.log.Error("ROWS lacks chunks: was the stream purged or restored from a backup? `warpline audit` names them", "partition", c.Partition,
+			"after", last, "next", c.Number, "seq", seq)
 		f.missing(c.Partition, last+1, c.Number-1, n)
 	}
 	if err := f.budget.Acquire(ctx, m.size); err != nil {

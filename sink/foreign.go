@@ -17,7 +17,8 @@ func (l *lane) setAside(ctx context.Context, seq uint64, subject string, data []
 		return err
 	}
 	l.k.met.aside.Inc()
-	l.log.Error("a message in ROWS that no worker published is set aside; `warpline audit` names it", "seq", seq, "subject", subject, "bytes", len(data), "why", why)
+	l.log.Error("a message in ROWS that no worker published is set aside; `warpline audit` names it",
+		"seq", seq, "subject", subject, "bytes", len(data), "why", why)
 	return nil
 }
 
@@ -25,7 +26,8 @@ func (l *lane) setAside(ctx context.Context, seq uint64, subject string, data []
 func (l *lane) lacks(partition int, first, last, n uint64) {
 	l.k.met.missing.Add(float64(n))
 	l.k.find(broker.FindingMissing, stream.RowsStream, partition, n, broker.Place{First: first, Last: last,
-		Detail: fmt.Sprintf("chunks %d to %d were not in ROWS; what they held is in no table: send again what clients still have from that time", first, last)})
+		Detail: fmt.Sprintf("chunks %d to %d were not in ROWS; what they held is in no table: send again what clients still have from that "+
+			"time", first, last)})
 }
 
 // find records a finding. One that cannot be recorded is still in the log and the metrics.
@@ -33,6 +35,7 @@ func (k *Sink) find(kind, of string, partition int, n uint64, at broker.Place) {
 	ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 	defer cancel()
 	if _, err := broker.Find(ctx, k.s.Marks, kind, of, partition, n, at); err != nil {
-		k.log.Warn("a finding cannot be recorded for the audit", "kind", kind, "stream", of, "partition", partition, "what", at.Detail, "err", err)
+		k.log.Warn("a finding cannot be recorded for the audit", "kind", kind, "stream", of, "partition",
+			partition, "what", at.Detail, "err", err)
 	}
 }

@@ -104,7 +104,8 @@ func reasonOf(err error) string {
 		return reasonBusy
 	case errors.Is(err, clickhouse.ErrAcquireConnTimeout):
 		return reasonBusy // on our side: all connections are in use
-	case errors.As(err, &op) && op.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, errLate):
+	case errors.As(err, &op) && op.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.Is(err, errLate):
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
 			return reasonUnreachable
@@ -130,11 +131,12 @@ func hint(err error) string {
 
 var (
 	errOrphan = errors.New("clickhouse answered OK and does not have the rows")
-	errStuck  = errors.New("clickhouse answers OK again and again and never has the rows: stopped sending, because they would be doubled if they appear later; look for DELETE or DROP PARTITION on this table")
-	errChunk  = errors.New("a chunk that this sink cannot read")
-	errLost   = errors.New("chunks that were to be inserted are gone")
-	errBody   = errors.New("cannot read a chunk body")
-	errSync   = errors.New("the chunks are not on disk yet, so nothing of them is inserted; look at the data folder's disk")
+	errStuck  = errors.New("clickhouse answers OK again and again and never has the rows: stopped sending, because they would be doubled if " +
+		"they appear later; look for DELETE or DROP PARTITION on this table")
+	errChunk = errors.New("a chunk that this sink cannot read")
+	errLost  = errors.New("chunks that were to be inserted are gone")
+	errBody  = errors.New("cannot read a chunk body")
+	errSync  = errors.New("the chunks are not on disk yet, so nothing of them is inserted; look at the data folder's disk")
 )
 
 // maxAttempts bounds the repairs of one block. One repair solves an orphan; if several are needed, something else removes rows.
@@ -285,7 +287,8 @@ func (l *lane) raise(ctx context.Context, what *load, missing []*block) error {
 		if p.answered {
 			p.attempt, p.answered = p.attempt+1, false
 			l.k.met.repairs.WithLabelValues(what.name).Inc()
-			l.log.Warn("clickhouse remembers an insert but has lost its rows; sending them again", "part", p.key, "attempt", p.attempt, "rows", p.rows)
+			l.log.Warn("clickhouse remembers an insert but has lost its rows; sending them again", "part",
+				p.key, "attempt", p.attempt, "rows", p.rows)
 		}
 	}
 	return l.step("raised " + what.name)

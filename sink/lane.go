@@ -35,7 +35,8 @@ type lane struct {
 }
 
 func newLane(k *Sink, n int, log *slog.Logger) *lane {
-	return &lane{k: k, n: n, log: log, marks: marks{kv: k.s.Marks, key: markKey(n)}, purged: map[int]uint64{}, purgeAt: time.Now().Add(purgeEvery)}
+	return &lane{k: k, n: n, log: log, marks: marks{kv: k.s.Marks, key: markKey(n)}, purged: map[int]uint64{},
+		purgeAt: time.Now().Add(purgeEvery)}
 }
 
 // run takes the lane and works until ctx ends, another sink takes it (errFenced) or something fails that starting again may solve.
@@ -188,7 +189,8 @@ func (l *lane) suspect(ctx context.Context, anew bool, created time.Time) {
 func (l *lane) startFeed() {
 	most := l.k.cfg.MaxRangeBytes + pullBytes
 	f := &feed{rows: l.k.s.Rows, log: l.log, out: make(chan message, 1024), budget: semaphore.NewWeighted(most), most: most,
-		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, created: l.marks.mark.StreamCreated, oldest: &l.oldest, missing: l.lacks, copied: l.k.s.Copied, aside: l.setAside}
+		next: l.marks.mark.Mark + 1, numbers: map[int]uint64{}, created: l.marks.mark.StreamCreated, oldest: &l.oldest, missing: l.lacks,
+		copied: l.k.s.Copied, aside: l.setAside}
 	for p := range l.k.s.Partitions {
 		if stream.Lane(p, l.k.s.Lanes) == l.n {
 			f.subjects = append(f.subjects, stream.RowsSubject(p))
@@ -329,7 +331,8 @@ func (l *lane) collect(ctx context.Context, p *pending) (*span, error) {
 func (l *lane) record(ctx context.Context, s *span) error {
 	next := l.marks.mark.clone()
 	last := &s.messages[len(s.messages)-1]
-	next.Pending = &pending{First: s.first, Last: s.last, LastAt: last.at, Messages: len(s.messages), Reaches: map[int]stream.Inserted{}, StartedAt: time.Now().UTC(), Attempts: map[string]int{}}
+	next.Pending = &pending{First: s.first, Last: s.last, LastAt: last.at, Messages: len(s.messages),
+		Reaches: map[int]stream.Inserted{}, StartedAt: time.Now().UTC(), Attempts: map[string]int{}}
 	s.reach(next.Pending.Reaches)
 	if err := l.marks.write(ctx, next); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 // ledgerKey is the ledger's own key among the attempts.
 const ledgerKey = "ledger"
 
-// ledgerOf makes the ledger's load of a span: one row for each table and ClickHouse partition that has rows, or one row without a table, so that the ranges in the
-// ledger follow each other without a gap.
+// ledgerOf makes the ledger's load of a span: one row for each table and ClickHouse partition that has rows, or one row without a table, so
+// that the ranges in the ledger follow each other without a gap.
 func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 	t := table.Ledger
 	b := table.NewBatch(t.Table)
@@ -41,7 +41,8 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 	}
 	for _, d := range s.tables {
 		for _, p := range d.blocks {
-			row(d.name, d.token, p.attempt, removal{Day: p.partition.Day, RetentionDays: p.partition.RetentionDays, Rows: p.rows, Amount: p.amount}, !p.uncounted)
+			row(d.name, d.token, p.attempt, removal{Day: p.partition.Day, RetentionDays: p.partition.RetentionDays, Rows: p.rows, Amount: p.amount},
+				!p.uncounted)
 		}
 	}
 	for _, r := range p.Removed {
@@ -79,7 +80,8 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 		}
 		// The ages of stream and generation distinguish these ranges from ranges of other messages.
 		var n uint64
-		sql := fmt.Sprintf("SELECT count() FROM %s.ledger WHERE lane = %d AND first = %d AND last = %d AND inserted_at >= fromUnixTimestamp64Nano(%d)",
+		sql := fmt.Sprintf("SELECT count() FROM %s.ledger WHERE lane = %d AND first = %d AND last = %d AND inserted_at >= "+
+			"fromUnixTimestamp64Nano(%d)",
 			name(l.k.cfg.Database), l.n, p.First, p.Last, l.marks.mark.since())
 		if err := l.k.native.QueryRow(ctx, sql).Scan(&n); err != nil {
 			return nil, fmt.Errorf("verify ledger: %w", err)
@@ -96,7 +98,8 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 func (l *lane) ledgered(ctx context.Context, created int64, lastSeq uint64) (last uint64, err error) {
 	ask, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	sql := fmt.Sprintf("SELECT max(last) FROM %s.ledger WHERE lane = %d AND last <= %d AND inserted_at >= fromUnixTimestamp(%d)", name(l.k.cfg.Database), l.n, lastSeq, created)
+	sql := fmt.Sprintf("SELECT max(last) FROM %s.ledger WHERE lane = %d AND last <= %d AND inserted_at >= fromUnixTimestamp(%d)",
+		name(l.k.cfg.Database), l.n, lastSeq, created)
 	if err := l.k.native.QueryRow(ask, sql).Scan(&last); err != nil {
 		l.retry("read the ledger", err)
 		return 0, fmt.Errorf("read the ledger: %w", err)

@@ -119,8 +119,10 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 		if reach.Chunk <= have.Chunk && (whole || p.Reaches != nil) {
 			continue // nothing of it was inserted; or an older version did not say, and a whole span does not need anything then
 		}
-		lost := stream.Loss{Partition: partition, From: have.Chunk + 1, To: reach.Chunk, Why: "a span was begun, and ROWS lost it before it was finished",
-			Missing: "raw rows of them that had reached ClickHouse are removed and come anew as far as INGEST has their parts; in rollups and usage some may count twice"}
+		lost := stream.Loss{Partition: partition, From: have.Chunk + 1, To: reach.Chunk,
+			Why: "a span was begun, and ROWS lost it before it was finished",
+			Missing: "raw rows of them that had reached ClickHouse are removed and come anew as far as INGEST has their parts; in rollups and " +
+				"usage some may count twice"}
 		if whole { // all of it is in ClickHouse; what was to be deleted with it may not be
 			lost.Missing = ""
 			if p.Inserted {
@@ -137,10 +139,14 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 	}
 	if len(begun) > 0 {
 		began := time.Now()
-		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error { return l.k.awaitInserts(ctx, began) }); err != nil {
+		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error {
+			return l.k.awaitInserts(ctx, began)
+		}); err != nil {
 			return err
 		}
-		if err := l.persist(ctx, "remove rows of a span that cannot be finished", func(ctx context.Context) error { return l.k.deleteChunks(ctx, begun) }); err != nil {
+		if err := l.persist(ctx, "remove rows of a span that cannot be finished", func(ctx context.Context) error {
+			return l.k.deleteChunks(ctx, begun)
+		}); err != nil {
 			return err
 		}
 	}
@@ -184,10 +190,14 @@ func (l *lane) scrub(ctx context.Context) error {
 	}
 	if len(begun) > 0 {
 		began := time.Now()
-		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error { return l.k.awaitInserts(ctx, began) }); err != nil {
+		if err := l.persist(ctx, "wait for inserts of the sink before", func(ctx context.Context) error {
+			return l.k.awaitInserts(ctx, began)
+		}); err != nil {
 			return err
 		}
-		if err := l.persist(ctx, "remove rows that are in no mark", func(ctx context.Context) error { return l.k.deleteChunks(ctx, begun) }); err != nil {
+		if err := l.persist(ctx, "remove rows that are in no mark", func(ctx context.Context) error {
+			return l.k.deleteChunks(ctx, begun)
+		}); err != nil {
 			return err
 		}
 	}
@@ -201,7 +211,8 @@ func (l *lane) booked(ctx context.Context, p *pending) (bool, error) {
 	ask, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var n uint64
-	sql := fmt.Sprintf("SELECT count() FROM %s.ledger WHERE lane = %d AND first = %d AND last = %d AND inserted_at >= fromUnixTimestamp64Nano(%d)",
+	sql := fmt.Sprintf("SELECT count() FROM %s.ledger WHERE lane = %d AND first = %d AND last = %d AND inserted_at >= "+
+		"fromUnixTimestamp64Nano(%d)",
 		name(l.k.cfg.Database), l.n, p.First, p.Last, p.StartedAt.UnixNano())
 	if err := l.k.native.QueryRow(ask, sql).Scan(&n); err != nil {
 		return false, fmt.Errorf("read the ledger: %w", err)
@@ -214,7 +225,8 @@ func (k *Sink) awaitInserts(ctx context.Context, before time.Time) error {
 	for {
 		var running uint64
 		ask, cancel := context.WithTimeout(ctx, queryTimeout)
-		err := k.native.QueryRow(ask, "SELECT count() FROM system.processes WHERE query_kind = 'Insert' AND elapsed > ?", time.Since(before).Seconds()).Scan(&running)
+		err := k.native.QueryRow(ask, "SELECT count() FROM system.processes WHERE query_kind = 'Insert' AND elapsed > ?",
+			time.Since(before).Seconds()).Scan(&running)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("look for inserts: %w", err)

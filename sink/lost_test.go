@@ -74,7 +74,8 @@ func TestSpanIsLostHalfWay(t *testing.T) {
 			for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 				got, err := w.got(t.Context(), c)
 				if err == nil && got == w.want {
-					if report, err = sink.Audit(t.Context(), w.s, c, tabletest.Schema()); err == nil && len(report.Problems()) == len(report.Lost) && w.caughtUp(report) {
+					if report, err = sink.Audit(t.Context(), w.s, c, tabletest.Schema()); err == nil && len(report.Problems()) == len(report.Lost) &&
+						w.caughtUp(report) {
 						break
 					}
 				}
@@ -115,7 +116,8 @@ func (w *world) dieAt(at string) {
 	}
 }
 
-// The sink dies in the middle of a span and the marks are lost: the next one begins behind the ledger, and what is there already does not double.
+// The sink dies in the middle of a span and the marks are lost: the next one begins behind the ledger, and what is there already does not
+// double.
 func TestMarkIsLostHalfWay(t *testing.T) {
 	w := shared(t)
 	stop := w.run(w.sink())

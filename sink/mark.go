@@ -81,7 +81,8 @@ type marks struct {
 func markKey(lane int) string { return stream.MarkKey(lane) }
 
 // take makes owner the owner of the lane: it reads the mark, or makes one that starts at begin(), and raises its epoch.
-func (m *marks) take(ctx context.Context, owner string, state func(context.Context, *mark) (streamState, error), begin func(context.Context, streamState) (uint64, error)) (fresh string, err error) {
+func (m *marks) take(ctx context.Context, owner string, state func(context.Context, *mark) (streamState, error),
+	begin func(context.Context, streamState) (uint64, error)) (fresh string, err error) {
 	for {
 		next, revision, why, err := m.get(ctx)
 		if err != nil {

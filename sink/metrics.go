@@ -24,21 +24,31 @@ func newMetrics(k *Sink, r prometheus.Registerer) *metrics {
 		bytes:   counter("bytes_total", "Arrow bytes sent to ClickHouse and answered OK, by table.", "table"),
 		inserts: counter("inserts_total", "Inserts answered OK, by table; repeated ones included.", "table"),
 		retries: counter("retries_total", "Tries that failed and are made again, by reason.", "reason"),
-		repairs: counter("repairs_total", "ClickHouse partitions of a span that were sent under a new token because ClickHouse had lost the rows.", "table"),
-		visible: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_visible_seconds", Help: "From the gateway's stamp on the oldest event of a chunk until all of the chunk is visible in SQL.",
+		repairs: counter("repairs_total", "ClickHouse partitions of a span that were sent under a new token because ClickHouse had lost the "+
+			"rows.", "table"),
+		visible: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_visible_seconds",
+			Help:    "From the gateway's stamp on the oldest event of a chunk until all of the chunk is visible in SQL.",
 			Buckets: []float64{.1, .25, .5, .75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 1800, 7200, 86400}}),
-		insertSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_insert_seconds", Help: "Time of one insert that was answered OK.", Buckets: prometheus.ExponentialBuckets(.005, 2, 14)}),
-		barrierSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_barrier_seconds", Help: "Time to sync the embedded NATS's chunks and marks before a span is inserted.",
+		insertSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_insert_seconds",
+			Help: "Time of one insert that was answered OK.", Buckets: prometheus.ExponentialBuckets(.005, 2, 14)}),
+		barrierSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "warpline_sink_barrier_seconds",
+			Help:    "Time to sync the embedded NATS's chunks and marks before a span is inserted.",
 			Buckets: prometheus.ExponentialBuckets(.001, 2, 14)}),
-		missing:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_missing_chunks_total", Help: "Chunks that ROWS no longer had when they were due. Not 0 means loss outside Warpline's control."}),
-		aside:     prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_set_aside_total", Help: "Messages in ROWS that no worker published, set aside; the audit names them."}),
-		damaged:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_sink_damaged_streams", Help: "Streams and buckets of which the NATS server says that it dropped damaged bytes since it was started."}),
-		purges:    prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_purges_total", Help: "Purges of inserted messages from ROWS."}),
-		deletions: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_deletions_total", Help: "Tombstones carried out: sessions deleted, and partitions of tenants purged."}),
+		missing: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_missing_chunks_total",
+			Help: "Chunks that ROWS no longer had when they were due. Not 0 means loss outside Warpline's control."}),
+		aside: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_set_aside_total",
+			Help: "Messages in ROWS that no worker published, set aside; the audit names them."}),
+		damaged: prometheus.NewGauge(prometheus.GaugeOpts{Name: "warpline_sink_damaged_streams",
+			Help: "Streams and buckets of which the NATS server says that it dropped damaged bytes since it was started."}),
+		purges: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_purges_total",
+			Help: "Purges of inserted messages from ROWS."}),
+		deletions: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpline_sink_deletions_total",
+			Help: "Tombstones carried out: sessions deleted, and partitions of tenants purged."}),
 	}
 	m.begin(k.cfg.Schema)
 	if r != nil {
-		r.MustRegister(m.rows, m.bytes, m.inserts, m.retries, m.repairs, m.visible, m.insertSeconds, m.barrierSeconds, m.missing, m.aside, m.damaged, m.purges, m.deletions, laneMetrics{k})
+		r.MustRegister(m.rows, m.bytes, m.inserts, m.retries, m.repairs, m.visible, m.insertSeconds, m.barrierSeconds, m.missing, m.aside,
+			m.damaged, m.purges, m.deletions, laneMetrics{k})
 	}
 	return m
 }
@@ -50,7 +60,8 @@ func (m *metrics) begin(schema *table.Schema) {
 			c.WithLabelValues(t.Name)
 		}
 	}
-	for _, reason := range []string{reasonRefused, reasonUnreachable, reasonTimeout, reasonRunning, reasonBusy, reasonOrphan, reasonNATS, reasonInternal} {
+	for _, reason := range []string{reasonRefused, reasonUnreachable, reasonTimeout, reasonRunning, reasonBusy, reasonOrphan, reasonNATS,
+		reasonInternal} {
 		m.retries.WithLabelValues(reason)
 	}
 }
@@ -59,10 +70,14 @@ func (m *metrics) begin(schema *table.Schema) {
 type laneMetrics struct{ k *Sink }
 
 var (
-	laneLag     = prometheus.NewDesc("warpline_sink_lag_seconds", "Age of the oldest chunk that is not in ClickHouse, by lane.", []string{"lane"}, nil)
-	laneMark    = prometheus.NewDesc("warpline_sink_mark", "ROWS sequence up to which everything of the lane is in ClickHouse.", []string{"lane"}, nil)
-	lanePending = prometheus.NewDesc("warpline_sink_pending_messages", "Messages of the lane that are not in ClickHouse.", []string{"lane"}, nil)
-	laneBlocked = prometheus.NewDesc("warpline_sink_blocked", "1 while ClickHouse refuses an insert of the lane and a person has to act; lane \"schema\" while it refuses the tables.", []string{"lane"}, nil)
+	laneLag = prometheus.NewDesc("warpline_sink_lag_seconds", "Age of the oldest chunk that is not in ClickHouse, by lane.",
+		[]string{"lane"}, nil)
+	laneMark = prometheus.NewDesc("warpline_sink_mark", "ROWS sequence up to which everything of the lane is in ClickHouse.",
+		[]string{"lane"}, nil)
+	lanePending = prometheus.NewDesc("warpline_sink_pending_messages", "Messages of the lane that are not in ClickHouse.", []string{"lane"},
+		nil)
+	laneBlocked = prometheus.NewDesc("warpline_sink_blocked", "1 while ClickHouse refuses an insert of the lane and a person has to act; "+
+		"lane \"schema\" while it refuses the tables.", []string{"lane"}, nil)
 	rowsBytes   = prometheus.NewDesc("warpline_sink_rows_stream_bytes", "Bytes in the ROWS stream.", nil, nil)
 	rowsMax     = prometheus.NewDesc("warpline_sink_rows_stream_max_bytes", "Bytes that the ROWS stream may hold.", nil, nil)
 	unreachable = prometheus.NewDesc("warpline_sink_clickhouse_up", "0 while ClickHouse does not answer.", nil, nil)

@@ -69,7 +69,8 @@ func (k *Sink) deleteOrphans(ctx context.Context, tenant string, gone map[string
 			if round == 0 || rows < least {
 				least, stuck = rows, 0
 			} else if stuck++; stuck > 3 {
-				return fmt.Errorf("clickhouse says that it has deleted the orphans in %s, and still has them: was the mutation killed? see system.mutations", t.Name)
+				return fmt.Errorf("clickhouse says that it has deleted the orphans in %s, and still has them: was the mutation killed? see "+
+					"system.mutations", t.Name)
 			}
 			try, cancel := context.WithTimeout(ctx, queryTimeout)
 			err = k.native.Exec(longSQL(try), sql)

@@ -17,8 +17,8 @@ import (
 	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
-// artifacts publishes a chunk of partition p in which a session has contents, each two lines of source, two instructions and a PTX, with the
-// marks that a worker sends. Contents stand before the links to them, as no worker has to send them.
+// artifacts publishes a chunk of partition p in which a session has contents, each two lines of source, two instructions and a PTX, with
+// the marks that a worker sends. Contents stand before the links to them, as no worker has to send them.
 func (w *world) artifacts(p int, tenant, session string, contents ...uint64) uint64 {
 	w.t.Helper()
 	w.mu.Lock()
@@ -36,7 +36,8 @@ func (w *world) artifacts(p int, tenant, session string, contents ...uint64) uin
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		c.Tables = append(c.Tables, stream.Rows{Table: t.Name, Fingerprint: t.Fingerprint(), Day: month, RetentionDays: 400, Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data)})
+		c.Tables = append(c.Tables, stream.Rows{Table: t.Name, Fingerprint: t.Fingerprint(), Day: month,
+			RetentionDays: 400, Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data)})
 		body = append(append(body, schema...), data...)
 	}
 	src, sass, ptx, sources, functions := table.SourceLines, table.SASSLines, table.PTX, table.SessionSources, table.SessionFunctions
@@ -115,7 +116,9 @@ func (w *world) contents(tenant string) string {
 		}
 		var ids []uint64
 		var marks uint64
-		sql := fmt.Sprintf("SELECT arraySort(groupArrayIf(content_lo, n = %[2]d AND content_lo != 0)), countIf(content_lo = 0) + 1000 * countIf(n != %[2]d AND content_lo != 0) FROM (SELECT content_lo, if(content_lo = 0, rows_partition, 0) AS p, count() AS n FROM %[1]s FINAL WHERE tenant = $1 GROUP BY content_lo, p)", name, rows)
+		sql := fmt.Sprintf("SELECT arraySort(groupArrayIf(content_lo, n = %[2]d AND content_lo != 0)), countIf(content_lo = 0) + 1000 * "+
+			"countIf(n != %[2]d AND content_lo != 0) FROM (SELECT content_lo, if(content_lo = 0, rows_partition, 0) AS p, count() AS n FROM %[1]s "+
+			"FINAL WHERE tenant = $1 GROUP BY content_lo, p)", name, rows)
 		if err := c.QueryRow(context.Background(), sql, tenant).Scan(&ids, &marks); err != nil {
 			w.t.Fatal(err)
 		}
@@ -167,7 +170,8 @@ func TestDeleteSessionTakesItsContents(t *testing.T) {
 		}
 		return r
 	}
-	w.waitMark(k, 0, w.publish(0, 10, deletes(stream.Deletion{ID: "none", Tenant: "acme", Session: "has no contents"}, stream.Deletion{ID: "a", Tenant: "acme", Session: "a"})))
+	w.waitMark(k, 0, w.publish(0, 10, deletes(stream.Deletion{ID: "none", Tenant: "acme", Session: "has no contents"},
+		stream.Deletion{ID: "a", Tenant: "acme", Session: "a"})))
 	w.wantContents("acme", "[2 3 5] 2")
 	if r := receipt("none", 0); r.Rows["sass_lines_data"]+receipt("a", 0).Rows["sass_lines_data"] != 2 {
 		t.Errorf("receipts %+v and %+v do not tell of two instructions", r, receipt("a", 0))
@@ -200,7 +204,8 @@ func TestDeleteSessionsThatShareContents(t *testing.T) {
 	w.wantContents("acme", "[] 2")
 	w.artifacts(0, "acme", "c", 1, 2)
 	w.artifacts(0, "acme", "d", 2, 3)
-	w.waitMark(k, 0, w.publish(0, 10, deletes(stream.Deletion{ID: "c", Tenant: "acme", Session: "c"}, stream.Deletion{ID: "d", Tenant: "acme", Session: "d"})))
+	w.waitMark(k, 0, w.publish(0, 10, deletes(stream.Deletion{ID: "c", Tenant: "acme", Session: "c"},
+		stream.Deletion{ID: "d", Tenant: "acme", Session: "d"})))
 	w.wantContents("acme", "[] 2")
 	w.audited()
 }
@@ -231,7 +236,8 @@ func TestContentsAreSafeWhileTheyAreSent(t *testing.T) {
 	})
 	w.run(k)
 	t.Cleanup(func() { close(resume) }) // before the sink is waited for
-	for i, at := range []string{"insert session_functions_data", "insert session_sources_data", "insert ptx_data", "insert sass_lines_data", "insert source_lines_data", "inserted source_lines_data"} {
+	for i, at := range []string{"insert session_functions_data", "insert session_sources_data", "insert ptx_data", "insert sass_lines_data",
+		"insert source_lines_data", "inserted source_lines_data"} {
 		first, second := fmt.Sprint("first ", i), fmt.Sprint("second ", i)
 		w.waitMark(k, 0, w.artifacts(0, "acme", first, 1, 2))
 		mu.Lock()
@@ -260,7 +266,8 @@ func TestContentsAreSafeWhileTheyAreSent(t *testing.T) {
 
 // A sink dies at each step of a deletion, twice; the contents go all the same, and those of the neighbours stay.
 func TestDeletionOfContentsIsKilled(t *testing.T) {
-	for _, where := range []string{"recorded", "inserted sass_lines_data", "erase", "erased", "swept", "insert ledger", "advance", "advanced"} {
+	for _, where := range []string{"recorded", "inserted sass_lines_data", "erase", "erased", "swept",
+		"insert ledger", "advance", "advanced"} {
 		t.Run(where, func(t *testing.T) {
 			w := shared(t)
 			w.artifacts(0, "acme", "a", 1, 2)
@@ -317,7 +324,8 @@ func TestDeletionLooksForContentsAgain(t *testing.T) {
 	c := w.conn()
 	defer c.Close()
 	for _, tenant := range []string{"acme", "rival"} {
-		if err := c.Exec(t.Context(), "INSERT INTO ptx_data (tenant, content_lo, received_day, retention_days, chunk) VALUES ($1, 1, today(), 400, 1)", tenant); err != nil {
+		if err := c.Exec(t.Context(), "INSERT INTO ptx_data (tenant, content_lo, received_day, retention_days, chunk) VALUES ($1, 1, today(), "+
+			"400, 1)", tenant); err != nil {
 			t.Fatal(err)
 		}
 	}

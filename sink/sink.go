@@ -1,8 +1,8 @@
 // Package sink moves chunks from the ROWS stream into ClickHouse, each exactly once.
 //
 // Start with New and Run. A lane (lane.go) owns some partitions of ROWS: it cuts their messages into spans (span.go), records
-// each span in its mark (mark.go) before the first insert, inserts one stream per table and ClickHouse partition (insert.go, splice.go), checks what an
-// uncertain insert left behind (verify.go), writes the ledger and moves the mark. Audit proves the result.
+// each span in its mark (mark.go) before the first insert, inserts one stream per table and ClickHouse partition (insert.go, splice.go),
+// checks what an uncertain insert left behind (verify.go), writes the ledger and moves the mark. Audit proves the result.
 //
 // # Why nothing is lost or doubled
 //
@@ -152,7 +152,8 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), again: lookAgainAfter, lanes: map[int]*lane{}, torn: map[string]string{}, closed: func() bool { return false }}
+	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), again: lookAgainAfter, lanes: map[int]*lane{},
+		torn: map[string]string{}, closed: func() bool { return false }}
 	k.met = newMetrics(k, cfg.Registerer)
 	k.health.log = k.log
 	opts := clickhouse.Options{

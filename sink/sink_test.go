@@ -50,7 +50,8 @@ func TestChunksArriveOnce(t *testing.T) {
 			have[f.GetName()] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()) + m.GetGauge().GetValue()
 		}
 	}
-	if have["warpline_sink_visible_seconds"] != 40 || have["warpline_sink_retries_total"] != 0 || have["warpline_sink_clickhouse_up"] != 1 || have["warpline_sink_rows_total"] < 8000 {
+	if have["warpline_sink_visible_seconds"] != 40 || have["warpline_sink_retries_total"] != 0 || have["warpline_sink_clickhouse_up"] != 1 ||
+		have["warpline_sink_rows_total"] < 8000 {
 		t.Errorf("metrics: %v", have)
 	}
 }
@@ -72,7 +73,8 @@ func TestOneInsertMakesOnePart(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Level 0 parts are as inserted; block numbers count inserts per partition whatever was merged since.
-	if err := c.QueryRow(t.Context(), "SELECT toUInt64(max(max_block_number)) FROM system.parts WHERE database = currentDatabase() AND table = 'kernels_data'").Scan(&parts); err != nil {
+	if err := c.QueryRow(t.Context(), "SELECT toUInt64(max(max_block_number)) FROM system.parts WHERE database = currentDatabase() AND "+
+		"table = 'kernels_data'").Scan(&parts); err != nil {
 		t.Fatal(err)
 	}
 	if ranges != 1 || parts != 2 { // block numbers 1 and 2: one in each of the two partitions
@@ -120,7 +122,8 @@ func TestSinkDiesAtEveryStep(t *testing.T) {
 	}
 	w.run(w.sink())
 	w.settled(60 * time.Second)
-	for _, s := range []string{"taken", "recorded", "insert kernels_data", "inserted kernels_data", "insert kernel_stats_data", "inserted usage_data", "insert ledger", "inserted ledger", "advance", "advanced"} {
+	for _, s := range []string{"taken", "recorded", "insert kernels_data", "inserted kernels_data",
+		"insert kernel_stats_data", "inserted usage_data", "insert ledger", "inserted ledger", "advance", "advanced"} {
 		if !steps[s] {
 			t.Errorf("no sink died at or after step %q: %v", s, steps)
 		}
@@ -440,7 +443,8 @@ func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
 	}
 
 	t.Run("ClickHouse", func(t *testing.T) {
-		w := &world{t: t, s: old.s, e: old.e, db: old.db + "_emptied", numbers: old.numbers, snapshot: old.snapshot, lastSeq: old.lastSeq, rng: old.rng}
+		w := &world{t: t, s: old.s, e: old.e, db: old.db + "_emptied", numbers: old.numbers, snapshot: old.snapshot, lastSeq: old.lastSeq,
+			rng: old.rng}
 		said := starts(w)
 		if n := strings.Count(said, "ClickHouse has lost its past"); n != 1 {
 			t.Errorf("told %d times: %s", n, said)
@@ -509,7 +513,8 @@ func TestTornStreamInsertsNothing(t *testing.T) {
 	stop()
 	c, body := w.chunk(1, 4000)
 	first := body[:c.Tables[0].SchemaLen+c.Tables[0].DataLen]
-	q := url.Values{"query": {table.Kernels.InsertSQL(w.db)}, "user": {w.e.User()}, "password": {w.e.Password()}, "insert_deduplication_token": {"torn"}}
+	q := url.Values{"query": {table.Kernels.InsertSQL(w.db)}, "user": {w.e.User()}, "password": {w.e.Password()},
+		"insert_deduplication_token": {"torn"}}
 	for _, end := range []string{"close", "half", "reset"} {
 		conn, err := net.Dial("tcp", w.e.HTTPAddr())
 		if err != nil {

@@ -182,7 +182,8 @@ func order(t *table.Table) int {
 	return 2
 }
 
-func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema, objects jetstream.ObjectStore, byName map[string]*load) error {
+func (s *span) loadMessage(ctx context.Context, m *message, schema *table.Schema, objects jetstream.ObjectStore,
+	byName map[string]*load) error {
 	c := &m.chunk
 	if len(c.Tables) == 0 {
 		return nil

@@ -123,7 +123,8 @@ func (h *health) failed(lane int, what string, err error) string {
 		}
 	case reason == reasonRefused && (changed || now.Sub(p.lastLog) > 10*time.Minute):
 		p.lastLog = now
-		h.log.Error("the lane stands still until a person acts: nothing is skipped or lost, and it tries again every 30 s", "lane", lane, "doing", what, "err", err, "hint", hint(err))
+		h.log.Error("the lane stands still until a person acts: nothing is skipped or lost, and it tries again every 30 s", "lane", lane,
+			"doing", what, "err", err, "hint", hint(err))
 	case reason != reasonRefused && changed:
 		h.log.Warn("clickhouse: trying again", "lane", lane, "doing", what, "reason", reason, "err", err)
 	}

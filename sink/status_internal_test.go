@@ -83,7 +83,8 @@ func TestMetricsOfASinkWithoutLanes(t *testing.T) {
 			got[name] = m.GetGauge().GetValue()
 		}
 	}
-	for name, want := range map[string]float64{"warpline_sink_blocked schema": 1, "warpline_sink_rows_stream_bytes": 3, "warpline_sink_rows_stream_max_bytes": 4} {
+	for name, want := range map[string]float64{"warpline_sink_blocked schema": 1, "warpline_sink_rows_stream_bytes": 3,
+		"warpline_sink_rows_stream_max_bytes": 4} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}

@@ -70,7 +70,8 @@ func verifySQL(database string, t *table.Table, p *block) string {
 		where = fmt.Sprintf("toDate(received_at) = toDate(%d)", p.partition.Day)
 	}
 	expired := fmt.Sprintf("toUInt8(toDate(%d) + toIntervalDay(%d) <= today())", p.received, p.partition.RetentionDays)
-	return fmt.Sprintf("SELECT toInt32(rows_partition), toUInt64(max(chunk)), %[1]s FROM %[2]s.%[3]s WHERE %[4]s AND retention_days = %[5]d AND rows_partition IN (%[6]s) GROUP BY rows_partition "+
+	return fmt.Sprintf("SELECT toInt32(rows_partition), toUInt64(max(chunk)), %[1]s FROM %[2]s.%[3]s WHERE %[4]s AND retention_days = %[5]d "+
+		"AND rows_partition IN (%[6]s) GROUP BY rows_partition "+
 		"UNION ALL SELECT toInt32(-1), toUInt64(0), %[1]s",
 		expired, name(database), name(t.Name), where, p.partition.RetentionDays, strings.Join(in, ", "))
 }

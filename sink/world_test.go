@@ -52,7 +52,8 @@ func newWorld(t testing.TB, e *engine.Engine) *world {
 	s := brokertest.Start(t, broker.Layout{Partitions: 4, Lanes: 2, RowsMaxBytes: 2 << 30})
 	db := fmt.Sprintf("sink_%d_", worlds.Add(1)) + strings.ToLower(strings.NewReplacer("/", "_", "=", "_", "#", "_").Replace(t.Name()))
 	enginetest.DropAtEnd(t, e, db)
-	return &world{t: t, s: s, e: e, db: db, numbers: make([]uint64, 4), snapshot: make([]uint64, 4), lastSeq: make([]uint64, 4), rng: rand.New(rand.NewPCG(1, 2))}
+	return &world{t: t, s: s, e: e, db: db, numbers: make([]uint64, 4), snapshot: make([]uint64, 4),
+		lastSeq: make([]uint64, 4), rng: rand.New(rand.NewPCG(1, 2))}
 }
 
 func shared(t testing.TB) *world { return newWorld(t, enginetest.Shared(t)) }
@@ -62,7 +63,8 @@ func (w *world) config() sink.Config {
 	if testing.Verbose() && os.Getenv("SINK_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	return sink.Config{Schema: tabletest.Schema(), HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db, User: w.e.User(), Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
+	return sink.Config{Schema: tabletest.Schema(), HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db, User: w.e.User(),
+		Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
 }
 
 func (w *world) sink(change ...func(*sink.Config)) *sink.Sink {
@@ -89,7 +91,8 @@ func (w *world) run(k *sink.Sink) (stop func()) {
 }
 
 func (w *world) conn() driver.Conn {
-	c, err := clickhouse.Open(&clickhouse.Options{Addr: []string{w.e.TCPAddr()}, Auth: clickhouse.Auth{Username: w.e.User(), Password: w.e.Password(), Database: w.db}})
+	c, err := clickhouse.Open(&clickhouse.Options{Addr: []string{w.e.TCPAddr()},
+		Auth: clickhouse.Auth{Username: w.e.User(), Password: w.e.Password(), Database: w.db}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -104,7 +107,8 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 	now := time.Now().UTC()
 	day := int32(now.Unix() / 86400)
 	month := int32(time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).Unix() / 86400)
-	c := stream.Chunk{Partition: p, Number: w.numbers[p], Epoch: 1, CreatedAt: now.UnixNano(), OldestReceivedAt: now.UnixNano() - int64(time.Second), Snapshot: stream.Snapshot{Seq: w.snapshot[p]}, After: w.lastSeq[p] + 1}
+	c := stream.Chunk{Partition: p, Number: w.numbers[p], Epoch: 1, CreatedAt: now.UnixNano(),
+		OldestReceivedAt: now.UnixNano() - int64(time.Second), Snapshot: stream.Snapshot{Seq: w.snapshot[p]}, After: w.lastSeq[p] + 1}
 	var body []byte
 	add := func(b *table.Batch, d int32, retention uint16) {
 		if b.Rows() == 0 {
@@ -114,7 +118,8 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		c.Tables = append(c.Tables, stream.Rows{Table: b.Table().Name, Fingerprint: b.Table().Fingerprint(), Day: d, RetentionDays: retention, Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data), Amount: b.Amount()})
+		c.Tables = append(c.Tables, stream.Rows{Table: b.Table().Name, Fingerprint: b.Table().Fingerprint(), Day: d, RetentionDays: retention,
+			Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data), Amount: b.Amount()})
 		body = append(append(body, schema...), data...)
 	}
 	session := fmt.Sprintf("session-%d", p)
@@ -220,7 +225,8 @@ func (w *world) got(ctx context.Context, c driver.Conn) (g totals, err error) {
 		to  []any
 	}{
 		{"SELECT count(), sum(duration_ns) FROM kernels_data", []any{&g.kernels, &g.duration}},
-		{"SELECT sum(calls), sum(total_ns), sum(arraySum(mapValues(duration_hist))) FROM kernel_stats_data", []any{&g.calls, &g.totalNS, &g.samples}},
+		{"SELECT sum(calls), sum(total_ns), sum(arraySum(mapValues(duration_hist))) FROM kernel_stats_data",
+			[]any{&g.calls, &g.totalNS, &g.samples}},
 		{"SELECT sum(events) FROM usage_data", []any{&g.events}},
 	} {
 		if err := c.QueryRow(ctx, q.sql).Scan(q.to...); err != nil {

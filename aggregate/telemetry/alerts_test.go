@@ -22,7 +22,8 @@ func trackAlerts(t testing.TB, from, to int) []byte {
 	}
 	body := append(head, '\n')
 	for i := from; i < to; i++ {
-		body = telemetry.AppendAlert(body, &telemetry.Alert{TimestampNS: exportEpoch + int64(i/2), MemoryMB: float64(i), ThresholdMB: 0.5, Message: []byte("over")})
+		body = telemetry.AppendAlert(body, &telemetry.Alert{TimestampNS: exportEpoch + int64(i/2), MemoryMB: float64(i), ThresholdMB: 0.5,
+			Message: []byte("over")})
 	}
 	return body
 }

@@ -52,7 +52,8 @@ func Start(t testing.TB, layout broker.Layout) *broker.Streams {
 // Bucket makes an extra bucket with the TTL of the lease bucket, for tests in which processes must not see each other's leases.
 func Bucket(t testing.TB, s *broker.Streams, name string) jetstream.KeyValue {
 	t.Helper()
-	kv, err := s.JS.CreateKeyValue(context.Background(), jetstream.KeyValueConfig{Bucket: name, TTL: s.LeaseTTL, Storage: jetstream.MemoryStorage})
+	kv, err := s.JS.CreateKeyValue(context.Background(), jetstream.KeyValueConfig{Bucket: name,
+		TTL: s.LeaseTTL, Storage: jetstream.MemoryStorage})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ type auditCmd struct {
 	reachFlags
 	clickhouseFlags
 	JSON   bool `help:"Print JSON for programs."`
-	Accept bool `help:"Forget, once they are printed, what the roles found until now (messages set aside, chunks that were missing, damaged bytes), and delete what was set aside. What the audit finds itself stays."`
+	Accept bool `help:"${audit_accept}"`
 }
 
 func (c *auditCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
@@ -71,10 +71,12 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		if len(r.Notes) > 0 {
 			since = "since the present streams were made, "
 		}
-		fmt.Fprintln(p.Stderr, since+"every range of every lane was inserted once, the tables hold what the ledger says, and the streams have what they say they have")
+		fmt.Fprintln(p.Stderr, since+"every range of every lane was inserted once, the tables hold what the ledger says, and the streams have "+
+			"what they say they have")
 		return nil
 	}
-	return withCode(fmt.Errorf("the books do not balance (when the service is busy, try again once it is quiet; --accept forgets what the roles found and you have read):\n  %s", strings.Join(r.Problems(), "\n  ")), exitUnbalanced)
+	return withCode(fmt.Errorf("the books do not balance (when the service is busy, try again once it is quiet; --accept forgets what the "+
+		"roles found and you have read):\n  %s", strings.Join(r.Problems(), "\n  ")), exitUnbalanced)
 }
 
 func (c *auditCmd) print(p *program, r sink.Report) error {

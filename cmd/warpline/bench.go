@@ -18,7 +18,7 @@ import (
 // benchCmd measures this machine, or a service that runs elsewhere. Load is generated into files first and sent from this process; what
 // is measured runs as a process of its own, so that memory and CPU are its alone.
 type benchCmd struct {
-	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour" help:"What to send: columnar, full, mixed or hour; several run one after the other, each on an empty service."`
+	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour" help:"${bench_workload}"`
 	Kernels   int           `default:"0" help:"Kernels to send; 0 for 16 M columnar, 6 M full, 4 M mixed."`
 	Sessions  int           `default:"8" help:"Sessions to send in parallel."`
 	Seed      uint64        `default:"1" help:"Equal seeds make equal data."`
@@ -27,22 +27,25 @@ type benchCmd struct {
 	NoLatency bool          `help:"Leave out latency."`
 	NoRest    bool          `help:"Leave out bytes at rest."`
 	JSON      bool          `name:"json" help:"Print JSON, one object a workload."`
-	Dir       string        `placeholder:"DIR" help:"Folder for generated windows and, without --url, for the service's data; removed at the end. By default in the folder for temporary files."`
+	Dir       string        `placeholder:"DIR" help:"${bench_dir}"`
 	Fsync     bool          `help:"Measure each workload twice, with --durability os and fsync, and print what fsync costs."`
 
-	URL string `name:"url" placeholder:"URL" help:"Send to this gateway instead of a service of the bench's own; needs --key and --clickhouse-http."`
+	URL string `name:"url" placeholder:"URL" help:"${bench_url}"`
 	Key string `secret:"" placeholder:"KEY" help:"The key to send with."`
 	clickhouseFlags
 }
 
-// benchKernels is what --kernels 0 means: enough for ten seconds and more, so that a burst which only fills buffers does not pass for speed.
-var benchKernels = map[bench.Workload]int{bench.Columnar: 16_000_000, bench.Full: 6_000_000, bench.Mixed: 4_000_000, bench.Hour: bench.HourKernels}
+// benchKernels is what --kernels 0 means: enough for ten seconds and more, so that a burst which only fills buffers does not pass for
+// speed.
+var benchKernels = map[bench.Workload]int{bench.Columnar: 16_000_000, bench.Full: 6_000_000,
+	bench.Mixed: 4_000_000, bench.Hour: bench.HourKernels}
 
 func (c *benchCmd) check(p *program) error {
 	s := p.Settings
 	switch {
 	case c.Kernels < 0 || c.Sessions < 1 || c.Kernels > 0 && c.Kernels < c.Sessions:
-		return fmt.Errorf("%s, %s: %d and %d: each session needs at least one kernel", s.name("kernels"), s.name("sessions"), c.Kernels, c.Sessions)
+		return fmt.Errorf("%s, %s: %d and %d: each session needs at least one kernel", s.name("kernels"),
+			s.name("sessions"), c.Kernels, c.Sessions)
 	case c.Latency <= 0:
 		return fmt.Errorf("%s: %v: must be above zero; --no-latency leaves latency out", s.name("latency-for"), c.Latency)
 	case c.Rate < 0:
@@ -130,7 +133,8 @@ func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, durabi
 	o.Progress = phases.tell
 	if c.URL != "" {
 		o.Config.Run, o.Config.Start = time.Now().UTC().Format(time.RFC3339Nano), time.Now().Add(-time.Hour)
-		svc := &bench.Service{URL: c.URL, Key: c.Key, Read: bench.SQL{Addr: c.ClickHouseHTTP, User: c.ClickHouseUser, Password: c.ClickHousePassword, Database: c.ClickHouseDatabase}}
+		svc := &bench.Service{URL: c.URL, Key: c.Key, Read: bench.SQL{Addr: c.ClickHouseHTTP, User: c.ClickHouseUser,
+			Password: c.ClickHousePassword, Database: c.ClickHouseDatabase}}
 		return bench.Run(ctx, svc, o)
 	}
 	binary, err := os.Executable()
@@ -172,8 +176,10 @@ func (p *phases) tell(name string, done, of int64) {
 			fmt.Fprintf(p.w, "%s\n", name)
 			return
 		}
-		p.bar = progressbar.NewOptions64(of, progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(name), progressbar.OptionShowCount(),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(500*time.Millisecond), progressbar.OptionSetWidth(20), progressbar.OptionSetItsString("rows"), progressbar.OptionShowIts())
+		p.bar = progressbar.NewOptions64(of, progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(name),
+			progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(500*time.Millisecond), progressbar.OptionSetWidth(20),
+			progressbar.OptionSetItsString("rows"), progressbar.OptionShowIts())
 	}
 	if p.bar != nil {
 		p.bar.Set64(max(0, min(done, of)))

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// What a client that died was writing is sent behind its windows; what a client still writes is named, and its session is not told complete.
+// What a client that died was writing is sent behind its windows; what a client still writes is named, and its session is not told
+// complete.
 func TestSendOfACrashedSession(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
@@ -47,7 +48,8 @@ func TestSendOfACrashedSession(t *testing.T) {
 	write("running/.tmp/device.log", "{\"n\":5}\n")
 	lock := write("running/.gpufl-session.lock", "")
 	// The client's lock is a record lock of its own process.
-	holder := exec.Command("python3", "-c", "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint('held',flush=True)\nsys.stdin.read()", lock)
+	holder := exec.Command("python3", "-c", "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint('held',"+
+		"flush=True)\nsys.stdin.read()", lock)
 	in, err := holder.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +77,13 @@ func TestSendOfACrashedSession(t *testing.T) {
 		return r.stderr
 	}
 	said := send()
-	want := []string{"stream crashed {\"n\":1}\n", "stream crashed {\"n\":2}\n{\"to", "session-complete crashed ", "stream early {\"n\":3}\n", "session-complete early ", "stream running {\"n\":4}\n"}
+	want := []string{"stream crashed {\"n\":1}\n", "stream crashed {\"n\":2}\n{\"to", "session-complete crashed ", "stream early {\"n\":3}\n",
+		"session-complete early ", "stream running {\"n\":4}\n"}
 	if !slices.Equal(got, want) {
 		t.Errorf("sent %q, want %q", got, want)
 	}
-	for _, w := range []string{"not sent: crashed/.tmp/device.2.log.gz.part of session crashed", "not sent: running/.tmp/device.log of session running is still being written"} {
+	for _, w := range []string{"not sent: crashed/.tmp/device.2.log.gz.part of session crashed",
+		"not sent: running/.tmp/device.log of session running is still being written"} {
 		if !strings.Contains(said, w) {
 			t.Errorf("it does not say %q:\n%s", w, said)
 		}
@@ -87,7 +91,8 @@ func TestSendOfACrashedSession(t *testing.T) {
 	in.Close()
 	holder.Wait()
 	said = send()
-	if strings.Contains(said, "still being written") || !slices.Contains(got, "stream running {\"n\":5}\n") || !slices.Contains(got, "session-complete running ") {
+	if strings.Contains(said, "still being written") || !slices.Contains(got, "stream running {\"n\":5}\n") ||
+		!slices.Contains(got, "session-complete running ") {
 		t.Errorf("once the client has died: %q\n%s", got, said)
 	}
 }

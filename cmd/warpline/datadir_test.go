@@ -13,7 +13,8 @@ import (
 func TestStaleAddressesGoWithTheLock(t *testing.T) {
 	dir := t.TempDir()
 	stale := filepath.Join(dir, "warpline.json")
-	if err := os.WriteFile(stale, []byte(`{"pid":1,"nats":"nats://127.0.0.1:1","clickhouse":"127.0.0.1:1","clickhouse_http":"127.0.0.1:1"}`), 0o600); err != nil {
+	if err := os.WriteFile(stale, []byte(`{"pid":1,"nats":"nats://127.0.0.1:1","clickhouse":"127.0.0.1:1","clickhouse_http":"127.0.0.1:1"}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := runIn(t, nil, "report", "--data", dir); got.code != exitUnreachable || !strings.Contains(got.stderr, "no warpline runs on") {

@@ -113,7 +113,8 @@ func (f found) String() string {
 	for _, n := range f.rows {
 		rows += n
 	}
-	return fmt.Sprintf("%s in %s, %s in the stream", plural(int64(rows), "row"), plural(int64(len(f.rows)), "table"), plural(int64(f.messages), "message"))
+	return fmt.Sprintf("%s in %s, %s in the stream", plural(int64(rows), "row"), plural(int64(len(f.rows)), "table"),
+		plural(int64(f.messages), "message"))
 }
 
 // findAtOnce sessions are counted by one query.
@@ -247,13 +248,15 @@ func (e *eraser) publish(ctx context.Context, d *stream.Deletion) error {
 		}
 	}
 	for _, p := range partitions {
-		msg, err := stream.AppendEnvelope(nil, &stream.Envelope{Tenant: d.Tenant, Session: d.Session, Kind: stream.KindDelete, Identity: "delete/" + d.ID, Last: true, ReceivedAt: time.Now().UnixNano(), Delete: d}, nil)
+		msg, err := stream.AppendEnvelope(nil, &stream.Envelope{Tenant: d.Tenant, Session: d.Session,
+			Kind: stream.KindDelete, Identity: "delete/" + d.ID, Last: true, ReceivedAt: time.Now().UnixNano(), Delete: d}, nil)
 		if err != nil {
 			return err
 		}
 		id := stream.DeletionRecordKey(d.ID, p)
 		try, cancel := context.WithTimeout(ctx, 20*time.Second)
-		_, err = e.streams.JS.PublishMsg(try, &nats.Msg{Subject: stream.IngestSubject(p, d.Tenant, d.Token()), Data: msg}, jetstream.WithMsgID("delete-"+id))
+		_, err = e.streams.JS.PublishMsg(try, &nats.Msg{Subject: stream.IngestSubject(p, d.Tenant, d.Token()), Data: msg},
+			jetstream.WithMsgID("delete-"+id))
 		cancel()
 		if err != nil {
 			return err
@@ -306,7 +309,8 @@ func (e *eraser) wait(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return withCode(errors.New("interrupted; the request is stored, and the service goes on carrying it out"), exitStopped)
 			}
-			return fmt.Errorf("%d of %d are not done after %s%s: the request is stored and is carried out as soon as the service can; see the logs of worker and sink", len(e.wanted), total, e.flags.Timeout, e.idle(ctx))
+			return fmt.Errorf("%d of %d are not done after %s%s: the request is stored and is carried out as soon as the service can; see the "+
+				"logs of worker and sink", len(e.wanted), total, e.flags.Timeout, e.idle(ctx))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -57,7 +57,8 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 		ChunkAge: 100 * time.Millisecond, SinkInterval: 100 * time.Millisecond, Sources: givenSources(), Version: version(),
 		Log: quieter(p), Progress: p.Stderr,
 		Step: func(what string) {
-			say("%s", map[string]string{"engine": "starting the ClickHouse engine (fetched once, then cached)", "nats": "starting NATS with JetStream", "roles": "starting gateway, worker and sink"}[what])
+			say("%s", map[string]string{"engine": "starting the ClickHouse engine (fetched once, then cached)",
+				"nats": "starting NATS with JetStream", "roles": "starting gateway, worker and sink"}[what])
 		},
 	})
 	if err != nil {
@@ -101,14 +102,16 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 		if c.Data != "" {
 			left = fmt.Sprintf("what it stored is in %s (\"warpline up --data %s\" serves it)", c.Data, c.Data)
 		}
-		fmt.Fprintf(p.Stderr, "\nDone in %.1f s, and %s. \"warpline demo --keep\" goes on serving and proposes SQL to ask, \"warpline up\" is the real thing.\n",
+		fmt.Fprintf(p.Stderr, "\nDone in %.1f s, and %s. \"warpline demo --keep\" goes on serving and proposes SQL to ask, \"warpline up\" is "+
+			"the real thing.\n",
 			time.Since(began).Seconds(), left)
 		return nil
 	}
 	if err := s.Dir.WriteSecret(service.KeyFile, []byte(secret+"\n")); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Stderr, "\nServing until Ctrl-C.\n  send to     http://%s   (warpline send --url http://%s --data %s FOLDER)\n  ask in SQL  %s\n",
+	fmt.Fprintf(p.Stderr, "\nServing until Ctrl-C.\n  send to     http://%s   (warpline send --url http://%s --data %s FOLDER)\n  ask in "+
+		"SQL  %s\n",
 		s.Gateway.Addr(), s.Gateway.Addr(), s.Dir.Path, askWith(s.Reader))
 	select {
 	case <-ctx.Done():
@@ -189,7 +192,8 @@ func (c *demoCmd) visible(ctx context.Context, srv service.ClickHouse, events ui
 	db := "`" + srv.Database + "`."
 	var received, kernels, rows, calls uint64
 	for {
-		err = conn.QueryRow(ctx, "SELECT (SELECT sum(events) FROM "+db+"usage), (SELECT sum(kernels) FROM "+db+"sessions), (SELECT count() FROM "+db+"kernels), (SELECT sum(calls + synthetic_calls + disturbed_calls) FROM "+db+"kernel_stats)").
+		err = conn.QueryRow(ctx, "SELECT (SELECT sum(events) FROM "+db+"usage), (SELECT sum(kernels) FROM "+db+"sessions), (SELECT count() FROM "+
+			db+"kernels), (SELECT sum(calls + synthetic_calls + disturbed_calls) FROM "+db+"kernel_stats)").
 			Scan(&received, &kernels, &rows, &calls)
 		if err == nil && received == events && rows == kernels && calls == kernels {
 			return nil

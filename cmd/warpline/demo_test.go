@@ -139,7 +139,8 @@ func (c *counts) line(t *testing.T, session string, raw []byte, seen map[string]
 	}
 }
 
-var toAllChannels = []string{"job_start", "shutdown", "segment_start", "segment_end", "run_end", "capture_capabilities", "dictionary_update"}
+var toAllChannels = []string{"job_start", "shutdown", "segment_start", "segment_end", "run_end",
+	"capture_capabilities", "dictionary_update"}
 
 // The demo ends by itself, in time, with a report whose numbers an independent reading of the same files gives.
 func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
@@ -164,9 +165,12 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 	flat := strings.Join(strings.Fields(r.stdout), " ") // the counts are a paragraph, which wraps anywhere
 	for _, w := range []string{
 		fmt.Sprintf("What arrived  %d sessions", want.sessions),
-		"kernels " + comma(want.kernels) + " ·", "memcpys " + comma(want.memcpys) + " ·", "device_metrics " + comma(want.device) + " ·", "host_metrics " + comma(want.host),
+		"kernels " + comma(want.kernels) + " ·", "memcpys " + comma(want.memcpys) + " ·", "device_metrics " + comma(want.device) + " ·",
+		"host_metrics " + comma(want.host),
 		"pc_samples " + comma(want.pc) + " ·", "profile_metrics " + comma(want.sass) + " ·",
-		comma(want.kernels-want.disturbed) + " calls of", comma(want.disturbed) + " calls left out: a deep window", comma(want.samples) + " PC samples", "Hottest instructions", "v_fma_f32 v0, v1, 42, v0       vec.cu:3", humanize.IBytes(uint64(want.copyBytes)) + " moved",
+		comma(want.kernels-want.disturbed) + " calls of", comma(want.disturbed) + " calls left out: a deep window",
+		comma(want.samples) + " PC samples", "Hottest instructions", "v_fma_f32 v0, v1, 42, v0       vec.cu:3",
+		humanize.IBytes(uint64(want.copyBytes)) + " moved",
 		comma(want.events) + " events received", comma(want.twice) + " duplicates",
 		"at rest",
 	} {

@@ -37,9 +37,9 @@ func (f reachFlags) connect(ctx context.Context) (*service.Connection, error) {
 // clickhouseFlags say how to reach a ClickHouse that others run.
 type clickhouseFlags struct {
 	ClickHouse         string `name:"clickhouse" placeholder:"HOST:PORT" help:"ClickHouse server, native protocol."`
-	ClickHouseHTTP     string `name:"clickhouse-http" placeholder:"HOST:PORT" help:"The same server's HTTP protocol; by default the host of --clickhouse at port 8123."`
+	ClickHouseHTTP     string `name:"clickhouse-http" placeholder:"HOST:PORT" help:"${clickhouse_http}"`
 	ClickHouseUser     string `name:"clickhouse-user" default:"default" help:"User to log in as."`
-	ClickHousePassword string `name:"clickhouse-password" secret:"" placeholder:"SECRET" help:"That user's password; better by the environment than as a flag."`
+	ClickHousePassword string `name:"clickhouse-password" secret:"" placeholder:"SECRET" help:"${clickhouse_password}"`
 	ClickHouseDatabase string `name:"clickhouse-database" default:"warpline" help:"Database that holds the tables."`
 	ClickHouseTLS      bool   `name:"clickhouse-tls" help:"Speak TLS to it."`
 }
@@ -127,7 +127,8 @@ type apart struct {
 
 func (a apart) check(s *settings) error {
 	if a.NATS == "" {
-		return fmt.Errorf("%s is missing: name a NATS server, as nats://127.0.0.1:4222, or run \"warpline up\", which has its own", s.name("nats"))
+		return fmt.Errorf("%s is missing: name a NATS server, as nats://127.0.0.1:4222, or run \"warpline up\", which has its own",
+			s.name("nats"))
 	}
 	if a.DrainTimeout <= 0 {
 		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), a.DrainTimeout)

@@ -19,19 +19,22 @@ type engineCmd struct {
 }
 
 func (c *engineCmd) check(p *program) error {
-	return errors.Join(checkPort(p.Settings, "clickhouse-http-port", c.ClickHouseHTTPPort), checkPort(p.Settings, "clickhouse-tcp-port", c.ClickHouseTCPPort))
+	return errors.Join(checkPort(p.Settings, "clickhouse-http-port", c.ClickHouseHTTPPort),
+		checkPort(p.Settings, "clickhouse-tcp-port", c.ClickHouseTCPPort))
 }
 
 // Run serves until a signal, the end of stdin, or the engine's own end, which is an error.
 func (c *engineCmd) Run(ctx context.Context, p *program) error {
 	e, err := engine.Start(ctx, engine.Config{
-		Dir: c.Data, HTTPPort: c.ClickHouseHTTPPort, TCPPort: c.ClickHouseTCPPort, MemoryLimitBytes: int64(c.ClickHouseMemory), Progress: p.Stderr, Logger: p.Log,
+		Dir: c.Data, HTTPPort: c.ClickHouseHTTPPort, TCPPort: c.ClickHouseTCPPort, MemoryLimitBytes: int64(c.ClickHouseMemory),
+		Progress: p.Stderr, Logger: p.Log,
 	})
 	if err != nil {
 		return err
 	}
 	// The passwords stay in the engine's folder, for this user alone.
-	p.Log.Info("ready", "addr", e.TCPAddr(), "http", e.HTTPAddr(), "user", e.User(), "password_file", filepath.Join(e.Dir(), engine.WriterSecret),
+	p.Log.Info("ready", "addr", e.TCPAddr(), "http", e.HTTPAddr(), "user", e.User(), "password_file",
+		filepath.Join(e.Dir(), engine.WriterSecret),
 		"reader_password_file", filepath.Join(e.Dir(), engine.ReaderSecret), "pid", e.Pid(), "role", "engine")
 	closed := make(chan struct{})
 	go func() { io.Copy(io.Discard, p.Stdin); close(closed) }()

@@ -16,9 +16,9 @@ import (
 	"github.com/warpline/warpline/query/report"
 )
 
-// sessionExportCmd writes a session as NDJSON: {"table":"kernels","row":{…}}, table after table, in no order within one. Times are text in UTC
-// with nanoseconds. 64-bit integers are text too: a reader that keeps numbers as doubles would round them. Bytes that are not UTF-8 become
-// U+FFFD.
+// sessionExportCmd writes a session as NDJSON: {"table":"kernels","row":{…}}, table after table, in no order within one. Times are text in
+// UTC with nanoseconds. 64-bit integers are text too: a reader that keeps numbers as doubles would round them. Bytes that are not UTF-8
+// become U+FFFD.
 type sessionExportCmd struct {
 	askFlags
 	Tenant  string   `arg:"" help:"Tenant of the session."`
@@ -74,18 +74,20 @@ func (c *sessionExportCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	if total == 0 {
-		return fmt.Errorf("nothing is stored of session %q of tenant %s: \"warpline session list --tenant %s\" lists those there are", c.Session, c.Tenant, c.Tenant)
+		return fmt.Errorf("nothing is stored of session %q of tenant %s: \"warpline session list --tenant %s\" lists those there are", c.Session,
+			c.Tenant, c.Tenant)
 	}
 	return nil
 }
 
-// wholeID is the id of the one session that asked names (see report.SessionBegins). It is asked itself where a session has just that id, and
-// where none is listed: rows may be here of a session whose beginning is not.
+// wholeID is the id of the one session that asked names (see report.SessionBegins). It is asked itself where a session has just that id,
+// and where none is listed: rows may be here of a session whose beginning is not.
 func wholeID(ctx context.Context, conn driver.Conn, database, tenantName, asked string) (string, error) {
 	begins, args := report.SessionBegins("session_id", asked)
 	var exact bool
 	var found []string
-	err := conn.QueryRow(ctx, fmt.Sprintf("SELECT countIf(session_id = ?) > 0, arraySort(groupUniqArray(4)(toString(session_id))) FROM `%s`.sessions WHERE tenant = ? AND %s", database, begins),
+	err := conn.QueryRow(ctx, fmt.Sprintf("SELECT countIf(session_id = ?) > 0, arraySort(groupUniqArray(4)(toString(session_id))) FROM "+
+		"`%s`.sessions WHERE tenant = ? AND %s", database, begins),
 		append([]any{asked, tenantName}, args...)...).Scan(&exact, &found)
 	switch {
 	case err != nil:
@@ -109,7 +111,8 @@ func longerID(ctx context.Context, conn driver.Conn, database, tenantName, id st
 	}
 	var whole string
 	var n uint64
-	err := conn.QueryRow(ctx, fmt.Sprintf("SELECT toString(any(session_id)), uniqExact(session_id) FROM `%s`.sessions WHERE tenant = ? AND startsWith(toString(session_id), ?)", database), tenantName, id).Scan(&whole, &n)
+	err := conn.QueryRow(ctx, fmt.Sprintf("SELECT toString(any(session_id)), uniqExact(session_id) FROM `%s`.sessions WHERE tenant = ? AND "+
+		"startsWith(toString(session_id), ?)", database), tenantName, id).Scan(&whole, &n)
 	switch {
 	case err != nil || n == 0 || whole == id:
 		return ""
@@ -122,7 +125,8 @@ func longerID(ctx context.Context, conn driver.Conn, database, tenantName, id st
 
 // sessionTables lists the tables and views of the contract that have a session in each row.
 func sessionTables(ctx context.Context, conn driver.Conn, database string) (names []string, err error) {
-	rows, err := conn.Query(ctx, "SELECT table FROM system.columns WHERE database = ? AND name IN ('tenant', 'session_id') AND NOT endsWith(table, '_data') GROUP BY table HAVING count() = 2 ORDER BY table", database)
+	rows, err := conn.Query(ctx, "SELECT table FROM system.columns WHERE database = ? AND name IN ('tenant', 'session_id') AND NOT "+
+		"endsWith(table, '_data') GROUP BY table HAVING count() = 2 ORDER BY table", database)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
@@ -144,12 +148,14 @@ func sessionTables(ctx context.Context, conn driver.Conn, database string) (name
 }
 
 // exportTable writes the session's rows of one table. ClickHouse makes the JSON, which knows every type.
-func exportTable(ctx context.Context, conn driver.Conn, out *bufio.Writer, database, name, tenantName, session string) (n uint64, err error) {
+func exportTable(ctx context.Context, conn driver.Conn, out *bufio.Writer, database, name, tenantName, session string) (n uint64,
+	err error) {
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
 		"output_format_json_quote_64bit_integers": 1, "output_format_json_validate_utf8": 1, "output_format_json_quote_denormals": 1,
 		"date_time_output_format": "simple", "max_block_size": 8192,
 	}))
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT formatRowNoNewline('JSONEachRow', *) FROM `%s`.`%s` WHERE tenant = ? AND session_id = ?", database, name), tenantName, session)
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT formatRowNoNewline('JSONEachRow', *) FROM `%s`.`%s` WHERE tenant = ? AND session_id = ?",
+		database, name), tenantName, session)
 	if err != nil {
 		return 0, err
 	}

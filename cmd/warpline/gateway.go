@@ -11,7 +11,7 @@ import (
 // gatewayCmd is the door alone.
 type gatewayCmd struct {
 	apart
-	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where clients send, and where /metrics, /healthz and /readyz are."`
+	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"${gateway_listen}"`
 	PathPrefix string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
 	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
@@ -30,7 +30,8 @@ func (c *gatewayCmd) check(p *program) error {
 		return err
 	}
 	if c.DevKey != "" && !loopback(c.Listen) {
-		return fmt.Errorf("%s is for loopback only, and %s is %s: listen on 127.0.0.1, or make a real key with \"warpline key create\"", s.name("dev-key"), s.name("listen"), c.Listen)
+		return fmt.Errorf("%s is for loopback only, and %s is %s: listen on 127.0.0.1, or make a real key with \"warpline key create\"",
+			s.name("dev-key"), s.name("listen"), c.Listen)
 	}
 	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), c.limitFlags.check(s))
 }

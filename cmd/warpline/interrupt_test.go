@@ -30,7 +30,8 @@ func TestInterruptedBeforeItWasDone(t *testing.T) {
 			select {
 			case code := <-s.exited:
 				s.exited <- code
-				if said := s.words.String(); code != exitStopped || !strings.HasSuffix(said, "\nwarpline: interrupted\n") || strings.Contains(said, "context canceled") || strings.Contains(said, "level=ERROR") {
+				if said := s.words.String(); code != exitStopped || !strings.HasSuffix(said, "\nwarpline: interrupted\n") ||
+					strings.Contains(said, "context canceled") || strings.Contains(said, "level=ERROR") {
 					t.Errorf("exit %d:\n%s", code, said)
 				}
 			case <-time.After(20 * time.Second):

@@ -117,7 +117,8 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		if !k.Expires.IsZero() {
 			expires = humanize.Time(k.Expires)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, state, k.Created.Format("2006-01-02 15:04"), expires, limitsOf(k.Limits), k.Note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, state, k.Created.Format("2006-01-02 15:04"), expires, limitsOf(k.Limits),
+			k.Note)
 	}
 	return w.Flush()
 }
@@ -132,7 +133,8 @@ func limitsOf(l tenant.Limits) string {
 		value float64
 		text  func(float64) string
 	}{
-		{"events-per-second", l.EventsPerSecond, number}, {"bytes-per-second", l.BytesPerSecond, bytes}, {"raw-bytes-per-second", l.RawBytesPerSecond, bytes},
+		{"events-per-second", l.EventsPerSecond, number}, {"bytes-per-second", l.BytesPerSecond, bytes},
+		{"raw-bytes-per-second", l.RawBytesPerSecond, bytes},
 		{"requests-per-second", l.RequestsPerSecond, number}, {"burst-seconds", l.BurstSeconds, number}, {"body", float64(l.MaxBodyBytes), bytes},
 		{"raw-body", float64(l.MaxRawBytes), bytes}, {"ratio", l.MaxRatio, number}, {"line", float64(l.MaxLineBytes), bytes},
 		{"retention-days", float64(l.RetentionDays), number}, {"rollup-days", float64(l.RollupDays), number},

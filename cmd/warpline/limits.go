@@ -61,7 +61,7 @@ type limitFlags struct {
 
 // keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
 type keyLimitFlags struct {
-	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"Events a second of this key; by default the service's limit, as with all below."`
+	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"${key_limit_events_per_second}"`
 	BytesPerSecond  size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
 	RawPerSecond    size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
 	Requests        float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
@@ -88,7 +88,8 @@ func (f limitFlags) check(s *settings) error {
 		flag  string
 		value float64
 	}{
-		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds}, {"limit-ratio", f.MaxRatio},
+		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds},
+		{"limit-ratio", f.MaxRatio},
 	} {
 		if l.value < 0 || l.value != l.value {
 			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)
@@ -100,7 +101,7 @@ func (f limitFlags) check(s *settings) error {
 // chunkFlags bound how long rows stay in the worker.
 type chunkFlags struct {
 	ChunkAge    time.Duration `default:"400ms" help:"Oldest that rows get in the worker before they are passed on."`
-	NamesMemory size          `default:"256MiB" help:"Memory for the names of all sessions; what is beyond is loaded again when a session speaks."`
+	NamesMemory size          `default:"256MiB" help:"${chunk_names_memory}"`
 }
 
 func (f chunkFlags) check(s *settings) error {

@@ -37,11 +37,14 @@ const about = `Warpline takes in GPU profiling telemetry, adds it up while it st
 
 Start with "warpline demo"; run it for yourself with "warpline up".`
 
-const exitCodes = `Every flag can be set by a file (--config, keys are flag names) and by the environment (WARPLINE_ and the flag's name in capitals, '-' as '_'). Flags win over the environment, which wins over the file.
+const exitCodes = `Every flag can be set by a file (--config, keys are flag names) and by the environment (WARPLINE_ and the flag's name ` +
+	`in capitals, '-' as '_'). Flags win over the environment, which wins over the file.
 
 Data goes to stdout, words go to stderr.
 
-Exit codes: 0 done; 1 failed, or some of what was sent was refused for what it says; 2 wrong usage or configuration; 3 something is not reachable, or did not say in time what it refused; 4 refused by the other side (key, quota, conflict); 5 the books do not balance; 130 interrupted before it was done, or stopped at once by a second signal. A service that a signal ends in order is done: 0.`
+Exit codes: 0 done; 1 failed, or some of what was sent was refused for what it says; 2 wrong usage or configuration; 3 something is not ` +
+	`reachable, or did not say in time what it refused; 4 refused by the other side (key, quota, conflict); 5 the books do not balance; 130 ` +
+	`interrupted before it was done, or stopped at once by a second signal. A service that a signal ends in order is done: 0.`
 
 type commands struct {
 	Config      string           `help:"Read settings from this YAML file." placeholder:"FILE"`
@@ -50,10 +53,10 @@ type commands struct {
 	LogLevel    slog.Level       `help:"Least severe log lines to show: debug, info, warn or error." default:"info"`
 	Version     kong.VersionFlag `help:"Print the version and exit."`
 
-	Demo      demoCmd      `cmd:"" group:"start" help:"Show it all: start everything, replay captured sessions, print a report, leave nothing behind."`
+	Demo      demoCmd      `cmd:"" group:"start" help:"${commands_demo}"`
 	Up        upCmd        `cmd:"" group:"start" help:"Run all roles in one process, with its own NATS and ClickHouse."`
 	Send      sendCmd      `cmd:"" group:"use" help:"Send GPU Flight sessions as the agent does, and exports of memory telemetry."`
-	Report    reportCmd    `cmd:"" group:"use" help:"Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report memory\" the memory of ranks."`
+	Report    reportCmd    `cmd:"" group:"use" help:"${commands_report}"`
 	Telemetry telemetryCmd `cmd:"" group:"use" help:"Check GPU memory telemetry files without a server."`
 
 	Session sessionCmd `cmd:"" group:"care" help:"List, export and delete sessions."`
@@ -115,7 +118,7 @@ func (p *program) run(args []string) (code int) {
 			{Key: "start", Title: "Start here"}, {Key: "use", Title: "Send and read"}, {Key: "care", Title: "Look after it"},
 			{Key: "roles", Title: "The roles apart, against --nats and --clickhouse"},
 		}),
-		kong.Vars{"version": versionLine()},
+		helpTexts.CloneWith(kong.Vars{"version": versionLine()}),
 		kong.Exit(func(code int) { exited = code; panic(exitNow{}) }),
 	)
 	if err != nil {

@@ -27,7 +27,8 @@ func (c *natsCmd) check(p *program) error {
 
 // Run serves until a signal.
 func (c *natsCmd) Run(ctx context.Context, p *program) error {
-	srv, err := broker.Supervise(broker.ServerConfig{Dir: c.Data, Listen: c.Listen, MaxStoreBytes: int64(c.StoreMax), Fsync: c.Fsync, Logger: p.Log})
+	srv, err := broker.Supervise(broker.ServerConfig{Dir: c.Data, Listen: c.Listen, MaxStoreBytes: int64(c.StoreMax), Fsync: c.Fsync,
+		Logger: p.Log})
 	if err != nil {
 		return err
 	}

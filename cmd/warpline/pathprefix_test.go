@@ -11,8 +11,8 @@ import (
 	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
-// With --path-prefix everything answers with the prefix and without it. So "send --data" needs to know of none, and neither does GPU Flight's
-// own client, which leaves the path of an address out: given http://host/profiler it posts to http://host/api/v1/events/stream.
+// With --path-prefix everything answers with the prefix and without it. So "send --data" needs to know of none, and neither does GPU
+// Flight's own client, which leaves the path of an address out: given http://host/profiler it posts to http://host/api/v1/events/stream.
 func TestPathPrefixIsServedToo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	up := launch(t, upArgs(dir, "--path-prefix", "/profiler")...)
@@ -26,7 +26,8 @@ func TestPathPrefixIsServedToo(t *testing.T) {
 		t.Errorf("the banner does not say where to send:\n%s", said)
 	}
 	for path, want := range map[string]string{
-		"/healthz": "ok", "/readyz": "ready", "/metrics": "warpline_gateway_requests_total", "/api/v1/info/version": `"supported":["1"]`, "/api/v1/telemetry/schema": "$schema",
+		"/healthz": "ok", "/readyz": "ready", "/metrics": "warpline_gateway_requests_total", "/api/v1/info/version": `"supported":["1"]`,
+		"/api/v1/telemetry/schema": "$schema",
 	} {
 		for _, prefix := range []string{"", "/profiler"} {
 			if got := get(t, base+prefix+path); !strings.Contains(got, want) {
@@ -36,7 +37,8 @@ func TestPathPrefixIsServedToo(t *testing.T) {
 	}
 	const session = "../../testdata/gpuflight/"
 	for _, args := range [][]string{
-		{session + "trace_default", "--data", dir}, {session + "scoped", "--url", base + "/profiler", "--data", dir}, {session + "monitor", "--url", base + "/profiler/", "--data", dir},
+		{session + "trace_default", "--data", dir}, {session + "scoped", "--url", base + "/profiler", "--data", dir},
+		{session + "monitor", "--url", base + "/profiler/", "--data", dir},
 		{"../../testdata/telemetry/exports/cpu_tracker_events.json", "--data", dir},
 	} {
 		if sent := runIn(t, nil, append([]string{"send", "--attempts", "1"}, args...)...); sent.code != exitOK {
@@ -52,7 +54,8 @@ func TestPathPrefixIsServedToo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for k, v := range map[string]string{"Authorization": "Bearer dev-key-of-the-test", "Content-Encoding": "gzip", "Content-Type": "application/x-ndjson",
+		for k, v := range map[string]string{"Authorization": "Bearer dev-key-of-the-test", "Content-Encoding": "gzip",
+			"Content-Type":           "application/x-ndjson",
 			"X-GpuFlight-Session-Id": "dbca9991-838e-4545-b1e3-570e3dac0e39", "User-Agent": "gpufl-client/1.3.0rc6 (deferred-upload)"} {
 			req.Header.Set(k, v)
 		}

@@ -24,12 +24,15 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 		if own.code != exitOK || !strings.Contains(own.stderr, "of tenant default, since none was named") {
 			t.Errorf("without a tenant: %+v", own)
 		}
-		made := runIn(t, nil, "key", "create", "acme", "--data", dir, "--limit-events-per-second", "100000", "--limit-body", "64MiB", "--retention-days", "3")
-		if made.code != exitOK || !strings.Contains(made.stderr, "of tenant acme; limits: events-per-second 100000, body 64MiB, retention-days 3;") {
+		made := runIn(t, nil, "key", "create", "acme", "--data", dir, "--limit-events-per-second", "100000", "--limit-body",
+			"64MiB", "--retention-days", "3")
+		if made.code != exitOK || !strings.Contains(made.stderr, "of tenant acme; limits: events-per-second 100000, body 64MiB, retention-days "+
+			"3;") {
 			t.Errorf("%+v", made)
 		}
 		list := runIn(t, nil, "key", "list", "--data", dir).stdout
-		for _, line := range []string{`LIMITS +NOTE\n`, ` default +valid .* the service's *\n`, ` acme +valid .* events-per-second 100000, body 64MiB, retention-days 3 *\n`} {
+		for _, line := range []string{`LIMITS +NOTE\n`, ` default +valid .* the service's *\n`,
+			` acme +valid .* events-per-second 100000, body 64MiB, retention-days 3 *\n`} {
 			if !regexp.MustCompile(line).MatchString(list) {
 				t.Errorf("no %s in\n%s", line, list)
 			}
@@ -37,7 +40,8 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 	})
 
 	t.Run("purge of keys alone", func(t *testing.T) {
-		if got := runIn(t, nil, "tenant", "purge", "acme", "--yes", "--data", dir); got.code != exitFailed || !strings.Contains(got.stderr, "1 valid key: --revoke-keys") {
+		if got := runIn(t, nil, "tenant", "purge", "acme", "--yes", "--data", dir); got.code != exitFailed ||
+			!strings.Contains(got.stderr, "1 valid key: --revoke-keys") {
 			t.Errorf("%+v", got)
 		}
 		if got := runIn(t, nil, "tenant", "purge", "acme", "--revoke-keys", "--yes", "--no-wait", "--data", dir); got.code != exitOK {
@@ -46,7 +50,8 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 		if list := runIn(t, nil, "key", "list", "--data", dir).stdout; !regexp.MustCompile(` acme +revoked `).MatchString(list) {
 			t.Error(list)
 		}
-		if got := runIn(t, nil, "tenant", "purge", "nosuch", "--revoke-keys", "--yes", "--data", dir); got.code != exitFailed || !strings.Contains(got.stderr, "nothing is known") {
+		if got := runIn(t, nil, "tenant", "purge", "nosuch", "--revoke-keys", "--yes", "--data", dir); got.code != exitFailed ||
+			!strings.Contains(got.stderr, "nothing is known") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -56,7 +61,8 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 		t.Fatalf("%+v", sent)
 	}
 	sql := asReader(t, dir, r.ClickHouseHTTP)
-	eventually(t, sql, "SELECT (SELECT sum(kernels) FROM warpline.sessions) + (SELECT uniqExact(session_id) FROM warpline.memory_events)", "305")
+	eventually(t, sql, "SELECT (SELECT sum(kernels) FROM warpline.sessions) + (SELECT uniqExact(session_id) FROM warpline.memory_events)",
+		"305")
 
 	const trace, long = "dbca9991-838e-4545-b1e3-570e3dac0e39", "mem:sim-host:3975:sim-job-7:1"
 	for _, c := range []struct {
@@ -98,7 +104,8 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 		})
 	}
 	for _, whole := range []string{trace, long} {
-		if got := runIn(t, nil, "session", "export", "default", whole, "--tables", "sessions", "--data", dir); got.code != exitOK || !strings.Contains(got.stdout, `"`+whole+`"`) {
+		if got := runIn(t, nil, "session", "export", "default", whole, "--tables", "sessions", "--data", dir); got.code != exitOK ||
+			!strings.Contains(got.stdout, `"`+whole+`"`) {
 			t.Errorf("%+v", got)
 		}
 	}

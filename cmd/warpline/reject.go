@@ -48,7 +48,8 @@ type rejectRow struct {
 
 // line is the row for people, its cells divided by tabs.
 func (r rejectRow) line() string {
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", r.At.Format("2006-01-02 15:04:05"), r.Tenant, report.Printable(r.Session), r.Reason, report.Printable(r.Type),
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", r.At.Format("2006-01-02 15:04:05"), r.Tenant,
+		report.Printable(r.Session), r.Reason, report.Printable(r.Type),
 		r.Events, humanize.IBytes(r.Bytes), report.Printable(r.Detail))
 }
 
@@ -69,7 +70,8 @@ func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
 		begins, asked := report.SessionBegins("session_id", c.Session)
 		where, args = append(where, begins), append(args, asked...)
 	}
-	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT at, toString(tenant), toString(session_id), toString(source), toString(reason), detail, toString(type), events, bytes, payload, payload_ref
+	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT at, toString(tenant), toString(session_id), toString(source), toString(reason), detail,`+
+		` toString(type), events, bytes, payload, payload_ref
 		FROM `+"`%s`"+`.rejects WHERE %s ORDER BY at DESC LIMIT %d`, database, strings.Join(where, " AND "), c.Limit), args...)
 	if err != nil {
 		return fmt.Errorf("read rejects: %w", err)
@@ -83,7 +85,8 @@ func (c *rejectListCmd) Run(ctx context.Context, p *program) error {
 	n := 0
 	for ; rows.Next(); n++ {
 		var r rejectRow
-		if err := rows.Scan(&r.At, &r.Tenant, &r.Session, &r.Source, &r.Reason, &r.Detail, &r.Type, &r.Events, &r.Bytes, &r.Payload, &r.Ref); err != nil {
+		if err := rows.Scan(&r.At, &r.Tenant, &r.Session, &r.Source, &r.Reason, &r.Detail, &r.Type,
+			&r.Events, &r.Bytes, &r.Payload, &r.Ref); err != nil {
 			return fmt.Errorf("read rejects: %w", err)
 		}
 		if c.JSON {

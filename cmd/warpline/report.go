@@ -13,7 +13,7 @@ import (
 
 // reportCmd is the reports there are; without a name it is that on everything.
 type reportCmd struct {
-	All    reportAllCmd    `cmd:"" default:"withargs" help:"What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left out. There is \"warpline report memory\" beside it."`
+	All    reportAllCmd    `cmd:"" default:"withargs" help:"${report_all}"`
 	Memory reportMemoryCmd `cmd:"" help:"Memory of each rank and device over time, and what is odd about it."`
 }
 

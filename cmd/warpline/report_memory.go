@@ -38,7 +38,8 @@ func (c *reportMemoryCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer conn.Close()
-	m, err := report.ReadMemory(ctx, conn, report.MemoryQuery{Database: database, Tenant: c.Tenant, Session: c.Session, Job: c.Job, Ranks: ranks})
+	m, err := report.ReadMemory(ctx, conn, report.MemoryQuery{Database: database, Tenant: c.Tenant,
+		Session: c.Session, Job: c.Job, Ranks: ranks})
 	if err != nil {
 		return err
 	}

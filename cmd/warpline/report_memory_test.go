@@ -17,7 +17,8 @@ func TestReportMemoryRefusesRanks(t *testing.T) {
 // Both reports say that nothing runs; flags of the one without a name still stand behind "report".
 func TestReportsReachNothing(t *testing.T) {
 	for _, args := range [][]string{{"report", "--top", "3"}, {"report", "all"}, {"report", "memory", "--job", "j", "--rank", "0,2-4"}} {
-		if got := runIn(t, nil, append(args, "--data", t.TempDir())...); got.code != exitUnreachable || !strings.Contains(got.stderr, "no warpline runs on") {
+		if got := runIn(t, nil, append(args, "--data", t.TempDir())...); got.code != exitUnreachable ||
+			!strings.Contains(got.stderr, "no warpline runs on") {
 			t.Errorf("%v: exit %d, %s", args, got.code, got.stderr)
 		}
 	}

@@ -124,7 +124,8 @@ func missing(fields []string, literal *ast.CompositeLit) (out []string) {
 }
 
 func TestAForgottenColumnIsNamed(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\ntype PadRow struct { a.HeadRow; N, M int }\nvar _ = b.PadRow{HeadRow: h, N: 1}", 0)
+	f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\ntype PadRow struct { a.HeadRow; N, M int }\nvar _ = "+
+		"b.PadRow{HeadRow: h, N: 1}", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

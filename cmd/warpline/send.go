@@ -24,12 +24,12 @@ import (
 
 // sendCmd sends session folders, files and memory telemetry to a gateway.
 type sendCmd struct {
-	Path     []string      `arg:"" help:"Session folders, folders of session folders, .log, .ndjson and .gz files, memory telemetry (.json, .ndjson and .csv exports, oom_dump folders), or folders of all of them."`
-	URL      string        `placeholder:"URL" help:"The gateway, with its path prefix if it has one; by default that of the \"warpline up\" on --data, or else http://127.0.0.1:8080."`
+	Path     []string      `arg:"" help:"${send_path}"`
+	URL      string        `placeholder:"URL" help:"${send_url}"`
 	Key      string        `secret:"" placeholder:"KEY" help:"Key to send with; by default the one in the key file of --data."`
-	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"Data folder of a \"warpline up\" on this machine, for its address and its key."`
+	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"${send_data}"`
 	Host     string        `placeholder:"NAME" help:"Host name to send; by default this machine's."`
-	Attempts int           `default:"0" placeholder:"N" help:"Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address is told at once."`
+	Attempts int           `default:"0" placeholder:"N" help:"${send_attempts}"`
 	Retry    time.Duration `default:"5s" help:"Pause before a window is sent again."`
 	verdictFlags
 	telemetryFlags
@@ -103,7 +103,8 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	}
 	began := time.Now()
 	r, err := s.Send(ctx, sessions)
-	out := &sendResult{Sessions: int64(len(sessions)), Windows: r.Windows, Unacknowledged: r.Windows - r.Acknowledged, Bytes: r.Bytes, Reasons: []reasonCount{}, Refused: []refusal{}}
+	out := &sendResult{Sessions: int64(len(sessions)), Windows: r.Windows, Unacknowledged: r.Windows - r.Acknowledged, Bytes: r.Bytes,
+		Reasons: []reasonCount{}, Refused: []refusal{}}
 	out.door.add(r.Accepted, r.Rejected, r.Reasons)
 	for _, skipped := range r.Skipped {
 		out.Refused = append(out.Refused, newRefusal(skipped.Path, skipped.Status))
@@ -116,7 +117,8 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 		out.enterDoor(verdictNotAsked)
 	}
 	if ctx.Err() != nil && err != nil {
-		fmt.Fprintf(p.Stderr, "%s and %s were taken; sending the same again is harmless\n", plural(out.Windows, "window"), plural(out.Files, "file"))
+		fmt.Fprintf(p.Stderr, "%s and %s were taken; sending the same again is harmless\n", plural(out.Windows, "window"),
+			plural(out.Files, "file"))
 		return c.finish(p, out, ctx.Err())
 	}
 	if err != nil {
@@ -141,7 +143,8 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 			humanize.IBytes(uint64(r.Bytes)), time.Since(began).Round(time.Millisecond))
 	}
 	if out.Unacknowledged > 0 {
-		fmt.Fprintf(p.Stderr, "%d of them were taken without window_acknowledged: keep the files; \"warpline reject list\" says what was refused\n", out.Unacknowledged)
+		fmt.Fprintf(p.Stderr, "%d of them were taken without window_acknowledged: keep the files; \"warpline reject list\" says what was "+
+			"refused\n", out.Unacknowledged)
 	}
 	if err := c.judge(ctx, p, s, out); ctx.Err() != nil {
 		fmt.Fprintln(p.Stderr, "everything was taken; what the workers make of it was not waited for")
@@ -161,7 +164,8 @@ func (c *sendCmd) anybody(ctx context.Context) error {
 	}
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", strings.TrimPrefix(c.URL, "http://"))
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return unreachable(fmt.Errorf("no warpline runs on %s, and nothing listens at %s: start \"warpline up\", or name its folder with --data or its address with --url and --key",
+		return unreachable(fmt.Errorf("no warpline runs on %s, and nothing listens at %s: start \"warpline up\", or name its folder with "+
+			"--data or its address with --url and --key",
 			c.Data, c.URL))
 	}
 	if err == nil {
@@ -173,7 +177,8 @@ func (c *sendCmd) anybody(ctx context.Context) error {
 // hopeless are answers that trying again cannot mend: a wrong key and a wrong address.
 func hopeless(err error) bool {
 	var status *replay.StatusError
-	return distrust(err) || errors.As(err, &status) && (plainToTLS(status) || status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusNotFound)
+	return distrust(err) || errors.As(err, &status) && (plainToTLS(status) || status.Status == http.StatusUnauthorized ||
+		status.Status == http.StatusForbidden || status.Status == http.StatusNotFound)
 }
 
 // distrust reports whether a TLS certificate was not accepted.
@@ -200,7 +205,8 @@ func (c *sendCmd) advice(err error) string {
 	var status *replay.StatusError
 	switch {
 	case distrust(err):
-		return "\nthe certificate of " + c.URL + " is not trusted here: name the authority that signed it, or the certificate itself, as SSL_CERT_FILE=ca.pem"
+		return "\nthe certificate of " + c.URL + " is not trusted here: name the authority that signed it, or the certificate itself, as " +
+			"SSL_CERT_FILE=ca.pem"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "\nthe gateway speaks no TLS: write http:// in --url"
 	case errors.As(err, &status) && plainToTLS(status):
@@ -224,6 +230,8 @@ func (c *sendCmd) advice(err error) string {
 
 // newBar is a progress bar on a terminal and silent elsewhere.
 func newBar(p *program, total int64, what string) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.Stderr), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true),
-		progressbar.OptionSetVisibility(isTerminal(p.Stderr)), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
+	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.Stderr), progressbar.OptionSetDescription(what),
+		progressbar.OptionShowBytes(true),
+		progressbar.OptionSetVisibility(isTerminal(p.Stderr)), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30),
+		progressbar.OptionThrottle(100*time.Millisecond))
 }

@@ -25,10 +25,11 @@ func TestSendSaysWhatIsWrongWithTheAddress(t *testing.T) {
 		code      int
 	}{
 		"certificate of their own": {secure.URL, "SSL_CERT_FILE", exitUnreachable},
-		"TLS and http://":          {strings.Replace(secure.URL, "https", "http", 1), "write https://", anyExit}, // it answers or hangs up, as the body goes
-		"no TLS and https://":      {strings.Replace(plain.URL, "http", "https", 1), "write http://", exitUnreachable},
-		"wrong path":               {plain.URL, "path prefix", exitRefused},
-		"nobody there":             {"http://127.0.0.1:1", "is a gateway running", exitUnreachable},
+		// it answers or hangs up, as the body goes
+		"TLS and http://":     {strings.Replace(secure.URL, "https", "http", 1), "write https://", anyExit},
+		"no TLS and https://": {strings.Replace(plain.URL, "http", "https", 1), "write http://", exitUnreachable},
+		"wrong path":          {plain.URL, "path prefix", exitRefused},
+		"nobody there":        {"http://127.0.0.1:1", "is a gateway running", exitUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "--url", c.url, "--key", "k", "--attempts", "1")
@@ -49,7 +50,8 @@ func TestSendToNobody(t *testing.T) {
 		t.Skipf("something listens at the default address, so that nobody can be told from somebody: %v", err)
 	}
 	l.Close()
-	r := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "../../testdata/telemetry/exports", "--data", filepath.Join(t.TempDir(), "none"))
+	r := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "../../testdata/telemetry/exports",
+		"--data", filepath.Join(t.TempDir(), "none"))
 	if r.code != exitUnreachable || !strings.Contains(r.stderr, "no warpline runs on") || !strings.Contains(r.stderr, "--url") {
 		t.Errorf("%+v", r)
 	}

@@ -33,8 +33,8 @@ type sinkManifest struct {
 	Segments []any           `json:"segments"`
 }
 
-// sinkIn returns the segments of the sink that dir is, and what its manifest says of their sessions; ok is false if it is none. A manifest that names a segment outside its folder is
-// refused.
+// sinkIn returns the segments of the sink that dir is, and what its manifest says of their sessions; ok is false if it is none. A manifest
+// that names a segment outside its folder is refused.
 func sinkIn(dir string) (files []telemetryFile, ok bool, err error) {
 	var m sinkManifest
 	if err := readSmall(filepath.Join(dir, "manifest.json"), &m); err != nil || m.Format != sinkFormat {
@@ -49,7 +49,8 @@ func sinkIn(dir string) (files []telemetryFile, ok bool, err error) {
 			continue
 		}
 		if !filepath.IsLocal(name) || strings.ContainsAny(name, `/\`) || name == "." {
-			return nil, true, fmt.Errorf("%s names the segment %q, which is a path: only files beside it are sent", filepath.Join(dir, "manifest.json"), name)
+			return nil, true, fmt.Errorf("%s names the segment %q, which is a path: only files beside it are sent",
+				filepath.Join(dir, "manifest.json"), name)
 		}
 		names = append(names, name)
 		if id, _ := entry["session_id"].(string); len(id) <= maxSessionHint && !telemetry.Blank(id) {

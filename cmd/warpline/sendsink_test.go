@@ -13,11 +13,13 @@ func TestSendSink(t *testing.T) {
 	exports := filepath.Join("..", "..", "testdata", "telemetry", "v4", "exports")
 	const id = "29df3a28-8005-4d5b-8b0d-b8a1e85577f7"
 	post := func(n int) string { return "/api/v1/telemetry?default_session_id=" + id + "&format=sink " }
-	for name, want := range map[string]int{"cpu_sink_killed": 4, "cpu_sink_killed/manifest.json": 4, "cpu_sink_killed/segment-000004.jsonl": 1} {
+	for name, want := range map[string]int{"cpu_sink_killed": 4, "cpu_sink_killed/manifest.json": 4,
+		"cpu_sink_killed/segment-000004.jsonl": 1} {
 		d := newDoor(t, taken)
 		got := runIn(t, nil, "send", filepath.Join(exports, filepath.FromSlash(name)), "--url", d.URL, "--key", "k")
 		summaries := strings.Count(got.stderr, "session "+id+" is running")
-		if got.code != exitOK || len(d.posts) != want+summaries || d.posts[0] != post(0) || strings.Count(got.stderr, "(sink): 5 records of 1 session stored") != want || summaries != want/4 {
+		if got.code != exitOK || len(d.posts) != want+summaries || d.posts[0] != post(0) ||
+			strings.Count(got.stderr, "(sink): 5 records of 1 session stored") != want || summaries != want/4 {
 			t.Errorf("%s: %q\n%+v", name, d.posts, got)
 		}
 	}
@@ -36,7 +38,8 @@ func TestSendSink(t *testing.T) {
 	write("b/manifest.json", `{"sessions`)
 	write("b/segment-000007.jsonl", "{}\n")
 	write("b/rollups.json", `[{"timestamp":1}]`)
-	write("c/manifest.json", `{"format":"stormlog.append_only_telemetry_sink","segments":[5,{},{"filename":"gone.jsonl"},{"filename":"x.jsonl","session_id":7}]}`)
+	write("c/manifest.json", `{"format":"stormlog.append_only_telemetry_sink","segments":[5,{},{"filename":"gone.jsonl"},`+
+		`{"filename":"x.jsonl","session_id":7}]}`)
 	write("c/x.jsonl", "{}\n")
 	d := newDoor(t, taken)
 	got := runIn(t, nil, "send", dir, "--url", d.URL, "--key", "k")
@@ -46,7 +49,8 @@ func TestSendSink(t *testing.T) {
 	for _, bad := range []string{"../a/segment-000001.jsonl", "/etc/passwd", "sub/x.jsonl", "..", "a\\\\b"} {
 		write("d/manifest.json", `{"format":"stormlog.append_only_telemetry_sink","segments":[{"filename":"`+bad+`"}]}`)
 		d := newDoor(t, taken)
-		if got := runIn(t, nil, "send", filepath.Join(dir, "d"), "--url", d.URL, "--key", "k"); got.code != exitUsage || len(d.posts) != 0 || !strings.Contains(got.stderr, "path") {
+		if got := runIn(t, nil, "send", filepath.Join(dir, "d"), "--url", d.URL, "--key", "k"); got.code != exitUsage || len(d.posts) != 0 ||
+			!strings.Contains(got.stderr, "path") {
 			t.Errorf("%s: %q %+v", bad, d.posts, got)
 		}
 	}

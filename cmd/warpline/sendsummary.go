@@ -56,7 +56,8 @@ func bundleSummary(dir string) (files []telemetryFile) {
 		if m.ID == nil || m.Status == nil {
 			continue
 		}
-		said, err := json.Marshal(map[string]any{"session_id": m.ID, "status": m.Status, "started_at_ns": 0, "host": "unknown", "source": "stormlog.diagnose"})
+		said, err := json.Marshal(map[string]any{"session_id": m.ID, "status": m.Status, "started_at_ns": 0, "host": "unknown",
+			"source": "stormlog.diagnose"})
 		if err != nil {
 			continue
 		}

@@ -19,29 +19,39 @@ func TestSendSummaries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const ok = `{"session_id":"s-1","status":"interrupted","started_at_ns":5,"ended_at_ns":9007199254740993,"host":"h","pid":1,"source":"x","future":[1]}`
+	const ok = `{"session_id":"s-1","status":"interrupted","started_at_ns":5,"ended_at_ns":9007199254740993,"host":"h","pid":1,"source":"x",` +
+		`"future":[1]}`
 	const format = `"format":"stormlog.append_only_telemetry_sink",`
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  []string // session and status
 		path  string   // what is asked for
 	}{
-		"sink":              {map[string]string{"manifest.json": `{` + format + `"schema_version":2,"sessions":[5,` + ok + `,{},{"session_id":"s-2","status":"what"}]}`}, []string{"s-1 interrupted"}, ""},
-		"manifest":          {map[string]string{"manifest.json": `{` + format + `"schema_version":2,"sessions":[` + ok + `]}`}, []string{"s-1 interrupted"}, "manifest.json"},
-		"sink of version 1": {map[string]string{"manifest.json": `{` + format + `"schema_version":1,"sessions":[` + ok + `]}`, "segment-000001.jsonl": "{}\n"}, nil, ""},
-		"no list":           {map[string]string{"manifest.json": `{` + format + `"schema_version":2,"sessions":{"a":1}}`, "segment-000001.jsonl": "{}\n"}, nil, ""},
-		"bundle":            {map[string]string{"manifest.json": `{"bundle_name":"b","session":` + ok + `}`, "events.json": "[]"}, []string{"s-1 interrupted"}, ""},
-		"bundle's events":   {map[string]string{"manifest.json": `{"bundle_name":"b","session":` + ok + `}`, "events.json": "[]"}, []string{"s-1 interrupted"}, "events.json"},
-		"bundle's metadata": {map[string]string{"manifest.json": `{"bundle_name":"b"}`, "metadata.json": `{"session":` + ok + `}`, "events.json": "[]"}, []string{"s-1 interrupted"}, ""},
-		"status alone":      {map[string]string{"manifest.json": `{"bundle_name":"b","session":5,"session_id":"s-3","session_status":"running"}`, "events.json": "[]"}, []string{"s-3 running"}, ""},
-		"old bundle":        {map[string]string{"manifest.json": `{"bundle_name":"b"}`, "events.json": "[]"}, nil, ""},
+		"sink": {map[string]string{"manifest.json": `{` + format + `"schema_version":2,"sessions":[5,` +
+			ok + `,{},{"session_id":"s-2","status":"what"}]}`}, []string{"s-1 interrupted"}, ""},
+		"manifest": {map[string]string{"manifest.json": `{` + format + `"schema_version":2,"sessions":[` + ok + `]}`},
+			[]string{"s-1 interrupted"}, "manifest.json"},
+		"sink of version 1": {map[string]string{"manifest.json": `{` + format + `"schema_version":1,"sessions":[` + ok + `]}`,
+			"segment-000001.jsonl": "{}\n"}, nil, ""},
+		"no list": {map[string]string{"manifest.json": `{` + format + `"schema_version":2,"sessions":{"a":1}}`,
+			"segment-000001.jsonl": "{}\n"}, nil, ""},
+		"bundle": {map[string]string{"manifest.json": `{"bundle_name":"b","session":` + ok + `}`, "events.json": "[]"},
+			[]string{"s-1 interrupted"}, ""},
+		"bundle's events": {map[string]string{"manifest.json": `{"bundle_name":"b","session":` + ok + `}`, "events.json": "[]"},
+			[]string{"s-1 interrupted"}, "events.json"},
+		"bundle's metadata": {map[string]string{"manifest.json": `{"bundle_name":"b"}`, "metadata.json": `{"session":` + ok + `}`,
+			"events.json": "[]"}, []string{"s-1 interrupted"}, ""},
+		"status alone": {map[string]string{"manifest.json": `{"bundle_name":"b","session":5,"session_id":"s-3","session_status":"running"}`,
+			"events.json": "[]"}, []string{"s-3 running"}, ""},
+		"old bundle": {map[string]string{"manifest.json": `{"bundle_name":"b"}`, "events.json": "[]"}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for file, text := range c.files {
 				write(filepath.Join(name, file), text)
 			}
 			d := newDoor(t, taken)
-			got := runIn(t, nil, "send", filepath.Join(dir, name, c.path), "--url", d.URL, "--key", "k", "--peer", "0.2.9", "--default-session-id", "d", "--events-key", "rows")
+			got := runIn(t, nil, "send", filepath.Join(dir, name, c.path), "--url", d.URL, "--key", "k", "--peer", "0.2.9", "--default-session-id",
+				"d", "--events-key", "rows")
 			if got.code != exitOK {
 				t.Fatalf("%+v", got)
 			}
@@ -61,7 +71,8 @@ func TestSendSummaries(t *testing.T) {
 						Ended  json.Number `json:"ended_at_ns"`
 					} `json:"session_summary"`
 				}
-				if err := json.Unmarshal(d.bodies[i], &body); err != nil || body.Events == nil || len(body.Events) > 0 || body.Summary.ID == "s-1" && body.Summary.Ended != "9007199254740993" {
+				if err := json.Unmarshal(d.bodies[i], &body); err != nil || body.Events == nil || len(body.Events) > 0 || body.Summary.ID == "s-1" &&
+					body.Summary.Ended != "9007199254740993" {
 					t.Errorf("%s: %v", d.bodies[i], err)
 				}
 				said = append(said, body.Summary.ID+" "+body.Summary.Status)

@@ -22,16 +22,16 @@ import (
 
 // telemetryFlags say how telemetry is to be read.
 type telemetryFlags struct {
-	PermissiveLegacy          bool    `default:"true" help:"Convert telemetry of before schema version 2; --permissive-legacy=false refuses it."`
+	PermissiveLegacy          bool    `default:"true" help:"${telemetry_permissive_legacy}"`
 	EventsKey                 *string `placeholder:"KEY" help:"The key of a top-level object that holds the list of telemetry events."`
 	DefaultCollector          string  `placeholder:"NAME" help:"Collector of converted telemetry that nothing else names."`
-	DefaultSamplingIntervalMS int64   `name:"default-sampling-interval-ms" placeholder:"MS" help:"Sampling interval of converted telemetry that has none."`
+	DefaultSamplingIntervalMS int64   `name:"default-sampling-interval-ms" placeholder:"MS" help:"${telemetry_default_sampling_interval_ms}"`
 	telemetryRules
 }
 
 // telemetryRules say whose rules records are judged by, and whose session they are when they name none.
 type telemetryRules struct {
-	Peer             string `default:"0.4.3" enum:"0.4.3,0.2.9" placeholder:"RELEASE" help:"Judge telemetry as this release of stormlog does: 0.4.3 takes schema versions 1 to 4, 0.2.9 those up to 2."`
+	Peer             string `default:"0.4.3" enum:"0.4.3,0.2.9" placeholder:"RELEASE" help:"${telemetry_rules_peer}"`
 	DefaultSessionID string `name:"default-session-id" placeholder:"ID" help:"Session of telemetry that names none."`
 }
 
@@ -91,9 +91,10 @@ type telemetryAnswer struct {
 // shownRefusals is how many refusals of a file are printed; all of them are in the table rejects.
 const shownRefusals = 3
 
-// sendTelemetry posts files one after the other and says of each what the gateway made of it. A file that is refused whole does not stop the
-// others.
-func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, s *replay.Sender, files []telemetryFile, out *sendResult, waiting func(name string, err error)) error {
+// sendTelemetry posts files one after the other and says of each what the gateway made of it. A file that is refused whole does not stop
+// the others.
+func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, s *replay.Sender, files []telemetryFile, out *sendResult,
+	waiting func(name string, err error)) error {
 	for _, f := range files {
 		a, err := c.postUntilTaken(ctx, s, f, waiting)
 		var status *replay.StatusError
@@ -122,7 +123,8 @@ func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, s *replay.Sende
 		if a.Duplicate {
 			before = "; all of it was stored before"
 		}
-		fmt.Fprintf(p.Stderr, "%s (%s): %s of %s stored, %d refused%s\n", f.path, f.format, plural(a.Accepted, "record"), plural(a.Sessions, "session"), a.Rejected, before)
+		fmt.Fprintf(p.Stderr, "%s (%s): %s of %s stored, %d refused%s\n", f.path, f.format, plural(a.Accepted, "record"),
+			plural(a.Sessions, "session"), a.Rejected, before)
 		for i, e := range a.Errors {
 			if i == shownRefusals {
 				fmt.Fprintf(p.Stderr, "  and %d more: \"warpline reject list\" has them\n", a.Rejected-shownRefusals)
@@ -140,7 +142,8 @@ func comesRight(status int) bool {
 }
 
 // postUntilTaken posts a file until the answer is one that trying again would not change.
-func (c *sendCmd) postUntilTaken(ctx context.Context, s *replay.Sender, f telemetryFile, waiting func(string, error)) (*telemetryAnswer, error) {
+func (c *sendCmd) postUntilTaken(ctx context.Context, s *replay.Sender, f telemetryFile, waiting func(string, error)) (*telemetryAnswer,
+	error) {
 	ask := s.Question.Begin()
 	defer ask.End(nil)
 	for n := 1; ; n++ {

@@ -72,12 +72,14 @@ func TestSendTellsFilesApart(t *testing.T) {
 	write("f/table.csv", "host,pid\nh,1\n")
 	write("f/log.ndjson", `{"session_id":"s"}`+"\n")
 	write("f/.hidden.json", "["+record+"]")
-	got := runIn(t, nil, "send", dir, "--url", d.URL, "--key", "k", "--default-collector", "mine", "--permissive-legacy=false", "--default-sampling-interval-ms", "7", "--events-key", "rows")
+	got := runIn(t, nil, "send", dir, "--url", d.URL, "--key", "k", "--default-collector", "mine",
+		"--permissive-legacy=false", "--default-sampling-interval-ms", "7", "--events-key", "rows")
 	if got.code != exitOK {
 		t.Fatalf("%+v", got)
 	}
 	for _, want := range []string{
-		"/api/v1/events/stream? ", "/api/v1/events/session-complete? ", "/api/v1/telemetry?default_collector=mine&default_sampling_interval_ms=7&format=oom&permissive_legacy=false ",
+		"/api/v1/events/stream? ", "/api/v1/events/session-complete? ",
+		"/api/v1/telemetry?default_collector=mine&default_sampling_interval_ms=7&format=oom&permissive_legacy=false ",
 	} {
 		if !strings.Contains(strings.Join(d.posts, "\n"), want) {
 			t.Errorf("nothing was posted to %s: %q", want, d.posts)
@@ -111,13 +113,16 @@ func TestSendTelemetryRefused(t *testing.T) {
 		if n == 1 {
 			return 400, `{"detail":"Expecting value: line 1 column 1 (char 0)","error":"bad_json"}`
 		}
-		return 200, `{"accepted":1,"rejected":5,"duplicate":true,"sessions":1,"errors":[{"index":2,"code":"not_integer","message":"pid must be an integer"},{},{},{}],"errors_omitted":1}`
+		return 200, `{"accepted":1,"rejected":5,"duplicate":true,"sessions":1,"errors":[{"index":2,"code":"not_integer","message":"pid must be ` +
+			`an integer"},{},{},{}],"errors_omitted":1}`
 	})
 	got := runIn(t, nil, "send", filepath.Join(dir, "1.json"), filepath.Join(dir, "2.json"), "--url", d.URL, "--key", "k")
 	if got.code != exitFailed || len(d.posts) != 2 {
 		t.Errorf("%+v after %q", got, d.posts)
 	}
-	for _, want := range []string{"1.json (json): refused: 400 Bad Request: Expecting value", "1 record of 1 session stored, 5 refused; all of it was stored before", "record 2: pid must be an integer (not_integer)", "and 2 more", "1 file refused whole"} {
+	for _, want := range []string{"1.json (json): refused: 400 Bad Request: Expecting value",
+		"1 record of 1 session stored, 5 refused; all of it was stored before", "record 2: pid must be an integer (not_integer)", "and 2 more",
+		"1 file refused whole"} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("it does not say %q: %s", want, got.stderr)
 		}
@@ -133,7 +138,8 @@ func TestSendTelemetryRefused(t *testing.T) {
 		}
 		return taken(n)
 	})
-	if got := runIn(t, nil, "send", filepath.Join(dir, "1.json"), "--url", d.URL, "--key", "k", "--retry", "1ms"); got.code != exitOK || len(d.posts) != 3 {
+	if got := runIn(t, nil, "send", filepath.Join(dir, "1.json"), "--url", d.URL, "--key", "k", "--retry", "1ms"); got.code != exitOK ||
+		len(d.posts) != 3 {
 		t.Errorf("%+v after %d tries", got, len(d.posts))
 	}
 }
@@ -164,7 +170,8 @@ func TestBundleBody(t *testing.T) {
 	}
 	told := 0
 	for _, e := range events {
-		if e.Host != "node-b" || e.PID != 3975 || e.Interval != 50 || e.Rank != 1 || e.Metadata.Bundle != "oom_dump_20261120T115433Z_3975_cuda_1" {
+		if e.Host != "node-b" || e.PID != 3975 || e.Interval != 50 || e.Rank != 1 ||
+			e.Metadata.Bundle != "oom_dump_20261120T115433Z_3975_cuda_1" {
 			t.Errorf("%+v", e)
 		}
 		if e.Metadata.OOM.Message != "" {

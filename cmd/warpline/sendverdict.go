@@ -19,7 +19,7 @@ import (
 
 // verdictFlags say whether "send" waits to hear what became of what it sent.
 type verdictFlags struct {
-	Wait   time.Duration `default:"1m" help:"How long to wait, when everything is taken, until the workers have said what they refused of it; then it ends with 3."`
+	Wait   time.Duration `default:"1m" help:"${verdict_wait}"`
 	NoWait bool          `name:"no-wait" help:"Do not wait for the workers: the counts and the exit code are those of the door alone."`
 	JSON   bool          `name:"json" help:"Print the result as one JSON document."`
 }
@@ -72,13 +72,15 @@ func newRefusal(path string, status *replay.StatusError) refusal {
 		Code string `json:"error"`
 	}
 	_ = json.Unmarshal([]byte(status.Body), &problem)
-	return refusal{Path: path, Status: status.Status, Reason: cmp.Or(problem.Code, fmt.Sprintf("http_%d", status.Status)), Detail: status.Error()}
+	return refusal{Path: path, Status: status.Status, Reason: cmp.Or(problem.Code, fmt.Sprintf("http_%d", status.Status)),
+		Detail: status.Error()}
 }
 
 // byOther reports whether it says nothing of the content: it is of the key, a quota, or a conflict with what is there.
 func (r *refusal) byOther() bool {
 	switch r.Status {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
+		http.StatusTooManyRequests:
 		return true
 	}
 	return r.Reason == "idempotency_conflict"
@@ -130,7 +132,8 @@ func (c *sendCmd) judge(ctx context.Context, p *program, s *replay.Sender, r *se
 		bar.Set64(v.PartsFolded)
 		if now := time.Now(); v.State == replay.Pending && now.Sub(said) >= 10*time.Second && !isTerminal(p.Stderr) {
 			said = now
-			fmt.Fprintf(p.Stderr, "waiting for the workers since %s: %d of %s folded\n", now.Sub(began).Round(time.Second), v.PartsFolded, plural(v.Parts, "part"))
+			fmt.Fprintf(p.Stderr, "waiting for the workers since %s: %d of %s folded\n", now.Sub(began).Round(time.Second), v.PartsFolded,
+				plural(v.Parts, "part"))
 		}
 	})
 	switch v.State {
@@ -152,10 +155,12 @@ func (r *sendResult) enterDoor(state string) {
 	r.sortReasons()
 }
 
-// enter takes what the workers and the door know together. An upload that had been taken before is a duplicate, but for what was refused of it then.
+// enter takes what the workers and the door know together. An upload that had been taken before is a duplicate, but for what was refused of
+// it then.
 func (r *sendResult) enter(v replay.Verdict) {
 	duplicates := v.Duplicates + v.Repeated - v.RepeatedRejected
-	r.Verdict, r.Events, r.Stored, r.Rejected, r.Duplicates = v.State, v.Events+v.Repeated, &v.Stored, v.Rejected+v.RepeatedRejected, &duplicates
+	r.Verdict, r.Events, r.Stored, r.Rejected, r.Duplicates = v.State, v.Events+v.Repeated, &v.Stored,
+		v.Rejected+v.RepeatedRejected, &duplicates
 	for _, one := range v.Reasons {
 		r.Reasons = append(r.Reasons, reasonCount{one.Reason, one.Events})
 	}
@@ -186,7 +191,8 @@ func (r *sendResult) say(p *program, waited time.Duration) {
 		if r.Verdict == replay.Pending {
 			so = " so far"
 		}
-		fmt.Fprintf(p.Stderr, "%s%s: %d stored, %d refused, %d sent before\n", plural(r.Events, "event"), so, *r.Stored, r.Rejected, *r.Duplicates)
+		fmt.Fprintf(p.Stderr, "%s%s: %d stored, %d refused, %d sent before\n", plural(r.Events, "event"),
+			so, *r.Stored, r.Rejected, *r.Duplicates)
 	default:
 		fmt.Fprintf(p.Stderr, "%s taken; refused at the door: %d\n", plural(r.door.accepted, "event"), r.Rejected)
 	}
@@ -198,9 +204,11 @@ func (r *sendResult) say(p *program, waited time.Duration) {
 	}
 	switch r.Verdict {
 	case replay.Pending:
-		fmt.Fprintf(p.Stderr, "the workers have not said within %s what became of all of it; it is accepted, and what they refuse will be in \"warpline reject list\" (--wait waits longer)\n", waited)
+		fmt.Fprintf(p.Stderr, "the workers have not said within %s what became of all of it; it is accepted, and what they refuse will be in "+
+			"\"warpline reject list\" (--wait waits longer)\n", waited)
 	case replay.Unknown:
-		fmt.Fprintln(p.Stderr, "the service does not know any more how much of it the workers refused; it was accepted: \"warpline reject list\" has what was refused")
+		fmt.Fprintln(p.Stderr, "the service does not know any more how much of it the workers refused; it was accepted: \"warpline reject "+
+			"list\" has what was refused")
 	case replay.Untold:
 		fmt.Fprintln(p.Stderr, "this gateway is older than this program and does not tell what the workers refuse: see \"warpline reject list\"")
 	}
@@ -220,7 +228,8 @@ func (r *sendResult) end() error {
 	}
 	if r.Rejected > 0 {
 		code = exitFailed
-		errs = []error{fmt.Errorf("%d of %s refused: %s; \"warpline reject list\" has them", r.Rejected, plural(r.Events, "event"), strings.Join(counts, ", "))}
+		errs = []error{fmt.Errorf("%d of %s refused: %s; \"warpline reject list\" has them", r.Rejected,
+			plural(r.Events, "event"), strings.Join(counts, ", "))}
 	}
 	if n := len(r.Refused); n > 0 {
 		one := r.Refused[0]
@@ -255,6 +264,8 @@ func (c *sendCmd) finish(p *program, r *sendResult, err error) error {
 
 // newWaitBar counts parts on a terminal and is silent elsewhere.
 func newWaitBar(p *program) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(1, progressbar.OptionSetWriter(p.Stderr), progressbar.OptionSetDescription("waiting for the workers"), progressbar.OptionShowCount(),
-		progressbar.OptionSetVisibility(isTerminal(p.Stderr)), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
+	return progressbar.NewOptions64(1, progressbar.OptionSetWriter(p.Stderr), progressbar.OptionSetDescription("waiting for the workers"),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetVisibility(isTerminal(p.Stderr)), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30),
+		progressbar.OptionThrottle(100*time.Millisecond))
 }

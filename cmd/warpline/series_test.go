@@ -56,8 +56,8 @@ func toldSeries(t *testing.T) (told [][3]string) {
 	return told
 }
 
-// Every counter of every role is there at 0 before what it counts has happened, with the values of its labels that alerts ask for: Prometheus
-// sees a counter change, and not that it begins. Each role answers in OpenMetrics to who asks for it.
+// Every counter of every role is there at 0 before what it counts has happened, with the values of its labels that alerts ask for:
+// Prometheus sees a counter change, and not that it begins. Each role answers in OpenMetrics to who asks for it.
 func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 	nats := launch(t, "nats", "--data", t.TempDir(), "--listen", "127.0.0.1:0")
 	nats.await(t, "msg=ready")
@@ -65,8 +65,9 @@ func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 	roles := map[string]*launched{
 		"gateway": launch(t, append([]string{"gateway", "--listen", "127.0.0.1:0"}, streams...)...),
 		"worker":  launch(t, append([]string{"worker"}, streams...)...),
-		"sink":    launch(t, append([]string{"sink", "--clickhouse", "127.0.0.1:1", "--clickhouse-http", "127.0.0.1:1"}, streams...)...), // it waits for one
-		"up":      launch(t, upArgs(filepath.Join(t.TempDir(), "data"))...),
+		// it waits for one
+		"sink": launch(t, append([]string{"sink", "--clickhouse", "127.0.0.1:1", "--clickhouse-http", "127.0.0.1:1"}, streams...)...),
+		"up":   launch(t, upArgs(filepath.Join(t.TempDir(), "data"))...),
 	}
 	of := map[string][]string{"gateway": {"gateway"}, "worker": {"worker"}, "sink": {"sink"}, "up": {"gateway", "worker", "sink"}}
 	for name, s := range roles {
@@ -110,7 +111,8 @@ func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 		if len(missing) > 0 {
 			t.Errorf("%s lacks %v", name, missing)
 		}
-		for accept, wantType := range map[string]string{"application/openmetrics-text; version=1.0.0": "application/openmetrics-text", "text/plain": "text/plain"} {
+		for accept, wantType := range map[string]string{"application/openmetrics-text; version=1.0.0": "application/openmetrics-text",
+			"text/plain": "text/plain"} {
 			req, err := http.NewRequest(http.MethodGet, address, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +124,8 @@ func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 			}
 			text, err := io.ReadAll(res.Body)
 			res.Body.Close()
-			if open := strings.HasSuffix(strings.TrimSpace(string(text)), "# EOF"); err != nil || !strings.HasPrefix(res.Header.Get("Content-Type"), wantType) || open != (wantType != "text/plain") {
+			if open := strings.HasSuffix(strings.TrimSpace(string(text)), "# EOF"); err != nil ||
+				!strings.HasPrefix(res.Header.Get("Content-Type"), wantType) || open != (wantType != "text/plain") {
 				t.Errorf("%s asked for %s: %s, %v", name, accept, res.Header.Get("Content-Type"), err)
 			}
 		}

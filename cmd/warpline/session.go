@@ -54,7 +54,8 @@ func (r sessionRow) line() string {
 	if r.StartedAt.Unix() > 0 {
 		started = r.StartedAt.Format("2006-01-02 15:04:05")
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d", r.Tenant, report.Printable(r.Session), r.State, report.Printable(r.App), report.Printable(r.Host),
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d", r.Tenant, report.Printable(r.Session), r.State, report.Printable(r.App),
+		report.Printable(r.Host),
 		started, humanize.Time(r.LastReceived), r.Events, r.Kernels)
 }
 
@@ -69,7 +70,9 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 	if c.Tenant != "" {
 		where, args = "tenant = ?", []any{c.Tenant}
 	}
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), state, started_at, last_received_at, events, kernels FROM `%s`.sessions WHERE %s ORDER BY last_received_at DESC LIMIT %d",
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT toString(tenant), toString(session_id), toString(source), toString(app), "+
+		"toString(host), state, started_at, last_received_at, events, kernels FROM `%s`.sessions WHERE %s ORDER BY last_received_at DESC LIMIT "+
+		"%d",
 		database, where, c.Limit), args...)
 	if err != nil {
 		return fmt.Errorf("read sessions: %w", err)
@@ -83,7 +86,8 @@ func (c *sessionListCmd) Run(ctx context.Context, p *program) error {
 	n := 0
 	for ; rows.Next(); n++ {
 		var r sessionRow
-		if err := rows.Scan(&r.Tenant, &r.Session, &r.Source, &r.App, &r.Host, &r.State, &r.StartedAt, &r.LastReceived, &r.Events, &r.Kernels); err != nil {
+		if err := rows.Scan(&r.Tenant, &r.Session, &r.Source, &r.App, &r.Host, &r.State, &r.StartedAt,
+			&r.LastReceived, &r.Events, &r.Kernels); err != nil {
 			return fmt.Errorf("read sessions: %w", err)
 		}
 		if c.JSON {
@@ -153,7 +157,8 @@ func (c *sessionDeleteCmd) Run(ctx context.Context, p *program) error {
 		if len(ids) > 1 {
 			named = fmt.Sprintf("%d of the %d sessions named, %q among them", len(unknown), len(ids), unknown[0])
 		}
-		return fmt.Errorf("nothing is known of %s%s, and nothing was deleted: \"warpline session list --tenant %s\" lists those there are; --force deletes what may be on its way",
+		return fmt.Errorf("nothing is known of %s%s, and nothing was deleted: \"warpline session list --tenant %s\" lists those there are; "+
+			"--force deletes what may be on its way",
 			named, longerID(ctx, e.conn, e.database, c.Tenant, unknown[0]), c.Tenant)
 	}
 	return e.carryOut(ctx, fmt.Sprintf("Delete %s of tenant %s for good?", plural(int64(len(e.deletions)), "session"), c.Tenant))

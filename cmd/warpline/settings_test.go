@@ -24,7 +24,10 @@ type ran struct {
 func runIn(t *testing.T, env map[string]string, args ...string) ran {
 	t.Helper()
 	var out, words output
-	p := &program{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &words, Env: func(k string) (string, bool) { v, ok := env[k]; return v, ok }}
+	p := &program{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &words, Env: func(k string) (string, bool) {
+		v, ok := env[k]
+		return v, ok
+	}}
 	return ran{p.run(args), out.String(), words.String()}
 }
 
@@ -42,8 +45,10 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 		{"default", nil, nil, "listen: 127.0.0.1:8080  # default"},
 		{"file", nil, []string{"--config", file}, "listen: 127.0.0.1:1  # listen (" + file + " line 1)"},
 		{"file by environment", map[string]string{"WARPLINE_CONFIG": file}, nil, "listen: 127.0.0.1:1  # listen (" + file + " line 1)"},
-		{"environment over file", map[string]string{"WARPLINE_LISTEN": "127.0.0.1:2"}, []string{"--config=" + file}, "listen: 127.0.0.1:2  # WARPLINE_LISTEN"},
-		{"flag over both", map[string]string{"WARPLINE_LISTEN": "127.0.0.1:2"}, []string{"--config", file, "--listen", "127.0.0.1:3"}, "listen: 127.0.0.1:3  # --listen"},
+		{"environment over file", map[string]string{"WARPLINE_LISTEN": "127.0.0.1:2"}, []string{"--config=" + file},
+			"listen: 127.0.0.1:2  # WARPLINE_LISTEN"},
+		{"flag over both", map[string]string{"WARPLINE_LISTEN": "127.0.0.1:2"}, []string{"--config", file, "--listen", "127.0.0.1:3"},
+			"listen: 127.0.0.1:3  # --listen"},
 		{"file beside a flag", nil, []string{"--config", file, "--listen", "127.0.0.1:3"}, "data: from-file  # data (" + file + " line 2)"},
 		{"true by environment", map[string]string{"WARPLINE_CLICKHOUSE_TLS": "true"}, nil, "clickhouse-tls: true  # WARPLINE_CLICKHOUSE_TLS"},
 	} {
@@ -73,7 +78,7 @@ func pages(t *testing.T) (paths []string) {
 func TestTextsNameFlagsThatExist(t *testing.T) {
 	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm " +
 		"--folder --type --all-sessions --agent-jar --api-path --duration --telemetry-sink-dir --format --output")
-	parser, err := kong.New(&commands{}, kong.Vars{"version": ""})
+	parser, err := kong.New(&commands{}, helpTexts.CloneWith(kong.Vars{"version": ""}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,14 +190,17 @@ func TestWrongSettingsAreRefusedBeforeAnythingStarts(t *testing.T) {
 	}{
 		{"unknown flag", nil, []string{"up", "--listne", "x"}, `did you mean "--listen"?`},
 		{"unknown command", nil, []string{"frobnicate"}, "frobnicate"},
-		{"dev key beyond loopback", nil, []string{"up", "--listen", "0.0.0.0:1", "--dev-key", "k"}, "--dev-key is for loopback only, and --listen is 0.0.0.0:1"},
+		{"dev key beyond loopback", nil, []string{"up", "--listen", "0.0.0.0:1", "--dev-key", "k"},
+			"--dev-key is for loopback only, and --listen is 0.0.0.0:1"},
 		{"dev key beyond loopback by name", nil, []string{"up", "--listen", "example.com:1", "--dev-key", "k"}, "loopback only"},
 		{"dev key beyond loopback on gRPC", nil, []string{"up", "--grpc-listen", "0.0.0.0:1", "--dev-key", "k"}, "--grpc-listen is 0.0.0.0:1"},
 		{"dev key on any host", nil, []string{"up", "--listen", ":1", "--dev-key", "k"}, "loopback only"},
-		{"dev key by environment", map[string]string{"WARPLINE_DEV_KEY": "k"}, []string{"up", "--listen", "0.0.0.0:1"}, "WARPLINE_DEV_KEY is for loopback only"},
+		{"dev key by environment", map[string]string{"WARPLINE_DEV_KEY": "k"}, []string{"up", "--listen", "0.0.0.0:1"},
+			"WARPLINE_DEV_KEY is for loopback only"},
 		{"dev key of a gateway", nil, []string{"gateway", "--nats", "nats://x", "--listen", "[::]:1", "--dev-key", "k"}, "loopback only"},
 		{"NATS without users", nil, []string{"up", "--nats-listen", "0.0.0.0:4222"}, "loopback only"},
-		{"no number by environment", map[string]string{"WARPLINE_CLICKHOUSE_TCP_PORT": "x"}, []string{"up"}, "WARPLINE_CLICKHOUSE_TCP_PORT: expected"},
+		{"no number by environment", map[string]string{"WARPLINE_CLICKHOUSE_TCP_PORT": "x"},
+			[]string{"up"}, "WARPLINE_CLICKHOUSE_TCP_PORT: expected"},
 		{"port too large", nil, []string{"up", "--clickhouse-tcp-port", "65536"}, "--clickhouse-tcp-port: 65536"},
 		{"half a TLS pair", nil, []string{"up", "--tls-cert", "x"}, "go together"},
 		{"replicas without a cluster", nil, []string{"up", "--replicas", "3"}, "--nats"},
@@ -222,8 +230,10 @@ func TestWrongSettingsAreRefusedBeforeAnythingStarts(t *testing.T) {
 // What --print-config prints can be given back by --config and means the same; secrets never show.
 func TestPrintConfigReadsBackAndKeepsSecrets(t *testing.T) {
 	env := map[string]string{"WARPLINE_CLICKHOUSE_PASSWORD": "hunter2hunter2"}
-	first := runIn(t, env, "up", "--dev-key", "topsecret", "--listen", "127.0.0.1:77", "--ingest-max", "2GiB", "--chunk-age", "90s", "--print-config")
-	if first.code != exitOK || strings.Contains(first.stdout+first.stderr, "topsecret") || strings.Contains(first.stdout+first.stderr, "hunter2") {
+	first := runIn(t, env, "up", "--dev-key", "topsecret", "--listen", "127.0.0.1:77", "--ingest-max",
+		"2GiB", "--chunk-age", "90s", "--print-config")
+	if first.code != exitOK || strings.Contains(first.stdout+first.stderr, "topsecret") ||
+		strings.Contains(first.stdout+first.stderr, "hunter2") {
 		t.Fatalf("exit %d, or a secret shows:\n%s%s", first.code, first.stdout, first.stderr)
 	}
 	if !strings.Contains(first.stdout, "# dev-key: ***  # --dev-key, not shown") {
@@ -258,7 +268,8 @@ func TestHelpNamesExitCodesAndEveryCommand(t *testing.T) {
 	if r.code != exitOK {
 		t.Fatalf("exit %d: %s", r.code, r.stderr)
 	}
-	for _, w := range []string{"demo", "up", "gateway", "worker", "sink", "key create", "audit", "send", "report", "bench", "Exit codes:", "130"} {
+	for _, w := range []string{"demo", "up", "gateway", "worker", "sink", "key create", "audit", "send", "report", "bench", "Exit codes:",
+		"130"} {
 		if !strings.Contains(r.stdout, w) {
 			t.Errorf("%q is not in --help", w)
 		}
@@ -300,7 +311,7 @@ func TestLimitsInForce(t *testing.T) {
 		keyLimitFlags
 	}
 	for _, into := range []any{&up, &key} {
-		k, err := kong.New(into)
+		k, err := kong.New(into, helpTexts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +326,8 @@ func TestLimitsInForce(t *testing.T) {
 		t.Errorf("a key without limits has %+v", got)
 	}
 	r := runIn(t, nil, "gateway", "--nats", "nats://x", "--print-config")
-	for _, line := range []string{"limit-events-per-second: 5000000  # default", "limit-body: 256MiB  # default", "retention-days: 7  # default"} {
+	for _, line := range []string{"limit-events-per-second: 5000000  # default", "limit-body: 256MiB  # default",
+		"retention-days: 7  # default"} {
 		if !strings.Contains(r.stdout, line+"\n") {
 			t.Errorf("%q is not in\n%s", line, r.stdout)
 		}

@@ -24,7 +24,8 @@ func (c *sinkCmd) check(p *program) error {
 		return err
 	}
 	if c.ClickHouse == "" {
-		return fmt.Errorf("%s is missing: name the native address of a server, as 127.0.0.1:9000, or run \"warpline up\", which has its own", p.Settings.name("clickhouse"))
+		return fmt.Errorf("%s is missing: name the native address of a server, as 127.0.0.1:9000, or run \"warpline up\", which has its own",
+			p.Settings.name("clickhouse"))
 	}
 	return errors.Join(c.metricsFlags.check(p.Settings), c.clickhouseFlags.check(p.Settings), c.insertFlags.check(p.Settings))
 }

@@ -26,7 +26,7 @@ type telemetryCmd struct {
 }
 
 type telemetryCheckCmd struct {
-	File             string  `arg:"" placeholder:"FILE" help:"A JSON file: one record, an array, or an object with a list of events. Named .ndjson, .jsonl or .csv it is read as that, and .gz is unpacked, as send does; send takes bundles and track files too. - reads stdin."`
+	File             string  `arg:"" placeholder:"FILE" help:"${telemetry_check_file}"`
 	PermissiveLegacy bool    `default:"true" help:"Convert records of before schema version 2; --permissive-legacy=false refuses them."`
 	EventsKey        *string `placeholder:"KEY" help:"The key of a top-level object that holds the list of events."`
 	NDJSON           bool    `name:"ndjson" xor:"form" help:"The file holds a record a line, whatever its name."`
@@ -49,7 +49,8 @@ func (c *telemetryCheckCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer f.Close()
-	o := telemetry.Options{Peer: c.peer(), DefaultSessionID: c.DefaultSessionID, RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey, Lines: format == "ndjson", TornTail: strings.HasSuffix(strings.TrimSuffix(c.File, ".gz"), ".jsonl")}
+	o := telemetry.Options{Peer: c.peer(), DefaultSessionID: c.DefaultSessionID, RefuseLegacy: !c.PermissiveLegacy, EventsKey: c.EventsKey,
+		Lines: format == "ndjson", TornTail: strings.HasSuffix(strings.TrimSuffix(c.File, ".gz"), ".jsonl")}
 	out := bufio.NewWriterSize(p.Stdout, 1<<16)
 	accepted, refused, hint, err := checkTelemetry(ctx, f, format == "csv", out, o)
 	if err := errors.Join(err, out.Flush()); err != nil {
@@ -110,7 +111,8 @@ func (c *telemetryCheckCmd) open(stdin io.Reader, zipped bool) (*os.File, error)
 
 // checkTelemetry writes one line for each record of f, or one line alone if f cannot be read as events, and then the hint
 // says how it might be.
-func checkTelemetry(ctx context.Context, f *os.File, csv bool, out io.Writer, o telemetry.Options) (accepted, refused int, hint string, err error) {
+func checkTelemetry(ctx context.Context, f *os.File, csv bool, out io.Writer, o telemetry.Options) (accepted, refused int, hint string,
+	err error) {
 	var line []byte
 	var records telemetry.Reader
 	if csv {
@@ -195,7 +197,8 @@ func (c *telemetryDivergencesCmd) Run(p *program) error {
 	list := telemetry.Divergences()
 	fmt.Fprintf(p.Stdout, "Where Warpline differs from stormlog on purpose, in %d places; all else is as stormlog does it.\n", len(list))
 	for i, d := range list {
-		fmt.Fprintf(p.Stdout, "\n%d. %s\n   stormlog  %s\n   warpline  %s\n   refused   %s\n", i+1, d.What, d.Peer, d.Here, cmp.Or(string(d.Code), "no"))
+		fmt.Fprintf(p.Stdout, "\n%d. %s\n   stormlog  %s\n   warpline  %s\n   refused   %s\n", i+1,
+			d.What, d.Peer, d.Here, cmp.Or(string(d.Code), "no"))
 	}
 	return nil
 }

@@ -49,8 +49,10 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer conn.Close()
 	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT tenant, sum(sessions), sum(events), sum(bytes), max(last) FROM ("+
-		"SELECT toString(tenant) AS tenant, uniqExact(session_id) AS sessions, toUInt64(0) AS events, toUInt64(0) AS bytes, CAST(max(last_received_at), 'DateTime64(9, \\'UTC\\')') AS last FROM `%[1]s`.sessions_data GROUP BY tenant "+
-		"UNION ALL SELECT toString(tenant), toUInt64(0), sum(events), sum(bytes), toDateTime64(0, 9, 'UTC') FROM `%[1]s`.usage GROUP BY tenant) GROUP BY tenant", srv.Database))
+		"SELECT toString(tenant) AS tenant, uniqExact(session_id) AS sessions, toUInt64(0) AS events, toUInt64(0) AS bytes, "+
+		"CAST(max(last_received_at), 'DateTime64(9, \\'UTC\\')') AS last FROM `%[1]s`.sessions_data GROUP BY tenant "+
+		"UNION ALL SELECT toString(tenant), toUInt64(0), sum(events), sum(bytes), toDateTime64(0, 9, 'UTC') FROM `%[1]s`.usage GROUP BY "+
+		"tenant) GROUP BY tenant", srv.Database))
 	if err != nil {
 		return fmt.Errorf("read tenants: %w", err)
 	}
@@ -141,16 +143,19 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 	if have[0].nothing() && !c.Force {
 		switch {
 		case len(valid) == 0:
-			return fmt.Errorf("nothing is known of tenant %s: \"warpline tenant list\" lists those there are; --force deletes what may be on its way", c.Tenant)
+			return fmt.Errorf("nothing is known of tenant %s: \"warpline tenant list\" lists those there are; --force deletes what may be on its "+
+				"way", c.Tenant)
 		case !c.RevokeKeys:
-			return fmt.Errorf("nothing is stored of tenant %s, which has %s: --revoke-keys ends that; --force deletes what may be on its way", c.Tenant, plural(int64(len(valid)), "valid key"))
+			return fmt.Errorf("nothing is stored of tenant %s, which has %s: --revoke-keys ends that; --force deletes what may be on its way",
+				c.Tenant, plural(int64(len(valid)), "valid key"))
 		}
 	}
 	if e.conn != nil {
 		fmt.Fprintf(p.Stderr, "tenant %s: %s\n", c.Tenant, have[0])
 	}
 	if len(valid) > 0 && !c.RevokeKeys {
-		fmt.Fprintf(p.Stderr, "tenant %s keeps %s, and what is sent from now on is kept; --revoke-keys ends that\n", c.Tenant, plural(int64(len(valid)), "valid key"))
+		fmt.Fprintf(p.Stderr, "tenant %s keeps %s, and what is sent from now on is kept; --revoke-keys ends that\n", c.Tenant,
+			plural(int64(len(valid)), "valid key"))
 	}
 	e.add(stream.Deletion{Tenant: c.Tenant})
 	e.before = func() error {

@@ -14,21 +14,21 @@ import (
 // upCmd runs all roles in one process.
 type upCmd struct {
 	Data       string `default:"./warpline-data" placeholder:"DIR" help:"Folder for everything that is kept. One process at a time."`
-	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where clients send, and where /metrics, /healthz and /readyz are."`
-	GRPCListen string `name:"grpc-listen" placeholder:"HOST:PORT" help:"Reserved for Parca agents. Accepted and checked; nothing listens there in this version."`
+	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"${gateway_listen}"`
+	GRPCListen string `name:"grpc-listen" placeholder:"HOST:PORT" help:"${up_grpc_listen}"`
 	PathPrefix string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
 	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
 
-	ClickHouseHTTPPort int  `name:"clickhouse-http-port" default:"8123" placeholder:"N" help:"HTTP port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one."`
-	ClickHouseTCPPort  int  `name:"clickhouse-tcp-port" default:"9000" placeholder:"N" help:"Native port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one."`
+	ClickHouseHTTPPort int  `name:"clickhouse-http-port" default:"8123" placeholder:"N" help:"${up_clickhouse_http_port}"`
+	ClickHouseTCPPort  int  `name:"clickhouse-tcp-port" default:"9000" placeholder:"N" help:"${up_clickhouse_tcp_port}"`
 	ClickHouseMemory   size `name:"clickhouse-memory" default:"2GiB" help:"Most memory that the embedded ClickHouse may take."`
 	clickhouseFlags
 
-	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the embedded NATS listens, for \"warpline key\" and other roles; empty for nowhere."`
-	StoreMax   size   `default:"0" help:"Most that the embedded NATS may write; 0 for what the streams may take, never over 40 % of the free space."`
-	Durability string `enum:"os,fsync" default:"os" help:"What \"accepted\" means: os survives a killed process, fsync survives a power cut and is slower. On a cluster, --replicas 3 makes it survive the loss of a machine."`
+	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"${up_nats_listen}"`
+	StoreMax   size   `default:"0" help:"${up_store_max}"`
+	Durability string `enum:"os,fsync" default:"os" help:"${up_durability}"`
 	natsFlags
 	layoutFlags
 	limitFlags
@@ -53,7 +53,8 @@ func (c *upCmd) check(p *program) error {
 			return err
 		}
 		if !loopback(c.NATSListen) {
-			return fmt.Errorf("%s: %q: the embedded NATS speaks no TLS, so it listens on loopback only; run a NATS of your own and name it with --nats", s.name("nats-listen"), c.NATSListen)
+			return fmt.Errorf("%s: %q: the embedded NATS speaks no TLS, so it listens on loopback only; run a NATS of your own and name it with "+
+				"--nats", s.name("nats-listen"), c.NATSListen)
 		}
 	}
 	for _, port := range []struct {
@@ -67,13 +68,15 @@ func (c *upCmd) check(p *program) error {
 	if c.DevKey != "" {
 		for _, l := range []struct{ flag, addr string }{{"listen", c.Listen}, {"grpc-listen", c.GRPCListen}} {
 			if l.addr != "" && !loopback(l.addr) {
-				return fmt.Errorf("%s is for loopback only, and %s is %s: listen on 127.0.0.1, or leave the key out and make a real one with \"warpline key create\"",
+				return fmt.Errorf("%s is for loopback only, and %s is %s: listen on 127.0.0.1, or leave the key out and make a real one with "+
+					"\"warpline key create\"",
 					s.name("dev-key"), s.name(l.flag), l.addr)
 			}
 		}
 	}
 	if c.NATS != "" && c.Durability == "fsync" {
-		return fmt.Errorf("%s: fsync is a setting of the embedded NATS; with %s it is the server's own: set sync_interval: always there", s.name("durability"), s.name("nats"))
+		return fmt.Errorf("%s: fsync is a setting of the embedded NATS; with %s it is the server's own: set sync_interval: always there",
+			s.name("durability"), s.name("nats"))
 	}
 	if c.NATS == "" && c.Replicas != 1 {
 		return fmt.Errorf("%s: %d copies need a cluster of NATS servers: name it with --nats, or leave this at 1", s.name("replicas"), c.Replicas)
@@ -81,7 +84,8 @@ func (c *upCmd) check(p *program) error {
 	if c.DrainTimeout <= 0 {
 		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), c.DrainTimeout)
 	}
-	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), c.clickhouseFlags.check(s), c.layoutFlags.check(s), c.limitFlags.check(s), c.chunkFlags.check(s), c.insertFlags.check(s))
+	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), c.clickhouseFlags.check(s), c.layoutFlags.check(s), c.limitFlags.check(s),
+		c.chunkFlags.check(s), c.insertFlags.check(s))
 }
 
 // checkTLS loads the pair once, so that a wrong file is reported before anything starts.
@@ -128,7 +132,8 @@ func (c *upCmd) Run(ctx context.Context, p *program) error {
 		p.Log.Warn("--grpc-listen is reserved: nothing listens there in this version", "addr", c.GRPCListen)
 	}
 	c.banner(p.Stderr, s, keyFile, time.Since(began))
-	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr, "took", time.Since(began).Round(time.Millisecond))
+	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr,
+		"took", time.Since(began).Round(time.Millisecond))
 	watchCtx, stopWatch := context.WithCancel(context.Background())
 	watched := make(chan struct{})
 	go func() { defer close(watched); s.Watch(watchCtx) }()

@@ -99,7 +99,8 @@ func (s *launched) stop(t *testing.T) int {
 }
 
 func upArgs(dir string, more ...string) []string {
-	return append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0",
+	return append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--clickhouse-http-port",
+		"0", "--clickhouse-tcp-port", "0",
 		"--dev-key", "dev-key-of-the-test", "--ingest-max", "64MiB", "--rows-max", "64MiB", "--bucket-max", "16MiB"}, more...)
 }
 
@@ -163,7 +164,8 @@ func TestUp(t *testing.T) {
 		t.Fatalf("key file: %q, %v", secret, err)
 	}
 	said := up.words.String()
-	for _, w := range []string{"http://" + r.Gateway, "http://" + r.ClickHouseHTTP, "-u \"reader:$(cat " + filepath.Join(dir, engine.ReaderSecret), filepath.Join(dir, "key"), "os: survives kill -9", "nothing listens"} {
+	for _, w := range []string{"http://" + r.Gateway, "http://" + r.ClickHouseHTTP,
+		"-u \"reader:$(cat " + filepath.Join(dir, engine.ReaderSecret), filepath.Join(dir, "key"), "os: survives kill -9", "nothing listens"} {
 		if !strings.Contains(said, w) {
 			t.Errorf("the banner lacks %q:\n%s", w, said)
 		}
@@ -173,7 +175,8 @@ func TestUp(t *testing.T) {
 		t.Errorf("kernels: %s", got)
 	}
 	// and that uploads are taken at once: no try is repeated.
-	if sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--url", "http://"+r.Gateway, "--key", "dev-key-of-the-test", "--attempts", "1"); sent.code != exitOK {
+	if sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--url", "http://"+r.Gateway, "--key", "dev-key-of-the-test",
+		"--attempts", "1"); sent.code != exitOK {
 		t.Errorf("right after ready: %+v", sent)
 	}
 	if strings.Contains(said, strings.TrimSpace(string(secret))) || strings.Contains(said, "dev-key-of-the-test") {
@@ -190,7 +193,8 @@ func TestUp(t *testing.T) {
 		_, gatewayPort, _ := net.SplitHostPort(r.Gateway)
 		_, httpPort, _ := net.SplitHostPort(r.ClickHouseHTTP)
 		_, tcpPort, _ := net.SplitHostPort(r.ClickHouse)
-		for flag, value := range map[string]string{"--listen": "127.0.0.1:" + gatewayPort, "--clickhouse-http-port": httpPort, "--clickhouse-tcp-port": tcpPort} {
+		for flag, value := range map[string]string{"--listen": "127.0.0.1:" + gatewayPort, "--clickhouse-http-port": httpPort,
+			"--clickhouse-tcp-port": tcpPort} {
 			got := runIn(t, nil, upArgs(filepath.Join(t.TempDir(), "other"), flag, value)...)
 			if got.code != exitFailed || !strings.Contains(got.stderr, flag) || !strings.Contains(got.stderr, "in use") {
 				t.Errorf("%s: %+v", flag, got)
@@ -203,11 +207,13 @@ func TestUp(t *testing.T) {
 			t.Fatalf("%+v", made)
 		}
 		key := strings.TrimSpace(made.stdout)
-		sent := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "--url", "http://"+r.Gateway, "--key", key, "--attempts", "20", "--retry", "100ms")
+		sent := runIn(t, nil, "send", "../../testdata/gpuflight/scoped", "--url", "http://"+r.Gateway, "--key", key, "--attempts", "20",
+			"--retry", "100ms")
 		if sent.code != exitOK {
 			t.Fatalf("%+v", sent)
 		}
-		future, err := http.NewRequest("POST", "http://"+r.Gateway+"/api/v1/events/stream", strings.NewReader(`{"type":"from_the_future","session_id":"s"}`+"\n"))
+		future, err := http.NewRequest("POST", "http://"+r.Gateway+"/api/v1/events/stream",
+			strings.NewReader(`{"type":"from_the_future","session_id":"s"}`+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,14 +251,16 @@ func TestUp(t *testing.T) {
 		eventually(t, sql, "SELECT count() FROM warpline.kernels WHERE tenant = 'acme'", "220")
 	})
 	t.Run("dev key", func(t *testing.T) {
-		sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--url", "http://"+r.Gateway, "--key", "dev-key-of-the-test", "--attempts", "20", "--retry", "100ms")
+		sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--url", "http://"+r.Gateway, "--key", "dev-key-of-the-test",
+			"--attempts", "20", "--retry", "100ms")
 		if sent.code != exitOK {
 			t.Fatalf("%+v", sent)
 		}
 		eventually(t, sql, "SELECT count() FROM warpline.kernels WHERE tenant = 'dev'", "300")
 	})
 	t.Run("report", func(t *testing.T) {
-		eventually(t, sql, "SELECT sum(kernels) FROM warpline.sessions WHERE tenant = 'acme'", "220") // its table may come after that of the kernels
+		// its table may come after that of the kernels
+		eventually(t, sql, "SELECT sum(kernels) FROM warpline.sessions WHERE tenant = 'acme'", "220")
 		got := runIn(t, nil, "report", "--data", dir, "--tenant", "acme")
 		if got.code != exitOK || !strings.Contains(got.stdout, "kernels 220") || strings.ContainsRune(got.stdout, '\x1b') {
 			t.Errorf("%+v", got)
@@ -260,10 +268,12 @@ func TestUp(t *testing.T) {
 		if got := runIn(t, nil, "report", "--data", dir, "--tenant", "acme", "--json"); !strings.Contains(got.stdout, `"kernel_calls": 220`) {
 			t.Errorf("%+v", got)
 		}
-		if got := runIn(t, nil, "report", "--data", dir, "--session", "nosuch"); got.code != exitFailed || got.stdout != "" || !strings.Contains(got.stderr, `no session begins with "nosuch"`) {
+		if got := runIn(t, nil, "report", "--data", dir, "--session", "nosuch"); got.code != exitFailed || got.stdout != "" ||
+			!strings.Contains(got.stderr, `no session begins with "nosuch"`) {
 			t.Errorf("%+v", got)
 		}
-		if got := runIn(t, nil, "reject", "list", "--data", dir, "--tenant", "acme", "--json"); !strings.Contains(got.stdout, `"reason":"unknown_type"`) {
+		if got := runIn(t, nil, "reject", "list", "--data", dir, "--tenant", "acme", "--json"); !strings.Contains(got.stdout,
+			`"reason":"unknown_type"`) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -387,11 +397,13 @@ func TestRolesApart(t *testing.T) {
 	streams := []string{"--nats", natsURL, "--ingest-max", "64MiB", "--rows-max", "64MiB", "--bucket-max", "16MiB"}
 	gateway := launch(t, append([]string{"gateway", "--listen", "127.0.0.1:0", "--dev-key", "the-dev-key"}, streams...)...)
 	worker := launch(t, append([]string{"worker"}, streams...)...)
-	sink := launch(t, append([]string{"sink", "--clickhouse", tcp, "--clickhouse-http", http, "--clickhouse-user", "warpline", "--clickhouse-password", strings.TrimSpace(string(password))}, streams...)...)
+	sink := launch(t, append([]string{"sink", "--clickhouse", tcp, "--clickhouse-http", http, "--clickhouse-user", "warpline",
+		"--clickhouse-password", strings.TrimSpace(string(password))}, streams...)...)
 	for _, s := range []*launched{gateway, worker, sink} {
 		s.await(t, "msg=ready")
 	}
-	sent := runIn(t, nil, "send", "../../testdata/gpuflight/monitor", "--url", "http://"+field(t, gateway, "addr"), "--key", "the-dev-key", "--attempts", "50", "--retry", "100ms")
+	sent := runIn(t, nil, "send", "../../testdata/gpuflight/monitor", "--url", "http://"+field(t, gateway, "addr"), "--key", "the-dev-key",
+		"--attempts", "50", "--retry", "100ms")
 	if sent.code != exitOK {
 		t.Fatalf("%+v\n%s", sent, gateway.words.String())
 	}

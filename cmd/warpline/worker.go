@@ -16,7 +16,8 @@ type workerCmd struct {
 }
 
 func (c *workerCmd) check(p *program) error {
-	return errors.Join(c.apart.check(p.Settings), c.metricsFlags.check(p.Settings), c.chunkFlags.check(p.Settings), c.clickhouseFlags.check(p.Settings))
+	return errors.Join(c.apart.check(p.Settings), c.metricsFlags.check(p.Settings), c.chunkFlags.check(p.Settings),
+		c.clickhouseFlags.check(p.Settings))
 }
 
 // Run holds partitions until a signal, then publishes the open chunks.

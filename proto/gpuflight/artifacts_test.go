@@ -42,17 +42,21 @@ func example(t testing.TB, typ string) *gpuflight.Line {
 
 func TestDecodeExampleArtifacts(t *testing.T) {
 	got, d, err := instructions(example(t, "cubin_disassembly"))
-	want := "0 s_load_dword s0, s[4:5], 0x18\n8 v_fma_f32 v0, v1, 42, v0\n16 v_fma_f32 v0, v1, 42, v0\n24 global_store_dword v0, v1, s[2:3]\n32 s_endpgm"
+	want := "0 s_load_dword s0, s[4:5], 0x18\n8 v_fma_f32 v0, v1, 42, v0\n16 v_fma_f32 v0, v1, 42, v0\n24 global_store_dword v0, v1, " +
+		"s[2:3]\n32 s_endpgm"
 	if err != nil || got != want || d.CubinCRC != 16045690984503111693 || d.Function != "_Z9vecMulAddPKfS0_Pfi" || d.Instructions != 5 {
 		t.Errorf("%+v, %v:\n%s", d, err, got)
 	}
 	var lines []string
-	s, err := gpuflight.DecodeSource(example(t, "source_file_content"), func(n int, text []byte) { lines = append(lines, fmt.Sprint(n, " ", string(text))) })
+	s, err := gpuflight.DecodeSource(example(t, "source_file_content"), func(n int, text []byte) {
+		lines = append(lines, fmt.Sprint(n, " ", string(text)))
+	})
 	if err != nil || s != (gpuflight.Source{FileID: 1, Lines: 4}) || len(lines) != 4 || lines[3] != "4 }" {
 		t.Errorf("%+v, %v: %q", s, err, lines)
 	}
 	p, err := gpuflight.DecodePTX(example(t, "ptx_disassembly"))
-	if err != nil || p.Function != "_Z9vecMulAddPKfS0_Pfi" || p.Arch != "sm_90" || !strings.HasPrefix(string(p.Text), ".version 8.5\n.target sm_90\n") {
+	if err != nil || p.Function != "_Z9vecMulAddPKfS0_Pfi" || p.Arch != "sm_90" ||
+		!strings.HasPrefix(string(p.Text), ".version 8.5\n.target sm_90\n") {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -99,7 +103,8 @@ func TestDecodeDisassemblyRuns(t *testing.T) {
 			}
 		})
 	}
-	_, d, err := instructions(&gpuflight.Line{Raw: []byte(fmt.Sprintf(`{"function_name":"f","entries":[{"pc":0,"sass":"NOP","count":%d}]}`, huge))})
+	_, d, err := instructions(&gpuflight.Line{Raw: []byte(fmt.Sprintf(`{"function_name":"f","entries":[{"pc":0,"sass":"NOP","count":%d}]}`,
+		huge))})
 	if err != nil || d.Instructions != huge || d.TextBytes != 3*huge {
 		t.Errorf("%+v, %v: as many as allowed are too many", d, err)
 	}

@@ -14,7 +14,8 @@ import (
 func kernelLine(n int, external bool) []byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
-	b.WriteString(`{"version":1,"type":"kernel_event_batch","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39","batch_id":7,"base_time_ns":1795175929972803352,`)
+	b.WriteString(`{"version":1,"type":"kernel_event_batch","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39","batch_id":7,` +
+		`"base_time_ns":1795175929972803352,`)
 	b.WriteString(`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"`)
 	if external {
 		b.WriteString(`,"external_kind","external_id"`)
@@ -25,7 +26,8 @@ func kernelLine(n int, external bool) []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "[%d,%d,%d,%d,%d,%d,%d,1", dt, 1+rng.IntN(300), 7+rng.IntN(16), 1500+rng.IntN(400000), 100000+i, 1024*rng.IntN(2), 16*(1+rng.IntN(8)))
+		fmt.Fprintf(&b, "[%d,%d,%d,%d,%d,%d,%d,1", dt, 1+rng.IntN(300), 7+rng.IntN(16), 1500+rng.IntN(400000), 100000+i, 1024*rng.IntN(2),
+			16*(1+rng.IntN(8)))
 		if external {
 			fmt.Fprintf(&b, ",4,%d", rng.Uint64())
 		}
@@ -68,7 +70,8 @@ func BenchmarkDecodeKernelRows(b *testing.B) {
 
 // BenchmarkDecodePMRows takes the general path, as every batch with a float column does.
 func BenchmarkDecodePMRows(b *testing.B) {
-	line := []byte(`{"version":1,"type":"pm_sample_batch","session_id":"s","batch_id":1,"base_time_ns":1795175930038845730,"columns":["sample_index","dt_ns","device_id","metric_id","value","scope_name_id"],"rows":[` +
+	line := []byte(`{"version":1,"type":"pm_sample_batch","session_id":"s","batch_id":1,"base_time_ns":1795175930038845730,` +
+		`"columns":["sample_index","dt_ns","device_id","metric_id","value","scope_name_id"],"rows":[` +
 		strings.Repeat(`[113,11360453,0,4,12.3457,2],`, 511) + `[1,100453,0,4,12.3457,2]]}`)
 	var dec gpuflight.Decoder
 	b.SetBytes(int64(len(line)))
@@ -81,7 +84,11 @@ func BenchmarkDecodePMRows(b *testing.B) {
 	b.ReportMetric(512*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-const detailLine = `{"version":1,"type":"kernel_detail","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39","pid":7570,"app":"wire_probe","corr_id":100,"grid":"(256,1,1)","block":"(128,1,1)","static_shared":8192,"local_bytes":0,"const_bytes":0,"occupancy":0.500000,"reg_occupancy":0.500000,"smem_occupancy":0.750000,"warp_occupancy":1.000000,"block_occupancy":1.000000,"limiting_resource":"registers","max_active_blocks":8,"local_mem_total_bytes":0,"local_mem_per_thread_bytes":0,"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":16384,"user_scope":"train|fwd","stack_trace":""}`
+const detailLine = `{"version":1,"type":"kernel_detail","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39","pid":7570,` +
+	`"app":"wire_probe","corr_id":100,"grid":"(256,1,1)","block":"(128,1,1)","static_shared":8192,"local_bytes":0,"const_bytes":0,` +
+	`"occupancy":0.500000,"reg_occupancy":0.500000,"smem_occupancy":0.750000,"warp_occupancy":1.000000,"block_occupancy":1.000000,` +
+	`"limiting_resource":"registers","max_active_blocks":8,"local_mem_total_bytes":0,"local_mem_per_thread_bytes":0,` +
+	`"cache_config_requested":0,"cache_config_executed":0,"shared_mem_executed_bytes":16384,"user_scope":"train|fwd","stack_trace":""}`
 
 func BenchmarkDetail(b *testing.B) {
 	line := []byte(detailLine)
@@ -105,7 +112,8 @@ func BenchmarkDetail(b *testing.B) {
 }
 
 func BenchmarkCountEvents(b *testing.B) {
-	long := []byte(`{"version":1,"type":"cubin_disassembly","session_id":"s","entries":[` + string(bytes.Repeat([]byte(`{"pc":0,"sass":"s_endpgm"},`), 20000)) + `{}]}`)
+	long := []byte(`{"version":1,"type":"cubin_disassembly","session_id":"s","entries":[` +
+		string(bytes.Repeat([]byte(`{"pc":0,"sass":"s_endpgm"},`), 20000)) + `{}]}`)
 	for _, c := range []struct {
 		name string
 		line []byte

@@ -39,8 +39,8 @@ func CountEvents(line []byte) int {
 	return countBrackets(line[at+len(key):])
 }
 
-// plainRows counts the rows of a line as the client writes it, whose last member is the array of rows, all of them arrays of scalars that are
-// no text. For any other line it returns 0.
+// plainRows counts the rows of a line as the client writes it, whose last member is the array of rows, all of them arrays of scalars that
+// are no text. For any other line it returns 0.
 func plainRows(rest []byte) int {
 	if len(rest) < 2 || rest[0] != '[' || rest[1] != '[' || bytes.IndexByte(rest, '"') >= 0 {
 		return 0

@@ -131,7 +131,8 @@ func TestDecodeRefusesRows(t *testing.T) {
 				t.Fatalf("batch %+v", b)
 			}
 			bad := b.BadRows[0]
-			if bad.Row != 1 || bad.Count != 1 || bad.Reason != c.reason || !strings.Contains(bad.Detail, c.detail) || string(raw[bad.Start:bad.End]) != c.row {
+			if bad.Row != 1 || bad.Count != 1 || bad.Reason != c.reason || !strings.Contains(bad.Detail, c.detail) ||
+				string(raw[bad.Start:bad.End]) != c.row {
 				t.Fatalf("bad row %+v %q", bad, raw[bad.Start:bad.End])
 			}
 			if b.Row(0)[gpuflight.KernelCorrID] != 5 || b.Row(1)[gpuflight.KernelCorrID] != 12 {
@@ -152,24 +153,29 @@ func TestDecodeAccepts(t *testing.T) {
 		return b
 	}
 	// Extremes of every width.
-	b := decode(kernels(`[-9223372036854775808,4294967295,18446744073709551615,9223372036854775807,0,-2147483648,2147483647,255],[-0,0,9223372036854775808,0,0,0,0,0]`))
-	if uint64(b.At(0, gpuflight.KernelStreamID)) != math.MaxUint64 || b.At(0, gpuflight.KernelDtNS) != math.MinInt64 || uint64(b.At(1, gpuflight.KernelStreamID)) != 1<<63 {
+	b := decode(kernels(`[-9223372036854775808,4294967295,18446744073709551615,9223372036854775807,0,-2147483648,2147483647,255],[-0,0,` +
+		`9223372036854775808,0,0,0,0,0]`))
+	if uint64(b.At(0, gpuflight.KernelStreamID)) != math.MaxUint64 || b.At(0, gpuflight.KernelDtNS) != math.MinInt64 ||
+		uint64(b.At(1, gpuflight.KernelStreamID)) != 1<<63 {
 		t.Fatal(b.Row(0), b.Row(1))
 	}
 	// uint64 beyond 2^63 in today's last column.
-	b = decode(strings.Replace(kernels(`[0,1,7,42000,100,0,64,1,4,17452669531790757359]`), `"has_details"`, `"has_details","external_kind","external_id"`, 1))
+	b = decode(strings.Replace(kernels(`[0,1,7,42000,100,0,64,1,4,17452669531790757359]`),
+		`"has_details"`, `"has_details","external_kind","external_id"`, 1))
 	if uint64(b.At(0, gpuflight.KernelExternalID)) != 17452669531790757359 {
 		t.Fatal(b.Row(0))
 	}
 	// Absent optional columns are zero even where an earlier line left something.
 	var dec gpuflight.Decoder
-	compare(t, &dec, []byte(strings.Replace(kernels(`[0,1,7,42000,100,0,64,1,4,99]`), `"has_details"`, `"has_details","external_kind","external_id"`, 1)))
+	compare(t, &dec, []byte(strings.Replace(kernels(`[0,1,7,42000,100,0,64,1,4,99]`), `"has_details"`,
+		`"has_details","external_kind","external_id"`, 1)))
 	b = compare(t, &dec, []byte(kernels(`[1,2,3,4,5,6,7,1]`))).Batch
 	if b.At(0, gpuflight.KernelExternalID) != 0 {
 		t.Fatal(b.Row(0))
 	}
 	// Columns in another order, with unknown ones of any kind between.
-	b = decode(`{"type":"host_metric_batch","base_time_ns":5,"columns":["ram_total_mib","new","dt_ns","ram_used_mib","newer","cpu_pct_x100"],"rows":[[4,"x",-3,2,{"a":[1]},1],[40,7,-2,20,8,10]]}`)
+	b = decode(`{"type":"host_metric_batch","base_time_ns":5,"columns":["ram_total_mib","new","dt_ns","ram_used_mib","newer",` +
+		`"cpu_pct_x100"],"rows":[[4,"x",-3,2,{"a":[1]},1],[40,7,-2,20,8,10]]}`)
 	if got := fmt.Sprint(b.Row(0), b.Row(1), b.UnknownColumns); got != "[-3 1 2 4] [-2 10 20 40] 2" {
 		t.Fatal(got)
 	}
@@ -177,19 +183,25 @@ func TestDecodeAccepts(t *testing.T) {
 		t.Fatal(at, ok)
 	}
 	// rows before columns before type, white space everywhere, repeated keys (the first counts), no batch id.
-	decode(" { \"rows\" : [ [ 0 , 1 ,2, 3 ] ,\t[4,5,6,7]\r] , \"columns\":\t[ \"dt_ns\" ,\"cpu_pct_x100\", \"ram_used_mib\" ,\"ram_total_mib\" ] ,\"rows\":[[1]],\"base_time_ns\" : 1 , \"type\" : \"host_metric_batch\" ,\"type\":\"x\"} \r\n")
+	decode(" { \"rows\" : [ [ 0 , 1 ,2, 3 ] ,\t[4,5,6,7]\r] , \"columns\":\t[ \"dt_ns\" ,\"cpu_pct_x100\", \"ram_used_mib\" ," +
+		"\"ram_total_mib\" ] ,\"rows\":[[1]],\"base_time_ns\" : 1 , \"type\" : \"host_metric_batch\" ,\"type\":\"x\"} \r\n")
 	// Escaped keys and column names.
-	decode(`{"ty\u0070e":"host_metric_b\u0061tch","base_time_ns":1,"columns":["\u0064t_ns","cpu_pct_x100","ram_used_mib","ram_total_mib"],"r\u006fws":[[0,1,2,3]]}`)
+	decode(`{"ty\u0070e":"host_metric_b\u0061tch","base_time_ns":1,"columns":["\u0064t_ns","cpu_pct_x100","ram_used_mib","ram_total_mib"],` +
+		`"r\u006fws":[[0,1,2,3]]}`)
 	// No rows.
 	if b = decode(kernels(``)); b.Rows() != 0 {
 		t.Fatal(b.Rows())
 	}
 	// Old forms: 5-column scopes, 7-column devices, 10-column profiles.
-	decode(`{"type":"scope_event_batch","base_time_ns":1,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,1,1,0,0]]}`)
-	decode(`{"type":"device_metric_batch","base_time_ns":1,"columns":["dt_ns","device_id","gpu_util","mem_util","temp_c","power_mw","used_mib"],"rows":[[0,0,50,30,70,150000,1024]]}`)
-	decode(`{"type":"profile_sample_batch","base_time_ns":1,"columns":["dt_ns","corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind","scope_name_id"],"rows":[[0,0,0,1,0,1,1000,0,1,2]]}`)
+	decode(`{"type":"scope_event_batch","base_time_ns":1,"columns":["dt_ns","scope_instance_id","name_id","event_type","depth"],"rows":[[0,` +
+		`1,1,0,0]]}`)
+	decode(`{"type":"device_metric_batch","base_time_ns":1,"columns":["dt_ns","device_id","gpu_util","mem_util","temp_c","power_mw",` +
+		`"used_mib"],"rows":[[0,0,50,30,70,150000,1024]]}`)
+	decode(`{"type":"profile_sample_batch","base_time_ns":1,"columns":["dt_ns","corr_id","device_id","function_id","pc_offset","metric_id",` +
+		`"metric_value","stall_reason","sample_kind","scope_name_id"],"rows":[[0,0,0,1,0,1,1000,0,1,2]]}`)
 	// Floats.
-	b = decode(`{"type":"pm_sample_batch","base_time_ns":1,"columns":["sample_index","dt_ns","device_id","metric_id","value","scope_name_id"],"rows":[[0,0,0,3,1e+06,2],[1,1,0,3,-0.5,2],[1,1,0,3,7,2]]}`)
+	b = decode(`{"type":"pm_sample_batch","base_time_ns":1,"columns":["sample_index","dt_ns","device_id","metric_id","value",` +
+		`"scope_name_id"],"rows":[[0,0,0,3,1e+06,2],[1,1,0,3,-0.5,2],[1,1,0,3,7,2]]}`)
 	if b.Float(0, gpuflight.PMValue) != 1e6 || b.Float(1, gpuflight.PMValue) != -0.5 || b.Float(2, gpuflight.PMValue) != 7 {
 		t.Fatal(b.Row(0), b.Row(1))
 	}
@@ -209,7 +221,8 @@ func TestDecodeAccepts(t *testing.T) {
 func TestDecodeText(t *testing.T) {
 	var dec gpuflight.Decoder
 	for _, c := range []struct{ raw, want string }{
-		{`plain`, "plain"}, {`a\u00e9\n\"\/\\`, "aé\n\"/\\"}, {`\ud83d\ude00`, "😀"}, {`\ud83dx`, "\ufffdx"}, {`\ud83d\u0041`, "\ufffdA"}, {`\ude00`, "\ufffd"},
+		{`plain`, "plain"}, {`a\u00e9\n\"\/\\`, "aé\n\"/\\"}, {`\ud83d\ude00`, "😀"}, {`\ud83dx`, "\ufffdx"}, {`\ud83d\u0041`, "\ufffdA"},
+		{`\ude00`, "\ufffd"},
 		{"cut\xe2\x82", "cut\ufffd\ufffd"}, {"\xff\\n", "\ufffd\n"}, {``, ""},
 	} {
 		line := compare(t, &dec, []byte(`{"type":"shutdown","session_id":"`+c.raw+`"}`))
@@ -221,7 +234,8 @@ func TestDecodeText(t *testing.T) {
 
 func TestDecodeLimits(t *testing.T) {
 	dec := gpuflight.Decoder{MaxLine: 100}
-	if _, err := dec.Decode([]byte(`{"type":"shutdown","x":"` + strings.Repeat("x", 100) + `"}`)); err == nil || err.(*gpuflight.LineError).Reason != reject.LineTooLong {
+	if _, err := dec.Decode([]byte(`{"type":"shutdown","x":"` + strings.Repeat("x", 100) + `"}`)); err == nil ||
+		err.(*gpuflight.LineError).Reason != reject.LineTooLong {
 		t.Fatal(err)
 	}
 	// A line of nothing but bad rows is not allowed to cost a record each.

@@ -22,8 +22,11 @@ func TestDetail(t *testing.T) {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	// The rest of the fields, in another order, with a repeated and an unknown key.
-	d, err = gpuflight.DecodeDetail([]byte(`{"stack_trace":"a|b\u0021","corr_id":4294967295,"corr_id":1,"new":[{}],"user_scope":"global","local_bytes":1,"const_bytes":2,"local_mem_total_bytes":3,"local_mem_per_thread_bytes":4,"cache_config_requested":5,"cache_config_executed":6}`))
-	want = gpuflight.Detail{CorrID: 4294967295, StackTrace: "a|b!", UserScope: "global", LocalBytes: 1, ConstBytes: 2, LocalMemTotalBytes: 3, LocalMemPerThread: 4, CacheConfigRequested: 5, CacheConfigExecuted: 6}
+	d, err = gpuflight.DecodeDetail([]byte(`{"stack_trace":"a|b\u0021","corr_id":4294967295,"corr_id":1,"new":[{}],"user_scope":"global",` +
+		`"local_bytes":1,"const_bytes":2,"local_mem_total_bytes":3,"local_mem_per_thread_bytes":4,"cache_config_requested":5,` +
+		`"cache_config_executed":6}`))
+	want = gpuflight.Detail{CorrID: 4294967295, StackTrace: "a|b!", UserScope: "global", LocalBytes: 1, ConstBytes: 2, LocalMemTotalBytes: 3,
+		LocalMemPerThread: 4, CacheConfigRequested: 5, CacheConfigExecuted: 6}
 	if err != nil || d != want || d.ScopePath() != "" {
 		t.Fatalf("%+v, %v", d, err)
 	}

@@ -45,8 +45,8 @@ type Extra struct {
 	Bad bool
 }
 
-// maxExtras is how many unknown keys or columns of one line are handed out; more are only counted. A client that is a few versions ahead has
-// a handful.
+// maxExtras is how many unknown keys or columns of one line are handed out; more are only counted. A client that is a few versions ahead
+// has a handful.
 const maxExtras = 32
 
 // keepScratch is how much memory for texts a decoder keeps between lines.

@@ -3,8 +3,8 @@ package gpuflight
 // NotAvailable is what the counters of a Perf are when the device or the run did not give them.
 const NotAvailable = -1
 
-// Perf is a perf_metric_event line, the counters of a scope, or a kernel_perf_metric_event line, those of one replayed kernel. Percentages are
-// 0 to 100. What the other of the two types has is NotAvailable, empty or 0 here.
+// Perf is a perf_metric_event line, the counters of a scope, or a kernel_perf_metric_event line, those of one replayed kernel. Percentages
+// are 0 to 100. What the other of the two types has is NotAvailable, empty or 0 here.
 type Perf struct {
 	PID            uint32
 	App, Name      []byte // Name: of the scope, or of the range that was replayed
@@ -65,8 +65,9 @@ var kernelPerfFields = []field[Perf]{
 // noPerf has no counter at all.
 var noPerf = Perf{
 	RangeIndex: NotAvailable, LaunchOrdinal: NotAvailable,
-	SMThroughputPct: NotAvailable, L1HitRatePct: NotAvailable, L2HitRatePct: NotAvailable, TensorActivePct: NotAvailable, AchievedOccupancyPct: NotAvailable,
-	DRAMReadBytes: NotAvailable, DRAMWriteBytes: NotAvailable,
+	SMThroughputPct: NotAvailable, L1HitRatePct: NotAvailable, L2HitRatePct: NotAvailable, TensorActivePct: NotAvailable,
+	AchievedOccupancyPct: NotAvailable,
+	DRAMReadBytes:        NotAvailable, DRAMWriteBytes: NotAvailable,
 	SharedLoadConflicts: NotAvailable, SharedStoreConflicts: NotAvailable, SharedConflicts: NotAvailable, SharedWavefronts: NotAvailable,
 	SharedConflictOverheadPct: NotAvailable, SharedConflictNway: NotAvailable,
 }

@@ -10,9 +10,13 @@ import (
 	"github.com/warpline/warpline/proto/gpuflight"
 )
 
-const memsetLine = `{"type":"memset_event","pid":7570,"app":"wire_probe","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39","name":"memset","platform":"unknown","device_id":"0","stream_id":"7","stack_trace":"","user_scope":"","scope_depth":0,"start_ns":1795175929972801292,"end_ns":1795175929972803292,"api_start_ns":0,"api_exit_ns":0,"corr_id":102,"bytes":65536}`
+const memsetLine = `{"type":"memset_event","pid":7570,"app":"wire_probe","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39",` +
+	`"name":"memset","platform":"unknown","device_id":"0","stream_id":"7","stack_trace":"","user_scope":"","scope_depth":0,` +
+	`"start_ns":1795175929972801292,"end_ns":1795175929972803292,"api_start_ns":0,"api_exit_ns":0,"corr_id":102,"bytes":65536}`
 
-const markerLine = `{"type":"nvtx_marker_event","pid":7570,"app":"wire_probe","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39","name":"torch::aten::mm@train.py:42","domain":"","start_ns":1795175929972441937,"end_ns":1795175929972941937,"duration_ns":500000,"marker_id":0}`
+const markerLine = `{"type":"nvtx_marker_event","pid":7570,"app":"wire_probe","session_id":"dbca9991-838e-4545-b1e3-570e3dac0e39",` +
+	`"name":"torch::aten::mm@train.py:42","domain":"","start_ns":1795175929972441937,"end_ns":1795175929972941937,"duration_ns":500000,` +
+	`"marker_id":0}`
 
 // decodeEvent calls the method for the line's type.
 func decodeEvent(d *gpuflight.EventDecoder, line []byte) (event any, err error) {
@@ -67,13 +71,17 @@ func TestEventsOfExamples(t *testing.T) {
 
 func TestMemset(t *testing.T) {
 	var d gpuflight.EventDecoder
-	got, err := d.Memset([]byte(`{"bytes":18446744073709551615,"corr_id":4294967295,"corr_id":1,"new":{"a":[1]},"start_ns":1000,"end_ns":3000,"api_start_ns":900,"api_exit_ns":990,"device_id":"3","stream_id":"18446744073709551615","name":"mem\u0073et","stack_trace":"a|b` + "\xff" + `","user_scope":"train|\"x\"","scope_depth":2,"platform":null,"pid":5,"app":"A\n"} `))
-	want := &gpuflight.Memset{PID: 5, App: []byte("A\n"), Name: []byte("memset"), DeviceID: 3, StreamID: 1<<64 - 1, StackTrace: []byte("a|b\ufffd"), UserScope: []byte(`train|"x"`),
+	got, err := d.Memset([]byte(`{"bytes":18446744073709551615,"corr_id":4294967295,"corr_id":1,"new":{"a":[1]},"start_ns":1000,` +
+		`"end_ns":3000,"api_start_ns":900,"api_exit_ns":990,"device_id":"3","stream_id":"18446744073709551615","name":"mem\u0073et",` +
+		`"stack_trace":"a|b` + "\xff" + `","user_scope":"train|\"x\"","scope_depth":2,"platform":null,"pid":5,"app":"A\n"} `))
+	want := &gpuflight.Memset{PID: 5, App: []byte("A\n"), Name: []byte("memset"), DeviceID: 3,
+		StreamID: 1<<64 - 1, StackTrace: []byte("a|b\ufffd"), UserScope: []byte(`train|"x"`),
 		ScopeDepth: 2, StartNS: 1000, EndNS: 3000, APIStartNS: 900, APIExitNS: 990, CorrID: 4294967295, Bytes: 1<<64 - 1}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if d.Unknown != 1 || len(d.Extras) != 1 || string(d.Extras[0].Name) != "new" || string(d.Extras[0].Value) != `{"a":[1]}` || d.Extras[0].Rows != 1 {
+	if d.Unknown != 1 || len(d.Extras) != 1 || string(d.Extras[0].Name) != "new" || string(d.Extras[0].Value) != `{"a":[1]}` ||
+		d.Extras[0].Rows != 1 {
 		t.Errorf("extras %+v", d.Extras)
 	}
 	for device, id := range map[string]int32{`"x"`: -1, `""`: -1, `"7"`: 7, `7`: 7, `"-2"`: -2, `"99999999999"`: -1, `"07"`: -1, `null`: -1} {
@@ -92,10 +100,12 @@ func TestEventDefaults(t *testing.T) {
 	if m, err := d.Marker([]byte(`{"start_ns":5,"end_ns":12,"duration_ns":0}`)); err != nil || m.DurationNS != 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if g, err := d.GraphLaunch([]byte(`{"start_ns":5,"end_ns":12,"graph_id":1,"corr_id":2}`)); err != nil || g.DurationNS != 7 || len(g.ExecKey) != 0 {
+	if g, err := d.GraphLaunch([]byte(`{"start_ns":5,"end_ns":12,"graph_id":1,"corr_id":2}`)); err != nil || g.DurationNS != 7 ||
+		len(g.ExecKey) != 0 {
 		t.Errorf("%+v, %v", g, err)
 	}
-	if p, err := d.KernelPerf([]byte(`{"kernel_name":"k","launch_ordinal":3,"l1_hit_rate_pct":0.0}`)); err != nil || p.SMThroughputPct != -1 || p.DRAMReadBytes != -1 || p.SharedConflictNway != -1 || p.L1HitRatePct != 0 || p.RangeIndex != -1 {
+	if p, err := d.KernelPerf([]byte(`{"kernel_name":"k","launch_ordinal":3,"l1_hit_rate_pct":0.0}`)); err != nil || p.SMThroughputPct != -1 ||
+		p.DRAMReadBytes != -1 || p.SharedConflictNway != -1 || p.L1HitRatePct != 0 || p.RangeIndex != -1 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if r, err := d.RuleSummary([]byte(`{"rule_id":"r","emitted_ns":1}`)); err != nil || r.HasLast {
@@ -104,7 +114,8 @@ func TestEventDefaults(t *testing.T) {
 	if c, err := d.PMConfig([]byte(`{"ts_ns":1,"metrics":[]}`)); err != nil || len(c.Metrics) != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := d.SassSetup([]byte(`{"ts_ns":1,"configured_metrics":[ "a" , "\u0062" ],"skipped_metrics":null}`)); err != nil || fmt.Sprint(c.Configured) != "[a b]" || c.Skipped != nil {
+	if c, err := d.SassSetup([]byte(`{"ts_ns":1,"configured_metrics":[ "a" , "\u0062" ],"skipped_metrics":null}`)); err != nil ||
+		fmt.Sprint(c.Configured) != "[a b]" || c.Skipped != nil {
 		t.Errorf("%+v, %v", c, err)
 	}
 	many := `{"ts_ns":1,"devices":[` + strings.Repeat(`{},`, 3000) + `{"id":1}]}`
@@ -180,7 +191,8 @@ func TestExtrasAreBounded(t *testing.T) {
 		fmt.Fprintf(&b, `,"new_%d":%d`, i, i)
 	}
 	b.WriteByte('}')
-	if _, err := d.Memset([]byte(b.String())); err != nil || d.Unknown != 40 || len(d.Extras) != 32 || string(d.Extras[31].Name) != "new_31" || string(d.Extras[31].Value) != "31" {
+	if _, err := d.Memset([]byte(b.String())); err != nil || d.Unknown != 40 || len(d.Extras) != 32 ||
+		string(d.Extras[31].Name) != "new_31" || string(d.Extras[31].Value) != "31" {
 		t.Errorf("%d of %d, %v", len(d.Extras), d.Unknown, err)
 	}
 }
@@ -227,7 +239,8 @@ func TestActivityKinds(t *testing.T) {
 // Lines that come by the hundred thousand cost no memory, escapes and broken UTF-8 included.
 func TestEventsDoNotAllocate(t *testing.T) {
 	var d gpuflight.EventDecoder
-	lines := [][]byte{[]byte(memsetLine), []byte(markerLine), []byte(strings.Replace(strings.Replace(memsetLine, `"memset"`, `"\u006demset"`, 1), `wire_probe`, "wire\xff", 1))}
+	lines := [][]byte{[]byte(memsetLine), []byte(markerLine),
+		[]byte(strings.Replace(strings.Replace(memsetLine, `"memset"`, `"\u006demset"`, 1), `wire_probe`, "wire\xff", 1))}
 	for _, line := range lines {
 		if n := testing.AllocsPerRun(100, func() {
 			if _, err := decodeEvent(&d, line); err != nil {
@@ -266,7 +279,8 @@ func FuzzEvents(f *testing.F) {
 		`{"type":"kernel_perf_metric_event","kernel_name":"k","launch_ordinal":1,"sm_throughput_pct":-1.0e0}`,
 		`{"type":"graph_node_definition","graph_exec_key":"0x1","node_index":0,"node_index":7}`,
 		`{"type":"deep_window_rule_summary","rule_id":"r","emitted_ns":1,"last_value":55,"last_observed_ns":3}`,
-		`{"type":"host_metric_batch","base_time_ns":1,"columns":["dt_ns","cpu_pct_x100","ram_used_mib","ram_total_mib","new"],"rows":[[0,1,2,3,{"a":[]}],[1],[0,1,2,3,"x"]]}`,
+		`{"type":"host_metric_batch","base_time_ns":1,"columns":["dt_ns","cpu_pct_x100","ram_used_mib","ram_total_mib","new"],"rows":[[0,1,2,3,` +
+			`{"a":[]}],[1],[0,1,2,3,"x"]]}`,
 	} {
 		f.Add([]byte(line))
 	}
@@ -296,7 +310,8 @@ func FuzzEvents(f *testing.F) {
 			return
 		}
 		b, errB := decodeEvent(&used, line)
-		if fmt.Sprint(errA) != fmt.Sprint(errB) || errA == nil && (fmt.Sprintf("%q", a) != fmt.Sprintf("%q", b) || fresh.Unknown != used.Unknown) {
+		if fmt.Sprint(errA) != fmt.Sprint(errB) || errA == nil && (fmt.Sprintf("%q", a) != fmt.Sprintf("%q", b) ||
+			fresh.Unknown != used.Unknown) {
 			t.Fatalf("%q %v at first, %q %v later", a, errA, b, errB)
 		}
 		if !bytes.Equal(kept, line) {

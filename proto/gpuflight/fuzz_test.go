@@ -11,8 +11,10 @@ import (
 // A decoder that has seen other lines must not answer differently.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(kernels(`[1,2,3,4,5,6,7,1],[1,2],[-1,2,18446744073709551615,-4,5,6,7,1]`)))
-	f.Add([]byte(" {\"rows\":[[0,1.5,2,\"x\"],[0,1,2,3]],\"columns\":[\"dt_ns\",\"cpu_pct_x100\",\"ram_used_mib\",\"ram_total_mib\"],\"base_time_ns\":1,\"type\":\"host_metric_batch\"}"))
-	f.Add([]byte(`{"type":"pm_sample_batch","base_time_ns":1,"columns":["sample_index","dt_ns","device_id","metric_id","value"],"rows":[[0,0,0,3,1e+06],[0,0,0,3,-0.1E-5]]}`))
+	f.Add([]byte(" {\"rows\":[[0,1.5,2,\"x\"],[0,1,2,3]],\"columns\":[\"dt_ns\",\"cpu_pct_x100\",\"ram_used_mib\",\"ram_total_mib\"]," +
+		"\"base_time_ns\":1,\"type\":\"host_metric_batch\"}"))
+	f.Add([]byte(`{"type":"pm_sample_batch","base_time_ns":1,"columns":["sample_index","dt_ns","device_id","metric_id","value"],"rows":[[0,` +
+		`0,0,3,1e+06],[0,0,0,3,-0.1E-5]]}`))
 	f.Add([]byte(`{"type":"x\ud83d\ude00` + "\xff" + `","session_id":null,"a":[{"b":[]},true,false,null,-0.5e7]}`))
 	f.Add([]byte(detailLine))
 	var used gpuflight.Decoder
@@ -40,7 +42,8 @@ func FuzzDecode(f *testing.F) {
 // FuzzDetailKey checks the promise of DetailKey: a tail accepted on one line is good on every line, with the same result.
 func FuzzDetailKey(f *testing.F) {
 	f.Add([]byte(detailLine))
-	f.Add([]byte(`{"version":1,"type":"kernel_detail","session_id":"","pid":-1,"app":"","corr_id":0,"grid":"","corr_id":"7","pid":8,"type":1}`))
+	f.Add([]byte(`{"version":1,"type":"kernel_detail","session_id":"","pid":-1,"app":"","corr_id":0,"grid":"","corr_id":"7","pid":8,` +
+		`"type":1}`))
 	f.Add([]byte(`{"version":1,"type":"kernel_detail","session_id":"","pid":1,"app":"\u0041","corr_id":0,"grid":nan}`))
 	const other = `{"version":1,"type":"kernel_detail","session_id":"other","pid":99,"app":"b","corr_id":4294967295,`
 	f.Fuzz(func(t *testing.T, line []byte) {

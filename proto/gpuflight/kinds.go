@@ -6,8 +6,9 @@ import (
 )
 
 var (
-	copyKindsNVIDIA = [...]string{1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
-	copyKindsAMD    = [...]string{1: "HtoD", 2: "DtoH", 3: "DtoD", 4: "HtoH"}
+	copyKindsNVIDIA = [...]string{1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
+		10: "PtoP"}
+	copyKindsAMD = [...]string{1: "HtoD", 2: "DtoH", 3: "DtoD", 4: "HtoH"}
 )
 
 // CopyKind returns the text of a memcpy's copy_kind: HtoD, DtoH and so on. The codes above 2 depend on the vendor of the session

@@ -16,8 +16,8 @@ type Leftovers struct {
 	bad []Extra
 }
 
-// shapes are those of the types that encoding/json reads. The two vendors' lists of a job_start repeat parts of gpu_static_devices, as pid and
-// app of a deep window repeat its session's.
+// shapes are those of the types that encoding/json reads. The two vendors' lists of a job_start repeat parts of gpu_static_devices, as pid
+// and app of a deep window repeat its session's.
 var shapes = map[Type]shape{
 	JobStart:            shapeOf(reflect.TypeFor[Job]()).and("cuda_static_devices", "rocm_static_devices"),
 	Init:                shapeOf(reflect.TypeFor[Job]()).with(shapeOf(reflect.TypeFor[olderJob]())),
@@ -40,9 +40,10 @@ var shapes = map[Type]shape{
 var batchKeys = shape{}.and("batch_id", "base_time_ns", "columns", "rows", "hostname", "ip_addr")
 
 // LeftoversOf returns what a line holds beyond what its decoder took: unknown keys; and of a job_start, init, shutdown, segment_start,
-// segment_end, run_end, capture_capabilities or deep_window_event fields of another JSON kind, which were read as zero, numbers beyond their
-// column, which were bounded, and elements beyond those that are read of a list. The line must have passed its decoder. It is walked again:
-// of a batch call it only when Batch.UnknownKeys says that there is something to find. Of types that EventDecoder reads there are none here.
+// segment_end, run_end, capture_capabilities or deep_window_event fields of another JSON kind, which were read as zero, numbers beyond
+// their column, which were bounded, and elements beyond those that are read of a list. The line must have passed its decoder. It is walked
+// again: of a batch call it only when Batch.UnknownKeys says that there is something to find. Of types that EventDecoder reads there are
+// none here.
 func LeftoversOf(line *Line) Leftovers {
 	var l Leftovers
 	s := shapes[line.Type]

@@ -64,7 +64,8 @@ func TestLifeLinesLoseNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, typ := range []gpuflight.Type{gpuflight.SegmentStart, gpuflight.SegmentEnd, gpuflight.RunEnd, gpuflight.CaptureCapabilities, gpuflight.DeepWindowEvent} {
+	for _, typ := range []gpuflight.Type{gpuflight.SegmentStart, gpuflight.SegmentEnd, gpuflight.RunEnd, gpuflight.CaptureCapabilities,
+		gpuflight.DeepWindowEvent} {
 		if seen[typ] == 0 {
 			t.Errorf("no example of %v", typ)
 		}
@@ -73,11 +74,13 @@ func TestLifeLinesLoseNothing(t *testing.T) {
 
 func TestLifeLinesAreBounded(t *testing.T) {
 	feature := `{"feature":"x"},`
-	c, err := gpuflight.DecodeCapabilities(decodeLine(t, `{"type":"capture_capabilities","session_id":"s","capabilities":[`+strings.Repeat(feature, 999)+`{"feature":"kernel_events","mode":"launch_callbacks_synthetic"}]}`))
+	c, err := gpuflight.DecodeCapabilities(decodeLine(t, `{"type":"capture_capabilities","session_id":"s","capabilities":[`+
+		strings.Repeat(feature, 999)+`{"feature":"kernel_events","mode":"launch_callbacks_synthetic"}]}`))
 	if err != nil || len(c.Features) != 256 || !c.Partial {
 		t.Errorf("%d features, partial %v, %v", len(c.Features), c.Partial, err)
 	}
-	w, err := gpuflight.DecodeDeepWindow(decodeLine(t, `{"type":"deep_window_event","session_id":"s","start_ns":1,"end_ns":2,"engines":["`+strings.Repeat(`a","`, 99)+`"]}`))
+	w, err := gpuflight.DecodeDeepWindow(decodeLine(t, `{"type":"deep_window_event","session_id":"s","start_ns":1,"end_ns":2,"engines":["`+
+		strings.Repeat(`a","`, 99)+`"]}`))
 	if err != nil || len(w.Engines) != 64 || !w.Partial {
 		t.Errorf("%d engines, partial %v, %v", len(w.Engines), w.Partial, err)
 	}
@@ -87,7 +90,8 @@ func TestLifeLinesAreBounded(t *testing.T) {
 	}
 	for _, text := range []string{
 		`{"type":"deep_window_event","session_id":"s","end_ns":2}`, `{"type":"deep_window_event","session_id":"s","start_ns":2}`,
-		`{"type":"deep_window_event","session_id":"s","start_ns":3,"end_ns":2}`, `{"type":"deep_window_event","session_id":"` + strings.Repeat("x", 300<<10) + `","start_ns":1,"end_ns":2}`,
+		`{"type":"deep_window_event","session_id":"s","start_ns":3,"end_ns":2}`, `{"type":"deep_window_event","session_id":"` +
+			strings.Repeat("x", 300<<10) + `","start_ns":1,"end_ns":2}`,
 	} {
 		if _, err := gpuflight.DecodeDeepWindow(decodeLine(t, text)); err == nil {
 			t.Errorf("%.60s is accepted", text)
@@ -99,7 +103,8 @@ func TestLifeLinesAreBounded(t *testing.T) {
 func FuzzLifeLines(f *testing.F) {
 	for _, raw := range exampleLines(f) {
 		switch typ, _ := gpuflight.Peek(raw); typ {
-		case gpuflight.SegmentStart, gpuflight.SegmentEnd, gpuflight.RunEnd, gpuflight.CaptureCapabilities, gpuflight.DeepWindowEvent, gpuflight.JobStart, gpuflight.Shutdown:
+		case gpuflight.SegmentStart, gpuflight.SegmentEnd, gpuflight.RunEnd, gpuflight.CaptureCapabilities, gpuflight.DeepWindowEvent,
+			gpuflight.JobStart, gpuflight.Shutdown:
 			f.Add(raw)
 		}
 	}

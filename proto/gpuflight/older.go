@@ -333,7 +333,8 @@ func (o *Older) AppendConfig(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, uint64(len(s)))
 		dst = append(dst, s...)
 	}
-	for _, v := range [...]int64{c.shared, c.local, c.constant, c.active, c.spillTotal, c.spillThread, c.cacheRequested, c.cacheExecuted, c.carveout} {
+	for _, v := range [...]int64{c.shared, c.local, c.constant, c.active, c.spillTotal, c.spillThread,
+		c.cacheRequested, c.cacheExecuted, c.carveout} {
 		dst = binary.AppendVarint(dst, v)
 	}
 	for _, v := range c.occupancy {
@@ -348,7 +349,8 @@ func (o *Older) Detail() Detail {
 	return Detail{
 		PID: o.PID, App: string(o.App), CorrID: o.CorrID, Grid: string(c.grid), Block: string(c.block),
 		StaticSharedBytes: c.shared, LocalBytes: c.local, ConstBytes: c.constant,
-		Occupancy: c.occupancy[0], RegOccupancy: c.occupancy[1], SmemOccupancy: c.occupancy[2], WarpOccupancy: c.occupancy[3], BlockOccupancy: c.occupancy[4],
+		Occupancy: c.occupancy[0], RegOccupancy: c.occupancy[1], SmemOccupancy: c.occupancy[2], WarpOccupancy: c.occupancy[3],
+		BlockOccupancy:   c.occupancy[4],
 		LimitingResource: strings.ToLower(string(c.limiting)), MaxActiveBlocks: c.active,
 		LocalMemTotalBytes: c.spillTotal, LocalMemPerThread: c.spillThread,
 		CacheConfigRequested: c.cacheRequested, CacheConfigExecuted: c.cacheExecuted, SharedMemExecuted: c.carveout,

@@ -5,10 +5,12 @@ import "strconv"
 // Words that older lines have where batches have codes; a word's place is its code.
 var (
 	olderSyncTypes = [][]string{
-		{"unknown"}, {"event", "eventsynchronize"}, {"streamwaitevent", "streamwait"}, {"stream", "streamsynchronize"}, {"context", "contextsynchronize"},
+		{"unknown"}, {"event", "eventsynchronize"}, {"streamwaitevent", "streamwait"}, {"stream", "streamsynchronize"},
+		{"context", "contextsynchronize"},
 	}
 	olderMemoryOps   = [][]string{{"unknown"}, {"alloc", "allocation", "allocate", "malloc"}, {"free", "release", "dealloc", "deallocation"}}
-	olderMemoryKinds = [][]string{{"unknown"}, {"pageable"}, {"pinned"}, {"device"}, {"array"}, {"managed"}, {"devicestatic"}, {"managedstatic"}}
+	olderMemoryKinds = [][]string{{"unknown"}, {"pageable"}, {"pinned"}, {"device"}, {"array"}, {"managed"}, {"devicestatic"},
+		{"managedstatic"}}
 )
 
 // codeOf returns the code of a word, or code where there is no word. A word that the table lacks is 0, unknown.

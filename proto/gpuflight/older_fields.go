@@ -8,7 +8,8 @@ import (
 	"github.com/warpline/warpline/proto/jsonscan"
 )
 
-// olderReader reads the fields of an older line. Its methods return false for bad syntax; what is sound JSON but cannot be used is noted in fail.
+// olderReader reads the fields of an older line. Its methods return false for bad syntax; what is sound JSON but cannot be used is noted in
+// fail.
 type olderReader struct {
 	m    members
 	have uint64

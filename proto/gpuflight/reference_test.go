@@ -53,15 +53,22 @@ func refColumns(spec string) []refColumn {
 }
 
 var refSchemas = map[string][]refColumn{
-	"kernel_event_batch":          refColumns("dt_ns:i64 kernel_id:u32 stream_id:u64 duration_ns:dur corr_id:u32 dyn_shared:i32 num_regs:i32 has_details:u8 external_kind:u8? external_id:u64?"),
-	"memcpy_event_batch":          refColumns("dt_ns:i64 stream_id:u64 duration_ns:dur bytes:u64 copy_kind:u32 corr_id:u32"),
-	"scope_event_batch":           refColumns("dt_ns:i64 scope_instance_id:u64 name_id:u32 event_type:u8 depth:i32 repeat:i64? warmup:i64? original_start_ns:i64?"),
-	"profile_sample_batch":        refColumns("dt_ns:i64 corr_id:u32 device_id:u32 function_id:u32 pc_offset:u64 metric_id:u32 metric_value:u64 stall_reason:u32 sample_kind:u8 scope_name_id:u32 source_file_id:u32? source_line:u32?"),
-	"host_metric_batch":           refColumns("dt_ns:i64 cpu_pct_x100:u32 ram_used_mib:u64 ram_total_mib:u64"),
-	"device_metric_batch":         refColumns("dt_ns:i64 device_id:i32 gpu_util:u32 mem_util:u32 temp_c:i64 power_mw:u32 used_mib:u64 total_mib:u64? clock_sm:u32? fan_speed_pct:u32? temp_mem_c:i64? temp_junction_c:i64? voltage_mv:u32? energy_uj:u64? clock_mem:u32? pcie_bw_bps:u64? ecc_corrected:u64? ecc_uncorrected:u64?"),
-	"synchronization_event_batch": refColumns("dt_ns:i64 duration_ns:dur sync_type:u8 stream_id:u64 event_id:u32 context_id:u32 corr_id:u32 function_id:u32?"),
-	"memory_alloc_event_batch":    refColumns("dt_ns:i64 duration_ns:dur memory_op:u8 memory_kind:u8 address:u64 bytes:u64 device_id:u32 stream_id:u64 corr_id:u32"),
-	"pm_sample_batch":             refColumns("sample_index:u64 dt_ns:i64 device_id:u32 metric_id:u32 value:f64 scope_name_id:u32?"),
+	"kernel_event_batch": refColumns("dt_ns:i64 kernel_id:u32 stream_id:u64 duration_ns:dur corr_id:u32 dyn_shared:i32 " +
+		"num_regs:i32 has_details:u8 external_kind:u8? external_id:u64?"),
+	"memcpy_event_batch": refColumns("dt_ns:i64 stream_id:u64 duration_ns:dur bytes:u64 copy_kind:u32 corr_id:u32"),
+	"scope_event_batch": refColumns("dt_ns:i64 scope_instance_id:u64 name_id:u32 event_type:u8 depth:i32 repeat:i64? warmup:i64? " +
+		"original_start_ns:i64?"),
+	"profile_sample_batch": refColumns("dt_ns:i64 corr_id:u32 device_id:u32 function_id:u32 pc_offset:u64 metric_id:u32 " +
+		"metric_value:u64 stall_reason:u32 sample_kind:u8 scope_name_id:u32 source_file_id:u32? source_line:u32?"),
+	"host_metric_batch": refColumns("dt_ns:i64 cpu_pct_x100:u32 ram_used_mib:u64 ram_total_mib:u64"),
+	"device_metric_batch": refColumns("dt_ns:i64 device_id:i32 gpu_util:u32 mem_util:u32 temp_c:i64 power_mw:u32 used_mib:u64 " +
+		"total_mib:u64? clock_sm:u32? fan_speed_pct:u32? temp_mem_c:i64? temp_junction_c:i64? voltage_mv:u32? energy_uj:u64? clock_mem:u32? " +
+		"pcie_bw_bps:u64? ecc_corrected:u64? ecc_uncorrected:u64?"),
+	"synchronization_event_batch": refColumns("dt_ns:i64 duration_ns:dur sync_type:u8 stream_id:u64 event_id:u32 context_id:u32 corr_id:u32 " +
+		"function_id:u32?"),
+	"memory_alloc_event_batch": refColumns("dt_ns:i64 duration_ns:dur memory_op:u8 memory_kind:u8 address:u64 bytes:u64 device_id:u32 " +
+		"stream_id:u64 corr_id:u32"),
+	"pm_sample_batch": refColumns("sample_index:u64 dt_ns:i64 device_id:u32 metric_id:u32 value:f64 scope_name_id:u32?"),
 }
 
 // refKeys returns the first value of every top-level key.
@@ -172,7 +179,8 @@ func refDecode(t string, keys map[string]json.RawMessage) (b refBatch) {
 		return fail("missing_field")
 	}
 	var names, rows []json.RawMessage
-	if rawColumns[0] != '[' || rawRows[0] != '[' || json.Unmarshal(rawColumns, &names) != nil || json.Unmarshal(rawRows, &rows) != nil || len(names) > 256 {
+	if rawColumns[0] != '[' || rawRows[0] != '[' || json.Unmarshal(rawColumns, &names) != nil || json.Unmarshal(rawRows, &rows) != nil ||
+		len(names) > 256 {
 		return fail("bad_value")
 	}
 	place := map[string]int{}
@@ -383,7 +391,8 @@ func readLines(t testing.TB, r io.Reader) [][]byte {
 
 func TestReferenceItself(t *testing.T) {
 	// The reference must be able to say no, or agreement means nothing.
-	keys, ok := refKeys([]byte(`{"base_time_ns":1,"columns":["dt_ns","cpu_pct_x100","ram_used_mib","ram_total_mib"],"rows":[[0,1,2,3],[0,-1,2,3],[0]]}`))
+	keys, ok := refKeys([]byte(`{"base_time_ns":1,"columns":["dt_ns","cpu_pct_x100","ram_used_mib","ram_total_mib"],"rows":[[0,1,2,3],[0,-1,` +
+		`2,3],[0]]}`))
 	if !ok {
 		t.Fatal("valid line refused")
 	}

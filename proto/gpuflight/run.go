@@ -27,8 +27,9 @@ type SegmentClose struct {
 	BoundaryDelayNS     int64  `json:"boundary_delay_ns" fits:"size"`
 	EndReason           string `json:"end_reason"` // time, row_budget, rolled, final, process_shutdown
 	DeferredBy          string `json:"deferred_by"`
-	RecordsOutside      int64  `json:"records_outside_segment_window" fits:"size"` // rows of the session that lie before its start or behind its end
-	Synthetic           bool   `json:"synthetic"`                                  // written for a process that could not
+	// rows of the session that lie before its start or behind its end
+	RecordsOutside int64 `json:"records_outside_segment_window" fits:"size"`
+	Synthetic      bool  `json:"synthetic"` // written for a process that could not
 	// Partial tells that a field was of the wrong JSON kind and read as zero.
 	Partial bool `json:"-"`
 }

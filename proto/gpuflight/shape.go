@@ -88,7 +88,8 @@ func (s shape) and(keys ...string) shape {
 	return s
 }
 
-// takes reports whether the value, which is good JSON and not a list that the place wants, is read as it stands. A null is: it says nothing.
+// takes reports whether the value, which is good JSON and not a list that the place wants, is read as it stands. A null is: it says
+// nothing.
 func (p *place) takes(value []byte) bool {
 	c := value[0]
 	if c == 'n' {

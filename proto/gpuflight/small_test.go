@@ -23,9 +23,11 @@ func TestCountEvents(t *testing.T) {
 		{`{"type":"host_metric_batch","rows":[]}`, 0},
 		{`{"type":"host_metric_batch","rows":7}`, 1},
 		{`{"type":"host_metric_batch"}`, 1},
-		{`{"type":"host_metric_batch","rows":[7,8]}`, 2}, {`{"type":"host_metric_batch","rows":[[1],7]}`, 2}, {`{"type":"host_metric_batch","rows":[[7,[],8]]}`, 1},
+		{`{"type":"host_metric_batch","rows":[7,8]}`, 2}, {`{"type":"host_metric_batch","rows":[[1],7]}`, 2},
+		{`{"type":"host_metric_batch","rows":[[7,[],8]]}`, 1},
 		{`{"type":"host_metric_batch","rows":[[7,[[],[]],8],[[1],2]]} `, 2},
-		{batch[:len(batch)-8], 2}, {`{"type":"host_metric_batch","rows":[`, 1}, {`{"type":"host_metric_batch","rows":`, 1}, {`{"type":"host_metric_batch","ro`, 1},
+		{batch[:len(batch)-8], 2}, {`{"type":"host_metric_batch","rows":[`, 1}, {`{"type":"host_metric_batch","rows":`, 1},
+		{`{"type":"host_metric_batch","ro`, 1},
 		{`{"type":"host_metric_batch","rows":[[1],[2],["`, 3},
 	} {
 		if got := gpuflight.CountEvents([]byte(c.line)); got != c.want {
@@ -54,14 +56,17 @@ func TestPeek(t *testing.T) {
 }
 
 func TestDictionary(t *testing.T) {
-	raw := `{"type":"dictionary_update","session_id":"s","kernel_dict":{"1":"a\u00e9","2":"b` + "\xff" + `","0":"zero","01":"x","-1":"x","4294967296":"x","4294967295":"top","k":"x","3":4},"metric_dict":[],"new_dict":{"1":"y"},"func_symbol_dict":{"1":""}}`
+	raw := `{"type":"dictionary_update","session_id":"s","kernel_dict":{"1":"a\u00e9","2":"b` + "\xff" + `","0":"zero","01":"x","-1":"x",` +
+		`"4294967296":"x","4294967295":"top","k":"x","3":4},"metric_dict":[],"new_dict":{"1":"y"},"func_symbol_dict":{"1":""}}`
 	var dec gpuflight.Decoder
 	line, err := dec.Decode([]byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	skipped, err := gpuflight.DecodeDictionary(line, func(d gpuflight.Dict, id uint32, v []byte) { got = append(got, fmt.Sprint(d, id, string(v))) })
+	skipped, err := gpuflight.DecodeDictionary(line, func(d gpuflight.Dict, id uint32, v []byte) {
+		got = append(got, fmt.Sprint(d, id, string(v)))
+	})
 	want := "kernel_dict 1aé,kernel_dict 2b\ufffd,kernel_dict 4294967295top,func_symbol_dict 1"
 	if err != nil || skipped != 7 || strings.Join(got, ",") != want {
 		t.Fatalf("%v, skipped %d, %q", err, skipped, got)
@@ -77,20 +82,26 @@ func TestJobStart(t *testing.T) {
 	decode := func(raw string) (gpuflight.Job, error) {
 		return gpuflight.DecodeJobStart(&gpuflight.Line{Raw: []byte(raw)})
 	}
-	j, err := decode(`{"type":"job_start","pid":"seven","app":"a` + "\xff" + `","run_id":"r","segment_index":2,"roll_chain_id":"c","part_index":1,"gpu_static_devices":[{"id":0,"vendor":"AMD","multi_processor_count":304,"architecture":"gfx942"}]}`)
-	if err != nil || !j.Partial || j.PID != 0 || j.App != "a\ufffd" || j.RunID != "r" || j.SegmentIndex != 2 || j.Vendor() != "AMD" || j.StaticDevices[0].MultiProcessorCount != 304 {
+	j, err := decode(`{"type":"job_start","pid":"seven","app":"a` + "\xff" + `","run_id":"r","segment_index":2,"roll_chain_id":"c",` +
+		`"part_index":1,"gpu_static_devices":[{"id":0,"vendor":"AMD","multi_processor_count":304,"architecture":"gfx942"}]}`)
+	if err != nil || !j.Partial || j.PID != 0 || j.App != "a\ufffd" || j.RunID != "r" || j.SegmentIndex != 2 || j.Vendor() != "AMD" ||
+		j.StaticDevices[0].MultiProcessorCount != 304 {
 		t.Fatalf("%+v, %v", j, err)
 	}
-	if j, err = decode(`{"devices":[` + strings.Repeat(`{},`, 5000) + `{}]}`); err != nil || !j.Partial || len(j.Devices) != 1024 || j.Vendor() != "" {
+	if j, err = decode(`{"devices":[` + strings.Repeat(`{},`, 5000) + `{}]}`); err != nil || !j.Partial || len(j.Devices) != 1024 ||
+		j.Vendor() != "" {
 		t.Fatal(len(j.Devices), err)
 	}
-	for raw, reason := range map[string]string{`{"pid":1`: "bad_json", `{"host":{"cpu_pct":nan}}`: "bad_json", `{"x":"` + strings.Repeat("x", 300<<10) + `"}`: "line_too_long"} {
+	for raw, reason := range map[string]string{`{"pid":1`: "bad_json", `{"host":{"cpu_pct":nan}}`: "bad_json",
+		`{"x":"` + strings.Repeat("x", 300<<10) + `"}`: "line_too_long"} {
 		if _, err := decode(raw); err == nil || err.(*gpuflight.LineError).Reason != reason {
 			t.Errorf("%v, want %s", err, reason)
 		}
 	}
-	e, err := gpuflight.DecodeShutdown(&gpuflight.Line{Raw: []byte(`{"type":"shutdown","ts_ns":5,"synthetic":true,"exit_code":-1,"signaled":true,"signal":9,"crashed":true}`)})
-	if want := (gpuflight.JobEnd{TimeNS: 5, Synthetic: true, ExitCode: -1, Signaled: true, Signal: 9, Crashed: true}); err != nil || e != want {
+	e, err := gpuflight.DecodeShutdown(&gpuflight.Line{Raw: []byte(`{"type":"shutdown","ts_ns":5,"synthetic":true,"exit_code":-1,` +
+		`"signaled":true,"signal":9,"crashed":true}`)})
+	if want := (gpuflight.JobEnd{TimeNS: 5, Synthetic: true, ExitCode: -1, Signaled: true, Signal: 9, Crashed: true}); err != nil ||
+		e != want {
 		t.Fatalf("%+v, %v", e, err)
 	}
 }
@@ -101,8 +112,10 @@ func TestKinds(t *testing.T) {
 		code   uint32
 		want   string
 	}{
-		{"NVIDIA", 1, "HtoD"}, {"NVIDIA", 3, "HtoA"}, {"NVIDIA", 8, "DtoD"}, {"NVIDIA", 10, "PtoP"}, {"AMD", 3, "DtoD"}, {"AMD", 4, "HtoH"}, {"amd", 2, "DtoH"},
-		{"", 1, "HtoD"}, {"", 2, "DtoH"}, {"", 3, "kind_3"}, {"NVIDIA", 0, "kind_0"}, {"NVIDIA", 11, "kind_11"}, {"AMD", 4294967295, "kind_4294967295"},
+		{"NVIDIA", 1, "HtoD"}, {"NVIDIA", 3, "HtoA"}, {"NVIDIA", 8, "DtoD"}, {"NVIDIA", 10, "PtoP"}, {"AMD", 3, "DtoD"}, {"AMD", 4, "HtoH"},
+		{"amd", 2, "DtoH"},
+		{"", 1, "HtoD"}, {"", 2, "DtoH"}, {"", 3, "kind_3"}, {"NVIDIA", 0, "kind_0"}, {"NVIDIA", 11, "kind_11"},
+		{"AMD", 4294967295, "kind_4294967295"},
 	} {
 		if got := gpuflight.CopyKind(c.vendor, c.code); got != c.want {
 			t.Errorf("%s %d: %s, want %s", c.vendor, c.code, got, c.want)

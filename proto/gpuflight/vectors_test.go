@@ -121,7 +121,8 @@ func checkSingle(t *testing.T, line *gpuflight.Line) {
 	switch line.Type {
 	case gpuflight.JobStart:
 		j, err := gpuflight.DecodeJobStart(line)
-		if err != nil || j.Partial || j.SessionID != string(line.SessionID) || j.App != keys["app"] || j.Vendor() != "NVIDIA" || len(j.Devices) != 2 || j.Devices[1].UUID == "" {
+		if err != nil || j.Partial || j.SessionID != string(line.SessionID) || j.App != keys["app"] ||
+			j.Vendor() != "NVIDIA" || len(j.Devices) != 2 || j.Devices[1].UUID == "" {
 			t.Fatalf("job %+v, %v", j, err)
 		}
 	case gpuflight.Shutdown:
@@ -131,8 +132,10 @@ func checkSingle(t *testing.T, line *gpuflight.Line) {
 		}
 	case gpuflight.KernelDetail:
 		d, err := gpuflight.DecodeDetail(line.Raw)
-		if err != nil || d.Grid != keys["grid"] || d.Block != keys["block"] || float64(d.CorrID) != keys["corr_id"] || d.Occupancy != keys["occupancy"] ||
-			d.UserScope != keys["user_scope"] || d.LimitingResource != keys["limiting_resource"] || float64(d.SharedMemExecuted) != keys["shared_mem_executed_bytes"] {
+		if err != nil || d.Grid != keys["grid"] || d.Block != keys["block"] || float64(d.CorrID) != keys["corr_id"] ||
+			d.Occupancy != keys["occupancy"] ||
+			d.UserScope != keys["user_scope"] || d.LimitingResource != keys["limiting_resource"] ||
+			float64(d.SharedMemExecuted) != keys["shared_mem_executed_bytes"] {
 			t.Fatalf("detail %+v, %v", d, err)
 		}
 		id, tail, ok := gpuflight.DetailKey(line.Raw)

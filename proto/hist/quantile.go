@@ -60,7 +60,8 @@ func QuantileSQL(hist, calls, low, high string, q float64) string {
 	sorted := "mapSort(" + hist + ")"
 	rank := fmt.Sprintf("greatest(intDiv(toUInt128(%s) * %d + %d, %d), 1)", calls, quantileStep(q), quantileSteps-1, quantileSteps)
 	bucket := fmt.Sprintf("mapKeys(%[1]s)[arrayFirstIndex(c -> c >= %[2]s, arrayCumSum(mapValues(%[1]s)))]", sorted, rank)
-	mid := fmt.Sprintf("if(%[1]s < 0, 0., %[2]s[%[1]s %% %[4]d + 1] * %[3]s[intDiv(%[1]s, %[4]d) + 1])", bucket, floatsSQL(fine[:]), floatsSQL(coarse[:]), midSteps)
+	mid := fmt.Sprintf("if(%[1]s < 0, 0., %[2]s[%[1]s %% %[4]d + 1] * %[3]s[intDiv(%[1]s, %[4]d) + 1])", bucket, floatsSQL(fine[:]),
+		floatsSQL(coarse[:]), midSteps)
 	return fmt.Sprintf("multiIf(%[1]s = 0, toUInt64(0), %[2]s <= %[3]s, %[3]s, %[2]s >= %[4]s, %[4]s, "+
 		"least(greatest(toUInt64(round(%[2]s)), %[3]s), %[4]s))", calls, mid, low, high)
 }

@@ -46,7 +46,8 @@ type Envelope struct {
 	Part     int    `json:"part"`
 	Last     bool   `json:"last,omitempty"` // this is the upload's last part
 	Events   uint64 `json:"events"`         // gpuflight.CountEvents over the body, or the events refused
-	Bytes    uint64 `json:"bytes"`          // uncompressed bytes of the body (of telemetry, of the records as they were sent), or the bytes refused
+	// uncompressed bytes of the body (of telemetry, of the records as they were sent), or the bytes refused
+	Bytes uint64 `json:"bytes"`
 	// ReceivedAt is nanoseconds since the epoch, stamped once by the gateway.
 	ReceivedAt    int64  `json:"received_at"`
 	Host          string `json:"host,omitempty"` // X-GpuFlight-Hostname: the sender's host

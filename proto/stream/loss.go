@@ -28,20 +28,23 @@ type Inserted struct {
 	// Used is the largest chunk number that may have rows in ClickHouse without being inserted: the span was never finished. A worker must
 	// go on above it.
 	Used uint64 `json:"used,omitempty"`
-	// Void is set by a worker that goes on from here: chunks with smaller numbers are not to be inserted any more, their parts are folded again.
+	// Void is set by a worker that goes on from here: chunks with smaller numbers are not to be inserted any more, their parts are folded
+	// again.
 	Void uint64 `json:"void,omitempty"`
 }
 
 // InsertedUpTo is the partition's record after the mark has moved past c.
 func (c *Chunk) InsertedUpTo(old Inserted) Inserted {
-	return Inserted{Chunk: c.Number, Snapshot: c.Snapshot.Seq, Epoch: c.Epoch, Position: Point{c.Position, c.PositionAt}, CreatedAt: c.CreatedAt, Flushed: c.Flushed,
+	return Inserted{Chunk: c.Number, Snapshot: c.Snapshot.Seq, Epoch: c.Epoch, Position: Point{c.Position, c.PositionAt},
+		CreatedAt: c.CreatedAt, Flushed: c.Flushed,
 		Used: old.Used, Void: old.Void}
 }
 
 // MarkKey is the key of a lane's mark in MarksBucket.
 func MarkKey(lane int) string { return "lane." + strconv.Itoa(lane) }
 
-// Loss is a durable record of what a stream was found to have lost, in MarksBucket under LossKey. The newest of each kind and partition stays.
+// Loss is a durable record of what a stream was found to have lost, in MarksBucket under LossKey. The newest of each kind and partition
+// stays.
 type Loss struct {
 	Stream    string `json:"stream"`    // IngestStream or RowsStream
 	Partition int    `json:"partition"` // -1: of the stream as a whole

@@ -21,7 +21,8 @@ func TestPlacesAreFrozen(t *testing.T) {
 	} {
 		token, p16, p64 := stream.SessionToken(c.session), stream.Partition(c.tenant, c.session, 16), stream.Partition(c.tenant, c.session, 64)
 		if token != c.token || p16 != c.of16 || p64 != c.of64 {
-			t.Errorf("%s/%s: token %s, partitions %d of 16, %d of 64; want %s, %d, %d", c.tenant, c.session, token, p16, p64, c.token, c.of16, c.of64)
+			t.Errorf("%s/%s: token %s, partitions %d of 16, %d of 64; want %s, %d, %d", c.tenant, c.session,
+				token, p16, p64, c.token, c.of16, c.of64)
 		}
 	}
 	if got, want := stream.IngestSubject(3, "acme", "aa"), "ingest.3.acme.aa"; got != want {
@@ -33,8 +34,10 @@ func TestPlacesAreFrozen(t *testing.T) {
 }
 
 func envelope() stream.Envelope {
-	return stream.Envelope{Tenant: "acme", Session: "s-1", Kind: stream.KindGPUFlight, Source: "gpu-flight", Channel: "device", Identity: "device/0/w", Part: 2, Last: true,
-		Events: 5, Bytes: 11, ReceivedAt: 1795175929972803352, Host: "h", RetentionDays: 7, RollupDays: 395, Reject: &stream.Reject{Reason: "torn_gzip", Detail: "d"}}
+	return stream.Envelope{Tenant: "acme", Session: "s-1", Kind: stream.KindGPUFlight, Source: "gpu-flight", Channel: "device",
+		Identity: "device/0/w", Part: 2, Last: true,
+		Events: 5, Bytes: 11, ReceivedAt: 1795175929972803352, Host: "h", RetentionDays: 7,
+		RollupDays: 395, Reject: &stream.Reject{Reason: "torn_gzip", Detail: "d"}}
 }
 
 func TestEnvelopeRoundTrip(t *testing.T) {
@@ -52,7 +55,8 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		if err != nil || string(plain) != body {
 			t.Errorf("body of %d bytes came back as %d (%v)", len(body), len(plain), err)
 		}
-		if fmt.Sprint(got.Reject.Reason, got.Part, got.Identity, got.ReceivedAt) != fmt.Sprint(e.Reject.Reason, e.Part, e.Identity, e.ReceivedAt) {
+		if fmt.Sprint(got.Reject.Reason, got.Part, got.Identity, got.ReceivedAt) != fmt.Sprint(e.Reject.Reason, e.Part, e.Identity,
+			e.ReceivedAt) {
 			t.Errorf("header came back as %+v", got)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 
 // FuzzScan: the fast scanner takes exactly what the careful one takes and would let a record hold, wherever the text is cut.
 func FuzzScan(f *testing.F) {
-	for _, s := range []string{`{"a":[1,-0.5e+3,"\ud800\n",{}],"b":NaN}`, `[01]`, `-`, `1.e`, `"\u12"`, `{"a":1,}`, `[[],{}]x`, `-Infinity`, "\"\x01\"", `0`, `[1,]`, `{`} {
+	for _, s := range []string{`{"a":[1,-0.5e+3,"\ud800\n",{}],"b":NaN}`, `[01]`, `-`, `1.e`, `"\u12"`, `{"a":1,}`, `[[],{}]x`, `-Infinity`,
+		"\"\x01\"", `0`, `[1,]`, `{`} {
 		f.Add([]byte(s), uint8(3))
 		f.Add([]byte("["+s+", "+s+"]"), uint8(255))
 	}

@@ -40,7 +40,8 @@ func alertsOf(t testing.TB, text []byte, o telemetry.Options) (alerts []telemetr
 
 // Of real track files each alert is at a sample, to the nanosecond, and repeats what that says is used.
 func TestAlertsOfExports(t *testing.T) {
-	for name, want := range map[string]int{"v4/exports/tf_track.json": 26, "exports/tf_track_output.json": 1, "v4/exports/cpu_tracker_events.json": 0} {
+	for name, want := range map[string]int{"v4/exports/tf_track.json": 26, "exports/tf_track_output.json": 1,
+		"v4/exports/cpu_tracker_events.json": 0} {
 		text, err := os.ReadFile(vectors + name)
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +69,8 @@ func TestAlertsOfExports(t *testing.T) {
 			}
 		}
 		for _, a := range alerts {
-			if used[a.TimestampNS] != int64(a.MemoryMB*(1<<20)) || a.MemoryMB <= a.ThresholdMB || !strings.HasPrefix(string(a.Message), "Memory usage ") {
+			if used[a.TimestampNS] != int64(a.MemoryMB*(1<<20)) || a.MemoryMB <= a.ThresholdMB ||
+				!strings.HasPrefix(string(a.Message), "Memory usage ") {
 				t.Errorf("%s: %+v %q", name, a, a.Message)
 			}
 		}
@@ -84,14 +86,21 @@ func TestOddAlerts(t *testing.T) {
 			t.Errorf("%s: %v %q", none, alerts, refused)
 		}
 	}
-	for _, odd := range []string{`5`, `null`, `"x"`, `[]`, `[` + good + `]`, `{}`, `{"timestamp":true,"memory_mb":2,"threshold_mb":1}`, `{"timestamp":"1","memory_mb":2,"threshold_mb":1}`,
-		`{"timestamp":NaN,"memory_mb":2,"threshold_mb":1}`, `{"timestamp":-1,"memory_mb":2,"threshold_mb":1}`, `{"timestamp":1e10,"memory_mb":2,"threshold_mb":1}`,
-		`{"timestamp":1e999,"memory_mb":2,"threshold_mb":1}`, `{"timestamp_ns":1.5,"memory_mb":2,"threshold_mb":1}`, `{"timestamp_ns":9223372036854775808,"memory_mb":2,"threshold_mb":1}`,
-		`{"timestamp":1,"threshold_mb":1}`, `{"timestamp":1,"memory_mb":Infinity,"threshold_mb":1}`, `{"timestamp":1,"memory_mb":-2,"threshold_mb":1}`, `{"timestamp":1,"memory_mb":[2],"threshold_mb":1}`,
-		`{"timestamp":1,"memory_mb":2}`, `{"timestamp":1,"memory_mb":2,"threshold_mb":null}`, `{"timestamp":1,"memory_mb":2,"threshold_mb":1,"message":5}`,
-		strings.Repeat("[", 950) + strings.Repeat("]", 950), `{"timestamp":1,"memory_mb":2,"threshold_mb":1,"message":"` + strings.Repeat("x", 5000) + `"}`} {
+	for _, odd := range []string{`5`, `null`, `"x"`, `[]`, `[` + good + `]`, `{}`, `{"timestamp":true,"memory_mb":2,"threshold_mb":1}`,
+		`{"timestamp":"1","memory_mb":2,"threshold_mb":1}`,
+		`{"timestamp":NaN,"memory_mb":2,"threshold_mb":1}`, `{"timestamp":-1,"memory_mb":2,"threshold_mb":1}`,
+		`{"timestamp":1e10,"memory_mb":2,"threshold_mb":1}`,
+		`{"timestamp":1e999,"memory_mb":2,"threshold_mb":1}`, `{"timestamp_ns":1.5,"memory_mb":2,"threshold_mb":1}`,
+		`{"timestamp_ns":9223372036854775808,"memory_mb":2,"threshold_mb":1}`,
+		`{"timestamp":1,"threshold_mb":1}`, `{"timestamp":1,"memory_mb":Infinity,"threshold_mb":1}`,
+		`{"timestamp":1,"memory_mb":-2,"threshold_mb":1}`, `{"timestamp":1,"memory_mb":[2],"threshold_mb":1}`,
+		`{"timestamp":1,"memory_mb":2}`, `{"timestamp":1,"memory_mb":2,"threshold_mb":null}`,
+		`{"timestamp":1,"memory_mb":2,"threshold_mb":1,"message":5}`,
+		strings.Repeat("[", 950) + strings.Repeat("]", 950), `{"timestamp":1,"memory_mb":2,"threshold_mb":1,"message":"` +
+			strings.Repeat("x", 5000) + `"}`} {
 		alerts, refused := alertsOf(t, document(`[`+good+`,`+odd+` , `+good+`]`), telemetry.Options{MaxRecordBytes: 4096})
-		if len(alerts) != 2 || len(refused) != 1 || !strings.HasPrefix(refused[0], "bad_alert: ") || alerts[0].TimestampNS != 1_500_000_000 || string(alerts[1].Message) != "a\x00😀" {
+		if len(alerts) != 2 || len(refused) != 1 || !strings.HasPrefix(refused[0], "bad_alert: ") || alerts[0].TimestampNS != 1_500_000_000 ||
+			string(alerts[1].Message) != "a\x00😀" {
 			t.Errorf("%.90s: %+v %q", odd, alerts, refused)
 		}
 	}
@@ -106,8 +115,10 @@ func TestOddAlerts(t *testing.T) {
 	}
 	// A long message ends with a whole character.
 	for n := range 4 {
-		alerts, _ := alertsOf(t, document(`[{"timestamp":1,"memory_mb":2,"threshold_mb":1,"message":"`+strings.Repeat("x", n)+strings.Repeat("😀", 500)+`"}]`), telemetry.Options{})
-		if len(alerts) != 1 || len(alerts[0].Message) > telemetry.MaxAlertMessage || len(alerts[0].Message) < telemetry.MaxAlertMessage-3 || !utf8.Valid(alerts[0].Message) {
+		alerts, _ := alertsOf(t, document(`[{"timestamp":1,"memory_mb":2,"threshold_mb":1,"message":"`+
+			strings.Repeat("x", n)+strings.Repeat("😀", 500)+`"}]`), telemetry.Options{})
+		if len(alerts) != 1 || len(alerts[0].Message) > telemetry.MaxAlertMessage || len(alerts[0].Message) < telemetry.MaxAlertMessage-3 ||
+			!utf8.Valid(alerts[0].Message) {
 			t.Errorf("%d: %+v", n, alerts)
 		}
 	}
@@ -135,7 +146,8 @@ func sameAlert(t *testing.T, text []byte) {
 }
 
 func FuzzAlert(f *testing.F) {
-	f.Add([]byte(`{"timestamp":1795313053.3964708,"memory_mb":585.79296875,"threshold_mb":300.0,"message":"Memory usage 585.8 MB exceeds threshold 300.0 MB"}`))
+	f.Add([]byte(`{"timestamp":1795313053.3964708,"memory_mb":585.79296875,"threshold_mb":300.0,"message":"Memory usage 585.8 MB exceeds ` +
+		`threshold 300.0 MB"}`))
 	f.Add([]byte(` {"timestamp_ns":7,"memory_mb":-0.0,"threshold_mb":1e-7,"message":"\ud800\n","timestamp":null,"a":{"b":[]}} `))
 	f.Add([]byte(`{"message":"` + strings.Repeat("é", 600) + `","timestamp":0,"memory_mb":0,"threshold_mb":0}`))
 	f.Add([]byte(`{"message":"` + strings.Repeat(`\ud800`, 600) + `","timestamp":0,"memory_mb":1e308,"threshold_mb":0}`))

@@ -8,11 +8,16 @@ import (
 )
 
 const (
-	compact = `{"schema_version":2,"timestamp_ns":1700000000123456789,"event_type":"allocation","collector":"stormlog.cuda_tracker","sampling_interval_ms":100,` +
-		`"pid":4242,"host":"node-a","job_id":"job-7","rank":1,"local_rank":1,"world_size":4,"device_id":1,"allocator_allocated_bytes":1073741824,` +
-		`"allocator_reserved_bytes":2147483648,"allocator_active_bytes":1000000000,"allocator_inactive_bytes":73741824,"allocator_change_bytes":4096,` +
-		`"device_used_bytes":3221225472,"device_free_bytes":13958643712,"device_total_bytes":17179869184,"context":"step 10","metadata":{"backend":"cuda"}}`
-	legacy = `{"timestamp":1700000000.25,"event_type":"allocation","memory_allocated":10000,"memory_reserved":15000,"memory_change":512,"device_id":0,` +
+	compact = `{"schema_version":2,"timestamp_ns":1700000000123456789,"event_type":"allocation","collector":"stormlog.cuda_tracker",` +
+		`"sampling_interval_ms":100,` +
+		`"pid":4242,"host":"node-a","job_id":"job-7","rank":1,"local_rank":1,"world_size":4,"device_id":1,` +
+		`"allocator_allocated_bytes":1073741824,` +
+		`"allocator_reserved_bytes":2147483648,"allocator_active_bytes":1000000000,"allocator_inactive_bytes":73741824,` +
+		`"allocator_change_bytes":4096,` +
+		`"device_used_bytes":3221225472,"device_free_bytes":13958643712,"device_total_bytes":17179869184,"context":"step 10",` +
+		`"metadata":{"backend":"cuda"}}`
+	legacy = `{"timestamp":1700000000.25,"event_type":"allocation","memory_allocated":10000,"memory_reserved":15000,"memory_change":512,` +
+		`"device_id":0,` +
 		`"context":"alloc","metadata":{"usage_percent":81.5},"metadata_backend":"cuda"}`
 )
 

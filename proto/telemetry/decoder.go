@@ -317,7 +317,8 @@ func (d *Decoder) judge(text []byte, at int64) *Record {
 // take gives the record that was parsed and is UTF-8.
 func (d *Decoder) take(text []byte) *Record {
 	if d.summary != nil && !d.v.isOf(d.summary) {
-		return d.refused(text, &Refusal{Code: OtherSession, Field: names[fSessionID], Message: "Tracker session summary does not match telemetry event identity"})
+		return d.refused(text, &Refusal{Code: OtherSession, Field: names[fSessionID],
+			Message: "Tracker session summary does not match telemetry event identity"})
 	}
 	if r := d.v.event(&d.event, &d.o); r != nil {
 		return d.refused(text, r)

@@ -10,7 +10,8 @@ import (
 // What int() says of digits that it does not count with: it shows 200 characters of them, and it looks how many there are before it
 // looks what they are.
 func TestDeviceDigits(t *testing.T) {
-	const shown, tooMany = "invalid literal for int() with base 10: ", "Exceeds the limit (4300 digits) for integer string conversion: value has "
+	const shown, tooMany = "invalid literal for int() with base 10: ",
+		"Exceeds the limit (4300 digits) for integer string conversion: value has "
 	tests := []struct {
 		device, message string
 		code            telemetry.Code
@@ -20,8 +21,10 @@ func TestDeviceDigits(t *testing.T) {
 		{"gpu:" + strings.Repeat("²", 199), shown + "'" + strings.Repeat("²", 199), telemetry.NonASCIIDigits},
 		{"gpu:" + strings.Repeat("²", 100_000), shown + "'" + strings.Repeat("²", 199), telemetry.NonASCIIDigits},
 		{"gpu:" + strings.Repeat("1", 4300) + "²", shown + "'" + strings.Repeat("1", 199), telemetry.NonASCIIDigits},
-		{"gpu:" + strings.Repeat("1", 4301) + "²1", tooMany + "4301 digits; use sys.set_int_max_str_digits() to increase the limit", telemetry.IntegerTooLong},
-		{"gpu:" + strings.Repeat("\u0663", 4301), tooMany + "4301 digits; use sys.set_int_max_str_digits() to increase the limit", telemetry.IntegerTooLong},
+		{"gpu:" + strings.Repeat("1", 4301) + "²1", tooMany + "4301 digits; use sys.set_int_max_str_digits() to increase the limit",
+			telemetry.IntegerTooLong},
+		{"gpu:" + strings.Repeat("\u0663", 4301), tooMany + "4301 digits; use sys.set_int_max_str_digits() to increase the limit",
+			telemetry.IntegerTooLong},
 		{"gpu:²" + strings.Repeat("1", 4301), shown + "'²" + strings.Repeat("1", 198), telemetry.NonASCIIDigits},
 	}
 	var v telemetry.Validator

@@ -29,7 +29,8 @@ func TestV4ExportsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sink := slices.Concat(read("cpu_sink/segment-000001.jsonl"), read("cpu_sink/segment-000002.jsonl"), read("cpu_sink/segment-000003.jsonl"), read("cpu_sink/segment-000004.jsonl"))
+	sink := slices.Concat(read("cpu_sink/segment-000001.jsonl"), read("cpu_sink/segment-000002.jsonl"), read("cpu_sink/segment-000003.jsonl"),
+		read("cpu_sink/segment-000004.jsonl"))
 	for name, got := range map[string][]string{
 		"csv":    events(rows),
 		"ndjson": events(telemetry.NewDecoder(bytes.NewReader(read("cpu_tracker_events.ndjson")), telemetry.Options{Lines: true})),
@@ -53,11 +54,13 @@ func TestTrackAlerts(t *testing.T) {
 	}
 	out := readAll(t, track)
 	if len(out) != 12 || !strings.Contains(out[5], `"event_type":"sample"`) || !strings.Contains(out[6], `"event_type":"warning"`) ||
-		!strings.Contains(out[6], `"context":"Memory usage 585.9 MB exceeds threshold 300.0 MB"`) || !strings.Contains(out[6], `"threshold_mb":300.0`) {
+		!strings.Contains(out[6], `"context":"Memory usage 585.9 MB exceeds threshold 300.0 MB"`) ||
+		!strings.Contains(out[6], `"threshold_mb":300.0`) {
 		t.Errorf("%d records: %q", len(out), out)
 	}
 	for _, alerts := range []string{`3`, `[]`, `[5,null,"]",{"timestamp":3,"memory_mb":1,"message":"a ] \" b"}]`, `{"timestamp":3}`} {
-		track, err := telemetry.NewTrack(strings.NewReader(`{"alerts":`+alerts+`,"memory_usage":[1,2],"timestamps":[1,2],"duration":1}`), telemetry.Options{})
+		track, err := telemetry.NewTrack(strings.NewReader(`{"alerts":`+alerts+`,"memory_usage":[1,2],"timestamps":[1,2],"duration":1}`),
+			telemetry.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,8 @@ const (
 var names = [fields]string{
 	"schema_version", "session_id", "timestamp_ns", "event_type", "collector", "sampling_interval_ms", "pid", "host", "job_id", "rank",
 	"local_rank", "world_size", "device_id", "allocator_allocated_bytes", "allocator_reserved_bytes", "allocator_active_bytes",
-	"allocator_inactive_bytes", "allocator_change_bytes", "device_used_bytes", "device_free_bytes", "device_total_bytes", "context", "metadata",
+	"allocator_inactive_bytes", "allocator_change_bytes", "device_used_bytes", "device_free_bytes", "device_total_bytes", "context",
+	"metadata",
 	"timestamp", "type", "device", "memory_allocated", "memory_reserved", "memory_change", "memory_mb", "total_memory", "device_total",
 	"total_bytes", "backend", "message", "active_memory", "inactive_memory", "device_used", "device_free",
 }

@@ -34,7 +34,8 @@ func TestPeer043Files(t *testing.T) {
 			n = &tally{}
 			tallies[c.Kind] = n
 		}
-		o := telemetry.Options{RefuseLegacy: !c.Permissive, DefaultSessionID: c.Session, EventsKey: c.Key, Lines: c.Kind == "sink", TornTail: c.Kind == "sink"}
+		o := telemetry.Options{RefuseLegacy: !c.Permissive, DefaultSessionID: c.Session, EventsKey: c.Key, Lines: c.Kind == "sink",
+			TornTail: c.Kind == "sink"}
 		text := []byte(c.Text)
 		var in telemetry.Reader
 		var err error

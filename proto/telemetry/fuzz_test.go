@@ -86,12 +86,18 @@ func roundTrip(t *testing.T, text []byte) {
 
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"timestamp":1700000000.25,"memory_mb":2.0,"device":"/GPU:0","metadata_a":{"b":NaN,"b":"\ud800"},"message":"\u0000"}`))
-	f.Add([]byte(`{"schema_version":2,"timestamp_ns":1,"event_type":"a","collector":"b","sampling_interval_ms":0,"pid":-1,"host":"h","device_id":0,` +
-		`"allocator_allocated_bytes":1,"allocator_reserved_bytes":1,"allocator_active_bytes":null,"allocator_inactive_bytes":0,"allocator_change_bytes":-1,` +
-		`"device_used_bytes":1,"device_free_bytes":null,"device_total_bytes":9,"context":null,"metadata":{"z":[{}],"a":1e999,"z":-0},"rank":1,"world_size":2}`))
-	f.Add([]byte(`{"schema_version":3,"session_id":"s:1","timestamp_ns":1,"event_type":"a","collector":"jax","sampling_interval_ms":0,"pid":-1,"host":"h","device_id":0,` +
-		`"allocator_allocated_bytes":1,"allocator_reserved_bytes":1,"allocator_active_bytes":null,"allocator_inactive_bytes":0,"allocator_change_bytes":-1,` +
-		`"device_used_bytes":1,"device_free_bytes":null,"device_total_bytes":9,"context":null,"metadata":{"z":1,"a":2,"sampling_source":{"k":[1e16,"\u0000'"]}}}`))
+	f.Add([]byte(`{"schema_version":2,"timestamp_ns":1,"event_type":"a","collector":"b","sampling_interval_ms":0,"pid":-1,"host":"h",` +
+		`"device_id":0,` +
+		`"allocator_allocated_bytes":1,"allocator_reserved_bytes":1,"allocator_active_bytes":null,"allocator_inactive_bytes":0,` +
+		`"allocator_change_bytes":-1,` +
+		`"device_used_bytes":1,"device_free_bytes":null,"device_total_bytes":9,"context":null,"metadata":{"z":[{}],"a":1e999,"z":-0},"rank":1,` +
+		`"world_size":2}`))
+	f.Add([]byte(`{"schema_version":3,"session_id":"s:1","timestamp_ns":1,"event_type":"a","collector":"jax","sampling_interval_ms":0,` +
+		`"pid":-1,"host":"h","device_id":0,` +
+		`"allocator_allocated_bytes":1,"allocator_reserved_bytes":1,"allocator_active_bytes":null,"allocator_inactive_bytes":0,` +
+		`"allocator_change_bytes":-1,` +
+		`"device_used_bytes":1,"device_free_bytes":null,"device_total_bytes":9,"context":null,"metadata":{"z":1,"a":2,` +
+		`"sampling_source":{"k":[1e16,"\u0000'"]}}}`))
 	f.Add([]byte(v4Record))
 	f.Fuzz(func(t *testing.T, text []byte) { roundTrip(t, text) })
 }

@@ -13,10 +13,13 @@ import (
 )
 
 const good = `{"schema_version": 2, "timestamp_ns": 1700000000123456789, "event_type": "sample", "collector": "stormlog.cuda_tracker", ` +
-	`"sampling_interval_ms": 100, "pid": 4242, "host": "node-a", "job_id": null, "rank": 1, "local_rank": 1, "world_size": 4, "device_id": 0, ` +
+	`"sampling_interval_ms": 100, "pid": 4242, "host": "node-a", "job_id": null, "rank": 1, "local_rank": 1, "world_size": 4, "device_id": ` +
+	`0, ` +
 	`"allocator_allocated_bytes": 1073741824, "allocator_reserved_bytes": 2147483648, "allocator_active_bytes": 1000000000, ` +
-	`"allocator_inactive_bytes": 73741824, "allocator_change_bytes": 4096, "device_used_bytes": 3221225472, "device_free_bytes": 13958643712, ` +
-	`"device_total_bytes": 17179869184, "context": "step 10", "metadata": {"backend": "cuda", "supports_device_total": true, "sampling_source": "torch"}}`
+	`"allocator_inactive_bytes": 73741824, "allocator_change_bytes": 4096, "device_used_bytes": 3221225472, "device_free_bytes": ` +
+	`13958643712, ` +
+	`"device_total_bytes": 17179869184, "context": "step 10", "metadata": {"backend": "cuda", "supports_device_total": true, ` +
+	`"sampling_source": "torch"}}`
 
 func unquote(t *testing.T, b []byte) []byte {
 	t.Helper()
@@ -44,7 +47,8 @@ func TestHostile(t *testing.T) {
 		{"10 MB key", with(big, `1`), telemetry.RecordTooLarge},
 		{"10 MB of digits", with("pid", strings.Repeat("1", 10<<20)), telemetry.RecordTooLarge},
 		{"10 MB that is not an object", `"` + big + `"`, telemetry.EventNotObject},
-		{"10 MB of brackets", with("metadata", strings.Repeat("[", 1<<19)+strings.Repeat("]", 1<<19)+strings.Repeat(" ", 9<<20)), telemetry.RecordTooLarge},
+		{"10 MB of brackets", with("metadata", strings.Repeat("[", 1<<19)+strings.Repeat("]", 1<<19)+strings.Repeat(" ", 9<<20)),
+			telemetry.RecordTooLarge},
 		{"depth 10 000", with("metadata", `{"a":`+deep+`}`), telemetry.TooDeep},
 		{"depth 10 000 of objects", with("metadata", strings.Repeat(`{"a":`, 10_000)+"1"+strings.Repeat("}", 10_000)), telemetry.TooDeep},
 		{"depth 901", with("metadata", `{"a":`+strings.Repeat("[", 899)+strings.Repeat("]", 899)+`}`), telemetry.TooDeep},

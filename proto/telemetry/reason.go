@@ -42,8 +42,10 @@ const (
 func Codes() []Code {
 	return []Code{
 		MissingFields, UnknownFields, UnsupportedSchema, NotInteger, NotString, BlankString, NotObject, NotBoolean, NotNull,
-		BelowMinimum, AboveTotal, RankOutsideWorld, LegacyRefused, TimestampMissing, NotFinite, IntegerRange, NonASCIIDigits, EventNotObject, RecordTooLarge,
-		TooDeep, IntegerTooLong, OtherSession, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated, BadSummary, BadAlert,
+		BelowMinimum, AboveTotal, RankOutsideWorld, LegacyRefused, TimestampMissing, NotFinite, IntegerRange, NonASCIIDigits, EventNotObject,
+		RecordTooLarge,
+		TooDeep, IntegerTooLong, OtherSession, BadUTF8, BadJSON, MalformedRow, NotContainer, NoEvents, EventsNotList, EventsKeyRepeated,
+		BadSummary, BadAlert,
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// SessionPrefix begins the ids of sessions of memory telemetry. The gateway makes them, from what identifies a process or from what a record
-// calls its session.
+// SessionPrefix begins the ids of sessions of memory telemetry. The gateway makes them, from what identifies a process or from what a
+// record calls its session.
 const SessionPrefix = "mem:"
 
 // sessionOf finds the session that a record names: its own session_id, or that of its metadata where it has none or null, or else the

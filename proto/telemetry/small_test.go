@@ -58,29 +58,33 @@ func TestPresence(t *testing.T) {
 	e.Has &^= telemetry.InferredCapabilities
 	all := telemetry.HasActive | telemetry.HasInactive | telemetry.HasFree | telemetry.HasTotal | telemetry.HasContext | telemetry.HasJobID |
 		telemetry.HasRank | telemetry.HasLocalRank | telemetry.HasWorldSize
-	if e.Has != all || e.Legacy || e.Rank != 1 || e.WorldSize != 4 || string(e.JobID) != "job-7" || string(e.Metadata) != `{"backend":"cuda"}` {
+	if e.Has != all || e.Legacy || e.Rank != 1 || e.WorldSize != 4 || string(e.JobID) != "job-7" ||
+		string(e.Metadata) != `{"backend":"cuda"}` {
 		t.Errorf("%+v", e)
 	}
 	e = event(t, `{"timestamp":1,"metadata":{"rank":2,"world_size":3}}`, nil)
-	if e.Has != telemetry.HasRank|telemetry.HasWorldSize|telemetry.InferredCapabilities || !e.Legacy || e.Rank != 2 || e.LocalRank != 2 || string(e.Metadata) != "{}" {
+	if e.Has != telemetry.HasRank|telemetry.HasWorldSize|telemetry.InferredCapabilities || !e.Legacy || e.Rank != 2 || e.LocalRank != 2 ||
+		string(e.Metadata) != "{}" {
 		t.Errorf("%+v", e)
 	}
 }
 
 // The events of an out-of-memory bundle, whose extra keys the peer loses.
 func TestBundleKeys(t *testing.T) {
-	const text = `{"timestamp":1700000000.25,"event_type":"error","memory_allocated":256,"memory_reserved":512,"memory_change":0,"device_id":0,` +
+	const text = `{"timestamp":1700000000.25,"event_type":"error","memory_allocated":256,"memory_reserved":512,"memory_change":0,` +
+		`"device_id":0,` +
 		`"metadata":{},"active_memory":200,"inactive_memory":56,"device_used":600,"device_free":400,"device_total":1024,"backend":"cuda"}`
 	as := event(t, text, nil)
 	if as.Has&(telemetry.HasActive|telemetry.HasInactive) != 0 || as.DeviceUsed != 256 || as.DeviceFree != 768 {
 		t.Errorf("as the peer: %+v", as)
 	}
 	e := event(t, text, &telemetry.Options{BundleKeys: true})
-	if e.Active != 200 || e.Inactive != 56 || e.DeviceUsed != 600 || e.DeviceFree != 400 || e.DeviceTotal != 1024 ||
-		e.Has&(telemetry.HasActive|telemetry.HasInactive|telemetry.HasFree|telemetry.HasTotal) != telemetry.HasActive|telemetry.HasInactive|telemetry.HasFree|telemetry.HasTotal {
+	const has = telemetry.HasActive | telemetry.HasInactive | telemetry.HasFree | telemetry.HasTotal
+	if e.Active != 200 || e.Inactive != 56 || e.DeviceUsed != 600 || e.DeviceFree != 400 || e.DeviceTotal != 1024 || e.Has&has != has {
 		t.Errorf("with its keys: %+v", e)
 	}
-	if e := event(t, strings.Replace(text, `"device_used"`, `"device_used_bytes":601,"device_used"`, 1), &telemetry.Options{BundleKeys: true}); e.DeviceUsed != 601 {
+	if e := event(t, strings.Replace(text, `"device_used"`, `"device_used_bytes":601,"device_used"`, 1),
+		&telemetry.Options{BundleKeys: true}); e.DeviceUsed != 601 {
 		t.Errorf("the canonical key must win: %+v", e)
 	}
 }
@@ -119,9 +123,12 @@ func TestDivergences(t *testing.T) {
 		{telemetry.IntegerRange, legacy("cuda:9223372036854775808"), legacy("cuda:9223372036854775807")},
 		{telemetry.NonASCIIDigits, legacy(`cuda:\u0663`), legacy(`cuda:\u00bd`)},
 		{telemetry.NonASCIIDigits, legacy("cuda:1²"), legacy("²:x")},
-		{telemetry.RecordTooLarge, "[" + with("context", `"`+strings.Repeat("x", 1<<20)+`"`) + "]", "[" + with("context", `"`+strings.Repeat("x", 1<<20-1000)+`"`) + "]"},
-		{telemetry.TooDeep, with("metadata", `{"a":`+strings.Repeat("[", 899)+strings.Repeat("]", 899)+"}"), with("metadata", `{"a":`+strings.Repeat("[", 898)+strings.Repeat("]", 898)+"}")},
-		{telemetry.IntegerTooLong, with("metadata", `{"a":`+strings.Repeat("9", 4301)+"}"), with("metadata", `{"a":`+strings.Repeat("9", 4300)+"}")},
+		{telemetry.RecordTooLarge, "[" + with("context", `"`+strings.Repeat("x", 1<<20)+`"`) + "]",
+			"[" + with("context", `"`+strings.Repeat("x", 1<<20-1000)+`"`) + "]"},
+		{telemetry.TooDeep, with("metadata", `{"a":`+strings.Repeat("[", 899)+strings.Repeat("]", 899)+"}"),
+			with("metadata", `{"a":`+strings.Repeat("[", 898)+strings.Repeat("]", 898)+"}")},
+		{telemetry.IntegerTooLong, with("metadata", `{"a":`+strings.Repeat("9", 4301)+"}"),
+			with("metadata", `{"a":`+strings.Repeat("9", 4300)+"}")},
 		{telemetry.BadUTF8, with("context", "\"\xed\xa0\x80\""), with("context", `"\ud800"`)},
 	}
 	tested := map[telemetry.Code]bool{"": true}
@@ -142,7 +149,8 @@ func TestDivergences(t *testing.T) {
 			t.Errorf("%+v is not described", d)
 		}
 	}
-	if e := event(t, with("metadata", `{"a":[1E2,-0,1e999,1180591620717411303424]}`), nil); string(e.AppendMetadata(nil)) != `{"a":[1E2,-0,1e999,1180591620717411303424]}` {
+	if e := event(t, with("metadata", `{"a":[1E2,-0,1e999,1180591620717411303424]}`), nil); string(e.AppendMetadata(nil)) != `{"a":[1E2,-0,`+
+		`1e999,1180591620717411303424]}` {
 		t.Errorf("numbers inside metadata: %s", e.AppendMetadata(nil))
 	}
 	// The peer's refusals come first, also for integers that do not fit.
@@ -165,7 +173,8 @@ func TestDivergences(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	data := "\n" + `{"timestamp":1}` + "\r\n  \n" + `{"timestamp":2` + "\n[]\n{\"timestamp\":3} x\n\xff\n" + `{"events":[]}` + "\n" + ` {"timestamp":4} `
+	data := "\n" + `{"timestamp":1}` + "\r\n  \n" + `{"timestamp":2` + "\n[]\n{\"timestamp\":3} x\n\xff\n" + `{"events":[]}` + "\n" +
+		` {"timestamp":4} `
 	got := inOne(t, strings.NewReader(data), telemetry.Options{Lines: true})
 	want := []string{"", "Expecting ',' delimiter: line 1 column 15 (char 14)", "Event at index 2 must be an object",
 		"Extra data: line 1 column 17 (char 16)", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
@@ -199,7 +208,8 @@ func TestEventsKeyRepeated(t *testing.T) {
 	} {
 		one, two := inOne(t, strings.NewReader(data), telemetry.Options{}), inTwo(t, []byte(data), telemetry.Options{})
 		for _, got := range []outcome{one, two} {
-			if said := got.document + strings.Join(got.messages, ""); !strings.HasSuffix(strings.Replace(said, "Event at index 0 must be an object", "", 1), want) {
+			if said := got.document + strings.Join(got.messages, ""); !strings.HasSuffix(
+				strings.Replace(said, "Event at index 0 must be an object", "", 1), want) {
 				t.Errorf("%.30s: %q %q, want %q", data, got.document, got.messages, want)
 			}
 		}
@@ -343,8 +353,10 @@ func TestKeyOrder(t *testing.T) {
 			break
 		}
 	}
-	want := strings.Fields("schema_version session_id timestamp_ns event_type collector sampling_interval_ms pid host job_id rank local_rank world_size device_id " +
-		"allocator_allocated_bytes allocator_reserved_bytes allocator_active_bytes allocator_inactive_bytes allocator_change_bytes device_used_bytes " +
+	want := strings.Fields("schema_version session_id timestamp_ns event_type collector sampling_interval_ms pid host job_id rank " +
+		"local_rank world_size device_id " +
+		"allocator_allocated_bytes allocator_reserved_bytes allocator_active_bytes allocator_inactive_bytes allocator_change_bytes " +
+		"device_used_bytes " +
 		"device_free_bytes device_total_bytes context metadata")
 	if !slices.Equal(keys, want) {
 		t.Errorf("%q", keys)

@@ -8,8 +8,8 @@ import (
 )
 
 // Table gives the records of a trackers' CSV export, a row a record, in memory bounded by the longest row. Columns are found by the
-// names in the first row: the 23 keys of schema version 4 or 3, the 22 of version 2, or those of a legacy record where there is no schema_version. Not safe for
-// concurrent use.
+// names in the first row: the 23 keys of schema version 4 or 3, the 22 of version 2, or those of a legacy record where there is no
+// schema_version. Not safe for concurrent use.
 //
 // CSV says less than JSON, so cells are read by their column: an empty one is null (metadata: an empty object; rank, local_rank and
 // world_size, and everything of a legacy record: not there); integers may be written as floats without a fraction and keep all their
@@ -101,7 +101,8 @@ func columnOf(key string) column {
 		c.kind = numberColumn
 	case f == fUnknown && strings.HasPrefix(key, "metadata_"):
 		c.kind = anyColumn
-	case f == fUnknown || f == fSessionID || f == fEventType || f == fCollector || f == fHost || f == fJobID || f == fContext || f == fType || f == fDevice || f == fBackend || f == fMessage:
+	case f == fUnknown || f == fSessionID || f == fEventType || f == fCollector || f == fHost || f == fJobID || f == fContext || f == fType ||
+		f == fDevice || f == fBackend || f == fMessage:
 	default:
 		c.kind = integerColumn
 	}

@@ -112,13 +112,17 @@ func TestTableOfTheTracker(t *testing.T) {
 	}
 }
 
-var columns = strings.Split("schema_version,timestamp_ns,event_type,collector,sampling_interval_ms,pid,host,job_id,rank,local_rank,world_size,device_id,allocator_allocated_bytes,allocator_reserved_bytes,allocator_active_bytes,allocator_inactive_bytes,allocator_change_bytes,device_used_bytes,device_free_bytes,device_total_bytes,context,metadata", ",")
+var columns = strings.Split("schema_version,timestamp_ns,event_type,collector,sampling_interval_ms,pid,host,job_id,rank,local_rank,"+
+	"world_size,device_id,allocator_allocated_bytes,allocator_reserved_bytes,allocator_active_bytes,allocator_inactive_bytes,"+
+	"allocator_change_bytes,device_used_bytes,device_free_bytes,device_total_bytes,context,metadata", ",")
 
 func TestTableRows(t *testing.T) {
 	head := strings.Join(columns, ",") + "\n"
 	row := func(change map[string]string) string {
-		cells := map[string]string{"schema_version": "2", "timestamp_ns": "1", "event_type": "sample", "collector": "c", "sampling_interval_ms": "0", "pid": "1", "host": "h",
-			"device_id": "0", "allocator_allocated_bytes": "1", "allocator_reserved_bytes": "1", "allocator_change_bytes": "0", "device_used_bytes": "1"}
+		cells := map[string]string{"schema_version": "2", "timestamp_ns": "1", "event_type": "sample",
+			"collector": "c", "sampling_interval_ms": "0", "pid": "1", "host": "h",
+			"device_id": "0", "allocator_allocated_bytes": "1", "allocator_reserved_bytes": "1", "allocator_change_bytes": "0",
+			"device_used_bytes": "1"}
 		for k, v := range change {
 			cells[k] = v
 		}
@@ -130,26 +134,30 @@ func TestTableRows(t *testing.T) {
 	}
 	good := row(nil)
 	for name, c := range map[string]struct{ row, want string }{
-		"nothing odd":           {good, `"rank":0,"local_rank":0,"world_size":1,`},
-		"all digits":            {row(map[string]string{"timestamp_ns": "1795175672618408705.000"}), `"timestamp_ns":1795175672618408705,`},
-		"exponent":              {row(map[string]string{"allocator_allocated_bytes": "1.5e3"}), `"allocator_allocated_bytes":1500,`},
-		"leading zeros":         {row(map[string]string{"pid": "007"}), `"pid":7,`},
-		"plus and space":        {row(map[string]string{"pid": " +7 "}), `"pid":7,`},
-		"fraction":              {row(map[string]string{"pid": "7.5"}), "!not_integer"},
-		"hex":                   {row(map[string]string{"pid": "0x7"}), "!not_integer"},
-		"underscore":            {row(map[string]string{"pid": "1_0"}), "!not_integer"},
-		"nan":                   {row(map[string]string{"pid": "nan"}), "!not_integer"},
-		"2^64":                  {row(map[string]string{"timestamp_ns": "18446744073709551616"}), "!integer_range"},
-		"1e30":                  {row(map[string]string{"timestamp_ns": "1e30"}), "!integer_range"},
-		"1e999":                 {row(map[string]string{"timestamp_ns": "1e999"}), "!not_integer"},
-		"empty pid":             {row(map[string]string{"pid": ""}), "!not_integer"},
-		"blank host":            {row(map[string]string{"host": "  "}), "!blank_string"},
-		"json metadata":         {row(map[string]string{"metadata": `"{""b"": [1, null], ""a"": ""x,y""}"`}), `"metadata":{"a":"x,y","b":[1,null]}`},
-		"repr metadata":         {row(map[string]string{"metadata": `"{'b': [1, None, True], 'a': ""it's"", 'f': 1e-05, 3: (1, 2,), 'u': '\xe9\u20ac\n'}"`}), `"metadata":{"3":[1,2],"a":"it's","b":[1,null,true],"f":1e-05,"u":"é€\n"}`},
-		"repr of a call":        {row(map[string]string{"metadata": `"{'a': np.float64(1.0)}"`}), "!not_object"},
-		"repr of a list":        {row(map[string]string{"metadata": `[1]`}), "!not_object"},
-		"deep metadata":         {row(map[string]string{"metadata": `"{""a"":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}"`}), "!too_deep"},
-		"deep repr":             {row(map[string]string{"metadata": `"{'a':` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}"`}), "!not_object"},
+		"nothing odd":    {good, `"rank":0,"local_rank":0,"world_size":1,`},
+		"all digits":     {row(map[string]string{"timestamp_ns": "1795175672618408705.000"}), `"timestamp_ns":1795175672618408705,`},
+		"exponent":       {row(map[string]string{"allocator_allocated_bytes": "1.5e3"}), `"allocator_allocated_bytes":1500,`},
+		"leading zeros":  {row(map[string]string{"pid": "007"}), `"pid":7,`},
+		"plus and space": {row(map[string]string{"pid": " +7 "}), `"pid":7,`},
+		"fraction":       {row(map[string]string{"pid": "7.5"}), "!not_integer"},
+		"hex":            {row(map[string]string{"pid": "0x7"}), "!not_integer"},
+		"underscore":     {row(map[string]string{"pid": "1_0"}), "!not_integer"},
+		"nan":            {row(map[string]string{"pid": "nan"}), "!not_integer"},
+		"2^64":           {row(map[string]string{"timestamp_ns": "18446744073709551616"}), "!integer_range"},
+		"1e30":           {row(map[string]string{"timestamp_ns": "1e30"}), "!integer_range"},
+		"1e999":          {row(map[string]string{"timestamp_ns": "1e999"}), "!not_integer"},
+		"empty pid":      {row(map[string]string{"pid": ""}), "!not_integer"},
+		"blank host":     {row(map[string]string{"host": "  "}), "!blank_string"},
+		"json metadata": {row(map[string]string{"metadata": `"{""b"": [1, null], ""a"": ""x,y""}"`}),
+			`"metadata":{"a":"x,y","b":[1,null]}`},
+		"repr metadata": {row(map[string]string{"metadata": `"{'b': [1, None, True], 'a': ""it's"", 'f': 1e-05, 3: (1, 2,), 'u': ` +
+			`'\xe9\u20ac\n'}"`}), `"metadata":{"3":[1,2],"a":"it's","b":[1,null,true],"f":1e-05,"u":"é€\n"}`},
+		"repr of a call": {row(map[string]string{"metadata": `"{'a': np.float64(1.0)}"`}), "!not_object"},
+		"repr of a list": {row(map[string]string{"metadata": `[1]`}), "!not_object"},
+		"deep metadata": {row(map[string]string{"metadata": `"{""a"":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}"`}),
+			"!too_deep"},
+		"deep repr": {row(map[string]string{"metadata": `"{'a':` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}"`}),
+			"!not_object"},
 		"line end in a cell":    {row(map[string]string{"context": "\"a\r\nb\""}), `"context":"a\r\nb"`},
 		"quote inside":          {row(map[string]string{"context": `a"b`}), `"context":"a\"b"`},
 		"text behind a quote":   {row(map[string]string{"context": `"a"b`}), "!malformed_row"},
@@ -170,7 +178,8 @@ func TestTableRows(t *testing.T) {
 	}
 	// A quote that never closes costs its line, also at the end of the file and in a file far longer than a record.
 	many := strings.Repeat(good, 200)
-	got := table(t, head+good+row(map[string]string{"context": `"open`})+many+row(map[string]string{"context": `"open`})+good, telemetry.Options{MaxRecordBytes: 4096})
+	got := table(t, head+good+row(map[string]string{"context": `"open`})+many+row(map[string]string{"context": `"open`})+good,
+		telemetry.Options{MaxRecordBytes: 4096})
 	bad := 0
 	for _, g := range got {
 		if strings.HasPrefix(g, "!") {
@@ -184,11 +193,13 @@ func TestTableRows(t *testing.T) {
 
 // Rows of before schema version 2 are converted, memory_mb included; an empty cell is as good as none.
 func TestTableOfLegacyRecords(t *testing.T) {
-	got := table(t, ",timestamp,type,memory_mb,device,metadata_step,metadata_name,other\n0,1700000000.25,sample,2.5,/GPU:1,7,x y,z\n1,1700000001,,3,,,,\n2,,,3,,,,\n", telemetry.Options{Peer: telemetry.Peer029})
+	got := table(t, ",timestamp,type,memory_mb,device,metadata_step,metadata_name,other\n0,1700000000.25,sample,2.5,/GPU:1,7,x y,z\n1,"+
+		"1700000001,,3,,,,\n2,,,3,,,,\n", telemetry.Options{Peer: telemetry.Peer029})
 	if len(got) != 3 || got[2] != "!timestamp_missing" {
 		t.Fatal(got)
 	}
-	for _, want := range []string{`"timestamp_ns":1700000000249999872,`, `"allocator_allocated_bytes":2621440,`, `"device_id":1,`, `"metadata":{"name":"x y","step":7}`} {
+	for _, want := range []string{`"timestamp_ns":1700000000249999872,`, `"allocator_allocated_bytes":2621440,`, `"device_id":1,`,
+		`"metadata":{"name":"x y","step":7}`} {
 		if !strings.Contains(got[0], want) {
 			t.Errorf("%s lacks %s", got[0], want)
 		}
@@ -200,10 +211,12 @@ func TestTableOfLegacyRecords(t *testing.T) {
 
 func TestTableHeader(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty": "", "unknown": "a,b\n", "open quote": `"pid`, "json": `[{"pid":1}]`, "not utf-8": "pid,\xff\n", "too long": strings.Repeat("pid,", 5000) + "\n", "too many": strings.Repeat("pid,", 600) + "\n",
+		"empty": "", "unknown": "a,b\n", "open quote": `"pid`, "json": `[{"pid":1}]`, "not utf-8": "pid,\xff\n",
+		"too long": strings.Repeat("pid,", 5000) + "\n", "too many": strings.Repeat("pid,", 600) + "\n",
 	} {
 		var de *telemetry.DocumentError
-		if _, err := telemetry.NewTable(strings.NewReader(text), telemetry.Options{MaxRecordBytes: 4096}); !errors.As(err, &de) || de.Code != telemetry.NoEvents {
+		if _, err := telemetry.NewTable(strings.NewReader(text), telemetry.Options{MaxRecordBytes: 4096}); !errors.As(err, &de) ||
+			de.Code != telemetry.NoEvents {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -227,7 +240,8 @@ func TestTableLongRows(t *testing.T) {
 				if end == "" {
 					want = 2
 				}
-				if len(got) != want || strings.HasPrefix(got[0], "!") || size > 1000 && got[1] != "!record_too_large" || got[want-1][0] == '!' && want == 3 {
+				if len(got) != want || strings.HasPrefix(got[0], "!") || size > 1000 && got[1] != "!record_too_large" || got[want-1][0] == '!' &&
+					want == 3 {
 					t.Errorf("%d bytes behind %q: %.200q", size, open, got)
 				}
 			}
@@ -243,9 +257,12 @@ func TestTrack(t *testing.T) {
 		}
 		return readAll(t, in)
 	}
-	got := track(`{"x":[1,{"memory_usage":[9]}],"memory_usage":[5],"memory_usage":[100.0, 2.5e0 ,"3",null,NaN,7],"alerts":[{"timestamps":[5]}],"timestamps":[1700000000.5,1700000001,1700000002,1700000003,1700000004]}`)
-	if len(got) != 6 || !strings.Contains(got[0], `"timestamp_ns":1700000000500000000,"event_type":"sample","collector":"stormlog.tensorflow.memory_tracker"`) ||
-		!strings.Contains(got[1], `"allocator_allocated_bytes":2621440,`) || got[2] != "!not_finite" || got[3] != "!not_finite" || got[4] != "!not_finite" || got[5] != "!timestamp_missing" {
+	got := track(`{"x":[1,{"memory_usage":[9]}],"memory_usage":[5],"memory_usage":[100.0, 2.5e0 ,"3",null,NaN,7],` +
+		`"alerts":[{"timestamps":[5]}],"timestamps":[1700000000.5,1700000001,1700000002,1700000003,1700000004]}`)
+	if len(got) != 6 || !strings.Contains(got[0], `"timestamp_ns":1700000000500000000,"event_type":"sample",`+
+		`"collector":"stormlog.tensorflow.memory_tracker"`) ||
+		!strings.Contains(got[1], `"allocator_allocated_bytes":2621440,`) || got[2] != "!not_finite" ||
+		got[3] != "!not_finite" || got[4] != "!not_finite" || got[5] != "!timestamp_missing" {
 		t.Errorf("%q", got)
 	}
 	if got := track(`{"memory_usage":[1],"timestamps":[1,2]}`); len(got) != 2 || got[1] != "!not_finite" {
@@ -258,7 +275,8 @@ func TestTrack(t *testing.T) {
 		}
 	}
 	long := `{"timestamps":[1` + strings.Repeat(",1", telemetry.MaxTrackSamples) + `]}`
-	if _, err := telemetry.NewTrack(strings.NewReader(long), telemetry.Options{}); !errors.As(err, &de) || de.Code != telemetry.RecordTooLarge {
+	if _, err := telemetry.NewTrack(strings.NewReader(long), telemetry.Options{}); !errors.As(err, &de) ||
+		de.Code != telemetry.RecordTooLarge {
 		t.Errorf("too many samples: %v", err)
 	}
 }
@@ -280,7 +298,8 @@ func TestFrame(t *testing.T) {
 	if r := f.Event(&w, &back); r != nil || back.Has != e.Has || !back.Legacy || !sameEvent(t, e, back) {
 		t.Errorf("%v\n%+v\n%+v", r, e, back)
 	}
-	for _, bad := range []string{"", "1", "1 ", " 2 {}", "x 2 {}", "1 x {}", "-1 2 {}", "1 999999999 {}", "99999999999999999999999 1 {}", "{}"} {
+	for _, bad := range []string{"", "1", "1 ", " 2 {}", "x 2 {}", "1 x {}", "-1 2 {}", "1 999999999 {}", "99999999999999999999999 1 {}",
+		"{}"} {
 		if _, err := telemetry.ParseFrame([]byte(bad)); err == nil {
 			t.Errorf("%q is taken for a frame", bad)
 		}
@@ -310,7 +329,8 @@ func TestRecordTooLargeKeepsItsHead(t *testing.T) {
 				}
 				continue
 			}
-			if r.Refusal == nil || r.Refusal.Code != telemetry.RecordTooLarge || r.Size != int64(len(giant)) || string(r.Head) != giant[:telemetry.HeadBytes] {
+			if r.Refusal == nil || r.Refusal.Code != telemetry.RecordTooLarge || r.Size != int64(len(giant)) ||
+				string(r.Head) != giant[:telemetry.HeadBytes] {
 				t.Errorf("%s %d: %v, %d bytes with a head of %d", name, i, r.Refusal, r.Size, len(r.Head))
 			}
 		}

@@ -217,7 +217,8 @@ func (v *Validator) legacyEvent(e *Event, o *Options) *Refusal {
 	if r := v.values.rules(false); r != nil {
 		return r
 	}
-	if r := v.finish(e, o, named, v.record.text, v.meta.find(capabilitiesKey), v.meta.find("backend"), v.meta.find("sampling_source")); r != nil {
+	if r := v.finish(e, o, named, v.record.text, v.meta.find(capabilitiesKey), v.meta.find("backend"),
+		v.meta.find("sampling_source")); r != nil {
 		return r
 	}
 	if named == nil && o.Peer != Peer029 {

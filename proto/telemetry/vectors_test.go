@@ -139,7 +139,8 @@ func TestLegacyVectors(t *testing.T) {
 		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatal(err)
 		}
-		r := v.Event(&e, c.Input, &telemetry.Options{Peer: telemetry.Peer029, RefuseLegacy: !c.Permissive, DefaultCollector: c.Collector, DefaultSamplingIntervalMS: c.Interval})
+		r := v.Event(&e, c.Input, &telemetry.Options{Peer: telemetry.Peer029, RefuseLegacy: !c.Permissive, DefaultCollector: c.Collector,
+			DefaultSamplingIntervalMS: c.Interval})
 		n.compare(t, c.Name, r, &e, c.Error, c.Output)
 	})
 	n.print(t, "legacy")

@@ -11,14 +11,21 @@ import (
 )
 
 // v4Record is a record as a CUDA tracker of stormlog 0.4.3 writes it.
-const v4Record = `{"schema_version": 4, "session_id": "0b0e7a52-7d5e-4c3c-9a44-8f0d7be0c101", "timestamp_ns": 1795000000123456789, "event_type": "sample", ` +
-	`"collector": "stormlog.cuda_tracker", "sampling_interval_ms": 100, "pid": 4242, "host": "node-a", "job_id": "job-1", "rank": 1, "local_rank": 1, ` +
-	`"world_size": 4, "device_id": 0, "allocator_allocated_bytes": 1073741824, "allocator_reserved_bytes": 2147483648, "allocator_active_bytes": 1000000000, ` +
-	`"allocator_inactive_bytes": 73741824, "allocator_change_bytes": null, "device_used_bytes": 3221225472, "device_free_bytes": 13958643712, ` +
+const v4Record = `{"schema_version": 4, "session_id": "0b0e7a52-7d5e-4c3c-9a44-8f0d7be0c101", "timestamp_ns": 1795000000123456789, ` +
+	`"event_type": "sample", ` +
+	`"collector": "stormlog.cuda_tracker", "sampling_interval_ms": 100, "pid": 4242, "host": "node-a", "job_id": "job-1", "rank": 1, ` +
+	`"local_rank": 1, ` +
+	`"world_size": 4, "device_id": 0, "allocator_allocated_bytes": 1073741824, "allocator_reserved_bytes": 2147483648, ` +
+	`"allocator_active_bytes": 1000000000, ` +
+	`"allocator_inactive_bytes": 73741824, "allocator_change_bytes": null, "device_used_bytes": 3221225472, "device_free_bytes": ` +
+	`13958643712, ` +
 	`"device_total_bytes": 17179869184, "context": "step 10", "metadata": {"backend": "cuda", "memory_capabilities": {"backend": "cuda", ` +
-	`"telemetry_collector": "stormlog.cuda_tracker", "sampling_source": "torch.cuda.memory_allocated/reserved", "supports_allocator_allocated": true, ` +
-	`"supports_allocator_reserved": true, "supports_allocator_active": true, "supports_allocator_inactive": true, "supports_device_used": true, ` +
-	`"supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": true, "supports_fragmentation_analysis": true, ` +
+	`"telemetry_collector": "stormlog.cuda_tracker", "sampling_source": "torch.cuda.memory_allocated/reserved", ` +
+	`"supports_allocator_allocated": true, ` +
+	`"supports_allocator_reserved": true, "supports_allocator_active": true, "supports_allocator_inactive": true, "supports_device_used": ` +
+	`true, ` +
+	`"supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": true, ` +
+	`"supports_fragmentation_analysis": true, ` +
 	`"supports_allocator_attribution": true, "supports_bounded_profiling": true}}}`
 
 type verdict struct {

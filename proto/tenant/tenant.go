@@ -43,8 +43,8 @@ type Limits struct {
 //
 // Rates: 5 M events/s is what one two-core machine cannot reach, so a lone tenant is bounded by the machine and a runaway loop
 // still cannot starve others for long. Bodies: the real client cuts windows at 64 MiB raw plus one line and refuses to upload
-// more than 128 MiB raw; 1 GiB raw and 256 MiB compressed leave room. Ratio: real windows compress 10 to 60 fold. Requests: legacy mode, one
-// a line, was seen to send 1100 a second.
+// more than 128 MiB raw; 1 GiB raw and 256 MiB compressed leave room. Ratio: real windows compress 10 to 60 fold. Requests: legacy mode,
+// one a line, was seen to send 1100 a second.
 func DefaultLimits() Limits {
 	return Limits{
 		EventsPerSecond: 5e6, BytesPerSecond: 256 << 20, RawBytesPerSecond: 1 << 30, RequestsPerSecond: 5000, BurstSeconds: 2,

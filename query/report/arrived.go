@@ -8,7 +8,8 @@ import (
 
 func readSessions(in *reader, r *Report) error {
 	from, args := in.from("sessions")
-	return in.each(`SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), toString(state), started_at, ended_at, kernels, samples
+	return in.each(`SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), toString(state), `+
+		`started_at, ended_at, kernels, samples
 		FROM `+from+` ORDER BY started_at, session_id`, args, func(rows driver.Rows) error {
 		var s Session
 		if err := rows.Scan(&s.Tenant, &s.ID, &s.Source, &s.App, &s.Host, &s.State, &s.Started, &s.Ended, &s.Kernels, &s.Samples); err != nil {
@@ -22,7 +23,8 @@ func readSessions(in *reader, r *Report) error {
 // counted are the tables whose rows are counted, with the expression that counts what came over the wire.
 var counted = []struct{ view, count string }{
 	{"kernels", "count()"}, {"scopes", "count()"}, {"memcpys", "count()"}, {"pc_samples", "sum(hits)"}, {"profile_metrics", "sum(hits)"},
-	{"memsets", "count()"}, {"syncs", "count()"}, {"allocations", "count()"}, {"markers", "count()"}, {"graphs", "count()"}, {"pm_samples", "count()"}, {"perf_metrics", "count()"},
+	{"memsets", "count()"}, {"syncs", "count()"}, {"allocations", "count()"}, {"markers", "count()"},
+	{"graphs", "count()"}, {"pm_samples", "count()"}, {"perf_metrics", "count()"},
 	{"device_metrics", "count()"}, {"host_metrics", "count()"}, {"memory_events", "count()"}, {"rejects", "count()"},
 }
 
@@ -72,6 +74,7 @@ func readBooks(in *reader, r *Report) error {
 }
 
 func readDisk(in *reader, r *Report) error {
-	return in.conn.QueryRow(in.ctx, "SELECT sum(rows), sum(bytes_on_disk), count() FROM system.parts WHERE active AND database = ?", in.q.Database).
+	return in.conn.QueryRow(in.ctx, "SELECT sum(rows), sum(bytes_on_disk), count() FROM system.parts WHERE active AND database = ?",
+		in.q.Database).
 		Scan(&r.Disk.Rows, &r.Disk.Bytes, &r.Disk.Parts)
 }

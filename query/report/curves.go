@@ -20,13 +20,15 @@ func (in *reader) curves(view, group string, metrics []string) (string, []any) {
 	var cols []string
 	for i := range metrics {
 		m := fmt.Sprintf("m%d", i)
-		cols = append(cols, fmt.Sprintf("arrayMap(x -> x.2, arraySort(groupArray((slice, %[1]s_avg)))), min(%[1]s_min), max(%[1]s_max), sum(%[1]s_sum) / sum(points)", m))
+		cols = append(cols, fmt.Sprintf("arrayMap(x -> x.2, arraySort(groupArray((slice, %[1]s_avg)))), min(%[1]s_min), max(%[1]s_max), "+
+			"sum(%[1]s_sum) / sum(points)", m))
 	}
 	var inner, outer, names []string
 	for i, m := range metrics {
 		names = append(names, fmt.Sprintf("m%d", i))
 		inner = append(inner, fmt.Sprintf("toFloat64(%s) AS m%d", m, i))
-		outer = append(outer, fmt.Sprintf("avg(m%[1]d) AS m%[1]d_avg, min(m%[1]d) AS m%[1]d_min, max(m%[1]d) AS m%[1]d_max, sum(m%[1]d) AS m%[1]d_sum", i))
+		outer = append(outer, fmt.Sprintf("avg(m%[1]d) AS m%[1]d_avg, min(m%[1]d) AS m%[1]d_min, max(m%[1]d) AS m%[1]d_max, sum(m%[1]d) AS "+
+			"m%[1]d_sum", i))
 	}
 	keys := "toString(session_id) AS s, " + group + " AS g"
 	return fmt.Sprintf(`SELECT s, g, sum(points), toUInt64(max(latest) - min(earliest)), %s FROM (
@@ -34,7 +36,8 @@ func (in *reader) curves(view, group string, metrics []string) (string, []any) {
 			SELECT s, g, t, least(toUInt64(%d), intDiv((t - t0) * %d, greatest(t1 - t0, 1))) AS slice, %s FROM (
 				SELECT %s, toUnixTimestamp64Nano(at) AS t, min(t) OVER (PARTITION BY s, g) AS t0, max(t) OVER (PARTITION BY s, g) AS t1, %s FROM %s))
 		GROUP BY s, g, slice)
-	GROUP BY s, g ORDER BY sum(points) DESC, s, g LIMIT %d`, strings.Join(cols, ", "), strings.Join(outer, ", "), curvePoints-1, curvePoints, strings.Join(names, ", "), keys, strings.Join(inner, ", "), from, maxCurves), args
+	GROUP BY s, g ORDER BY sum(points) DESC, s, g LIMIT %d`, strings.Join(cols, ", "), strings.Join(outer, ", "), curvePoints-1, curvePoints,
+		strings.Join(names, ", "), keys, strings.Join(inner, ", "), from, maxCurves), args
 }
 
 func (c *Curve) into() []any { return []any{&c.Values, &c.Min, &c.Max, &c.Mean} }
@@ -58,19 +61,20 @@ func readDevices(in *reader, r *Report) error {
 		return err
 	}
 	from, args := in.from("devices")
-	return in.each("SELECT toString(session_id), device_id, toString(any(name)) FROM "+from+" GROUP BY session_id, device_id", args, func(rows driver.Rows) error {
-		var session, name string
-		var id int32
-		if err := rows.Scan(&session, &id, &name); err != nil {
-			return err
-		}
-		for i := range r.Devices {
-			if r.Devices[i].Session == session && r.Devices[i].ID == id {
-				r.Devices[i].Name = name
+	return in.each("SELECT toString(session_id), device_id, toString(any(name)) FROM "+from+" GROUP BY session_id, device_id", args,
+		func(rows driver.Rows) error {
+			var session, name string
+			var id int32
+			if err := rows.Scan(&session, &id, &name); err != nil {
+				return err
 			}
-		}
-		return nil
-	})
+			for i := range r.Devices {
+				if r.Devices[i].Session == session && r.Devices[i].ID == id {
+					r.Devices[i].Name = name
+				}
+			}
+			return nil
+		})
 }
 
 func readHosts(in *reader, r *Report) error {

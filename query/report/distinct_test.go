@@ -12,7 +12,8 @@ import (
 // instances are names of kernels as compilers write them, which differ in arguments of their templates.
 func instances(rnd *rand.Rand, n int) (names []string) {
 	word := func() string {
-		return []string{"float", "half_t", "nv_bfloat16", "RowMajor", "ColumnMajor", "GemmShape", "128", "64", "Epilogue", "große_Matrix", "行列", "true"}[rnd.IntN(12)]
+		return []string{"float", "half_t", "nv_bfloat16", "RowMajor", "ColumnMajor", "GemmShape", "128",
+			"64", "Epilogue", "große_Matrix", "行列", "true"}[rnd.IntN(12)]
 	}
 	args := make([]string, 2+rnd.IntN(30))
 	for i := range args {
@@ -34,8 +35,8 @@ func instances(rnd *rand.Rand, n int) (names []string) {
 	return names
 }
 
-// Names that differ stay different when they are shortened, none is wider than it may be, and what fits is not touched. Where there is room for
-// each place in which they differ, they are told apart by it; in less, by numbers.
+// Names that differ stay different when they are shortened, none is wider than it may be, and what fits is not touched. Where there is room
+// for each place in which they differ, they are told apart by it; in less, by numbers.
 func TestShortenedNamesStayDifferent(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -77,7 +78,8 @@ func TestShortenedNamesStayDifferent(t *testing.T) {
 func TestReportTellsTemplateInstancesApart(t *testing.T) {
 	var names []string
 	for _, tile := range []string{"128, 128, 32", "128, 64, 32", "64, 128, 32", "64, 64, 32", "64, 64, 64"} {
-		names = append(names, "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int>, cutlass::gemm::GemmShape<"+tile+
+		names = append(names, "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int>, "+
+			"cutlass::gemm::GemmShape<"+tile+
 			">, cutlass::epilogue::collective::DefaultEpilogue<cutlass::half_t, cute::tuple<long, cute::C<1>, long>>, cutlass::arch::Sm90>>(Params)")
 	}
 	share := 0.2
@@ -121,7 +123,8 @@ func TestReportTellsTemplateInstancesApart(t *testing.T) {
 // Sessions are shown by as much of their ids as tells them apart, which commands take as a prefix.
 func TestShortIDsStayDifferent(t *testing.T) {
 	ids := []string{"dbca9991-838e-4545-b1e3-570e3dac0e39", "dbca9991-838f-4545-b1e3-570e3dac0e39", "00000000-838e-4545-b1e3-570e3dac0e39",
-		"mem:trainer-0001.cluster.internal:4711:job-7:0", "mem:trainer-0001.cluster.internal:4712:job-7:0", "mem:trainer-0002.cluster.internal:4711:job-7:0", "short"}
+		"mem:trainer-0001.cluster.internal:4711:job-7:0", "mem:trainer-0001.cluster.internal:4712:job-7:0",
+		"mem:trainer-0002.cluster.internal:4711:job-7:0", "short"}
 	short := shortIDs(ids)
 	seen := map[string]bool{}
 	for _, id := range ids {

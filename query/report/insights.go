@@ -37,8 +37,10 @@ const insightsRead, insightsShown = 50, 5
 
 func readInsights(in *reader, r *Report) error {
 	from, args := in.from("insights")
-	return in.each(fmt.Sprintf(`SELECT argMax(session_id, w), rule, argMax(severity, w), subject, argMax(message, w), max(part), uniqExact(tenant, session_id), min(rank) AS worst, max(w) AS heaviest FROM (
-			SELECT tenant, toString(session_id) AS session_id, toString(rule) AS rule, toString(severity) AS severity, toString(subject) AS subject, message, share AS part,
+	return in.each(fmt.Sprintf(`SELECT argMax(session_id, w), rule, argMax(severity, w), subject, argMax(message, w), max(part), `+
+		`uniqExact(tenant, session_id), min(rank) AS worst, max(w) AS heaviest FROM (
+			SELECT tenant, toString(session_id) AS session_id, toString(rule) AS rule, toString(severity) AS severity, toString(subject) AS `+
+		`subject, message, share AS part,
 				multiIf(severity = 'high', 1, severity = 'medium', 2, 3) AS rank, (3 - rank, ifNull(share, 0), message) AS w FROM %s)
 		GROUP BY rule, subject ORDER BY worst, heaviest.2 DESC, rule, subject LIMIT %d`, from, insightsRead), args, func(rows driver.Rows) error {
 		var i Insight
@@ -58,7 +60,8 @@ func readSpots(in *reader, r *Report) error {
 		return nil
 	}
 	from, args := in.from("source_profile", "samples > 0", "sass != ''")
-	if err := in.each(fmt.Sprintf(`SELECT toString(function) AS f, pc_offset, toString(argMax(file, samples)), argMax(line, samples), argMax(source, samples), argMax(sass, samples), sum(samples) AS n, toString(argMax(top_stall, samples))
+	if err := in.each(fmt.Sprintf(`SELECT toString(function) AS f, pc_offset, toString(argMax(file, samples)), argMax(line, samples), `+
+		`argMax(source, samples), argMax(sass, samples), sum(samples) AS n, toString(argMax(top_stall, samples))
 		FROM %s GROUP BY f, pc_offset ORDER BY n DESC, f, pc_offset LIMIT %d`, from, in.q.Top), args, func(rows driver.Rows) error {
 		var s Spot
 		if err := rows.Scan(&s.Function, &s.PCOffset, &s.File, &s.Line, &s.Source, &s.SASS, &s.Samples, &s.TopStall); err != nil {
@@ -78,7 +81,8 @@ func readSpots(in *reader, r *Report) error {
 		args = append(args, l.File, l.Line)
 	}
 	from, _ = in.from("source_files", "1")
-	return in.each("SELECT toString(path) AS p, line, any(text) FROM "+from+" AND (path, line) IN ("+strings.Join(places, ", ")+") GROUP BY p, line", args, func(rows driver.Rows) error {
+	return in.each("SELECT toString(path) AS p, line, any(text) FROM "+from+" AND (path, line) IN ("+
+		strings.Join(places, ", ")+") GROUP BY p, line", args, func(rows driver.Rows) error {
 		var path, text string
 		var line uint32
 		if err := rows.Scan(&path, &line, &text); err != nil {
@@ -137,7 +141,8 @@ func (p *printer) spots(r *Report) {
 	}
 	p.section("Hottest instructions", "")
 	g := &grid{columns: []column{
-		{head: "instruction", stretch: true}, {head: "at", drop: 1}, {head: "samples", right: true, drop: 4}, {head: "share", right: true}, {head: "mostly", drop: 2}, {head: "source", drop: 3},
+		{head: "instruction", stretch: true}, {head: "at", drop: 1}, {head: "samples", right: true, drop: 4}, {head: "share", right: true},
+		{head: "mostly", drop: 2}, {head: "source", drop: 3},
 	}}
 	places := make([]string, len(r.Spots))
 	for i, s := range r.Spots {
@@ -152,7 +157,8 @@ func (p *printer) spots(r *Report) {
 		if s.Line > 0 {
 			at = fmt.Sprintf("%s:%d", places[i], s.Line)
 		}
-		g.add(s.SASS, at, count(s.Samples), percent(s.Samples, r.Samples), stallName(s.TopStall), cut(strings.TrimSpace(s.Source), max(p.Width/3, 20)))
+		g.add(s.SASS, at, count(s.Samples), percent(s.Samples, r.Samples), stallName(s.TopStall),
+			cut(strings.TrimSpace(s.Source), max(p.Width/3, 20)))
 	}
 	g.write(p.w, p.Width, p.st)
 }

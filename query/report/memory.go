@@ -122,7 +122,8 @@ func ReadMemory(ctx context.Context, conn driver.Conn, q MemoryQuery) (*Memory, 
 		name string
 		read func(*memoryReader) error
 	}{
-		{"memory samples", readMemorySamples}, {"memory by minutes", readMemoryMinutes}, {"memory changes", readMemoryChanges}, {"memory ranks", readMemoryRanks}, {"memory findings", readMemoryFindings},
+		{"memory samples", readMemorySamples}, {"memory by minutes", readMemoryMinutes}, {"memory changes", readMemoryChanges},
+		{"memory ranks", readMemoryRanks}, {"memory findings", readMemoryFindings},
 		{"memory issues", readMemoryIssues}, {"memory phases", readMemoryPhases},
 	} {
 		if err := part.read(in); err != nil {
@@ -135,7 +136,8 @@ func ReadMemory(ctx context.Context, conn driver.Conn, q MemoryQuery) (*Memory, 
 	rank := func(f MemoryFinding) int { return slices.Index(severities, f.Severity) }
 	ooms := func(f MemoryFinding) int { return strings.Count(f.Kind, "out of memory") } // nothing is worse
 	slices.SortStableFunc(m.Findings, func(a, b MemoryFinding) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(ooms(b), ooms(a)), cmp.Compare(b.Confidence, a.Confidence), a.At.Compare(b.At), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Kind, b.Kind))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(ooms(b), ooms(a)), cmp.Compare(b.Confidence, a.Confidence), a.At.Compare(b.At),
+			cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Kind, b.Kind))
 	})
 	return m, nil
 }
@@ -180,15 +182,18 @@ func (in *memoryReader) together(view string) (string, []any) {
 
 func readMemorySamples(in *memoryReader) error {
 	from, args := in.asked("memory_samples")
-	return in.series("SELECT tenant, session_id, job_id, run, host, device_id, rank, at, allocated_bytes, reserved_bytes, used_bytes, total_bytes, used_source, 1 AS looks FROM "+from, args, false)
+	return in.series("SELECT tenant, session_id, job_id, run, host, device_id, rank, at, allocated_bytes, reserved_bytes, used_bytes, "+
+		"total_bytes, used_source, 1 AS looks FROM "+from, args, false)
 }
 
 // readMemoryMinutes reads rollups if the samples have expired.
 func readMemoryMinutes(in *memoryReader) error {
 	if len(in.m.Series) == 0 {
 		from, args := in.asked("memory_stats")
-		if err := in.series(`SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, toString(job_id) AS job_id, if(job_id = '', session_id, job_id) AS run, toString(host) AS host, device_id, rank,
-			bucket AS at, toInt64(ifNull(peak_allocated_bytes, 0)) AS allocated_bytes, toInt64(ifNull(peak_reserved_bytes, 0)) AS reserved_bytes, toInt64(ifNull(peak_used_bytes, 0)) AS used_bytes, toInt64(total_bytes) AS total_bytes,
+		if err := in.series(`SELECT toString(tenant) AS tenant, toString(session_id) AS session_id, toString(job_id) AS job_id, if(job_id = '',`+
+			` session_id, job_id) AS run, toString(host) AS host, device_id, rank,
+			bucket AS at, toInt64(ifNull(peak_allocated_bytes, 0)) AS allocated_bytes, toInt64(ifNull(peak_reserved_bytes, 0)) AS reserved_bytes, `+
+			`toInt64(ifNull(peak_used_bytes, 0)) AS used_bytes, toInt64(total_bytes) AS total_bytes,
 			'event' AS used_source, events AS looks FROM `+from, args, true); err != nil {
 			return err
 		}
@@ -205,21 +210,26 @@ func readMemoryMinutes(in *memoryReader) error {
 func (in *memoryReader) series(samples string, args []any, byMinute bool) error {
 	const key = "tenant, session_id, job_id, run, device_id, rank"
 	err := in.each(fmt.Sprintf(`SELECT %[1]s, any(host), sum(n), min(first_at), max(last_at), max(total), max(measured),
-			arrayMap(x -> x.1, arraySort(groupArray((slice, ma, mr, mu, la, lr, lu))) AS found), arrayMap(x -> x.2, found), arrayMap(x -> x.3, found), arrayMap(x -> x.4, found), arrayMap(x -> x.5, found), arrayMap(x -> x.6, found), arrayMap(x -> x.7, found),
+			arrayMap(x -> x.1, arraySort(groupArray((slice, ma, mr, mu, la, lr, lu))) AS found), arrayMap(x -> x.2, found), arrayMap(x -> x.3, `+
+		`found), arrayMap(x -> x.4, found), arrayMap(x -> x.5, found), arrayMap(x -> x.6, found), arrayMap(x -> x.7, found),
 			count() OVER () AS everything
 		FROM (
-			SELECT %[1]s, any(host) AS host, slice, sum(looks) AS n, min(at) AS first_at, max(at) AS last_at, max(total_bytes) AS total, max(used_source = 'device_metrics') AS measured,
-				max(allocated_bytes) AS ma, max(reserved_bytes) AS mr, max(used_bytes) AS mu, argMax(allocated_bytes, t) AS la, argMax(reserved_bytes, t) AS lr, argMax(used_bytes, t) AS lu
+			SELECT %[1]s, any(host) AS host, slice, sum(looks) AS n, min(at) AS first_at, max(at) AS last_at, max(total_bytes) AS total, `+
+		`max(used_source = 'device_metrics') AS measured,
+				max(allocated_bytes) AS ma, max(reserved_bytes) AS mr, max(used_bytes) AS mu, argMax(allocated_bytes, t) AS la, `+
+		`argMax(reserved_bytes, t) AS lr, argMax(used_bytes, t) AS lu
 			FROM (
 				SELECT *, toUnixTimestamp64Nano(at) AS t, min(t) OVER (PARTITION BY %[1]s) AS t0, max(t) OVER (PARTITION BY %[1]s) AS t1,
 					toUInt64(least(%[2]d, floor((t - t0) / greatest(t1 - t0, 1) * %[3]d))) AS slice
 				FROM (%[4]s))
 			GROUP BY %[1]s, slice)
-		GROUP BY %[1]s ORDER BY tenant, run, rank, device_id, session_id LIMIT %[5]d`, key, memoryPoints-1, memoryPoints, samples, maxMemorySeries), args, func(rows driver.Rows) error {
+		GROUP BY %[1]s ORDER BY tenant, run, rank, device_id, session_id LIMIT %[5]d`, key, memoryPoints-1, memoryPoints, samples,
+		maxMemorySeries), args, func(rows driver.Rows) error {
 		s := MemorySeries{ByMinute: byMinute}
 		var measured uint8
 		var everything uint64
-		if err := rows.Scan(&s.Tenant, &s.Session, &s.Job, &s.Run, &s.Device, &s.Rank, &s.Host, &s.Samples, &s.Started, &s.Ended, &s.Total, &measured,
+		if err := rows.Scan(&s.Tenant, &s.Session, &s.Job, &s.Run, &s.Device, &s.Rank, &s.Host, &s.Samples, &s.Started, &s.Ended, &s.Total,
+			&measured,
 			&s.slices, &s.maxima[0], &s.maxima[1], &s.maxima[2], &s.afterwards[0], &s.afterwards[1], &s.afterwards[2], &everything); err != nil {
 			return err
 		}
@@ -256,7 +266,8 @@ func (s *MemorySeries) fill() {
 
 func readMemoryChanges(in *memoryReader) error {
 	from, args := in.asked("memory_events")
-	return in.each(`SELECT toString(tenant), toString(session_id), device_id, rank, lower(event_type) AS kind, count(), toUInt64(ifNull(sum(abs(allocator_change_bytes)), 0)) FROM (SELECT * FROM `+from+`)
+	return in.each(`SELECT toString(tenant), toString(session_id), device_id, rank, lower(event_type) AS kind, count(), `+
+		`toUInt64(ifNull(sum(abs(allocator_change_bytes)), 0)) FROM (SELECT * FROM `+from+`)
 		WHERE kind IN ('allocation', 'deallocation') GROUP BY ALL`, args, func(rows driver.Rows) error {
 		var tenant, session, kind string
 		var device, rank int64
@@ -282,11 +293,13 @@ func readMemoryChanges(in *memoryReader) error {
 
 func readMemoryRanks(in *memoryReader) error {
 	from, args := in.together("memory_ranks")
-	return in.each(fmt.Sprintf(`SELECT run, session_id, rank, availability = 'missing', samples, allocated_delta_bytes, reserved_delta_bytes, hidden_gap_latest_bytes, toInt64(hidden_gap_peak_abs_bytes), anomalies, first_anomaly_signal, first_anomaly_at
+	return in.each(fmt.Sprintf(`SELECT run, session_id, rank, availability = 'missing', samples, allocated_delta_bytes, `+
+		`reserved_delta_bytes, hidden_gap_latest_bytes, toInt64(hidden_gap_peak_abs_bytes), anomalies, first_anomaly_signal, first_anomaly_at
 		FROM %s ORDER BY run, rank LIMIT %d`, from, maxMemoryRanks), args, func(rows driver.Rows) error {
 		var r MemoryRank
 		var missing uint8
-		if err := rows.Scan(&r.Run, &r.Session, &r.Rank, &missing, &r.Samples, &r.AllocatedDelta, &r.ReservedDelta, &r.Gap, &r.MaxGap, &r.Anomalies, &r.FirstOdd, &r.FirstOddAt); err != nil {
+		if err := rows.Scan(&r.Run, &r.Session, &r.Rank, &missing, &r.Samples, &r.AllocatedDelta, &r.ReservedDelta, &r.Gap,
+			&r.MaxGap, &r.Anomalies, &r.FirstOdd, &r.FirstOddAt); err != nil {
 			return err
 		}
 		r.Missing = missing == 1

@@ -16,22 +16,35 @@ var memoryFindings = []struct {
 	sql   string
 	rest  string // what comes after the conditions, which are always there
 }{
-	{"memory_ooms", false, `SELECT 'critical', 'out of memory', if(job_id = '', session_id, job_id), session_id, rank, device_id, at, toUInt64(1), 1.,
-		concat('Memory ran out', if(reason = '', '', concat(' (', reason, ')')), ': ', formatReadableSize(peak_allocated_bytes), ' allocated at most',
-			if(last_allocation_bytes = 0, '', concat(', last ', formatReadableSize(last_allocation_bytes), if(last_allocation_context = '', '', concat(' (', last_allocation_context, ')')))), '. What filled it: ', filled_by, '.')`, ""},
-	{"memory_gaps", false, `SELECT severity, replaceAll(classification, '_', ' '), if(job_id = '', session_id, job_id), session_id, rank, device_id, breached_at, toUInt64(1), confidence, description`, ""},
-	{"memory_leaks", false, `SELECT severity, concat('leak: ', replaceAll(kind, '_', ' ')), if(job_id = '', session_id, job_id), session_id, rank, device_id, started_at, toUInt64(1), confidence, description`, ""},
-	{"memory_alerts", false, `SELECT severity, replaceAll(kind, '_', ' '), if(job_id = '', session_id, job_id), session_id, rank, device_id, min(at), count(), 0.,
+	{"memory_ooms", false, `SELECT 'critical', 'out of memory', if(job_id = '', session_id, job_id), session_id, rank, device_id, at, ` +
+		`toUInt64(1), 1.,
+		concat('Memory ran out', if(reason = '', '', concat(' (', reason, ')')), ': ', formatReadableSize(peak_allocated_bytes), ' allocated ` +
+		`at most',
+			if(last_allocation_bytes = 0, '', concat(', last ', formatReadableSize(last_allocation_bytes), if(last_allocation_context = '', '', ` +
+		`concat(' (', last_allocation_context, ')')))), '. What filled it: ', filled_by, '.')`, ""},
+	{"memory_gaps", false, `SELECT severity, replaceAll(classification, '_', ' '), if(job_id = '', session_id, job_id), session_id, rank, ` +
+		`device_id, breached_at, toUInt64(1), confidence, description`, ""},
+	{"memory_leaks", false, `SELECT severity, concat('leak: ', replaceAll(kind, '_', ' ')), if(job_id = '', session_id, job_id), session_id,` +
+		` rank, device_id, started_at, toUInt64(1), confidence, description`, ""},
+	{"memory_alerts", false, `SELECT severity, replaceAll(kind, '_', ' '), if(job_id = '', session_id, job_id), session_id, rank, device_id,` +
+		` min(at), count(), 0.,
 		multiIf(kind = 'usage', concat(toString(round(max(value))), ' % of the device was allocated.'),
 			kind = 'large_allocation', concat(formatReadableSize(max(value)), ' were allocated at once.'),
-			kind = 'fragmentation', concat('Up to ', toString(round(100 * max(value))), ' % of what was reserved was free and of no use: split, inside segments still in use.'),
+			kind = 'fragmentation', concat('Up to ', toString(round(100 * max(value))), ' % of what was reserved was free and of no use: split, ` +
+		`inside segments still in use.'),
 			concat('The tracker says: ', argMax(context, at)))`,
-		" AND (source IN ('sample', 'track_file') OR (severity = 'critical' AND NOT (total_bytes > 0 AND allocated_bytes >= 0.95 * total_bytes))) GROUP BY tenant, session_id, job_id, rank, device_id, severity, kind"},
-	{"memory_collectives", true, `SELECT severity, replaceAll(classification, '_', ' '), run, session_id, rank, device_id, started_at, toUInt64(1), confidence,
-		concat('Collective communication took ', formatReadableSize(peak_gap_bytes), ' outside the allocator, on ', toString(synchronized_ranks), ' of ', toString(expected_world_size), ' ranks at once.')`, " AND preset = 'medium'"},
-	{"memory_cross_rank", true, `SELECT severity, if(position = 1, 'first cause', 'first cause, too'), run, session_id, rank, device_id, first_spike_at, toUInt64(1), transform(confidence, ['high', 'medium', 'low'], [0.9, 0.6, 0.3], 0.),
-		concat('Its memory rose by ', formatReadableSize(peak_delta_bytes), if(lead_over_cluster_onset_ns = 0, ' when that of others did', concat(', ', toString(round(lead_over_cluster_onset_ns / 1e9, 3)), ' s before the next rank')), ' (confidence ', confidence, ').')`, ""},
-	{"memory_clock_skew", true, `SELECT 'info', 'late start', run, session_id, rank, device_id, started_at, toUInt64(1), 0., concat('It begins ', toString(round(offset_ns / 1e9, 3)), ' s from the first: a late start, or a clock that is wrong.')`, " AND skewed = 1"},
+		" AND (source IN ('sample', 'track_file') OR (severity = 'critical' AND NOT (total_bytes > 0 AND allocated_bytes >= 0.95 * " +
+			"total_bytes))) GROUP BY tenant, session_id, job_id, rank, device_id, severity, kind"},
+	{"memory_collectives", true, `SELECT severity, replaceAll(classification, '_', ' '), run, session_id, rank, device_id, started_at, ` +
+		`toUInt64(1), confidence,
+		concat('Collective communication took ', formatReadableSize(peak_gap_bytes), ' outside the allocator, on ', ` +
+		`toString(synchronized_ranks), ' of ', toString(expected_world_size), ' ranks at once.')`, " AND preset = 'medium'"},
+	{"memory_cross_rank", true, `SELECT severity, if(position = 1, 'first cause', 'first cause, too'), run, session_id, rank, device_id, ` +
+		`first_spike_at, toUInt64(1), transform(confidence, ['high', 'medium', 'low'], [0.9, 0.6, 0.3], 0.),
+		concat('Its memory rose by ', formatReadableSize(peak_delta_bytes), if(lead_over_cluster_onset_ns = 0, ' when that of others did', ` +
+		`concat(', ', toString(round(lead_over_cluster_onset_ns / 1e9, 3)), ' s before the next rank')), ' (confidence ', confidence, ').')`, ""},
+	{"memory_clock_skew", true, `SELECT 'info', 'late start', run, session_id, rank, device_id, started_at, toUInt64(1), 0., concat('It ` +
+		`begins ', toString(round(offset_ns / 1e9, 3)), ' s from the first: a late start, or a clock that is wrong.')`, " AND skewed = 1"},
 }
 
 func readMemoryFindings(in *memoryReader) error {
@@ -61,7 +74,9 @@ func readMemoryFindings(in *memoryReader) error {
 			ooms[place(f)] = true
 		}
 	}
-	in.m.Findings = slices.DeleteFunc(in.m.Findings, func(f MemoryFinding) bool { return f.Kind == "tracker" && f.Times == 1 && ooms[place(f)] })
+	in.m.Findings = slices.DeleteFunc(in.m.Findings, func(f MemoryFinding) bool {
+		return f.Kind == "tracker" && f.Times == 1 && ooms[place(f)]
+	})
 	in.missing()
 	return nil
 }

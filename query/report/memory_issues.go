@@ -38,7 +38,8 @@ const maxMemoryPhases, maxMemoryIssues = 200, 200
 
 func readMemoryPhases(in *memoryReader) error {
 	from, args := in.asked("memory_phases")
-	err := in.each(fmt.Sprintf(`SELECT phase, count(), sum(duration_ns), max(duration_ns), arraySort(groupUniqArray(rank)), countIf(synthetic_end) FROM %s
+	err := in.each(fmt.Sprintf(`SELECT phase, count(), sum(duration_ns), max(duration_ns), arraySort(groupUniqArray(rank)), `+
+		`countIf(synthetic_end) FROM %s
 		GROUP BY phase ORDER BY sum(duration_ns) DESC, phase LIMIT %d`, from, maxMemoryPhases), args, func(rows driver.Rows) error {
 		var p MemoryPhase
 		if err := rows.Scan(&p.Phase, &p.Times, &p.TotalNS, &p.LongNS, &p.Ranks, &p.Open); err != nil {
@@ -51,25 +52,28 @@ func readMemoryPhases(in *memoryReader) error {
 		return err
 	}
 	from, args = in.asked("memory_gap_phases")
-	return in.each(fmt.Sprintf("SELECT phase_path, count() FROM %s AND phase_path != '' GROUP BY phase_path", from), args, func(rows driver.Rows) error {
-		var path string
-		var n uint64
-		if err := rows.Scan(&path, &n); err != nil {
-			return err
-		}
-		i := slices.IndexFunc(in.m.Phases, func(p MemoryPhase) bool { return p.Phase == path })
-		if i >= 0 {
-			in.m.Phases[i].Findings = n
-		}
-		return nil
-	})
+	return in.each(fmt.Sprintf("SELECT phase_path, count() FROM %s AND phase_path != '' GROUP BY phase_path", from), args,
+		func(rows driver.Rows) error {
+			var path string
+			var n uint64
+			if err := rows.Scan(&path, &n); err != nil {
+				return err
+			}
+			i := slices.IndexFunc(in.m.Phases, func(p MemoryPhase) bool { return p.Phase == path })
+			if i >= 0 {
+				in.m.Phases[i].Findings = n
+			}
+			return nil
+		})
 }
 
 func readMemoryIssues(in *memoryReader) error {
 	from, args := in.asked("memory_issue_hits")
-	return in.each(fmt.Sprintf(`SELECT fingerprint_id, any(kind), any(severity) AS how, argMin(title, (timestamp_ns, session_id)), count() AS hits, uniqExact(session_id), arraySort(groupUniqArray(rank)),
+	return in.each(fmt.Sprintf(`SELECT fingerprint_id, any(kind), any(severity) AS how, argMin(title, (timestamp_ns, session_id)), count() `+
+		`AS hits, uniqExact(session_id), arraySort(groupUniqArray(rank)),
 			min(at), max(at), argMin(phase, (timestamp_ns, session_id))
-		FROM %s GROUP BY tenant, fingerprint_id ORDER BY indexOf(['critical', 'error', 'warning', 'info'], how), hits DESC, fingerprint_id LIMIT %d`, from, maxMemoryIssues), args, func(rows driver.Rows) error {
+		FROM %s GROUP BY tenant, fingerprint_id ORDER BY indexOf(['critical', 'error', 'warning', 'info'], how), hits DESC, fingerprint_id `+
+		`LIMIT %d`, from, maxMemoryIssues), args, func(rows driver.Rows) error {
 		var i MemoryIssue
 		if err := rows.Scan(&i.ID, &i.Kind, &i.Severity, &i.Title, &i.Hits, &i.Sessions, &i.Ranks, &i.First, &i.Last, &i.Phase); err != nil {
 			return err

@@ -18,21 +18,31 @@ import (
 // memoryDataset: a job of four ranks of which one is missing and one has a hidden leak and runs out of memory, and a lone tracker
 // on a processor. Tenant other must not show.
 var memoryDataset = []string{
-	`INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, sampling_interval_ms, host, job_id, rank, world_size, device_id, present, retention_days, received_at, upload_index, metadata,
+	`INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, sampling_interval_ms, host, job_id, rank, world_size,` +
+		` device_id, present, retention_days, received_at, upload_index, metadata,
 			allocator_allocated_bytes, allocator_reserved_bytes, allocator_change_bytes, device_used_bytes, device_total_bytes)
-		SELECT 'acme', concat('rank-', toString(r)), at, toUnixTimestamp64Nano(at), 'sample', 1000, concat('node-', toString(intDiv(r, 2))), 'train-7', r, 4, r % 2, 511, 30, now(), number, '{}',
-			4294967296 + if(r = 3, i * 536870912, (i % 7) * 104857600) AS a, a + 2147483648, 0, a + 2147483648 + if(r = 3, i * 134217728, if(i >= 40, 1073741824, 0)), 85899345920
-		FROM (SELECT number, [0, 1, 3][1 + intDiv(number, 100)] AS r, number % 100 AS i, toDateTime64('2026-11-20 12:00:00', 9, 'UTC') + i AS at FROM numbers(300))`,
-	`INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, sampling_interval_ms, host, job_id, rank, world_size, device_id, present, retention_days, received_at, upload_index, metadata, context,
+		SELECT 'acme', concat('rank-', toString(r)), at, toUnixTimestamp64Nano(at), 'sample', 1000, concat('node-', toString(intDiv(r, 2))), ` +
+		`'train-7', r, 4, r % 2, 511, 30, now(), number, '{}',
+			4294967296 + if(r = 3, i * 536870912, (i % 7) * 104857600) AS a, a + 2147483648, 0, a + 2147483648 + if(r = 3, i * 134217728, if(i >= ` +
+		`40, 1073741824, 0)), 85899345920
+		FROM (SELECT number, [0, 1, 3][1 + intDiv(number, 100)] AS r, number % 100 AS i, toDateTime64('2026-11-20 12:00:00', 9, 'UTC') + i AS ` +
+		`at FROM numbers(300))`,
+	`INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, sampling_interval_ms, host, job_id, rank, world_size,` +
+		` device_id, present, retention_days, received_at, upload_index, metadata, context,
 			allocator_allocated_bytes, allocator_reserved_bytes, allocator_change_bytes, device_used_bytes, device_total_bytes) VALUES
-		('acme', 'rank-3', '2026-11-20 12:01:40', 1795176100000000000, 'error', 1000, 'node-1', 'train-7', 3, 4, 1, 511, 30, now(), 300, '{"oom_reason":"torch.cuda.OutOfMemoryError"}', 'step 7\x1b[31m', 58000000000, 60000000000, 0, 80000000000, 85899345920)`,
-	`INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, sampling_interval_ms, host, rank, world_size, device_id, present, retention_days, received_at, upload_index, metadata,
+		('acme', 'rank-3', '2026-11-20 12:01:40', 1795176100000000000, 'error', 1000, 'node-1', 'train-7', 3, 4, 1, 511, 30, now(), 300, ` +
+		`'{"oom_reason":"torch.cuda.OutOfMemoryError"}', 'step 7\x1b[31m', 58000000000, 60000000000, 0, 80000000000, 85899345920)`,
+	`INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, sampling_interval_ms, host, rank, world_size, ` +
+		`device_id, present, retention_days, received_at, upload_index, metadata,
 			allocator_allocated_bytes, allocator_reserved_bytes, allocator_change_bytes, device_used_bytes)
-		SELECT if(number < 50, 'acme', 'other'), 'cpu-only', at, toUnixTimestamp64Nano(at), ['allocation', 'deallocation'][1 + number % 2], 500, 'laptop', 0, 1, -1, 448, 30, now(), number, '{}',
+		SELECT if(number < 50, 'acme', 'other'), 'cpu-only', at, toUnixTimestamp64Nano(at), ['allocation', 'deallocation'][1 + number % 2], ` +
+		`500, 'laptop', 0, 1, -1, 448, 30, now(), number, '{}',
 			1073741824 + number % 2 * 1048576, 1073741824, if(number % 2, -1, 1) * 1048576, 1073741824
 		FROM (SELECT number, toDateTime64('2026-11-20 12:00:00', 9, 'UTC') + (number % 50) AS at FROM numbers(100))`,
-	`INSERT INTO memory_stats_data (tenant, session_id, device_id, rank, bucket, bucket_s, host, events, allocated_peak, reserved_peak, used_peak, total_peak, received_day, retention_days)
-		SELECT 'acme', 'long-gone', 0, 0, toDateTime64('2026-10-01 12:00:00', 9, 'UTC') + toIntervalMinute(number), 60, 'node-9', 60, 1073741824 * number, 1073741824 * (number + 1), 1073741824 * (number + 2), 85899345920, today(), 30 FROM numbers(10)`,
+	`INSERT INTO memory_stats_data (tenant, session_id, device_id, rank, bucket, bucket_s, host, events, allocated_peak, reserved_peak, ` +
+		`used_peak, total_peak, received_day, retention_days)
+		SELECT 'acme', 'long-gone', 0, 0, toDateTime64('2026-10-01 12:00:00', 9, 'UTC') + toIntervalMinute(number), 60, 'node-9', 60, ` +
+		`1073741824 * number, 1073741824 * (number + 1), 1073741824 * (number + 2), 85899345920, today(), 30 FROM numbers(10)`,
 }
 
 func memoryFilled(t *testing.T, database string) driver.Conn {
@@ -61,7 +71,9 @@ func TestMemoryReport(t *testing.T) {
 		t.Errorf("series are %+v", m.Series)
 	}
 	if !slices.ContainsFunc(m.Findings, func(f report.MemoryFinding) bool { return f.Kind == "out of memory" && f.Rank == 3 }) ||
-		!slices.ContainsFunc(m.Findings, func(f report.MemoryFinding) bool { return f.Kind == "missing ranks" && strings.Contains(f.Text, "2") }) {
+		!slices.ContainsFunc(m.Findings, func(f report.MemoryFinding) bool {
+			return f.Kind == "missing ranks" && strings.Contains(f.Text, "2")
+		}) {
 		t.Errorf("findings are %+v", m.Findings)
 	}
 	if !slices.IsSortedFunc(m.Findings, func(a, b report.MemoryFinding) int {
@@ -174,7 +186,8 @@ func TestRanks(t *testing.T) {
 		}
 	}
 	for text, say := range map[string]string{
-		"1-": "not a rank", "-1": "not a rank", "1-2-3": "not a rank", "+1": "not a rank", "7-4": "before it begins", ",": "does not name a rank", "1.5": "not a rank", "99999999999999999999": "not a rank",
+		"1-": "not a rank", "-1": "not a rank", "1-2-3": "not a rank", "+1": "not a rank", "7-4": "before it begins", ",": "does not name a rank",
+		"1.5": "not a rank", "99999999999999999999": "not a rank",
 		strings.Repeat("1,", 257): "more than 256",
 	} {
 		if _, err := report.ParseRanks(text); err == nil || !strings.Contains(err.Error(), say) {
@@ -190,30 +203,37 @@ func TestRanks(t *testing.T) {
 func TestMemoryReportOfPhasesAndIssues(t *testing.T) {
 	conn := filled(t, "report_phases")
 	scope := func(action, name string, id, sequence int) string {
-		return `{"phase_scope":{"action":"` + action + `","name":"` + name + `","path":["epoch","` + name + `"],"depth":2,"scope_id":"s:` + string(rune('0'+id)) + `","parent_scope_id":null,"thread_id":7,"thread_name":"main","sequence":` + string(rune('0'+sequence)) + `}}`
+		return `{"phase_scope":{"action":"` + action + `","name":"` + name + `","path":["epoch","` + name + `"],"depth":2,"scope_id":"s:` +
+			string(rune('0'+id)) + `","parent_scope_id":null,"thread_id":7,"thread_name":"main","sequence":` + string(rune('0'+sequence)) + `}}`
 	}
 	ill := `{"collector_health_status":"degraded","collector_last_error":"nvml: driver went away"}`
 	for session := range 2 {
 		for i, e := range []struct{ kind, metadata string }{
-			{"phase_enter", scope("enter", "forward", 1, 1)}, {"phase_exit", scope("exit", "forward", 1, 2)}, {"phase_enter", scope("enter", "backward", 2, 3)},
+			{"phase_enter", scope("enter", "forward", 1, 1)}, {"phase_exit", scope("exit", "forward", 1, 2)},
+			{"phase_enter", scope("enter", "backward", 2, 3)},
 			{"collector_degraded", ill}, {"sample", "{}"},
 		} {
-			if err := conn.Exec(t.Context(), `INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, host, rank, world_size, device_id, present, retention_days, received_at, upload_index, metadata,
+			if err := conn.Exec(t.Context(), `INSERT INTO memory_events_data (tenant, session_id, at, timestamp_ns, event_type, host, rank, `+
+				`world_size, device_id, present, retention_days, received_at, upload_index, metadata,
 				allocator_allocated_bytes, allocator_reserved_bytes, device_used_bytes, collector)
-				SELECT 'acme', ?, toDateTime64('2026-11-20 12:00:00', 9, 'UTC') + ? AS at, toUnixTimestamp64Nano(at), ?, 'h', ?, 2, 0, 511, 30, now(), ?, ?, 1, 1, 1, 'torch'`,
+				SELECT 'acme', ?, toDateTime64('2026-11-20 12:00:00', 9, 'UTC') + ? AS at, toUnixTimestamp64Nano(at), ?, 'h', ?, 2, 0, 511, 30, `+
+				`now(), ?, ?, 1, 1, 1, 'torch'`,
 				"phased-"+string(rune('a'+session)), i, e.kind, session, i, e.metadata); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	m := memoryReport(t, conn, report.MemoryQuery{Database: "report_phases"})
-	if len(m.Phases) != 2 || m.Phases[0].Phase != "epoch / forward" && m.Phases[1].Phase != "epoch / forward" || m.Phases[0].Times != 2 || m.Phases[0].Open+m.Phases[1].Open != 2 {
+	if len(m.Phases) != 2 || m.Phases[0].Phase != "epoch / forward" && m.Phases[1].Phase != "epoch / forward" || m.Phases[0].Times != 2 ||
+		m.Phases[0].Open+m.Phases[1].Open != 2 {
 		t.Errorf("phases are %+v", m.Phases)
 	}
-	if len(m.Issues) != 1 || m.Issues[0].Hits != 2 || m.Issues[0].Sessions != 2 || !slices.Equal(m.Issues[0].Ranks, []int64{0, 1}) || !strings.HasPrefix(m.Issues[0].ID, "issue:") {
+	if len(m.Issues) != 1 || m.Issues[0].Hits != 2 || m.Issues[0].Sessions != 2 || !slices.Equal(m.Issues[0].Ranks, []int64{0, 1}) ||
+		!strings.HasPrefix(m.Issues[0].ID, "issue:") {
 		t.Errorf("issues are %+v", m.Issues)
 	}
-	if one := memoryReport(t, conn, report.MemoryQuery{Database: "report_phases", Session: "phased-b"}); len(one.Issues) != 1 || one.Issues[0].Hits != 1 || one.Phases[0].Times != 1 {
+	if one := memoryReport(t, conn, report.MemoryQuery{Database: "report_phases", Session: "phased-b"}); len(one.Issues) != 1 ||
+		one.Issues[0].Hits != 1 || one.Phases[0].Times != 1 {
 		t.Errorf("of one session: %+v %+v", one.Issues, one.Phases)
 	}
 	for _, width := range []int{40, 60, 120} {

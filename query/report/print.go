@@ -98,7 +98,8 @@ func (p *printer) arrived(r *Report) {
 	}
 	g := &grid{columns: []column{
 		{head: "session"}, {head: "app", stretch: true}, {head: "host", drop: 2}, {head: "source", drop: 4}, {head: "state", paint: p.state},
-		{head: "started (UTC)", drop: 3}, {head: "length", right: true, drop: 1}, {head: "kernels", right: true}, {head: "samples", right: true, drop: 5},
+		{head: "started (UTC)", drop: 3}, {head: "length", right: true, drop: 1}, {head: "kernels", right: true},
+		{head: "samples", right: true, drop: 5},
 	}}
 	if len(tenants) > 1 { // the same id under two tenants is two sessions
 		g.columns = slices.Insert(g.columns, 0, column{head: "tenant"})
@@ -168,12 +169,14 @@ func (p *printer) kernels(r *Report) {
 	if len(r.Kernels) == 0 && r.SyntheticCalls+r.DisturbedCalls == 0 {
 		return
 	}
-	p.section("Top kernels", fmt.Sprintf("%s of %s, %s on the GPU", plural(r.KernelCalls, "call"), plural(r.KernelNames, "kernel"), duration(r.KernelNS)))
+	p.section("Top kernels", fmt.Sprintf("%s of %s, %s on the GPU", plural(r.KernelCalls, "call"),
+		plural(r.KernelNames, "kernel"), duration(r.KernelNS)))
 	if len(r.Kernels) > 0 {
 		p.timings(r.Kernels, "kernel", r.KernelNS)
 	}
 	if n := r.SyntheticCalls; n > 0 {
-		p.paragraph(plural(n, "call") + " left out: their durations are gaps between launches on the host, not time on the GPU (kernels.synthetic)")
+		p.paragraph(plural(n, "call") + " left out: their durations are gaps between launches on the host, not time on the GPU " +
+			"(kernels.synthetic)")
 	}
 	if n := r.DisturbedCalls; n > 0 {
 		p.paragraph(plural(n, "call") + " left out: a deep window was open and kernels were replayed (kernels.disturbed)")
@@ -201,7 +204,8 @@ func (p *printer) scopes(r *Report) {
 
 func (p *printer) timings(list []Timing, what string, whole uint64) {
 	g := &grid{columns: []column{
-		{head: what, stretch: true}, {head: "calls", right: true}, {head: "total", right: true}, {head: "p50", right: true}, {head: "p90", right: true, drop: 3},
+		{head: what, stretch: true}, {head: "calls", right: true}, {head: "total", right: true}, {head: "p50", right: true},
+		{head: "p90", right: true, drop: 3},
 		{head: "p99", right: true, drop: 1}, {head: "max", right: true, drop: 4}, {head: "", paint: p.st.bar, drop: 2},
 	}}
 	for _, t := range list {
@@ -209,7 +213,8 @@ func (p *printer) timings(list []Timing, what string, whole uint64) {
 		if name == "" {
 			name = "(name not known yet)"
 		}
-		g.add(name, count(t.Calls), duration(t.TotalNS), duration(t.P50NS), duration(t.P90NS), duration(t.P99NS), duration(t.MaxNS), bar(t.TotalNS, whole, p.barWidth()))
+		g.add(name, count(t.Calls), duration(t.TotalNS), duration(t.P50NS), duration(t.P90NS), duration(t.P99NS), duration(t.MaxNS),
+			bar(t.TotalNS, whole, p.barWidth()))
 	}
 	g.write(p.w, p.Width, p.st)
 }
@@ -223,7 +228,8 @@ func (p *printer) copies(r *Report) {
 		all += c.Bytes
 	}
 	p.section("Memory copies", bytesize(all)+" moved")
-	g := &grid{columns: []column{{head: "kind", stretch: true}, {head: "copies", right: true}, {head: "bytes", right: true}, {head: "time", right: true}, {head: "speed", right: true}, {head: "", paint: p.st.bar}}}
+	g := &grid{columns: []column{{head: "kind", stretch: true}, {head: "copies", right: true}, {head: "bytes", right: true},
+		{head: "time", right: true}, {head: "speed", right: true}, {head: "", paint: p.st.bar}}}
 	for _, c := range r.Copies {
 		g.add(c.Kind, count(c.Calls), bytesize(c.Bytes), duration(c.DurationNS), rate(c.Bytes, c.DurationNS), bar(c.Bytes, all, p.barWidth()))
 	}
@@ -259,7 +265,8 @@ func (p *printer) books(r *Report) {
 	}
 	p.section("The books", "received = stored + kept aside + duplicates")
 	stored := b.Events - min(b.Events, b.Rejected+b.Duplicates)
-	p.paragraph(fmt.Sprintf("%s received = %s stored + %s kept aside + %s duplicates", plural(b.Events, "event"), count(stored), count(b.Rejected), count(b.Duplicates)))
+	p.paragraph(fmt.Sprintf("%s received = %s stored + %s kept aside + %s duplicates", plural(b.Events, "event"), count(stored),
+		count(b.Rejected), count(b.Duplicates)))
 	line := fmt.Sprintf("%s of JSON", bytesize(b.Bytes))
 	if p.Sent > 0 {
 		line += fmt.Sprintf(", %s on the wire", bytesize(p.Sent))
@@ -295,13 +302,17 @@ func (p *printer) queries(r *Report) {
 	}
 	for _, q := range []struct{ why, sql string }{
 		{"Which launches of a kernel are slow, and with what shape?",
-			"SELECT kernel, grid, block, count() AS calls, max(duration_ns) AS worst_ns FROM " + db + ".kernels GROUP BY ALL ORDER BY worst_ns DESC LIMIT 10"},
+			"SELECT kernel, grid, block, count() AS calls, max(duration_ns) AS worst_ns FROM " + db +
+				".kernels GROUP BY ALL ORDER BY worst_ns DESC LIMIT 10"},
 		{"On which lines do warps wait, and what helps?",
-			"SELECT file, line, stall_reason, sum(samples) AS n, any(remedy) FROM " + db + ".pc_lines AS l LEFT JOIN " + db + ".stall_reasons AS s ON s.name = l.stall_reason GROUP BY ALL ORDER BY n DESC LIMIT 10"},
+			"SELECT file, line, stall_reason, sum(samples) AS n, any(remedy) FROM " + db + ".pc_lines AS l LEFT JOIN " +
+				db + ".stall_reasons AS s ON s.name = l.stall_reason GROUP BY ALL ORDER BY n DESC LIMIT 10"},
 		{"What did one session do, second by second?",
-			"SELECT toStartOfSecond(started_at) AS t, count() AS kernels, sum(duration_ns) / 1e9 AS busy_gpus FROM " + db + ".kernels WHERE session_id = '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(session) + "' GROUP BY t ORDER BY t"},
+			"SELECT toStartOfSecond(started_at) AS t, count() AS kernels, sum(duration_ns) / 1e9 AS busy_gpus FROM " +
+				db + ".kernels WHERE session_id = '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(session) + "' GROUP BY t ORDER BY t"},
 	} {
 		fmt.Fprintf(p.w, "  %s\n", p.st.dim(q.why))
-		fmt.Fprintf(p.w, "    curl %s%s --data-binary @- <<'SQL'\n    %s FORMAT PrettyCompact\n    SQL\n", login, "'"+p.HTTP+"/'", Printable(q.sql))
+		fmt.Fprintf(p.w, "    curl %s%s --data-binary @- <<'SQL'\n    %s FORMAT PrettyCompact\n    SQL\n", login, "'"+p.HTTP+"/'",
+			Printable(q.sql))
 	}
 }

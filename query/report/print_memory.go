@@ -69,9 +69,11 @@ func (p *printer) memoryTimeline(m *Memory) {
 			last = s.Ended
 		}
 	}
-	p.section("Memory over time", fmt.Sprintf("%s to %s UTC; peaks of equal slices, drawn against the device's total", first.UTC().Format("Jan 02 15:04:05"), last.UTC().Format("Jan 02 15:04:05")))
+	p.section("Memory over time", fmt.Sprintf("%s to %s UTC; peaks of equal slices, drawn against the device's total",
+		first.UTC().Format("Jan 02 15:04:05"), last.UTC().Format("Jan 02 15:04:05")))
 	g := &grid{columns: []column{
-		{head: "where", stretch: true}, {head: "bytes"}, {head: "over time", paint: p.st.bar}, {head: "now", right: true, drop: 2}, {head: "peak", right: true},
+		{head: "where", stretch: true}, {head: "bytes"}, {head: "over time", paint: p.st.bar}, {head: "now", right: true, drop: 2},
+		{head: "peak", right: true},
 		{head: "of total", right: true, drop: 1}, {head: "", paint: p.st.bar, drop: 3},
 	}}
 	width := min(max(p.Width*3/10, 10), memoryPoints)
@@ -94,7 +96,8 @@ func (p *printer) memoryTimeline(m *Memory) {
 			if s.Total > 0 {
 				share = percent(uint64(max(c.Peak, 0)), uint64(s.Total))
 			}
-			g.add(where[j], []string{"allocated", "reserved", used}[j], spark(peaks(c.Values, width), 0, float64(scale)), signedSize(c.Last), signedSize(c.Peak), share, bar(uint64(max(c.Peak, 0)), uint64(max(scale, 0)), p.barWidth()))
+			g.add(where[j], []string{"allocated", "reserved", used}[j], spark(peaks(c.Values, width), 0, float64(scale)), signedSize(c.Last),
+				signedSize(c.Peak), share, bar(uint64(max(c.Peak, 0)), uint64(max(scale, 0)), p.barWidth()))
 		}
 	}
 	g.write(p.w, p.Width, p.st)
@@ -132,7 +135,8 @@ func signedSize(n int64) string {
 
 func (p *printer) memoryChanges(m *Memory) {
 	g := &grid{columns: []column{
-		{head: "where", stretch: true}, {head: "allocations", right: true}, {head: "bytes", right: true, drop: 2}, {head: "per second", right: true}, {head: "frees", right: true, drop: 3},
+		{head: "where", stretch: true}, {head: "allocations", right: true}, {head: "bytes", right: true, drop: 2},
+		{head: "per second", right: true}, {head: "frees", right: true, drop: 3},
 		{head: "bytes", right: true, drop: 4}, {head: "per second", right: true, drop: 1},
 	}}
 	for i := range m.Series[:min(len(m.Series), seriesShown)] {
@@ -141,7 +145,8 @@ func (p *printer) memoryChanges(m *Memory) {
 			continue
 		}
 		perSecond := func(f Flow) string { return bytesize(uint64(f.BytesPerSecond)) + "/s" }
-		g.add(m.place(s)[0]+"  "+m.place(s)[1], count(s.Allocs.Count), signedSize(s.Allocs.Bytes), perSecond(s.Allocs), count(s.Deallocs.Count), signedSize(s.Deallocs.Bytes), perSecond(s.Deallocs))
+		g.add(m.place(s)[0]+"  "+m.place(s)[1], count(s.Allocs.Count), signedSize(s.Allocs.Bytes), perSecond(s.Allocs), count(s.Deallocs.Count),
+			signedSize(s.Deallocs.Bytes), perSecond(s.Deallocs))
 	}
 	if len(g.rows) > 0 {
 		p.section("Changes", "each once, as the trackers count them")
@@ -155,7 +160,8 @@ func (p *printer) memoryRanks(m *Memory) {
 		runs[r.Run]++
 	}
 	g := &grid{columns: []column{
-		{head: "run", stretch: true}, {head: "rank", right: true}, {head: "samples", right: true, drop: 4}, {head: "allocated", right: true, drop: 2}, {head: "reserved", right: true, drop: 3},
+		{head: "run", stretch: true}, {head: "rank", right: true}, {head: "samples", right: true, drop: 4},
+		{head: "allocated", right: true, drop: 2}, {head: "reserved", right: true, drop: 3},
 		{head: "gap", right: true}, {head: "largest", right: true, drop: 1}, {head: "first odd", paint: p.st.bad, drop: 5},
 	}}
 	names := make([]string, len(m.Ranks))
@@ -175,7 +181,8 @@ func (p *printer) memoryRanks(m *Memory) {
 		if r.Anomalies > 0 {
 			odd = r.FirstOdd
 		}
-		g.add(short[r.Run], strconv.FormatInt(r.Rank, 10), count(r.Samples), known(change, r.AllocatedDelta), known(change, r.ReservedDelta), known(signedSize, r.Gap), known(signedSize, r.MaxGap), odd)
+		g.add(short[r.Run], strconv.FormatInt(r.Rank, 10), count(r.Samples), known(change, r.AllocatedDelta), known(change, r.ReservedDelta),
+			known(signedSize, r.Gap), known(signedSize, r.MaxGap), odd)
 	}
 	if len(g.rows) == 0 {
 		return

@@ -14,7 +14,8 @@ func (p *printer) memoryPhases(m *Memory) {
 	}
 	p.section("Phases", "what programs said they were doing, and which hidden gaps began meanwhile")
 	g := &grid{columns: []column{
-		{head: "phase", stretch: true}, {head: "times", right: true}, {head: "total", right: true}, {head: "longest", right: true, drop: 1}, {head: "ranks", drop: 3}, {head: "gaps", right: true, drop: 2},
+		{head: "phase", stretch: true}, {head: "times", right: true}, {head: "total", right: true}, {head: "longest", right: true, drop: 1},
+		{head: "ranks", drop: 3}, {head: "gaps", right: true, drop: 2},
 		{head: "", paint: p.st.bar, drop: 4},
 	}}
 	for _, f := range m.Phases[:min(len(m.Phases), phasesShown)] {
@@ -22,7 +23,8 @@ func (p *printer) memoryPhases(m *Memory) {
 		if f.Findings > 0 {
 			gaps = count(f.Findings)
 		}
-		g.add(f.Phase, count(f.Times), duration(f.TotalNS), duration(f.LongNS), cut(ranges(f.Ranks), 16), gaps, bar(f.TotalNS, m.Phases[0].TotalNS, p.barWidth()))
+		g.add(f.Phase, count(f.Times), duration(f.TotalNS), duration(f.LongNS), cut(ranges(f.Ranks), 16),
+			gaps, bar(f.TotalNS, m.Phases[0].TotalNS, p.barWidth()))
 	}
 	g.write(p.w, p.Width, p.st)
 	open := uint64(0)

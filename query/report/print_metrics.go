@@ -10,7 +10,8 @@ func (p *printer) metrics(r *Report) {
 		return
 	}
 	p.section("The machine", "means over equal slices of each session, oldest first")
-	g := &grid{columns: []column{{head: "what", stretch: true}, {head: "metric"}, {head: "over time", paint: p.st.bar}, {head: "min", right: true, drop: 2}, {head: "mean", right: true}, {head: "max", right: true, drop: 1}}}
+	g := &grid{columns: []column{{head: "what", stretch: true}, {head: "metric"}, {head: "over time", paint: p.st.bar},
+		{head: "min", right: true, drop: 2}, {head: "mean", right: true}, {head: "max", right: true, drop: 1}}}
 	percent := func(f float64) string { return fmt.Sprintf("%.0f %%", f) }
 	watt := func(f float64) string { return fmt.Sprintf("%.0f W", f) }
 	size := func(f float64) string { return bytesize(uint64(max(f, 0))) }

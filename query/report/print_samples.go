@@ -14,7 +14,8 @@ func (p *printer) samples(r *Report) {
 		return
 	}
 	p.section("Hot spots", fmt.Sprintf("%s: where warps were, and why they did not go on", plural(r.Samples, "PC sample")))
-	g := &grid{columns: []column{{head: "function", stretch: true}, {head: "samples", right: true, drop: 3}, {head: "share", right: true}, {head: "", paint: p.st.bar, drop: 2}, {head: "mostly", drop: 1}}}
+	g := &grid{columns: []column{{head: "function", stretch: true}, {head: "samples", right: true, drop: 3}, {head: "share", right: true},
+		{head: "", paint: p.st.bar, drop: 2}, {head: "mostly", drop: 1}}}
 	for _, h := range r.Hot {
 		why := ""
 		for i, x := range h.Reasons {
@@ -35,7 +36,8 @@ func (p *printer) samples(r *Report) {
 	g.write(p.w, p.Width, p.st)
 	p.section("Why they waited", "")
 	for _, s := range r.Stalls {
-		fmt.Fprintf(p.w, "  %-28s %8s  %s\n", stallName(s.Reason), percent(s.Samples, r.Samples), p.st.bar(bar(s.Samples, r.Samples, p.barWidth())))
+		fmt.Fprintf(p.w, "  %-28s %8s  %s\n", stallName(s.Reason), percent(s.Samples, r.Samples),
+			p.st.bar(bar(s.Samples, r.Samples, p.barWidth())))
 		if s.Meaning != "" {
 			p.note(s.Meaning)
 		}
@@ -45,13 +47,15 @@ func (p *printer) samples(r *Report) {
 	}
 	if len(r.Lines) > 0 {
 		p.section("Hottest lines", "")
-		g := &grid{columns: []column{{head: "line", stretch: true}, {head: "samples", right: true}, {head: "share", right: true}, {head: "", paint: p.st.bar}}}
+		g := &grid{columns: []column{{head: "line", stretch: true}, {head: "samples", right: true},
+			{head: "share", right: true}, {head: "", paint: p.st.bar}}}
 		known := slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Source != "" })
 		if known {
 			g.columns = append(g.columns, column{head: "source", drop: 1})
 		}
 		for _, l := range r.Lines {
-			row := []string{fmt.Sprintf("%s:%d", l.File, l.Line), count(l.Samples), percent(l.Samples, r.Samples), bar(l.Samples, r.Samples, p.barWidth())}
+			row := []string{fmt.Sprintf("%s:%d", l.File, l.Line), count(l.Samples), percent(l.Samples, r.Samples),
+				bar(l.Samples, r.Samples, p.barWidth())}
 			if known {
 				row = append(row, cut(strings.TrimSpace(l.Source), max(p.Width/2, 20)))
 			}

@@ -200,8 +200,10 @@ func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 		name string
 		read func(*reader, *Report) error
 	}{
-		{"sessions", readSessions}, {"row counts", readCounts}, {"kernels", readKernels}, {"scopes", readScopes}, {"PC samples", readSamples}, {"instructions", readSpots}, {"insights", readInsights},
-		{"copies", readCopies}, {"device metrics", readDevices}, {"host metrics", readHosts}, {"rejects", readRejects}, {"usage", readBooks}, {"disk use", readDisk},
+		{"sessions", readSessions}, {"row counts", readCounts}, {"kernels", readKernels}, {"scopes", readScopes}, {"PC samples", readSamples},
+		{"instructions", readSpots}, {"insights", readInsights},
+		{"copies", readCopies}, {"device metrics", readDevices}, {"host metrics", readHosts}, {"rejects", readRejects}, {"usage", readBooks},
+		{"disk use", readDisk},
 	} {
 		if err := part.read(in, r); err != nil {
 			return nil, fmt.Errorf("read %s: %w", part.name, err)

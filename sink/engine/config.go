@@ -102,7 +102,8 @@ func (cfg Config) filled(ctx context.Context) (Config, error) {
 		cfg.ListenHost = "127.0.0.1"
 	}
 	if ip := net.ParseIP(cfg.ListenHost); ip == nil || !ip.IsLoopback() {
-		return cfg, fmt.Errorf("engine: listen host %q is not a loopback address, and user default has no password; use 127.0.0.1, %s", cfg.ListenHost, elsewhere)
+		return cfg, fmt.Errorf("engine: listen host %q is not a loopback address, and user default has no password; use 127.0.0.1, %s",
+			cfg.ListenHost, elsewhere)
 	}
 	if cfg.MemoryLimitBytes == 0 {
 		cfg.MemoryLimitBytes = defaultMemoryLimit
@@ -186,7 +187,8 @@ func (cfg Config) write(standalone bool) (string, error) {
 		"Memory": cfg.MemoryLimitBytes, "ServerMemory": cfg.MemoryLimitBytes + connectionRoom, "MergeMemory": cfg.MemoryLimitBytes / 2,
 		"Log": at("logs", "engine.log"), "Users": at("config", "users.xml"),
 		"Writer": Writer, "WriterSHA256": sha256Hex(cfg.Password), "Reader": Reader, "ReaderSHA256": sha256Hex(cfg.ReaderPassword),
-		"Readable": quotedDatabase(cfg.Readable), "TemporaryData": int64(temporaryData), "Bounds": readerBounds(cfg.MemoryLimitBytes), "Changeable": changeable,
+		"Readable": quotedDatabase(cfg.Readable), "TemporaryData": int64(temporaryData), "Bounds": readerBounds(cfg.MemoryLimitBytes),
+		"Changeable": changeable,
 	}
 	conf := childConfig{
 		Library: cfg.Library, ConfigXML: at("config", "config.xml"), Data: at("data"), Logs: at("logs"),

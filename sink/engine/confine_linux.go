@@ -179,7 +179,8 @@ func allow(ruleset int, r rule, handled uint64) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		attr.Allowed_access &= ofFiles
 	}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)),
+		0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("allow %s: %w", r.path, errno)
 	}

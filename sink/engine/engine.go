@@ -61,7 +61,8 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.unconfined = e.notConfined()
 	if e.unconfined != "" {
-		cfg.Logger.Warn("this kernel cannot confine the ClickHouse engine: only its settings keep readers from the machine's files and network", "why", e.unconfined)
+		cfg.Logger.Warn("this kernel cannot confine the ClickHouse engine: only its settings keep readers from the machine's files and network",
+			"why", e.unconfined)
 	}
 	cfg.Logger.Debug("engine answers", "pid", e.pid, "http", e.HTTPAddr(), "tcp", e.TCPAddr(), "after", time.Since(began))
 	return e, nil
@@ -78,7 +79,8 @@ func (e *Engine) startError(ctx context.Context, err error) error {
 		if os.Getenv(LibraryEnv) != "" {
 			what = fmt.Sprintf("point %s at a libchdb.so of version %s, or unset it to have one fetched", LibraryEnv, Version)
 		}
-		return fmt.Errorf("%w: %s cannot be used (%s); %s, %s", ErrLibrary, e.cfg.Library, strings.TrimPrefix(e.tail(), "engine child: no library: "), what, elsewhere)
+		return fmt.Errorf("%w: %s cannot be used (%s); %s, %s", ErrLibrary, e.cfg.Library,
+			strings.TrimPrefix(e.tail(), "engine child: no library: "), what, elsewhere)
 	}
 	return fmt.Errorf("engine: %w; the log is %s", err, e.logPath("engine.log"))
 }

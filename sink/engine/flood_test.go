@@ -24,7 +24,8 @@ import (
 
 var (
 	floodClients = flag.Int("flood-clients", 300, "readers that ask at once in TestFloodOfQueries")
-	floodFor     = flag.Duration("flood-for", 10*time.Second, "how long TestFloodOfQueries lasts; from a minute on the writer must be answered within 1 s")
+	floodFor     = flag.Duration("flood-for", 10*time.Second, "how long TestFloodOfQueries lasts; from a minute on the writer must be "+
+		"answered within 1 s")
 )
 
 // queries of a flood, light and heavy: what wedged the engine (a format that wants threads of its own), what takes all processors, all
@@ -109,7 +110,8 @@ func TestFloodOfQueries(t *testing.T) {
 	writers.Go(func() {
 		for ctx.Err() == nil {
 			began := time.Now()
-			if _, err := ask(s.Engine(), e.User(), e.Password(), fmt.Sprintf("INSERT INTO warpline.t SELECT number FROM numbers(%d, 100000)", inserted)); err == nil {
+			if _, err := ask(s.Engine(), e.User(), e.Password(), fmt.Sprintf("INSERT INTO warpline.t SELECT number FROM numbers(%d, 100000)",
+				inserted)); err == nil {
 				inserted += 100_000
 				slowest = max(slowest, time.Since(began))
 			} else if s.State().Phase == engine.Ready {
@@ -125,8 +127,10 @@ func TestFloodOfQueries(t *testing.T) {
 		t.Fatalf("%d questions, %d rows", len(took), inserted)
 	}
 	p99, worst := took[len(took)*99/100], took[len(took)-1]
-	t.Logf("%d readers for %v: %d answers, %d refusals, %d failures; writer's SELECT 1: p50 %v, p99 %v, most %v of %d; %d rows inserted, slowest %v; %d restarts",
-		*floodClients, *floodFor, answered.Load(), refused.Load(), gone.Load(), took[len(took)/2], p99, worst, len(took), inserted, slowest, s.State().Restarts)
+	t.Logf("%d readers for %v: %d answers, %d refusals, %d failures; writer's SELECT 1: p50 %v, p99 %v, most %v of %d; %d rows inserted, "+
+		"slowest %v; %d restarts",
+		*floodClients, *floodFor, answered.Load(), refused.Load(), gone.Load(), took[len(took)/2], p99,
+		worst, len(took), inserted, slowest, s.State().Restarts)
 	limit := 15 * time.Second // the machine of a short run may have much else to do
 	if *floodFor >= time.Minute {
 		limit = time.Second
@@ -181,11 +185,12 @@ func TestSilentEngineIsRestarted(t *testing.T) {
 	t.Parallel() // it waits
 	var log lines
 	downs := make(chan engine.State, 10)
-	s, err := engine.Supervise(t.Context(), engine.Config{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(st engine.State) {
-		if st.Phase == engine.Down {
-			downs <- st
-		}
-	})
+	s, err := engine.Supervise(t.Context(), engine.Config{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(st engine.State) {
+			if st.Phase == engine.Down {
+				downs <- st
+			}
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

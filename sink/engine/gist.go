@@ -7,7 +7,8 @@ import (
 
 var (
 	// chatter is what clickhouse-local prints while all is well, and stack traces and addresses, which do not help an operator.
-	chatter = regexp.MustCompile(`^(Logging |.*ClickHouse local version|Query id: |Ok\.$|\d+ rows? in set|\d+\. )|<(Warning|Information|Debug|Trace)> |<Fatal> \w+: (\d+\. |#|Address: |Stack trace: |Sent by |\(version )`)
+	chatter = regexp.MustCompile(`^(Logging |.*ClickHouse local version|Query id: |Ok\.$|\d+ rows? in set|\d+\. ` +
+		`)|<(Warning|Information|Debug|Trace)> |<Fatal> \w+: (\d+\. |#|Address: |Stack trace: |Sent by |\(version )`)
 	// stamp is the beginning of each line of ClickHouse's own log, and shown the rest of a line after its message.
 	stamp = regexp.MustCompile(`^\d{4}\.\d\d\.\d\d \S+ \[ \d+ \] \{[^}]*\} `)
 	shown = regexp.MustCompile(`,? Stack trace \(when copying.*`)

@@ -7,7 +7,8 @@ import (
 )
 
 func TestGist(t *testing.T) {
-	const fine = "Logging warning to /d/logs/engine.log\n\x1b[0J\x1b[?25hClickHouse local version 26.7.2.1.\n\nQuery id: b2bef629\n\nOk.\n\n0 rows in set. Elapsed: 0.002 sec. \n"
+	const fine = "Logging warning to /d/logs/engine.log\n\x1b[0J\x1b[?25hClickHouse local version 26.7.2.1.\n\nQuery id: " +
+		"b2bef629\n\nOk.\n\n0 rows in set. Elapsed: 0.002 sec. \n"
 	for name, c := range map[string]struct{ log, want string }{
 		"killed": {fine, ""},
 		"crashed": {fine + `2026.11.20 15:43:44.747621 [ 19950 ] {} <Fatal> ClientBase: ########## Short fault info ############
@@ -18,7 +19,8 @@ func TestGist(t *testing.T) {
 2026.11.20 15:43:44.749450 [ 19951 ] {} <Warning> BackgroundSchedulePool/BgStrmSchPool: Temporarily pause scheduling
 2026.11.20 15:43:44.749492 [ 19950 ] {} <Fatal> ClientBase: 3. __libc_read @ 0x00000000000f82ed
 `, "<Fatal> ClientBase: Signal description: Segmentation fault"},
-		"refused": {fine + `2026.11.20 15:41:44.204775 [ 15133 ] {} <Error> TCPHandler: Code: 81. DB::Exception: Database x does not exist. (UNKNOWN_DATABASE), Stack trace (when copying this message, always include the lines below):
+		"refused": {fine + `2026.11.20 15:41:44.204775 [ 15133 ] {} <Error> TCPHandler: Code: 81. DB::Exception: Database x does not exist. ` +
+			`(UNKNOWN_DATABASE), Stack trace (when copying this message, always include the lines below):
 
 0. ? @ 0x000000001c8fa4b3
 engine child: the engine ended by itself

@@ -70,7 +70,8 @@ func TestArrowInsert(t *testing.T) {
 	// A table of the shared engine is merged in the background, so rows are counted by sums.
 	const columns = "(k LowCardinality(String), at %s, n %s, h %s) ENGINE = %s ORDER BY k SETTINGS non_replicated_deduplication_window = 100"
 	must(t, e, "CREATE TABLE arrow.raw "+fmt.Sprintf(columns, "DateTime64(9,'UTC')", "UInt64", "Map(Int16, UInt64)", "MergeTree"))
-	must(t, e, "CREATE TABLE arrow.agg "+fmt.Sprintf(columns, "SimpleAggregateFunction(max, DateTime64(9,'UTC'))", "SimpleAggregateFunction(max, UInt64)",
+	must(t, e, "CREATE TABLE arrow.agg "+fmt.Sprintf(columns, "SimpleAggregateFunction(max, DateTime64(9,'UTC'))",
+		"SimpleAggregateFunction(max, UInt64)",
 		"SimpleAggregateFunction(sumMap, Map(Int16, UInt64))", "AggregatingMergeTree"))
 	for _, table := range []string{"arrow.raw", "arrow.agg"} {
 		for i, step := range []struct {

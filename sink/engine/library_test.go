@@ -177,7 +177,8 @@ func TestLocateByEnvironment(t *testing.T) {
 	if err == nil {
 		t.Fatal("a text file is taken for the library")
 	}
-	for _, says := range []string{"open the ClickHouse library", missing, "point " + engine.LibraryEnv, "unset it", "warpline up --clickhouse"} {
+	for _, says := range []string{"open the ClickHouse library", missing, "point " + engine.LibraryEnv, "unset it",
+		"warpline up --clickhouse"} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("the error does not say %q: %v", says, err)
 		}

@@ -44,7 +44,8 @@ func (e *Engine) watch() (silent <-chan error, unwatch func()) {
 				continue
 			}
 			if unanswered++; unanswered >= probeSilence {
-				told <- fmt.Errorf("engine: child %d runs and has not answered SELECT 1 for %v: %w", e.pid, time.Since(answered).Round(time.Second), err)
+				told <- fmt.Errorf("engine: child %d runs and has not answered SELECT 1 for %v: %w", e.pid, time.Since(answered).Round(time.Second),
+					err)
 				return
 			}
 			select { // an engine that refuses at once is not asked again at once

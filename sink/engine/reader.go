@@ -52,7 +52,8 @@ var changeable = []string{
 	"date_time_input_format", "date_time_output_format", "enable_http_compression", "extremes", "final", "format_csv_delimiter",
 	"http_headers_progress_interval_ms", "join_use_nulls", "log_comment", "max_result_bytes", "max_result_rows",
 	"output_format_binary_write_json_as_string", "output_format_json_named_tuples_as_objects", "output_format_json_quote_64bit_integers",
-	"output_format_json_quote_denormals", "output_format_json_validate_utf8", "output_format_native_write_json_as_string", "output_format_pretty_color",
+	"output_format_json_quote_denormals", "output_format_json_validate_utf8", "output_format_native_write_json_as_string",
+	"output_format_pretty_color",
 	"output_format_pretty_max_rows", "output_format_pretty_max_value_width", "prefer_column_name_to_alias", "result_overflow_mode",
 	"send_progress_in_http_headers", "session_timezone",
 }

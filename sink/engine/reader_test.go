@@ -54,7 +54,8 @@ func TestReaderReads(t *testing.T) {
 		"EXISTS TABLE reads.t":                                 "1",
 		"SELECT a FROM reads.t WHERE a = 3 FORMAT JSONEachRow": `{"a":3}`,
 		"SELECT a FROM reads.t WHERE a = 3 FORMAT JSONEachRow SETTINGS output_format_json_quote_64bit_integers = 1": `{"a":"3"}`,
-		"SELECT max(at) FROM reads.t SETTINGS session_timezone = 'Asia/Tokyo', date_time_output_format = 'iso'":     "2026-01-02T03:04:05.000000000Z",
+		"SELECT max(at) FROM reads.t SETTINGS session_timezone = 'Asia/Tokyo', date_time_output_format = 'iso'": "2026-01-02T03:04:05.00000" +
+			"0000Z",
 	} {
 		got, err := ask(e, engine.Reader, e.ReaderPassword(), query)
 		if err != nil {
@@ -68,9 +69,12 @@ func TestReaderReads(t *testing.T) {
 	}
 	// As curl -u and clickhouse-client do, and as the drivers of ClickHouse, Inc. begin.
 	for _, params := range []string{
-		"query=SELECT+1", "query=SELECT+1&database=reads&default_format=TSV", "query=SELECT+1&enable_http_compression=1&compress=0", "query=SELECT+1&max_execution_time=300",
-		"query=SELECT+1&wait_end_of_query=1&send_progress_in_http_headers=1&cancel_http_readonly_queries_on_client_close=1&http_headers_progress_interval_ms=9000",
-		"query=SELECT+1&session_id=x&max_result_rows=10&result_overflow_mode=throw&extremes=0&readonly=1&log_comment=x&date_time_input_format=best_effort",
+		"query=SELECT+1", "query=SELECT+1&database=reads&default_format=TSV", "query=SELECT+1&enable_http_compression=1&compress=0",
+		"query=SELECT+1&max_execution_time=300",
+		"query=SELECT+1&wait_end_of_query=1&send_progress_in_http_headers=1&cancel_http_readonly_queries_on_client_close=1&http_headers_progres" +
+			"s_interval_ms=9000",
+		"query=SELECT+1&session_id=x&max_result_rows=10&result_overflow_mode=throw&extremes=0&readonly=1&log_comment=x&date_time_input_format=b" +
+			"est_effort",
 		"query=SELECT+{x:UInt8}&param_x=1&query_id=y",
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.HTTPAddr()+"/?"+params, nil)
@@ -90,10 +94,13 @@ func TestReaderReads(t *testing.T) {
 		}
 	}
 	for name, o := range map[string]clickhouse.Options{
-		"native": {Addr: []string{e.TCPAddr()}}, "native lz4": {Addr: []string{e.TCPAddr()}, Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4}},
-		"HTTP":      {Addr: []string{e.HTTPAddr()}, Protocol: clickhouse.HTTP},
-		"HTTP lz4":  {Addr: []string{e.HTTPAddr()}, Protocol: clickhouse.HTTP, Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4}},
-		"HTTP gzip": {Addr: []string{e.HTTPAddr()}, Protocol: clickhouse.HTTP, Compression: &clickhouse.Compression{Method: clickhouse.CompressionGZIP}},
+		"native": {Addr: []string{e.TCPAddr()}}, "native lz4": {Addr: []string{e.TCPAddr()},
+			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4}},
+		"HTTP": {Addr: []string{e.HTTPAddr()}, Protocol: clickhouse.HTTP},
+		"HTTP lz4": {Addr: []string{e.HTTPAddr()}, Protocol: clickhouse.HTTP,
+			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4}},
+		"HTTP gzip": {Addr: []string{e.HTTPAddr()}, Protocol: clickhouse.HTTP,
+			Compression: &clickhouse.Compression{Method: clickhouse.CompressionGZIP}},
 	} {
 		o.Auth = clickhouse.Auth{Database: "reads", Username: engine.Reader, Password: e.ReaderPassword()}
 		conn, err := clickhouse.Open(&o)
@@ -105,7 +112,8 @@ func TestReaderReads(t *testing.T) {
 		if err := conn.QueryRow(ctx, "SELECT sum(a) FROM t WHERE a < ?", 4).Scan(&sum); err != nil || sum != 6 {
 			t.Errorf("%s: %d, %v", name, sum, err)
 		}
-		if err := conn.QueryRow(clickhouse.Context(ctx, clickhouse.WithParameters(clickhouse.Parameters{"x": "4"})), "SELECT sum(a) FROM t WHERE a < {x:UInt64}").Scan(&sum); err != nil || sum != 6 {
+		if err := conn.QueryRow(clickhouse.Context(ctx, clickhouse.WithParameters(clickhouse.Parameters{"x": "4"})),
+			"SELECT sum(a) FROM t WHERE a < {x:UInt64}").Scan(&sum); err != nil || sum != 6 {
 			t.Errorf("%s, with a parameter: %d, %v", name, sum, err)
 		}
 		cancel()
@@ -117,7 +125,8 @@ func TestReaderReads(t *testing.T) {
 func TestReaderIsBounded(t *testing.T) {
 	e := enginetest.Start(t)
 	for name, wanted := range map[string]string{
-		"max_concurrent_queries_for_user": fmt.Sprint(min(64, max(8, 4*runtime.NumCPU()))), "max_execution_time": "60", "output_format_parallel_formatting": "0", "readonly": "1",
+		"max_concurrent_queries_for_user": fmt.Sprint(min(64, max(8, 4*runtime.NumCPU()))), "max_execution_time": "60",
+		"output_format_parallel_formatting": "0", "readonly": "1",
 		"cancel_http_readonly_queries_on_client_close": "1", "max_memory_usage_for_user": fmt.Sprint((2 << 30) / 100 * 40),
 	} {
 		got, err := ask(e, engine.Reader, e.ReaderPassword(), "SELECT value FROM system.settings WHERE name = '"+name+"'")
@@ -147,7 +156,8 @@ func TestReaderIsBounded(t *testing.T) {
 			return err
 		},
 		"native": func(ctx context.Context) error {
-			conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Username: engine.Reader, Password: e.ReaderPassword()}})
+			conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
+				Auth: clickhouse.Auth{Username: engine.Reader, Password: e.ReaderPassword()}})
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,9 @@ import (
 // rude connects many times, sends things that are no protocol, and resets the connection.
 func rude(t *testing.T, addr string) {
 	t.Helper()
-	for _, say := range []string{"", "\x00\x00\x00\x00", "GET / HTTP/9.9\r\n", "POST /?query=SELECT+1 HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nx", "\xff\xfe\xfd", "GET /?query=SELECT+number+FROM+system.numbers HTTP/1.1\r\nHost: x\r\n\r\n"} {
+	for _, say := range []string{"", "\x00\x00\x00\x00", "GET / HTTP/9.9\r\n",
+		"POST /?query=SELECT+1 HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nx", "\xff\xfe\xfd",
+		"GET /?query=SELECT+number+FROM+system.numbers HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		for range 10 {
 			c, err := net.Dial("tcp", addr)
 			if err != nil {

@@ -112,7 +112,8 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 
 func (s *Supervisor) loop(run context.Context, e *Engine) {
 	defer close(s.ended)
-	pause := &backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: 10 * time.Second}
+	pause := &backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.2, Multiplier: 2,
+		MaxInterval: 10 * time.Second}
 	pause.Reset()
 	for e != nil {
 		since := time.Now()

@@ -37,11 +37,12 @@ func TestSupervisorRestarts(t *testing.T) {
 	var log lines
 	var mu sync.Mutex
 	var told []engine.Phase
-	s, err := engine.Supervise(t.Context(), engine.Config{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(st engine.State) {
-		mu.Lock()
-		defer mu.Unlock()
-		told = append(told, st.Phase)
-	})
+	s, err := engine.Supervise(t.Context(), engine.Config{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(st engine.State) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, st.Phase)
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func TestSupervisorRestarts(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	wanted := []engine.Phase{engine.Ready, engine.Down, engine.Ready, engine.Down, engine.Ready, engine.Down, engine.Ready, engine.Stopping, engine.Stopped}
+	wanted := []engine.Phase{engine.Ready, engine.Down, engine.Ready, engine.Down, engine.Ready, engine.Down, engine.Ready, engine.Stopping,
+		engine.Stopped}
 	if len(told) != len(wanted) {
 		t.Fatalf("told %v, want %v", told, wanted)
 	}

@@ -158,7 +158,8 @@ func TestCountsAreWhatTheFilesHold(t *testing.T) {
 			read(t, d, func(channel string, line []byte, w *wire) {
 				got.Lines++
 				got.RawBytes += int64(len(line)) + 1
-				if l, err := dec.Decode(line); err != nil || l.Type.String() != w.Type || (l.Type.IsBatch() && (l.Batch.Rows() != len(w.Rows) || len(l.Batch.BadRows) > 0)) {
+				if l, err := dec.Decode(line); err != nil || l.Type.String() != w.Type ||
+					(l.Type.IsBatch() && (l.Batch.Rows() != len(w.Rows) || len(l.Batch.BadRows) > 0)) {
 					t.Fatalf("decoder refuses %.300s: %v", line, err)
 				}
 				if w.Columns != nil {
@@ -311,8 +312,10 @@ func TestDistributions(t *testing.T) {
 		}
 		lowest, highest = min(lowest, mean), max(highest, mean)
 	}
-	if lo, hi := math.Log(float64(bench.MinMedian)), math.Log(float64(bench.MaxMedian)); lowest < lo-0.1 || highest > hi+0.1 || highest-lowest < 2 {
-		t.Errorf("medians from %v to %v, want them spread between %v and %v", time.Duration(math.Exp(lowest)), time.Duration(math.Exp(highest)), bench.MinMedian, bench.MaxMedian)
+	if lo, hi := math.Log(float64(bench.MinMedian)), math.Log(float64(bench.MaxMedian)); lowest < lo-0.1 || highest > hi+0.1 ||
+		highest-lowest < 2 {
+		t.Errorf("medians from %v to %v, want them spread between %v and %v", time.Duration(math.Exp(lowest)), time.Duration(math.Exp(highest)),
+			bench.MinMedian, bench.MaxMedian)
 	}
 	if gap := float64(last-first) / float64(launches-1); math.Abs(gap-100_000) > 1000 {
 		t.Errorf("mean gap %.0f ns, want 100000", gap)
@@ -328,7 +331,8 @@ func TestDetailsAreAsLongAsTheClients(t *testing.T) {
 			bytes += len(line) + 1
 			lines++
 			launches[w.Grid+w.Block+w.UserScope] = true
-			if i := strings.Index(string(line), `,"corr_id":`); i < 0 || !strings.HasPrefix(string(line), `{"version":1,"type":"kernel_detail","session_id":"`) {
+			if i := strings.Index(string(line), `,"corr_id":`); i < 0 ||
+				!strings.HasPrefix(string(line), `{"version":1,"type":"kernel_detail","session_id":"`) {
 				t.Fatalf("keys are not in the client's order: %s", line)
 			}
 		}
@@ -362,7 +366,8 @@ func TestKeysAreTheClients(t *testing.T) {
 			t.Fatalf("%s has\n%s, the client\n%s", typ, keys, client[typ])
 		}
 	})
-	for _, typ := range []string{"job_start", "dictionary_update", "shutdown", "kernel_event_batch", "kernel_detail", "memcpy_event_batch", "scope_event_batch",
+	for _, typ := range []string{"job_start", "dictionary_update", "shutdown", "kernel_event_batch",
+		"kernel_detail", "memcpy_event_batch", "scope_event_batch",
 		"profile_sample_batch", "host_metric_batch", "device_metric_batch"} {
 		if !seen[typ] {
 			t.Errorf("mixed has no %s", typ)
@@ -438,7 +443,8 @@ func BenchmarkGenerate(b *testing.B) {
 	dir := b.TempDir()
 	const rows = 200_000
 	for b.Loop() {
-		if _, err := bench.Generate(context.Background(), bench.Config{Workload: bench.Columnar, Kernels: rows, Sessions: 2, Seed: 1}, dir, nil); err != nil {
+		if _, err := bench.Generate(context.Background(), bench.Config{Workload: bench.Columnar, Kernels: rows, Sessions: 2, Seed: 1}, dir,
+			nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -74,21 +74,25 @@ func kernelName(r *rand.Rand) string {
 		return fmt.Sprintf("void at::native::reduce_kernel<%d, %d, at::native::ReduceOp<%s, at::native::%s, %d>>(int)", pick(r, 128, 256, 512),
 			pick(r, 1, 2, 4), typ, pick(r, "MeanOps", "SumOps", "NormTwoOps", "MaxNanFunctor", "WelfordOps"), pick(r, 1, 2, 4, 8))
 	case 3:
-		return fmt.Sprintf("void flash::flash_%s_kernel<Flash_kernel_traits<%d, %d, %d, %d, %s, %s>>(Params)", pick(r, "fwd", "bwd", "fwd_splitkv"),
+		return fmt.Sprintf("void flash::flash_%s_kernel<Flash_kernel_traits<%d, %d, %d, %d, %s, %s>>(Params)",
+			pick(r, "fwd", "bwd", "fwd_splitkv"),
 			pick(r, 64, 96, 128, 192, 256), pick(r, 64, 128), pick(r, 32, 64, 128), pick(r, 4, 8), pick(r, "true", "false"), typ)
 	case 4:
-		return fmt.Sprintf("void (anonymous namespace)::layer_norm_%s_kernel<%s, %s, %d, %d>(%s const*, %s*, int)", pick(r, "forward", "backward", "grad_input"),
+		return fmt.Sprintf("void (anonymous namespace)::layer_norm_%s_kernel<%s, %s, %d, %d>(%s const*, %s*, int)",
+			pick(r, "forward", "backward", "grad_input"),
 			typ, pick(r, "float", "double"), pick(r, 256, 512, 1024, 2048, 4096), pick(r, 1, 2, 4, 8), typ, typ)
 	}
 	return fmt.Sprintf("void multi_tensor_apply_kernel<TensorListMetadata<%d>, %s<%s>, %s>(long, int volatile*, %s)", pick(r, 1, 2, 3, 4, 5),
-		pick(r, "AdamFunctor", "ScaleFunctor", "L2NormFunctor", "LAMBStage1Functor", "SGDFunctor"), typ, pick(r, "float", "long"), pick(r, "float", "int"))
+		pick(r, "AdamFunctor", "ScaleFunctor", "L2NormFunctor", "LAMBStage1Functor", "SGDFunctor"), typ,
+		pick(r, "float", "long"), pick(r, "float", "int"))
 }
 
 func newLaunchConfig(r *rand.Rand, scope string) launchConfig {
 	block := pick(r, 64, 128, 256, 512, 1024)
 	reg, smem, warp := pick(r, 0.25, 0.375, 0.5, 0.75, 1), pick(r, 0.5, 0.75, 1), pick(r, 0.5, 1.0)
 	static := pick(r, 0, 1024, 4096, 8192, 16384)
-	l := launchConfig{scope: scope, text: fmt.Appendf(nil, `,"grid":"(%d,%d,1)","block":"(%d,1,1)","static_shared":%d,"local_bytes":0,"const_bytes":%d,`+
+	l := launchConfig{scope: scope, text: fmt.Appendf(nil, `,"grid":"(%d,%d,1)","block":"(%d,1,1)","static_shared":%d,"local_bytes":0,`+
+		`"const_bytes":%d,`+
 		`"occupancy":%.6f,"reg_occupancy":%.6f,"smem_occupancy":%.6f,"warp_occupancy":%.6f,"block_occupancy":1.000000,"limiting_resource":"%s",`+
 		`"max_active_blocks":%d,"local_mem_total_bytes":0,"local_mem_per_thread_bytes":0,"cache_config_requested":0,"cache_config_executed":0,`+
 		`"shared_mem_executed_bytes":%d,"user_scope":"%s","stack_trace":""}`+"\n",

@@ -99,7 +99,8 @@ func runLatency(ctx context.Context, svc *Service, d *Data, rate float64, progre
 			progress(n, d.Counts.Kernels)
 		}
 		if time.Since(changed) > stuckAfter {
-			return nil, fmt.Errorf("%d of %d rows are visible and nothing has changed for %v; the service's last words:\n%s", seen, d.Counts.Kernels, stuckAfter, svc.lastWords())
+			return nil, fmt.Errorf("%d of %d rows are visible and nothing has changed for %v; the service's last words:\n%s", seen, d.Counts.Kernels,
+				stuckAfter, svc.lastWords())
 		}
 		if err := svc.Died(); err != nil {
 			return nil, err

@@ -13,7 +13,8 @@ const (
 // jobStart returns the first line of every channel, in the client's order of keys.
 func (s *session) jobStart() []byte {
 	static := fmt.Sprintf(`[{"id":0,"name":"%s","uuid":"%s","vendor":"NVIDIA","architecture":"sm_90","compute_major":9,"compute_minor":0,`+
-		`"l2_cache_size_bytes":52428800,"shared_mem_per_block_bytes":49152,"regs_per_block":65536,"multi_processor_count":132,"warp_size":32}]`, DeviceName, deviceUUID)
+		`"l2_cache_size_bytes":52428800,"shared_mem_per_block_bytes":49152,"regs_per_block":65536,"multi_processor_count":132,"warp_size":32}]`,
+		DeviceName, deviceUUID)
 	engine := "nvidia.trace"
 	if s.shape.pcRows > 0 {
 		engine = "nvidia.pc_sampling"

@@ -30,7 +30,8 @@ func readProc(pid int) (p procStat, err error) {
 		return p, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
 	}
 	n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
-	return procStat{parent: int(n(1)), cpu: time.Duration(n(11)+n(12)) * time.Second / ticksPerSecond, bytes: n(21) * int64(os.Getpagesize())}, nil
+	return procStat{parent: int(n(1)), cpu: time.Duration(n(11)+n(12)) * time.Second / ticksPerSecond, bytes: n(21) * int64(os.Getpagesize())},
+		nil
 }
 
 // processUsage adds up a process and its descendants.

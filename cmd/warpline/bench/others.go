@@ -30,11 +30,13 @@ const (
 )
 
 // stalls are the reasons of an H100's PC sampling that are common, the first ones most.
-var stalls = []string{"long_scoreboard", "wait", "selected", "not_selected", "short_scoreboard", "math_pipe_throttle", "barrier", "mio_throttle",
+var stalls = []string{"long_scoreboard", "wait", "selected", "not_selected", "short_scoreboard", "math_pipe_throttle", "barrier",
+	"mio_throttle",
 	"lg_throttle", "dispatch_stall", "branch_resolving", "no_instructions", "imc_miss", "drain", "sleeping", "membar"}
 
 // leaves are the names of scopes; name_id is the place here + 1.
-var leaves = []string{"train", "step", "forward", "backward", "optimizer", "loss", "attention", "mlp", "norm", "embedding", "adamw", "allreduce"}
+var leaves = []string{"train", "step", "forward", "backward", "optimizer", "loss", "attention", "mlp", "norm", "embedding", "adamw",
+	"allreduce"}
 
 // startOthers writes the dictionaries of scopes and PC samples.
 func (s *session) startOthers() error {
@@ -101,10 +103,12 @@ func (s *session) memcpyBatch(n int, from int64) error {
 	if n <= 0 {
 		return nil
 	}
-	line := s.batchHead(s.buf[:0], 1, memcpyBatch, "memcpy_event_batch", "", from, `"dt_ns","stream_id","duration_ns","bytes","copy_kind","corr_id"`)
+	line := s.batchHead(s.buf[:0], 1, memcpyBatch, "memcpy_event_batch", "", from,
+		`"dt_ns","stream_id","duration_ns","bytes","copy_kind","corr_id"`)
 	for i := range n {
 		bytes := int64(4096) << s.rand.IntN(14)
-		line = appendRow(line, i == 0, s.spread(from, i, n)-from, 7, 2000+bytes/20+s.rand.Int64N(1000), bytes, pick[int64](s.rand, 1, 1, 1, 2, 8), int64(s.corr))
+		line = appendRow(line, i == 0, s.spread(from, i, n)-from, 7, 2000+bytes/20+s.rand.Int64N(1000),
+			bytes, pick[int64](s.rand, 1, 1, 1, 2, 8), int64(s.corr))
 		s.nextCorr()
 	}
 	s.buf = append(line, "]}\n"...)
@@ -167,7 +171,8 @@ func (s *session) pcBatch(n int, from int64) error {
 		return nil
 	}
 	line := s.batchHead(s.buf[:0], 1, profileBatch, "profile_sample_batch", "", from,
-		`"dt_ns","corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind","scope_name_id","source_file_id","source_line"`)
+		`"dt_ns","corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind","scope_name_id",`+
+			`"source_file_id","source_line"`)
 	for i := range n {
 		h := s.others.hotspots[s.others.pcs.Uint64()]
 		reason := h.reason
@@ -202,15 +207,17 @@ func (s *session) metricBatch(i, j, n int, from int64) error {
 	o := &s.others
 	base := s.spread(from, i, n)
 	var hosts [ticks][4]int64
-	line := s.batchHead(s.buf[:0], 1, deviceBatch, "device_metric_batch", "", base, `"dt_ns","device_id","gpu_util","mem_util","temp_c","power_mw","used_mib","total_mib","clock_sm",`+
-		`"fan_speed_pct","temp_mem_c","temp_junction_c","voltage_mv","energy_uj","clock_mem","pcie_bw_bps","ecc_corrected","ecc_uncorrected"`)
+	line := s.batchHead(s.buf[:0], 1, deviceBatch, "device_metric_batch", "", base,
+		`"dt_ns","device_id","gpu_util","mem_util","temp_c","power_mw","used_mib","total_mib","clock_sm",`+
+			`"fan_speed_pct","temp_mem_c","temp_junction_c","voltage_mv","energy_uj","clock_mem","pcie_bw_bps","ecc_corrected","ecc_uncorrected"`)
 	for k := i; k < j; k++ {
 		dt := s.spread(from, k, n) - base
 		o.util = walk(s.rand, o.util)
 		o.cpu = walk(s.rand, o.cpu)
 		power := int64(150_000 + 500_000*o.util + 2000*s.rand.NormFloat64())
 		o.energyUJ += power * (s.clock - from) / int64(n) / 1_000_000
-		line = appendRow(line, k == i, dt, 0, int64(100*o.util), int64(60*o.util), int64(45+30*o.util), power, 61_440+int64(64*o.cpu), 81_559, 1980-15*int64(8*o.util),
+		line = appendRow(line, k == i, dt, 0, int64(100*o.util), int64(60*o.util), int64(45+30*o.util),
+			power, 61_440+int64(64*o.cpu), 81_559, 1980-15*int64(8*o.util),
 			0, int64(50+35*o.util), 0, 0, o.energyUJ, 2619, int64(20e9*o.util)+s.rand.Int64N(1e6), 0, 0)
 		hosts[k-i] = [4]int64{dt, int64(10_000 * o.cpu), 51_200 + int64(2048*o.cpu), 262_144}
 	}
@@ -218,7 +225,8 @@ func (s *session) metricBatch(i, j, n int, from int64) error {
 	if err := s.write(system, s.buf, int64(j-i), 0); err != nil {
 		return err
 	}
-	line = s.batchHead(s.buf[:0], 1, hostBatch, "host_metric_batch", `,"hostname":"`+Host+`","ip_addr":"192.0.2.10"`, base, `"dt_ns","cpu_pct_x100","ram_used_mib","ram_total_mib"`)
+	line = s.batchHead(s.buf[:0], 1, hostBatch, "host_metric_batch", `,"hostname":"`+Host+`","ip_addr":"192.0.2.10"`, base,
+		`"dt_ns","cpu_pct_x100","ram_used_mib","ram_total_mib"`)
 	for k := range j - i {
 		line = appendRow(line, k == 0, hosts[k][:]...)
 	}

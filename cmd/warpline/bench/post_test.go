@@ -41,7 +41,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the sender gave up elsewhere and closed its connections
 	}
-	if h.Get("X-GpuFlight-Window-CRC32") != strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10) || h.Get("Content-Encoding") != "gzip" || r.ContentLength != int64(len(body)) {
+	if h.Get("X-GpuFlight-Window-CRC32") != strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10) || h.Get("Content-Encoding") != "gzip" ||
+		r.ContentLength != int64(len(body)) {
 		d.t.Errorf("headers %v do not fit the body", h)
 	}
 	if id := h.Get("X-GpuFlight-Window-Id"); d.refuse[id] < 2 {
@@ -64,7 +65,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func send(t *testing.T, status int, key string) (*door, *Data, *sender, error) {
 	t.Helper()
-	d, err := Generate(context.Background(), Config{Workload: Mixed, Kernels: 8192, Sessions: 2, Seed: 1, WindowBytes: 1 << 20}, t.TempDir(), nil)
+	d, err := Generate(context.Background(), Config{Workload: Mixed, Kernels: 8192, Sessions: 2, Seed: 1, WindowBytes: 1 << 20}, t.TempDir(),
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,10 +93,13 @@ func (r *Result) Print(w io.Writer) error {
 	if r.Durability != "" {
 		durability = ", durability " + r.Durability
 	}
-	fmt.Fprintf(&b, "warpline bench: %s%s, seed %d, on %s/%s, %d cores, %s\n", r.Workload, durability, r.Seed, r.Machine.OS, r.Machine.Arch, r.Machine.Cores, memory)
-	fmt.Fprintf(&b, "sent      %s kernels, %s events in %d sessions: %s raw, %s gzip, %d windows\n", humanize.Comma(c.Kernels), humanize.Comma(c.Events), r.Sessions,
+	fmt.Fprintf(&b, "warpline bench: %s%s, seed %d, on %s/%s, %d cores, %s\n", r.Workload, durability,
+		r.Seed, r.Machine.OS, r.Machine.Arch, r.Machine.Cores, memory)
+	fmt.Fprintf(&b, "sent      %s kernels, %s events in %d sessions: %s raw, %s gzip, %d windows\n",
+		humanize.Comma(c.Kernels), humanize.Comma(c.Events), r.Sessions,
 		size(float64(c.RawBytes)), size(float64(c.GzBytes)), c.Windows)
-	fmt.Fprintf(&b, "took      %s until acknowledged, %s until SQL counted all of it (%s/s raw, %d retries)\n", seconds(r.Posted), seconds(r.Visible), size(r.RawPerSecond), r.Retries)
+	fmt.Fprintf(&b, "took      %s until acknowledged, %s until SQL counted all of it (%s/s raw, %d retries)\n", seconds(r.Posted),
+		seconds(r.Visible), size(r.RawPerSecond), r.Retries)
 	if l := r.Load; l != nil {
 		fmt.Fprintf(&b, "cpu       roles %s, engine %s (%.2f cores of %d); bench itself not counted\n", seconds(l.RolesCPU), seconds(l.EngineCPU),
 			(l.RolesCPU+l.EngineCPU).Seconds()/r.Visible.Seconds(), r.Machine.Cores)
@@ -105,7 +108,8 @@ func (r *Result) Print(w io.Writer) error {
 		fmt.Fprintf(&b, "memory    n/a: measured for the bench's own service on Linux\n")
 	}
 	if l := r.Latency; l != nil {
-		fmt.Fprintf(&b, "latency   at %s rows/s (asked %s), %d windows: answer to visible p50 %s p99 %s max %s; post to visible p50 %s p99 %s\n", rate(l.Reached), rate(l.Rate), l.Windows,
+		fmt.Fprintf(&b, "latency   at %s rows/s (asked %s), %d windows: answer to visible p50 %s p99 %s max %s; post to visible p50 %s p99 "+
+			"%s\n", rate(l.Reached), rate(l.Rate), l.Windows,
 			seconds(l.Visible50), seconds(l.Visible99), seconds(l.VisibleMax), seconds(l.Whole50), seconds(l.Whole99))
 	}
 	b.WriteByte('\n')

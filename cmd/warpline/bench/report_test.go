@@ -44,7 +44,8 @@ func TestRankIsNearest(t *testing.T) {
 
 func TestFiguresOfAWorkload(t *testing.T) {
 	r := Result{Workload: Columnar, KernelsPerSecond: 1.5e6, IdleBytes: 300e6, Load: &Load{PeakBytes: 3e9}, Ready: 2 * time.Second,
-		Latency: &Latency{Rate: 0.75e6, Visible99: 6 * time.Second}, Rest: &Rest{KernelRows: 10, KernelBytes: 55}, Visible: time.Second, Counts: Counts{Kernels: 10}}
+		Latency: &Latency{Rate: 0.75e6, Visible99: 6 * time.Second}, Rest: &Rest{KernelRows: 10, KernelBytes: 55}, Visible: time.Second,
+		Counts: Counts{Kernels: 10}}
 	r.Figures = r.figures()
 	var b strings.Builder
 	if err := r.Print(&b); err != nil {
@@ -71,8 +72,10 @@ func TestFiguresOfAWorkload(t *testing.T) {
 }
 
 func TestPriceOfFsync(t *testing.T) {
-	os := &Result{Workload: Full, KernelsPerSecond: 800e3, Posted: 2 * time.Second, Visible: 4 * time.Second, Load: &Load{RolesCPU: 3 * time.Second, EngineCPU: time.Second}}
-	fsync := &Result{Workload: Full, KernelsPerSecond: 200e3, Posted: 3 * time.Second, Visible: 16 * time.Second, Load: &Load{RolesCPU: 4 * time.Second, EngineCPU: time.Second},
+	os := &Result{Workload: Full, KernelsPerSecond: 800e3, Posted: 2 * time.Second, Visible: 4 * time.Second,
+		Load: &Load{RolesCPU: 3 * time.Second, EngineCPU: time.Second}}
+	fsync := &Result{Workload: Full, KernelsPerSecond: 200e3, Posted: 3 * time.Second, Visible: 16 * time.Second,
+		Load:    &Load{RolesCPU: 4 * time.Second, EngineCPU: time.Second},
 		Latency: &Latency{Visible99: time.Second}}
 	var b strings.Builder
 	if err := PrintPrice(&b, os, fsync); err != nil {

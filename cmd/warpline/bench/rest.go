@@ -113,7 +113,8 @@ func copyAged(ctx context.Context, sql SQL, schema *table.Schema, tables []Table
 
 // optimize merges every table of a database to one data part per ClickHouse partition.
 func optimize(ctx context.Context, sql SQL, database string) error {
-	rows, err := sql.rows(ctx, fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s' AND engine LIKE '%%MergeTree' ORDER BY name", database))
+	rows, err := sql.rows(ctx, fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s' AND engine LIKE '%%MergeTree' ORDER BY name",
+		database))
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,8 @@ func optimize(ctx context.Context, sql SQL, database string) error {
 
 // sizes adds up active data parts by table, largest first.
 func sizes(ctx context.Context, sql SQL, database string) ([]TableSize, error) {
-	rows, err := sql.rows(ctx, fmt.Sprintf("SELECT table, sum(rows), sum(bytes_on_disk) FROM system.parts WHERE active AND database = '%s' GROUP BY table ORDER BY 3 DESC", database))
+	rows, err := sql.rows(ctx, fmt.Sprintf("SELECT table, sum(rows), sum(bytes_on_disk) FROM system.parts WHERE active AND database = '%s' "+
+		"GROUP BY table ORDER BY 3 DESC", database))
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,8 @@ func columns(ctx context.Context, sql SQL, database string, tables []TableSize) 
 				return fmt.Errorf("columns of %s: %w", tables[i].Name, err)
 			}
 		}
-		rows, err := sql.rows(ctx, fmt.Sprintf("SELECT column, sum(column_bytes_on_disk), 0 FROM system.parts_columns WHERE active AND database = '%s' AND table = '%s' GROUP BY column ORDER BY 2 DESC, column", wideDatabase, tables[i].Name))
+		rows, err := sql.rows(ctx, fmt.Sprintf("SELECT column, sum(column_bytes_on_disk), 0 FROM system.parts_columns WHERE active AND "+
+			"database = '%s' AND table = '%s' GROUP BY column ORDER BY 2 DESC, column", wideDatabase, tables[i].Name))
 		if err != nil {
 			return err
 		}

@@ -86,8 +86,9 @@ func Run(ctx context.Context, svc *Service, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Workload: d.Config.Workload, Seed: d.Config.Seed, Sessions: d.Config.Sessions, Counts: d.Counts, Ready: svc.Ready, Durability: o.Durability,
-		Machine: Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), machineMemory()}}
+	r := &Result{Workload: d.Config.Workload, Seed: d.Config.Seed, Sessions: d.Config.Sessions, Counts: d.Counts, Ready: svc.Ready,
+		Durability: o.Durability,
+		Machine:    Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), machineMemory()}}
 	if svc.PID != 0 {
 		if err := pause(ctx, idleFor); err != nil {
 			return nil, err
@@ -174,7 +175,8 @@ func (r *Result) throughput(ctx context.Context, svc *Service, d *Data, progress
 		return err
 	}
 	seconds := r.Visible.Seconds()
-	r.KernelsPerSecond, r.EventsPerSecond, r.RawPerSecond = float64(d.Counts.Kernels)/seconds, float64(d.Counts.Events)/seconds, float64(d.Counts.RawBytes)/seconds
+	r.KernelsPerSecond, r.EventsPerSecond, r.RawPerSecond = float64(d.Counts.Kernels)/seconds, float64(d.Counts.Events)/seconds,
+		float64(d.Counts.RawBytes)/seconds
 	r.Retries, r.Answers = sender.retries.Load(), sender.answers
 	return r.verify(ctx, svc, d)
 }

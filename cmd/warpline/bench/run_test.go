@@ -47,15 +47,18 @@ func TestRun(t *testing.T) {
 			if r.KernelsPerSecond <= 0 || len(r.Figures) == 0 {
 				t.Errorf("nothing measured: %+v", r)
 			}
-			if runtime.GOOS == "linux" && (r.Load == nil || r.Load.RolesPeakBytes < 10<<20 || r.Load.EnginePeakBytes < 50<<20 || r.IdleBytes < 50<<20) {
+			if runtime.GOOS == "linux" && (r.Load == nil || r.Load.RolesPeakBytes < 10<<20 || r.Load.EnginePeakBytes < 50<<20 ||
+				r.IdleBytes < 50<<20) {
 				t.Errorf("memory: idle %d, load %+v", r.IdleBytes, r.Load)
 			}
 			if o.Rest {
-				if r.Rest == nil || r.Rest.KernelRows != bench.HourKernels || r.Rest.Total <= r.Rest.KernelBytes || r.Rest.Coarse <= 0 || r.Rest.Coarse >= r.Rest.Total {
+				if r.Rest == nil || r.Rest.KernelRows != bench.HourKernels || r.Rest.Total <= r.Rest.KernelBytes || r.Rest.Coarse <= 0 ||
+					r.Rest.Coarse >= r.Rest.Total {
 					t.Errorf("at rest: %+v", r.Rest)
 				}
 			}
-			if l := r.Latency; o.Rate > 0 && (l == nil || l.Windows < 9 || l.Visible99 <= 0 || l.Visible99 > l.VisibleMax || l.Visible50 > l.Visible99) {
+			if l := r.Latency; o.Rate > 0 && (l == nil || l.Windows < 9 || l.Visible99 <= 0 || l.Visible99 > l.VisibleMax ||
+				l.Visible50 > l.Visible99) {
 				t.Errorf("latency: %+v", l)
 			}
 			if left, err := filepath.Glob(filepath.Join(o.Dir, string(o.Config.Workload)+"-*")); err != nil || len(left) > 0 {

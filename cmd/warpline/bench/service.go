@@ -55,7 +55,8 @@ func Start(ctx context.Context, binary, dir string, args ...string) (*Service, e
 	defer log.Close()
 	s.cmd = exec.Command(binary, args...)
 	// Builds from before these two limits ignore their environment variables.
-	s.cmd.Env = append(os.Environ(), "WARPLINE_DEV_KEY="+devKey, "WARPLINE_LIMIT_RAW_BYTES_PER_SECOND=1TB", "WARPLINE_LIMIT_REQUESTS_PER_SECOND=1e9")
+	s.cmd.Env = append(os.Environ(), "WARPLINE_DEV_KEY="+devKey, "WARPLINE_LIMIT_RAW_BYTES_PER_SECOND=1TB",
+		"WARPLINE_LIMIT_REQUESTS_PER_SECOND=1e9")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	began := time.Now()
 	if err := s.cmd.Start(); err != nil {

@@ -231,7 +231,8 @@ func (s *session) kernelBatch() error {
 	line := s.batchHead(s.buf[:0], 1, kernelBatch, "kernel_event_batch", "", base, columns)
 	for i := range s.rows {
 		r := &s.rows[i]
-		cells := [10]int64{r.start - base, int64(r.id), r.stream, r.duration, int64(r.corr), int64(r.kernel.dynShared), int64(r.kernel.regs), hasDetails}
+		cells := [10]int64{r.start - base, int64(r.id), r.stream, r.duration, int64(r.corr), int64(r.kernel.dynShared), int64(r.kernel.regs),
+			hasDetails}
 		if s.shape.today {
 			line = appendRow(line, i == 0, cells[:]...)
 		} else {

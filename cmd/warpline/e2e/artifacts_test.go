@@ -42,13 +42,18 @@ func TestArtifacts(t *testing.T) {
 	c := newCluster(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	const samples = `{"version":1,"type":"dictionary_update","session_id":"SESSION","function_dict":{"1":"vecMulAdd(float const*, float const*, float*, int)@vec.cu"},"func_symbol_dict":{"1":"_Z9vecMulAddPKfS0_Pfi"},"source_file_dict":{"1":"vec.cu"},"metric_dict":{"1":"smsp__pcsamp_warps_issue_stalled_wait","2":"smsp__sass_inst_executed"}}
-{"version":1,"type":"profile_sample_batch","session_id":"SESSION","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind","scope_name_id","source_file_id","source_line"],"rows":[[0,0,0,1,16,1,5,2,0,0,1,3],[0,0,0,1,24,2,9,0,1,0,1,3]]}
+	const samples = `{"version":1,"type":"dictionary_update","session_id":"SESSION","function_dict":{"1":"vecMulAdd(float const*, float ` +
+		`const*, float*, int)@vec.cu"},"func_symbol_dict":{"1":"_Z9vecMulAddPKfS0_Pfi"},"source_file_dict":{"1":"vec.cu"},` +
+		`"metric_dict":{"1":"smsp__pcsamp_warps_issue_stalled_wait","2":"smsp__sass_inst_executed"}}
+{"version":1,"type":"profile_sample_batch","session_id":"SESSION","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns",` +
+		`"corr_id","device_id","function_id","pc_offset","metric_id","metric_value","stall_reason","sample_kind","scope_name_id",` +
+		`"source_file_id","source_line"],"rows":[[0,0,0,1,16,1,5,2,0,0,1,3],[0,0,0,1,24,2,9,0,1,0,1,3]]}
 `
 	keys := map[string]string{"one": c.makeKey("one"), "two": c.makeKey("two"), "three": c.makeKey("three")}
 	send := func(tenant, session, channel string, n int, lines string) {
 		t.Helper()
-		w := &window{session: session, channel: channel, id: fmt.Sprint(tenant, session, channel, n), sequence: n, gz: zip([]byte(strings.ReplaceAll(lines, "SESSION", session)))}
+		w := &window{session: session, channel: channel, id: fmt.Sprint(tenant, session, channel, n),
+			sequence: n, gz: zip([]byte(strings.ReplaceAll(lines, "SESSION", session)))}
 		if err := w.deliver(ctx, c.gatewayAddr, keys[tenant], true); err != nil {
 			t.Fatal(err)
 		}
@@ -76,21 +81,34 @@ func TestArtifacts(t *testing.T) {
 	want("SELECT session_id, sass FROM pc_samples WHERE tenant = 'one' ORDER BY session_id", "after \nbefore v_fma_f32 v0, v1, 42, v0")
 	send("one", "after", "sass", 1, after)
 	send("one", "after", "sass", 2, after) // again, in other clothes
-	want("SELECT session_id, sass FROM pc_samples WHERE tenant = 'one' ORDER BY session_id", "after v_fma_f32 v0, v1, 42, v0\nbefore v_fma_f32 v0, v1, 42, v0")
-	want("SELECT pc_offset, file, line, source, sass, samples, metrics['smsp__sass_inst_executed'] FROM source_profile WHERE tenant = 'one' AND session_id = 'after' ORDER BY pc_offset",
-		"16 vec.cu 3   if (i < n) c[i] = a[i] * b[i] + c[i]; v_fma_f32 v0, v1, 42, v0 5 0\n24 vec.cu 3   if (i < n) c[i] = a[i] * b[i] + c[i]; global_store_dword v0, v1, s[2:3] 0 9")
+	want("SELECT session_id, sass FROM pc_samples WHERE tenant = 'one' ORDER BY session_id",
+		"after v_fma_f32 v0, v1, 42, v0\nbefore v_fma_f32 v0, v1, 42, v0")
+	want("SELECT pc_offset, file, line, source, sass, samples, metrics['smsp__sass_inst_executed'] FROM source_profile WHERE tenant = 'one' "+
+		"AND session_id = 'after' ORDER BY pc_offset",
+		"16 vec.cu 3   if (i < n) c[i] = a[i] * b[i] + c[i]; v_fma_f32 v0, v1, 42, v0 5 0\n24 vec.cu 3   if (i < n) c[i] = a[i] * b[i] + c[i]; "+
+			"global_store_dword v0, v1, s[2:3] 0 9")
 	// Sessions whose symbols are demangled, as those of the client's own examples, find their code by the demangled name.
-	send("three", "s", "scope", 1, strings.Replace(samples, `"_Z9vecMulAddPKfS0_Pfi"`, `"vecMulAdd(float const*, float const*, float*, int)"`, 1))
+	send("three", "s", "scope", 1, strings.Replace(samples, `"_Z9vecMulAddPKfS0_Pfi"`, `"vecMulAdd(float const*, float const*, float*, int)"`,
+		1))
 	send("three", "s", "sass", 1, artifactLines(t, "s"))
-	want("SELECT line, source, sass, samples, metrics['smsp__sass_inst_executed'] FROM source_profile WHERE tenant = 'three' ORDER BY pc_offset",
-		"3   if (i < n) c[i] = a[i] * b[i] + c[i]; v_fma_f32 v0, v1, 42, v0 5 0\n3   if (i < n) c[i] = a[i] * b[i] + c[i]; global_store_dword v0, v1, s[2:3] 0 9")
+	want("SELECT line, source, sass, samples, metrics['smsp__sass_inst_executed'] FROM source_profile WHERE tenant = 'three' ORDER BY "+
+		"pc_offset",
+		"3   if (i < n) c[i] = a[i] * b[i] + c[i]; v_fma_f32 v0, v1, 42, v0 5 0\n3   if (i < n) c[i] = a[i] * b[i] + c[i]; global_store_dword "+
+			"v0, v1, s[2:3] 0 9")
 	want("SELECT DISTINCT function FROM disassembly WHERE tenant = 'three'", "vecMulAdd(float const*, float const*, float*, int)")
-	want("SELECT tenant, session_id, cubin_crc, function_name, function, groupArray((pc_offset, sass)) FROM (SELECT * FROM disassembly WHERE tenant = 'one' ORDER BY pc_offset) GROUP BY ALL ORDER BY session_id",
-		"one after 16045690984503111693 _Z9vecMulAddPKfS0_Pfi vecMulAdd(float const*, float const*, float*, int) [[0 s_load_dword s0, s[4:5], 0x18] [8 v_fma_f32 v0, v1, 42, v0] [16 v_fma_f32 v0, v1, 42, v0] [24 global_store_dword v0, v1, s[2:3]] [32 s_endpgm]]\n"+
-			"one before 16045690984503111693 _Z9vecMulAddPKfS0_Pfi vecMulAdd(float const*, float const*, float*, int) [[0 s_load_dword s0, s[4:5], 0x18] [8 v_fma_f32 v0, v1, 42, v0] [16 v_fma_f32 v0, v1, 42, v0] [24 global_store_dword v0, v1, s[2:3]] [32 s_endpgm]]")
-	want("SELECT session_id, source_file_id, path, line, length(text) FROM source_files WHERE tenant = 'two' ORDER BY line", "before 1  1 76\nbefore 1  2 48\nbefore 1  3 39\nbefore 1  4 1")
-	want("SELECT tenant, session_id, function_name, arch, position(ptx, '.visible .entry') > 40 FROM ptx ORDER BY tenant, session_id", "one after _Z9vecMulAddPKfS0_Pfi sm_90 1\none before _Z9vecMulAddPKfS0_Pfi sm_90 1\nthree s _Z9vecMulAddPKfS0_Pfi sm_90 1\ntwo before _Z9vecMulAddPKfS0_Pfi sm_90 1")
-	want("SELECT tenant, uniqExact(content_hi, content_lo), count() FROM sass_lines_data FINAL WHERE content_hi != 0 GROUP BY tenant ORDER BY tenant", "one 1 5\nthree 1 5\ntwo 1 5")
+	want("SELECT tenant, session_id, cubin_crc, function_name, function, groupArray((pc_offset, sass)) FROM (SELECT * FROM disassembly "+
+		"WHERE tenant = 'one' ORDER BY pc_offset) GROUP BY ALL ORDER BY session_id",
+		"one after 16045690984503111693 _Z9vecMulAddPKfS0_Pfi vecMulAdd(float const*, float const*, float*, int) [[0 s_load_dword s0, s[4:5], "+
+			"0x18] [8 v_fma_f32 v0, v1, 42, v0] [16 v_fma_f32 v0, v1, 42, v0] [24 global_store_dword v0, v1, s[2:3]] [32 s_endpgm]]\n"+
+			"one before 16045690984503111693 _Z9vecMulAddPKfS0_Pfi vecMulAdd(float const*, float const*, float*, int) [[0 s_load_dword s0, s[4:5],"+
+			" 0x18] [8 v_fma_f32 v0, v1, 42, v0] [16 v_fma_f32 v0, v1, 42, v0] [24 global_store_dword v0, v1, s[2:3]] [32 s_endpgm]]")
+	want("SELECT session_id, source_file_id, path, line, length(text) FROM source_files WHERE tenant = 'two' ORDER BY line",
+		"before 1  1 76\nbefore 1  2 48\nbefore 1  3 39\nbefore 1  4 1")
+	want("SELECT tenant, session_id, function_name, arch, position(ptx, '.visible .entry') > 40 FROM ptx ORDER BY tenant, session_id", "one "+
+		"after _Z9vecMulAddPKfS0_Pfi sm_90 1\none before _Z9vecMulAddPKfS0_Pfi sm_90 1\nthree s _Z9vecMulAddPKfS0_Pfi sm_90 1\ntwo before "+
+		"_Z9vecMulAddPKfS0_Pfi sm_90 1")
+	want("SELECT tenant, uniqExact(content_hi, content_lo), count() FROM sass_lines_data FINAL WHERE content_hi != 0 GROUP BY tenant ORDER "+
+		"BY tenant", "one 1 5\nthree 1 5\ntwo 1 5")
 	want("SELECT sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = 'one'", "15 0 3")
 
 	// A file of 12 MiB is one line, and travels through the object store.
@@ -101,7 +119,8 @@ func TestArtifacts(t *testing.T) {
 	}
 	giant.WriteString("]}\n")
 	send("two", "giant", "sass", 1, giant.String())
-	want("SELECT count(), max(line), max(text LIKE '\\tint line_199999 = 199999;%') FROM source_files WHERE session_id = 'giant'", "200001 200001 1")
+	want("SELECT count(), max(line), max(text LIKE '\\tint line_199999 = 199999;%') FROM source_files WHERE session_id = 'giant'",
+		"200001 200001 1")
 }
 
 // text is rows as lines of values with a space between.

@@ -38,8 +38,8 @@ func (c *cluster) counters(t testing.TB, tenant string) map[string]uint64 {
 	return out
 }
 
-// Windows, bodies and lines, good and bad, each sent once to five times, in any order and at once: what the gateway received is what SQL says was
-// received, and that is stored + rejected + duplicates, to the event. A row with an array in it is one event everywhere.
+// Windows, bodies and lines, good and bad, each sent once to five times, in any order and at once: what the gateway received is what SQL
+// says was received, and that is stored + rejected + duplicates, to the event. A row with an array in it is one event everywhere.
 func TestBooksBalance(t *testing.T) {
 	c := newCluster(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -74,7 +74,8 @@ func TestBooksBalance(t *testing.T) {
 				rows = append(rows, fmt.Sprintf("[%d,1,7,%s,%d,0,16,0]", i, value, batch*100+i))
 			}
 			return fmt.Sprintf(`{"version":1,"type":"kernel_event_batch","session_id":%q,"batch_id":%d,"base_time_ns":1795175929972803352,`+
-				`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[%s]}`, session, batch, strings.Join(rows, ",")), uint64(len(rows))
+				`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[%s]}`, session,
+				batch, strings.Join(rows, ",")), uint64(len(rows))
 		}
 		for i := range 60 {
 			session := fmt.Sprint("s", i%7)
@@ -129,7 +130,8 @@ func TestBooksBalance(t *testing.T) {
 			return have == stored, fmt.Sprintf("%d of %d", have, stored)
 		})
 		m := c.counters(t, tenant)
-		if m["events_received_total"] != sent || m["events_published_total"]+m["events_rejected_total"]+m["events_repeated_total"] != sent || m["events_repeated_total"] == 0 {
+		if m["events_received_total"] != sent || m["events_published_total"]+m["events_rejected_total"]+m["events_repeated_total"] != sent ||
+			m["events_repeated_total"] == 0 {
 			text, _ := json.Marshal(m)
 			t.Errorf("the gateway's books do not balance: sent %d, %s", sent, text)
 		}

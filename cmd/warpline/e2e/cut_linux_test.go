@@ -66,7 +66,8 @@ func TestPowerCut(t *testing.T) {
 				for _, u := range lost {
 					oldest = max(oldest, at.Sub(u.accepted))
 				}
-				t.Logf("cut %d: %d accepted so far, %d lost, the oldest %v before the cut; ready again after %v", n+1, accepted, len(lost), oldest.Round(time.Millisecond), started.Round(time.Millisecond))
+				t.Logf("cut %d: %d accepted so far, %d lost, the oldest %v before the cut; ready again after %v", n+1, accepted, len(lost),
+					oldest.Round(time.Millisecond), started.Round(time.Millisecond))
 				if mode == "fsync" && len(lost) > 0 {
 					t.Errorf("cut %d: %d of %d accepted uploads are lost, the first is %s", n+1, len(lost), accepted, lost[0])
 				}
@@ -136,8 +137,10 @@ func (b *cutService) launch() {
 		b.listen, b.http, b.tcp = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
 	}
 	b.words, b.done = &bytes.Buffer{}, make(chan struct{})
-	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--clickhouse-http-port", port(b.http), "--clickhouse-tcp-port", port(b.tcp),
-		"--durability", b.mode, "--sink-interval", "50ms", "--dev-key", devKey, "--limit-events-per-second", "1e9", "--limit-bytes-per-second", "1GB")
+	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--clickhouse-http-port", port(b.http),
+		"--clickhouse-tcp-port", port(b.tcp),
+		"--durability", b.mode, "--sink-interval", "50ms", "--dev-key", devKey, "--limit-events-per-second", "1e9", "--limit-bytes-per-second",
+		"1GB")
 	b.cmd.Stdout, b.cmd.Stderr = b.words, b.words
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := b.cmd.Start(); err != nil {
@@ -234,7 +237,8 @@ func (b *cutService) audit(lost bool) {
 		if _, problems, ok := strings.Cut(string(out), "the books do not balance"); ok && (lost || b.mode == "os") {
 			_, problems, _ = strings.Cut(strings.TrimSpace(problems), "\n")
 			others := slices.DeleteFunc(strings.Split(problems, "\n"), func(line string) bool {
-				return (lost || b.mode == "os") && strings.Contains(line, "INGEST lost ") || b.mode == "os" && strings.Contains(line, "gone from its end that NATS had acknowledged")
+				return (lost || b.mode == "os") && strings.Contains(line, "INGEST lost ") || b.mode == "os" &&
+					strings.Contains(line, "gone from its end that NATS had acknowledged")
 			})
 			if len(others) == 0 {
 				return
@@ -261,10 +265,12 @@ func newUpload(session string, n int) *upload {
 	var b bytes.Buffer
 	const base = 1795175929972803352
 	if n == 0 {
-		fmt.Fprintf(&b, `{"version":1,"type":"job_start","pid":7,"app":"load","session_id":"%s","ts_ns":%d,"hostname":"h","ip_addr":"192.0.2.1","devices":[],"gpu_static_devices":[]}`+"\n", session, base)
+		fmt.Fprintf(&b, `{"version":1,"type":"job_start","pid":7,"app":"load","session_id":"%s","ts_ns":%d,"hostname":"h",`+
+			`"ip_addr":"192.0.2.1","devices":[],"gpu_static_devices":[]}`+"\n", session, base)
 	}
 	fmt.Fprintf(&b, `{"version":1,"type":"dictionary_update","session_id":"%s","kernel_dict":{"%d":"kernel_%d"}}`+"\n", session, n%7+1, n%7+1)
-	fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details","external_kind","external_id"],"rows":[`,
+	fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+		`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details","external_kind","external_id"],"rows":[`,
 		session, n+1, int64(base+n*300_000_000))
 	u := &upload{n: n}
 	for i := range cutRows {
@@ -365,8 +371,8 @@ func (l *cutLoad) canaries() {
 	l.post(func(u *upload) bool { return l.canary[u] })
 }
 
-// again sends what is not known to be there: uploads that were never answered or that are lost (their accepted is zero), and one more of each
-// session's own.
+// again sends what is not known to be there: uploads that were never answered or that are lost (their accepted is zero), and one more of
+// each session's own.
 func (l *cutLoad) again() {
 	l.t.Helper()
 	last := map[string]int{}
@@ -415,14 +421,15 @@ func (l *cutLoad) post(which func(*upload) bool) {
 	wg.Wait()
 }
 
-// compare waits until SQL has everything that was accepted, or nothing more can come, and returns what is missing, which from then on counts
-// as not accepted. Rows too many, sums that are wrong and rollups that differ from the rows are errors.
+// compare waits until SQL has everything that was accepted, or nothing more can come, and returns what is missing, which from then on
+// counts as not accepted. Rows too many, sums that are wrong and rollups that differ from the rows are errors.
 func (b *cutService) compare(l *cutLoad, when string) (lost []*upload) {
 	b.t.Helper()
 	var missing []*upload
 	var wrong string
 	for before, since := -1, time.Now(); time.Since(since) < 20*time.Second; time.Sleep(300 * time.Millisecond) {
-		rows, err := b.tsv(fmt.Sprintf("SELECT session_id, intDiv(corr_id - 1, %d) AS n, count(), sum(duration_ns) FROM warpline.kernels WHERE tenant = 'dev' GROUP BY session_id, n", cutRows))
+		rows, err := b.tsv(fmt.Sprintf("SELECT session_id, intDiv(corr_id - 1, %d) AS n, count(), sum(duration_ns) FROM warpline.kernels WHERE "+
+			"tenant = 'dev' GROUP BY session_id, n", cutRows))
 		if err != nil {
 			wrong = err.Error()
 			continue

@@ -37,9 +37,11 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	enginetest.Need(t)
-	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}}
+	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t),
+		roles: map[string]*role{}}
 	s := &site{cluster: c, t: t, data: filepath.Join(c.dir, "data")}
-	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP), "--clickhouse-http-port", port(c.clickHTTP),
+	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
+		"--clickhouse-http-port", port(c.clickHTTP),
 		"--dev-key", devKey, "--partitions", "4")
 	t.Cleanup(func() {
 		c.kill("up")
@@ -64,8 +66,11 @@ func (s *site) send(n int) {
 	defer cancel()
 	for range n {
 		s.sent++
-		w := &window{session: fmt.Sprintf("%08d-0000-4000-8000-000000000000", s.sent), channel: "device", id: fmt.Sprint("w", s.sent), sequence: 1}
-		w.gz = zip(fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,1,0,32,0]]}`+"\n", w.session))
+		w := &window{session: fmt.Sprintf("%08d-0000-4000-8000-000000000000", s.sent), channel: "device",
+			id: fmt.Sprint("w", s.sent), sequence: 1}
+		w.gz = zip(fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":1,`+
+			`"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs",`+
+			`"has_details"],"rows":[[0,1,7,5,1,0,32,0]]}`+"\n", w.session))
 		if err := w.deliver(ctx, s.gatewayAddr, devKey, true); err != nil {
 			s.t.Fatal(err)
 		}
@@ -77,7 +82,8 @@ func (s *site) seen(from uint64, what string) {
 	s.t.Helper()
 	eventually(s.t, 90*time.Second, what, func() (bool, string) {
 		where := fmt.Sprintf("session_id > '%08d-z'", from)
-		have := []uint64{s.one("SELECT count() FROM kernels_data WHERE " + where), s.one("SELECT sum(calls) FROM kernel_stats_data WHERE " + where), s.one("SELECT sum(kernels) FROM sessions_data WHERE " + where)}
+		have := []uint64{s.one("SELECT count() FROM kernels_data WHERE " + where),
+			s.one("SELECT sum(calls) FROM kernel_stats_data WHERE " + where), s.one("SELECT sum(kernels) FROM sessions_data WHERE " + where)}
 		want := s.sent - from
 		if slices.Max(have) > want {
 			s.t.Fatalf("%s: %v of %d kernels: counted twice", what, have, want)
@@ -109,7 +115,8 @@ func (s *site) exec(sql string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.clickTCP}, Auth: clickhouse.Auth{Database: "warpline", Username: "warpline", Password: strings.TrimSpace(string(secret))}})
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{s.clickTCP},
+		Auth: clickhouse.Auth{Database: "warpline", Username: "warpline", Password: strings.TrimSpace(string(secret))}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -201,8 +208,8 @@ func (s *site) fillStore(name string) {
 	time.Sleep(2500 * time.Millisecond) // what was stored in the last second before a kill nobody has seen
 }
 
-// attack is something that happens to the data below Warpline. Afterwards what is uploaded arrives, once, without a restart by hand, and the
-// damage is told.
+// attack is something that happens to the data below Warpline. Afterwards what is uploaded arrives, once, without a restart by hand, and
+// the damage is told.
 type attack struct {
 	name    string
 	short   bool
@@ -260,20 +267,28 @@ func TestDamage(t *testing.T) {
 		}},
 	}
 	for _, table := range []string{"kernel_stats_data", "sessions_data", "usage_data", "kernels_data"} {
-		attacks = append(attacks, attack{name: "table " + table + " truncated", short: table == "kernel_stats_data", running: func(s *site) { s.exec("TRUNCATE TABLE " + table) },
+		attacks = append(attacks, attack{name: "table " + table + " truncated", short: table == "kernel_stats_data", running: func(s *site) {
+			s.exec("TRUNCATE TABLE " + table)
+		},
 			audit: []string{"table " + table + ": received ", time.Now().UTC().Format("2006-01"), "dev: "}})
 	}
-	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_MARKS", "KV_WL_KEYS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS", "OBJ_WL_STATE", "OBJ_WL_PARTS", "OBJ_WL_CHUNKS"} {
+	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_MARKS", "KV_WL_KEYS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS",
+		"OBJ_WL_STATE", "OBJ_WL_PARTS", "OBJ_WL_CHUNKS"} {
 		words := []string{name}
 		if name == "INGEST" {
 			words = append(words, "uploads of tenant dev")
 		}
-		attacks = append(attacks, attack{name: "bytes flipped in " + name, running: func(s *site) { s.fillStore(name) }, killed: func(s *site) { s.flip(name) },
+		attacks = append(attacks, attack{name: "bytes flipped in " + name, running: func(s *site) { s.fillStore(name) }, killed: func(s *site) {
+			s.flip(name)
+		},
 			audit: words, log: []string{"stream=" + name}})
 	}
-	attacks = append(attacks, attack{name: "INGEST's last uploads flipped before they were folded", short: true, running: func(s *site) { s.send(60) }, killed: func(s *site) { s.flip("INGEST") },
+	attacks = append(attacks, attack{name: "INGEST's last uploads flipped before they were folded", short: true, running: func(s *site) {
+		s.send(60)
+	}, killed: func(s *site) { s.flip("INGEST") },
 		audit: []string{"INGEST", "uploads of tenant dev"}, log: []string{"stream=INGEST"}, unfolded: true})
-	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_LEASES", "KV_WL_MARKS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS", "KV_WL_KEYS", "OBJ_WL_PARTS", "OBJ_WL_STATE", "OBJ_WL_CHUNKS"} {
+	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_LEASES", "KV_WL_MARKS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS",
+		"KV_WL_KEYS", "OBJ_WL_PARTS", "OBJ_WL_STATE", "OBJ_WL_CHUNKS"} {
 		attacks = append(attacks, attack{name: name + " deleted", running: func(s *site) {
 			s.nats(func(ctx context.Context, js jetstream.JetStream) {
 				if err := js.DeleteStream(ctx, name); err != nil {

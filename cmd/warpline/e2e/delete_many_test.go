@@ -23,7 +23,9 @@ func TestDeleteThousandSessions(t *testing.T) {
 		wg.Go(func() {
 			for i := g; i <= sessions; i += 8 {
 				w := &window{session: id(i), channel: "device", id: "w" + id(i), sequence: 1}
-				w.gz = zip([]byte(`{"version":1,"type":"kernel_event_batch","session_id":"` + w.session + `","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,5,1,0,32,0]]}` + "\n"))
+				w.gz = zip([]byte(`{"version":1,"type":"kernel_event_batch","session_id":"` + w.session + `","batch_id":1,` +
+					`"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs",` +
+					`"has_details"],"rows":[[0,1,7,5,1,0,32,0]]}` + "\n"))
 				if err := w.deliver(ctx, c.gatewayAddr, red, true); err != nil {
 					t.Error(err)
 					return
@@ -33,7 +35,8 @@ func TestDeleteThousandSessions(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, 90*time.Second, "all are stored", func() (bool, string) {
-		have := fmt.Sprint(c.one("SELECT sum(kernels) FROM sessions_data"), c.one("SELECT sum(calls) FROM kernel_stats_data"), c.one("SELECT count() FROM kernels_data"))
+		have := fmt.Sprint(c.one("SELECT sum(kernels) FROM sessions_data"), c.one("SELECT sum(calls) FROM kernel_stats_data"),
+			c.one("SELECT count() FROM kernels_data"))
 		return have == fmt.Sprint(sessions+1, sessions+1, sessions+1), have
 	})
 	args := []string{"session", "delete", "red"}
@@ -56,7 +59,8 @@ func TestDeleteThousandSessions(t *testing.T) {
 		t.Errorf("%d mutations for %d sessions", mutations, sessions)
 	}
 	for _, table := range []string{"kernels_data", "sessions_data", "kernel_stats_data"} {
-		if left := c.rows("SELECT '', uniqExact(session_id), countIf(session_id != '" + id(sessions) + "') FROM " + table)[""]; left[0] != 1 || left[1] != 0 {
+		if left := c.rows("SELECT '', uniqExact(session_id), countIf(session_id != '" + id(sessions) + "') FROM " + table)[""]; left[0] != 1 ||
+			left[1] != 0 {
 			t.Errorf("%s has %d sessions left, want 1; %d rows of others", table, left[0], left[1])
 		}
 	}

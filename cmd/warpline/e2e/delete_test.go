@@ -27,7 +27,8 @@ func (c *cluster) stored(tenant, session string) map[string]uint64 {
 	if session == "" {
 		column = "tenant"
 	}
-	tables := c.rows("SELECT table, toUInt64(1) FROM system.columns WHERE database = 'warpline' AND name = ? AND table IN (SELECT name FROM system.tables WHERE database = 'warpline' AND engine LIKE '%MergeTree')", column)
+	tables := c.rows("SELECT table, toUInt64(1) FROM system.columns WHERE database = 'warpline' AND name = ? AND table IN (SELECT name FROM "+
+		"system.tables WHERE database = 'warpline' AND engine LIKE '%MergeTree')", column)
 	out := map[string]uint64{}
 	for t := range tables {
 		where, args := "tenant = ?", []any{tenant}
@@ -108,7 +109,8 @@ func TestDeletion(t *testing.T) {
 	blueBefore, staysBefore := c.stored("blue", gone), c.stored("red", stays)
 	done := make(chan string, 1)
 	go func() {
-		out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes", "--wait", "100s"}, c.reach()...)...).CombinedOutput()
+		out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes", "--wait", "100s"}, c.reach()...)...).
+			CombinedOutput()
 		if err != nil {
 			out = append(out, ("FAILED " + err.Error())...)
 		}
@@ -146,7 +148,8 @@ func TestDeletion(t *testing.T) {
 	at("sent again")
 	same := func(when string) {
 		t.Helper()
-		if have := c.stored("blue", gone); fmt.Sprint(sortedTables(have)) != fmt.Sprint(sortedTables(blueBefore)) || have["kernels_data"] != blueBefore["kernels_data"] || kernels("blue", gone) != 800 {
+		if have := c.stored("blue", gone); fmt.Sprint(sortedTables(have)) != fmt.Sprint(sortedTables(blueBefore)) ||
+			have["kernels_data"] != blueBefore["kernels_data"] || kernels("blue", gone) != 800 {
 			t.Errorf("%s the other tenant has %v, had %v", when, have, blueBefore)
 		}
 	}
@@ -167,7 +170,8 @@ func TestDeletion(t *testing.T) {
 	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
 		t.Errorf("audit: %v\n%s", err, out)
 	}
-	if out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes"}, c.reach()...)...).CombinedOutput(); err == nil || !strings.Contains(string(out), "nothing is known") {
+	if out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes"}, c.reach()...)...).
+		CombinedOutput(); err == nil || !strings.Contains(string(out), "nothing is known") {
 		t.Errorf("deleting what is gone: %v\n%s", err, out)
 	}
 }
@@ -235,8 +239,10 @@ func checkExport(t *testing.T, c *cluster, tenant, session string) {
 			}
 		}
 	}
-	for _, name := range []string{"kernels", "kernel_stats", "scopes", "memcpys", "sessions", "dictionaries", "host_metrics", "device_metrics_1m", "pc_samples"} {
-		if want := c.rows("SELECT '', count() FROM `"+name+"` WHERE tenant = ? AND session_id = ?", tenant, session)[""][0]; got[name] != want || want == 0 {
+	for _, name := range []string{"kernels", "kernel_stats", "scopes", "memcpys", "sessions", "dictionaries", "host_metrics",
+		"device_metrics_1m", "pc_samples"} {
+		if want := c.rows("SELECT '', count() FROM `"+name+"` WHERE tenant = ? AND session_id = ?", tenant, session)[""][0]; got[name] != want ||
+			want == 0 {
 			t.Errorf("%s: %d rows exported, %d stored", name, got[name], want)
 		}
 	}

@@ -26,7 +26,8 @@ func TestSessionsEndAsTheyDid(t *testing.T) {
 		conn := c.open()
 		defer conn.Close()
 		eventually(t, 90*time.Second, "the sessions", func() (bool, string) {
-			rows, err := conn.Query(ctx, "SELECT toString(session_id), concat(toString(source), ' ', state, ' ', toString(end_reason)), toUnixTimestamp64Nano(ended_at), toUnixTimestamp64Nano(last_event_at) FROM sessions WHERE tenant = 'ends'")
+			rows, err := conn.Query(ctx, "SELECT toString(session_id), concat(toString(source), ' ', state, ' ', toString(end_reason)), "+
+				"toUnixTimestamp64Nano(ended_at), toUnixTimestamp64Nano(last_event_at) FROM sessions WHERE tenant = 'ends'")
 			if err != nil {
 				return false, err.Error()
 			}
@@ -119,7 +120,8 @@ func TestSessionsEndAsTheyDid(t *testing.T) {
 		c.sendTelemetry(t, key, filepath.Join(root, name))
 	}
 	c.kill("worker0")
-	if said := c.sendTelemetry(t, key, filepath.Join(root, "cpu_sink")); !strings.Contains(said, "session 86b9864a-a6c3-4dd7-9bb1-cf3c752686a8 is completed") {
+	if said := c.sendTelemetry(t, key, filepath.Join(root, "cpu_sink")); !strings.Contains(said,
+		"session 86b9864a-a6c3-4dd7-9bb1-cf3c752686a8 is completed") {
 		t.Errorf("send says %s", said)
 	}
 	c.sendTelemetry(t, key, filepath.Join(root, "cpu_tracker_events.csv"))
@@ -145,7 +147,8 @@ func TestSessionsEndAsTheyDid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer(`"status": "running"`, `"status": "interrupted"`, `"ended_at_ns": null`, `"ended_at_ns": 1795313700000000001`).Replace(string(manifest))
+	text := strings.NewReplacer(`"status": "running"`, `"status": "interrupted"`, `"ended_at_ns": null`, `"ended_at_ns": 1795313700000000001`).
+		Replace(string(manifest))
 	if err := os.WriteFile(filepath.Join(reopened, "manifest.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

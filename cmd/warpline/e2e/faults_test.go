@@ -94,7 +94,9 @@ func TestKeys(t *testing.T) {
 	defer cancel()
 	w := &window{session: "22222222-0000-4000-8000-000000000000", channel: "device", id: "w1", sequence: 1}
 	rows := func(n int) []byte {
-		return zip([]byte(`{"version":1,"type":"kernel_event_batch","session_id":"` + w.session + `","batch_id":1,"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[[0,1,7,` + fmt.Sprint(n) + `,1,0,32,0]]}` + "\n"))
+		return zip([]byte(`{"version":1,"type":"kernel_event_batch","session_id":"` + w.session + `","batch_id":1,` +
+			`"base_time_ns":1795175929972803352,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs",` +
+			`"has_details"],"rows":[[0,1,7,` + fmt.Sprint(n) + `,1,0,32,0]]}` + "\n"))
 	}
 	w.gz = rows(1)
 	for name, key := range map[string]string{"no key": "", "a wrong key": "gpfl_wrong", "half a key": devKey[:5]} {
@@ -149,7 +151,9 @@ func TestHalfPublishedWindow(t *testing.T) {
 	w := &window{session: "33333333-0000-4000-8000-000000000000", channel: "device", id: "half", sequence: 1}
 	var raw bytes.Buffer
 	for n := range lines {
-		fmt.Fprintf(&raw, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, w.session, n+1, 1795175929972803352+n*1e6)
+		fmt.Fprintf(&raw, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+			`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, w.session, n+1,
+			1795175929972803352+n*1e6)
 		for i := range perLine {
 			if i > 0 {
 				raw.WriteByte(',')

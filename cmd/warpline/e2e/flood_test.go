@@ -24,7 +24,8 @@ import (
 )
 
 var (
-	flood      = flag.Duration("flood", 15*time.Second, "how long TestFloods lets two keys of one tenant flood the service; an hour before a release")
+	flood = flag.Duration("flood", 15*time.Second, "how long TestFloods lets two keys of one tenant flood the service; an hour before "+
+		"a release")
 	floodNames = flag.Bool("flood-names", false, "whether one of the floods is of sessions full of names")
 )
 
@@ -35,17 +36,21 @@ func floodKernels(session string, batch, n int) []byte {
 		rows[i] = fmt.Sprintf("[%d,1,7,%d,%d,0,16,0]", i, 100+i, batch*n+i)
 	}
 	return fmt.Appendf(nil, `{"version":1,"type":"kernel_event_batch","session_id":%q,"batch_id":%d,"base_time_ns":1795175929972803352,`+
-		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[%s]}`+"\n", session, batch, strings.Join(rows, ","))
+		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[%s]}`+"\n", session,
+		batch, strings.Join(rows, ","))
 }
 
 // Two keys of one tenant do all of it at once: uploads without end, bodies that trickle, bodies of blank lines, giant lines, and with
-// -flood-names sessions full of names. Another tenant's uploads are answered within 2 s (p99) and visible within 10 s, and `up` keeps its size.
+// -flood-names sessions full of names. Another tenant's uploads are answered within 2 s (p99) and visible within 10 s, and `up` keeps its
+// size.
 func TestFloods(t *testing.T) {
 	enginetest.Need(t)
-	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}}
+	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t),
+		roles: map[string]*role{}}
 	t.Cleanup(c.stopAll)
 	data := filepath.Join(c.dir, "data")
-	c.add("up", "up", "--data", data, "--listen", c.gatewayAddr, "--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP), "--clickhouse-http-port", port(c.clickHTTP))
+	c.add("up", "up", "--data", data, "--listen", c.gatewayAddr, "--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
+		"--clickhouse-http-port", port(c.clickHTTP))
 	c.start("up")
 	c.waitReady("up", 60*time.Second)
 	key := func(tenant string) string {
@@ -123,7 +128,8 @@ func TestFloods(t *testing.T) {
 					continue
 				}
 				asked[4].Add(1)
-				fmt.Fprintf(conn, "POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nX-GpuFlight-Session-Id: t\r\nContent-Length: %d\r\n\r\n", evil[i%2], 1<<20)
+				fmt.Fprintf(conn, "POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nX-GpuFlight-Session-Id: "+
+					"t\r\nContent-Length: %d\r\n\r\n", evil[i%2], 1<<20)
 				for ctx.Err() == nil {
 					conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
 					if n, err := conn.Read(make([]byte, 4096)); n > 0 || err != nil && !os.IsTimeout(err) {
@@ -169,8 +175,10 @@ func TestFloods(t *testing.T) {
 	slices.Sort(took)
 	slices.Sort(seen)
 	p99, visible := took[len(took)*99/100], seen[len(seen)-1]
-	t.Logf("%v of floods: %d uploads, %d of blank lines, %d giant lines, %d of names, %d that trickled; the honest tenant's %d uploads were answered in %v (p50), %v (p99), visible in %v at most; memory %.0f MiB, disk %.0f MiB",
-		*flood, asked[0].Load(), asked[1].Load(), asked[2].Load(), asked[3].Load(), asked[4].Load(), len(took), took[len(took)/2], p99, visible, mebi(largest), mebi(sizeOf(t, data)))
+	t.Logf("%v of floods: %d uploads, %d of blank lines, %d giant lines, %d of names, %d that trickled; the honest tenant's %d uploads were "+
+		"answered in %v (p50), %v (p99), visible in %v at most; memory %.0f MiB, disk %.0f MiB",
+		*flood, asked[0].Load(), asked[1].Load(), asked[2].Load(), asked[3].Load(), asked[4].Load(), len(took), took[len(took)/2], p99,
+		visible, mebi(largest), mebi(sizeOf(t, data)))
 	if p99 > 2*time.Second || visible > 10*time.Second || largest > 2e9 {
 		t.Errorf("p99 %v (2 s), visible after %v (10 s), memory %.0f MiB (2 GB)", p99, visible, mebi(largest))
 	}

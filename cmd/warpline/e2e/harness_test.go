@@ -103,23 +103,27 @@ func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *cluster {
 	t.Helper()
 	enginetest.Need(t)
-	c := &cluster{t: t, binary: binary, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t), roles: map[string]*role{}, layout: layout}
+	c := &cluster{t: t, binary: binary, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t),
+		clickHTTP: freeAddr(t), roles: map[string]*role{}, layout: layout}
 	t.Cleanup(c.stopAll)
 	natsURL := "nats://" + c.natsAddr
 	c.add("nats", "nats", "--data", filepath.Join(c.dir, "nats"), "--listen", c.natsAddr)
-	c.add("engine", "engine", "--data", filepath.Join(c.dir, "engine"), "--clickhouse-http-port", port(c.clickHTTP), "--clickhouse-tcp-port", port(c.clickTCP))
+	c.add("engine", "engine", "--data", filepath.Join(c.dir, "engine"), "--clickhouse-http-port", port(c.clickHTTP), "--clickhouse-tcp-port",
+		port(c.clickTCP))
 	c.start("nats")
 	c.start("engine")
 	c.waitReady("nats", 30*time.Second)
 	c.waitReady("engine", 60*time.Second)
 	c.openStreams()
-	click := []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", engine.Writer, "--clickhouse-password", c.secret(engine.WriterSecret)}
+	click := []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", engine.Writer,
+		"--clickhouse-password", c.secret(engine.WriterSecret)}
 	base := append([]string{"--nats", natsURL}, layout...)
 	c.add("sink", append(append([]string{"sink"}, base...), click...)...)
 	for i := range workers {
 		c.add("worker"+strconv.Itoa(i), append(append([]string{"worker"}, base...), click...)...)
 	}
-	c.add("gateway", append(append([]string{"gateway"}, base...), "--listen", c.gatewayAddr, "--dev-key", devKey, "--spool-dir", filepath.Join(c.dir, "spool"))...)
+	c.add("gateway", append(append([]string{"gateway"}, base...), "--listen", c.gatewayAddr, "--dev-key", devKey, "--spool-dir",
+		filepath.Join(c.dir, "spool"))...)
 	for name := range c.roles {
 		if name != "nats" && name != "engine" {
 			c.start(name)
@@ -146,7 +150,8 @@ func (c *cluster) secret(name string) string {
 
 // asking are the flags of a command that reads the cluster's ClickHouse.
 func (c *cluster) asking() []string {
-	return []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", engine.Reader, "--clickhouse-password", c.secret(engine.ReaderSecret)}
+	return []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user",
+		engine.Reader, "--clickhouse-password", c.secret(engine.ReaderSecret)}
 }
 
 func (c *cluster) add(name string, args ...string) {
@@ -290,7 +295,9 @@ func enginesGone(t testing.TB, dir string) {
 
 // open connects as the user who only reads.
 func (c *cluster) open() driver.Conn {
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{c.clickTCP}, Auth: clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: c.secret(engine.ReaderSecret)}, DialTimeout: 2 * time.Second})
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{c.clickTCP},
+		Auth:        clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: c.secret(engine.ReaderSecret)},
+		DialTimeout: 2 * time.Second})
 	if err != nil {
 		c.t.Fatal(err)
 	}

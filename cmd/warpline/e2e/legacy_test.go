@@ -22,7 +22,8 @@ func postLegacy(ctx context.Context, addr, key, channel string, line []byte) err
 	if err := json.Unmarshal(line, &m); err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"agentSendingTime": time.Now().UnixMilli(), "data": string(line), "type": m.Type, "hostname": "h", "ipAddr": "192.0.2.1"})
+	body, err := json.Marshal(map[string]any{"agentSendingTime": time.Now().UnixMilli(), "data": string(line), "type": m.Type, "hostname": "h",
+		"ipAddr": "192.0.2.1"})
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,8 @@ func TestEveryTypeLands(t *testing.T) {
 		o.read(sessions[s].Bytes())
 	}
 	const future = `{"version":9,"type":"tensor_memory_batch","session_id":"s","rows":[[1,2]]}
-{"version":1,"type":"memcpy_event_batch","session_id":"s","batch_id":77,"base_time_ns":1795175929972800609,"columns":["dt_ns","stream_id","duration_ns","bytes","copy_kind","corr_id","nvlink"],"rows":[[0,7,15000,4096,1,101,42],[1,7,15000,4096,1,102,43]]}
+{"version":1,"type":"memcpy_event_batch","session_id":"s","batch_id":77,"base_time_ns":1795175929972800609,"columns":["dt_ns",` +
+		`"stream_id","duration_ns","bytes","copy_kind","corr_id","nvlink"],"rows":[[0,7,15000,4096,1,101,42],[1,7,15000,4096,1,102,43]]}
 `
 	want := o.finish()
 	want["rejects|unknown_type "] = 1
@@ -152,7 +154,8 @@ func TestEveryTypeLands(t *testing.T) {
 				}
 			}
 			check(t, c, mode, want, 60*time.Second)
-			extra := c.rows(`SELECT field, sum(rows), sum(arraySum(JSONExtract(values, 'Array(UInt64)'))) FROM extra_fields WHERE tenant = ? GROUP BY field`, mode)
+			extra := c.rows(`SELECT field, sum(rows), sum(arraySum(JSONExtract(values, 'Array(UInt64)'))) FROM extra_fields WHERE tenant = ? `+
+				`GROUP BY field`, mode)
 			if got := extra["nvlink"]; len(got) != 2 || got[0] != 2 || got[1] != 85 {
 				t.Errorf("extra_fields: %v, want nvlink with 2 rows that add up to 85", extra)
 			}

@@ -17,8 +17,8 @@ import (
 
 var losses = flag.Int("losses", 6, "how many times TestRowsLostAndKill9 empties ROWS")
 
-// ROWS is emptied again and again under load, in part or whole, and whoever is about to mend that is killed: afterwards every row is there once.
-// The long form: go test ./cmd/warpline/e2e -run RowsLostAndKill9 -losses 100 -timeout 40m
+// ROWS is emptied again and again under load, in part or whole, and whoever is about to mend that is killed: afterwards every row is there
+// once. The long form: go test ./cmd/warpline/e2e -run RowsLostAndKill9 -losses 100 -timeout 40m
 func TestRowsLostAndKill9(t *testing.T) {
 	c := newCluster(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
@@ -55,7 +55,8 @@ func TestRowsLostAndKill9(t *testing.T) {
 	want := l.stop()
 	// Rollups are as close as can be, see docs/operate.md; rows are exact.
 	raw := func(k string) bool {
-		return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "honest ") && k != "synthetic calls" && k != "disturbed calls" && k != "job_start" && k != "shutdown"
+		return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "honest ") && k != "synthetic calls" && k != "disturbed calls" &&
+			k != "job_start" && k != "shutdown"
 	}
 	eventually(t, 90*time.Second, "every row once", func() (bool, string) {
 		got, err := answers(c, "dev")

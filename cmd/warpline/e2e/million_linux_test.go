@@ -27,8 +27,9 @@ import (
 var (
 	millionRecords  = flag.Int("million", 6000, "records that TestMillion makes and sends in three forms each; the long form: 1000000")
 	millionSessions = flag.Int("million-sessions", 60, "sessions that TestMillion's records are of; the long form: 1000")
-	millionThan     = flag.String("million-than", "", "a commit that TestMillion compares with, given as many records of schema version 2 sent once; the long form: 8578aa5")
-	millionPairs    = flag.Int("million-pairs", 1, "how often TestMillion compares")
+	millionThan     = flag.String("million-than", "", "a commit that TestMillion compares with, given as many records of schema version 2 "+
+		"sent once; the long form: 8578aa5")
+	millionPairs = flag.Int("million-pairs", 1, "how often TestMillion compares")
 )
 
 // fleet makes the records of some processes without end: what record n of session s says is a function of both alone.
@@ -77,11 +78,16 @@ func (f fleet) name(s int) string {
 }
 
 const (
-	fleetHealth = `"backend": "cuda", "supports_device_total": true, "supports_device_free": true, "sampling_source": "torch.cuda.memory_allocated/reserved"`
-	fleetCan    = `, "collector_health_status": "healthy", "telemetry_partial": false, "collector_partial_fields": [], "collector_last_error": null, ` +
-		`"collector_consecutive_failures": 0, "collector_next_retry_epoch_s": null, "memory_capabilities": {"backend": "cuda", "telemetry_collector": "stormlog.cuda_tracker", ` +
-		`"sampling_source": "torch.cuda.memory_allocated/reserved", "supports_allocator_allocated": true, "supports_allocator_reserved": true, "supports_allocator_active": true, ` +
-		`"supports_allocator_inactive": true, "supports_device_used": true, "supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": true, ` +
+	fleetHealth = `"backend": "cuda", "supports_device_total": true, "supports_device_free": true, "sampling_source": ` +
+		`"torch.cuda.memory_allocated/reserved"`
+	fleetCan = `, "collector_health_status": "healthy", "telemetry_partial": false, "collector_partial_fields": [], "collector_last_error": ` +
+		`null, ` +
+		`"collector_consecutive_failures": 0, "collector_next_retry_epoch_s": null, "memory_capabilities": {"backend": "cuda", ` +
+		`"telemetry_collector": "stormlog.cuda_tracker", ` +
+		`"sampling_source": "torch.cuda.memory_allocated/reserved", "supports_allocator_allocated": true, "supports_allocator_reserved": true, ` +
+		`"supports_allocator_active": true, ` +
+		`"supports_allocator_inactive": true, "supports_device_used": true, "supports_device_free": true, "supports_device_total": true, ` +
+		`"supports_native_allocator_history": true, ` +
 		`"supports_fragmentation_analysis": true, "supports_allocator_attribution": true, "supports_bounded_profiling": true}`
 )
 
@@ -193,8 +199,10 @@ type fleetRun struct {
 }
 
 func (r *fleetRun) String() string {
-	return fmt.Sprintf("%.1f k records/s (%d; posted after %.1f s, counted after %.1f s); CPU %.1f us a record (roles %.1f s, engine %.1f s); peak memory roles %d MB, engine %d MB",
-		float64(r.records)/r.counted.Seconds()/1e3, r.records, r.posted.Seconds(), r.counted.Seconds(), float64((r.cpu[0]+r.cpu[1]).Microseconds())/float64(r.records),
+	return fmt.Sprintf("%.1f k records/s (%d; posted after %.1f s, counted after %.1f s); CPU %.1f us a record (roles %.1f s, engine %.1f "+
+		"s); peak memory roles %d MB, engine %d MB",
+		float64(r.records)/r.counted.Seconds()/1e3, r.records, r.posted.Seconds(), r.counted.Seconds(),
+		float64((r.cpu[0]+r.cpu[1]).Microseconds())/float64(r.records),
 		r.cpu[0].Seconds(), r.cpu[1].Seconds(), r.peak[0]/1e6, r.peak[1]/1e6)
 }
 
@@ -284,7 +292,8 @@ func runFleet(t *testing.T, binary string, f fleet, forms int) *fleetRun {
 			for i := next.Add(1) - 1; i < int64(len(uploads)) && ctx.Err() == nil && !t.Failed(); i = next.Add(1) - 1 {
 				u := uploads[i]
 				body = f.export(body[:0], u.form, u.session, u.from, u.to)
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, svc.URL+"/api/v1/telemetry?format="+fleetForms[u.form], bytes.NewReader(body))
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, svc.URL+"/api/v1/telemetry?format="+fleetForms[u.form],
+					bytes.NewReader(body))
 				if err != nil {
 					t.Error(err)
 					return
@@ -332,9 +341,11 @@ func runFleet(t *testing.T, binary string, f fleet, forms int) *fleetRun {
 		expect[f.name(s)] = f.sums(s)
 	}
 	for name, query := range map[string]string{
-		"events": "SELECT session_id, count(), sumIf(allocator_change_bytes, event_type = 'allocation'), -sumIf(allocator_change_bytes, event_type = 'deallocation'), " +
+		"events": "SELECT session_id, count(), sumIf(allocator_change_bytes, event_type = 'allocation'), -sumIf(allocator_change_bytes, " +
+			"event_type = 'deallocation'), " +
 			"max(allocator_allocated_bytes), max(device_used_bytes) FROM memory_events GROUP BY session_id",
-		"minutes": "SELECT session_id, sum(events), sum(allocation_bytes), sum(deallocation_bytes), max(peak_allocated_bytes), max(peak_used_bytes) FROM memory_stats GROUP BY session_id",
+		"minutes": "SELECT session_id, sum(events), sum(allocation_bytes), sum(deallocation_bytes), max(peak_allocated_bytes), " +
+			"max(peak_used_bytes) FROM memory_stats GROUP BY session_id",
 	} {
 		got := map[string]string{}
 		for _, row := range ask(query) {
@@ -344,7 +355,8 @@ func runFleet(t *testing.T, binary string, f fleet, forms int) *fleetRun {
 			bad := slices.Sorted(maps.Keys(expect))
 			bad = slices.DeleteFunc(bad, func(id string) bool { return got[id] == expect[id] })
 			one := append(bad, "")[0]
-			t.Errorf("%s: %d sessions, want %d; %d are not as sent, as %q: %q, want %q", name, len(got), len(expect), len(bad), one, got[one], expect[one])
+			t.Errorf("%s: %d sessions, want %d; %d are not as sent, as %q: %q, want %q", name, len(got), len(expect), len(bad), one, got[one],
+				expect[one])
 		}
 	}
 	books := ask("SELECT sum(rejected), sum(duplicates) FROM usage WHERE source = 'telemetry'")[0]

@@ -29,7 +29,9 @@ type oracle struct {
 }
 
 func newOracle(t testing.TB) *oracle {
-	return &oracle{t: t, scopes: map[string]string{}, groups: map[string][]uint64{}, windows: map[string][][2]int64{}, synthetic: map[string]bool{}, named: map[string]bool{}, leftOut: map[string]uint64{}, sum: map[string]uint64{}, seen: map[string]bool{}, dicts: map[string]map[string]string{}}
+	return &oracle{t: t, scopes: map[string]string{}, groups: map[string][]uint64{}, windows: map[string][][2]int64{},
+		synthetic: map[string]bool{}, named: map[string]bool{}, leftOut: map[string]uint64{}, sum: map[string]uint64{}, seen: map[string]bool{},
+		dicts: map[string]map[string]string{}}
 }
 
 func (o *oracle) add(key string, n uint64) { o.sum[key] += n }
@@ -52,7 +54,8 @@ func (o *oracle) read(raw []byte) {
 		}
 		typ, session := m["type"].(string), m["session_id"].(string)
 		switch typ {
-		case "job_start", "shutdown", "segment_start", "segment_end", "run_end", "capture_capabilities", "dictionary_update", "profile_sample_batch":
+		case "job_start", "shutdown", "segment_start", "segment_end", "run_end", "capture_capabilities",
+			"dictionary_update", "profile_sample_batch":
 			if o.seen[string(line)] {
 				continue
 			}
@@ -315,28 +318,36 @@ func answers(c *cluster, tenant string) (map[string]uint64, error) {
 		query string
 		keys  []string
 	}{
-		{`SELECT '', count(), sum(duration_ns), sum(toUInt64(corr_id)), sum(toUInt64(registers)), countIf(grid != '') FROM kernels WHERE tenant = ?`, []string{"kernels", "kernels ns", "kernels corr", "kernels registers", "details"}},
+		{`SELECT '', count(), sum(duration_ns), sum(toUInt64(corr_id)), sum(toUInt64(registers)), countIf(grid != '') FROM kernels WHERE ` +
+			`tenant = ?`, []string{"kernels", "kernels ns", "kernels corr", "kernels registers", "details"}},
 		{`SELECT grid, count() FROM kernels WHERE tenant = ? AND grid != '' GROUP BY grid`, []string{"details by grid"}},
 		{`SELECT kernel, count(), sum(duration_ns) FROM kernels WHERE tenant = ? GROUP BY kernel`, []string{"kernel calls", "kernel ns"}},
 		{`SELECT '', count() FROM memcpys WHERE tenant = ?`, []string{"memcpys"}},
-		{`SELECT copy_kind, sum(bytes), sum(duration_ns) FROM memcpys WHERE tenant = ? GROUP BY copy_kind`, []string{"memcpy bytes", "memcpy ns"}},
-		{`SELECT metric, sum(samples) FROM (SELECT stall_reason AS metric, samples FROM pc_samples WHERE tenant = ?) GROUP BY metric`, []string{"pc samples"}},
+		{`SELECT copy_kind, sum(bytes), sum(duration_ns) FROM memcpys WHERE tenant = ? GROUP BY copy_kind`,
+			[]string{"memcpy bytes", "memcpy ns"}},
+		{`SELECT metric, sum(samples) FROM (SELECT stall_reason AS metric, samples FROM pc_samples WHERE tenant = ?) GROUP BY metric`,
+			[]string{"pc samples"}},
 		{`SELECT metric_name, sum(metric_value) FROM profile_metrics WHERE tenant = ? GROUP BY metric_name`, []string{"metric value"}},
 		{`SELECT '', toUInt64(sum(hits)) FROM source_map WHERE tenant = ?`, []string{"source map rows"}},
-		{`SELECT '', count(), sum(ram_used_bytes), toUInt64(round(sum(toFloat64(cpu_pct)) * 100)) FROM host_metrics WHERE tenant = ?`, []string{"host rows", "host ram", "host cpu"}},
-		{`SELECT '', count(), sum(used_bytes), toUInt64(round(sum(toFloat64(power_w)) * 1000)), sum(energy_uj) FROM device_metrics WHERE tenant = ?`, []string{"device rows", "device used", "device power mw", "device energy"}},
+		{`SELECT '', count(), sum(ram_used_bytes), toUInt64(round(sum(toFloat64(cpu_pct)) * 100)) FROM host_metrics WHERE tenant = ?`,
+			[]string{"host rows", "host ram", "host cpu"}},
+		{`SELECT '', count(), sum(used_bytes), toUInt64(round(sum(toFloat64(power_w)) * 1000)), sum(energy_uj) FROM device_metrics WHERE ` +
+			`tenant = ?`, []string{"device rows", "device used", "device power mw", "device energy"}},
 		{`SELECT '', count(), sum(bytes), sum(duration_ns) FROM memsets WHERE tenant = ?`, []string{"memsets", "memset bytes", "memset ns"}},
 		{`SELECT sync_type, count(), sum(duration_ns) FROM syncs WHERE tenant = ? GROUP BY sync_type`, []string{"syncs", "sync ns"}},
-		{`SELECT memory_op, count(), sum(bytes) FROM allocations WHERE tenant = ? GROUP BY memory_op`, []string{"allocations", "allocation bytes"}},
+		{`SELECT memory_op, count(), sum(bytes) FROM allocations WHERE tenant = ? GROUP BY memory_op`,
+			[]string{"allocations", "allocation bytes"}},
 		{`SELECT '', sum(address % 1000) FROM allocations WHERE tenant = ?`, []string{"allocation address"}},
 		{`SELECT name, count(), sum(duration_ns) FROM markers WHERE tenant = ? GROUP BY name`, []string{"markers", "marker ns"}},
 		{`SELECT '', count(), sum(duration_ns) FROM graphs WHERE tenant = ?`, []string{"graphs", "graph ns"}},
 		{`SELECT '', count() FROM graph_nodes WHERE tenant = ?`, []string{"graph nodes"}},
 		{`SELECT kind, count() FROM perf_metrics WHERE tenant = ? GROUP BY kind`, []string{"perf metrics"}},
-		{`SELECT metric_name, count(), sum(toUInt64(round(value * 10000))) FROM pm_samples WHERE tenant = ? GROUP BY metric_name`, []string{"pm samples", "pm value"}},
+		{`SELECT metric_name, count(), sum(toUInt64(round(value * 10000))) FROM pm_samples WHERE tenant = ? GROUP BY metric_name`,
+			[]string{"pm samples", "pm value"}},
 		{`SELECT '', count() FROM pm_configs WHERE tenant = ?`, []string{"pm configs"}},
 		{`SELECT '', count() FROM sass_configs WHERE tenant = ?`, []string{"sass configs"}},
-		{`SELECT '', count(), sum(toUInt64(launch_count)) FROM execution_signatures WHERE tenant = ?`, []string{"signatures", "signature launches"}},
+		{`SELECT '', count(), sum(toUInt64(launch_count)) FROM execution_signatures WHERE tenant = ?`,
+			[]string{"signatures", "signature launches"}},
 		{`SELECT kind, count() FROM system_events WHERE tenant = ? GROUP BY kind`, []string{"system events"}},
 		{`SELECT '', count() FROM deep_windows WHERE tenant = ?`, []string{"deep windows"}},
 		{`SELECT concat(feature, ' ', status), count() FROM capture_capabilities WHERE tenant = ? GROUP BY 1`, []string{"capabilities"}},
@@ -347,7 +358,8 @@ func answers(c *cluster, tenant string) (map[string]uint64, error) {
 		{`SELECT '', count() FROM ptx WHERE tenant = ? AND lent = 0`, []string{"ptx"}},
 		{`SELECT '', count() FROM deep_window_rules WHERE tenant = ?`, []string{"deep window rules"}},
 		{`SELECT '', count() FROM counter_quality WHERE tenant = ?`, []string{"counter qualities"}},
-		{`SELECT '', uniqExact(session_id, cubin_crc, function_name), count() FROM disassembly WHERE tenant = ? AND lent = 0`, []string{"functions", "instructions"}},
+		{`SELECT '', uniqExact(session_id, cubin_crc, function_name), count() FROM disassembly WHERE tenant = ? AND lent = 0`,
+			[]string{"functions", "instructions"}},
 		{`SELECT concat(reason, ' ', type), sum(events) FROM rejects WHERE tenant = ? GROUP BY 1`, []string{"rejects"}},
 	} {
 		if err := ask(q.query, q.keys...); err != nil {
@@ -365,8 +377,10 @@ func rollups(c *cluster, tenant string) (map[string]uint64, error) {
 		keys  []string
 	}{
 		{`SELECT kernel, sum(calls), sum(total_ns) FROM kernel_stats WHERE tenant = ? GROUP BY kernel`, []string{"honest calls", "honest ns"}},
-		{`SELECT '', sum(synthetic_calls), sum(disturbed_calls) FROM kernel_stats WHERE tenant = ?`, []string{"synthetic calls", "disturbed calls"}},
-		{`SELECT copy_kind, sum(bytes), sum(total_ns) FROM memcpy_stats WHERE tenant = ? GROUP BY copy_kind`, []string{"memcpy bytes", "memcpy ns"}},
+		{`SELECT '', sum(synthetic_calls), sum(disturbed_calls) FROM kernel_stats WHERE tenant = ?`,
+			[]string{"synthetic calls", "disturbed calls"}},
+		{`SELECT copy_kind, sum(bytes), sum(total_ns) FROM memcpy_stats WHERE tenant = ? GROUP BY copy_kind`,
+			[]string{"memcpy bytes", "memcpy ns"}},
 		{`SELECT sync_type, sum(calls), sum(total_ns) FROM sync_stats WHERE tenant = ? GROUP BY sync_type`, []string{"syncs", "sync ns"}},
 		{`SELECT metric_name, sum(samples) FROM pm_stats WHERE tenant = ? GROUP BY metric_name`, []string{"pm samples"}},
 		{`SELECT '', sum(kernels) FROM sessions WHERE tenant = ?`, []string{"kernels"}},
@@ -409,10 +423,12 @@ func compare(want, got map[string]uint64, only func(string) bool) string {
 	return strings.Join(out, "\n")
 }
 
-// compareGroups demands that kernel_stats has exactly the groups of the oracle, kernels of synthetic or disturbed times left out: calls, sums, least and largest exact, percentiles
-// (nearest rank) within 1 %.
+// compareGroups demands that kernel_stats has exactly the groups of the oracle, kernels of synthetic or disturbed times left out: calls,
+// sums, least and largest exact, percentiles (nearest rank) within 1 %.
 func compareGroups(c *cluster, tenant string, groups map[string][]uint64) string {
-	rows, err := c.tryRows(`SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', kernel, '|', scope), toUInt64(calls), toUInt64(total_ns), toUInt64(min_ns), toUInt64(max_ns), toUInt64(p50_ns), toUInt64(p90_ns), toUInt64(p99_ns) FROM kernel_stats WHERE tenant = ? AND calls > 0`, tenant)
+	rows, err := c.tryRows(`SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', kernel, '|', scope), `+
+		`toUInt64(calls), toUInt64(total_ns), toUInt64(min_ns), toUInt64(max_ns), toUInt64(p50_ns), toUInt64(p90_ns), toUInt64(p99_ns) FROM `+
+		`kernel_stats WHERE tenant = ? AND calls > 0`, tenant)
 	if err != nil {
 		return err.Error()
 	}

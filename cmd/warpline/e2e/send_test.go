@@ -46,7 +46,8 @@ func (s sent) String() string {
 		}
 		return fmt.Sprint(*p)
 	}
-	return fmt.Sprintf("exit %d, %s: %d events, %s stored, %d rejected %v, %s duplicates, refused whole %v", s.code, s.Verdict, s.Events, n(s.Stored), s.Rejected, s.Reasons, n(s.Duplicates), s.Refused)
+	return fmt.Sprintf("exit %d, %s: %d events, %s stored, %d rejected %v, %s duplicates, refused whole %v", s.code, s.Verdict, s.Events,
+		n(s.Stored), s.Rejected, s.Reasons, n(s.Duplicates), s.Refused)
 }
 
 // reason is how many events the document counts under a reason.
@@ -62,7 +63,8 @@ func (s sent) reason(name string) int64 {
 // send runs `warpline send --json` against the cluster.
 func (c *cluster) send(t *testing.T, key string, args ...string) (s sent) {
 	t.Helper()
-	cmd := exec.Command(binary, append([]string{"send", "--json", "--url", "http://" + c.gatewayAddr, "--key", key, "--host", "node-b", "--retry", "200ms"}, args...)...)
+	cmd := exec.Command(binary, append([]string{"send", "--json", "--url", "http://" + c.gatewayAddr,
+		"--key", key, "--host", "node-b", "--retry", "200ms"}, args...)...)
 	var out, words bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &words
 	err := cmd.Run()
@@ -142,7 +144,8 @@ func TestSendTellsTheTruth(t *testing.T) {
 	refused := refusedRecords(t, 98)
 
 	t.Run("98 records refused at the door", func(t *testing.T) {
-		for name, text := range map[string]string{"98.json": "[" + strings.Join(refused, ",") + "]", "98.ndjson": strings.Join(refused, "\n") + "\n"} {
+		for name, text := range map[string]string{"98.json": "[" + strings.Join(refused, ",") + "]",
+			"98.ndjson": strings.Join(refused, "\n") + "\n"} {
 			path := writeFile(t, filepath.Join(dir, name), text)
 			s := c.send(t, key, path)
 			sum := int64(0)
@@ -152,7 +155,8 @@ func TestSendTellsTheTruth(t *testing.T) {
 			if s.code != 1 || s.Verdict != "done" || s.Events != 98 || s.Rejected != 98 || *s.Stored != 0 || sum != 98 || len(s.Reasons) < 5 {
 				t.Errorf("%s: %v\n%s", name, s, s.stderr)
 			}
-			if !strings.Contains(s.stderr, "98 events: 0 stored, 98 refused, 0 sent before\n") || !strings.Contains(s.stderr, "warpline: 98 of 98 events refused: ") {
+			if !strings.Contains(s.stderr, "98 events: 0 stored, 98 refused, 0 sent before\n") ||
+				!strings.Contains(s.stderr, "warpline: 98 of 98 events refused: ") {
 				t.Errorf("%s: it says %s", name, s.stderr)
 			}
 			for _, r := range s.Reasons {
@@ -169,7 +173,8 @@ func TestSendTellsTheTruth(t *testing.T) {
 	t.Run("98 lines refused by the worker", func(t *testing.T) {
 		folder := filepath.Join(dir, "worker-98")
 		writeFile(t, filepath.Join(folder, "device.1.log"), gpuflightLog("worker-98", 0, 98))
-		if s := c.send(t, key, folder); s.code != 1 || s.Rejected != 98 || s.reason("unknown_type") != 98 || *s.Stored != 0 || !strings.Contains(s.stderr, "warpline: 98 of 98 events refused: 98 unknown_type") {
+		if s := c.send(t, key, folder); s.code != 1 || s.Rejected != 98 || s.reason("unknown_type") != 98 || *s.Stored != 0 ||
+			!strings.Contains(s.stderr, "warpline: 98 of 98 events refused: 98 unknown_type") {
 			t.Errorf("%v\n%s", s, s.stderr)
 		}
 		// What was sent before is no refusal.
@@ -179,14 +184,17 @@ func TestSendTellsTheTruth(t *testing.T) {
 	})
 	t.Run("all is fine", func(t *testing.T) {
 		for _, args := range [][]string{
-			{filepath.Join("..", "..", "..", "testdata", "gpuflight", "segmented")}, {filepath.Join(exports, "exports")}, {filepath.Join(exports, "v4", "exports", "cpu_sink_killed")},
-			{writeFile(t, filepath.Join(dir, "a.csv"), "timestamp,memory_mb\n1,2\n2,3\n")}, {writeFile(t, filepath.Join(dir, "track.json"), `{"memory_usage":[1,2],"timestamps":[1,2]}`)},
+			{filepath.Join("..", "..", "..", "testdata", "gpuflight", "segmented")}, {filepath.Join(exports, "exports")},
+			{filepath.Join(exports, "v4", "exports", "cpu_sink_killed")},
+			{writeFile(t, filepath.Join(dir, "a.csv"), "timestamp,memory_mb\n1,2\n2,3\n")},
+			{writeFile(t, filepath.Join(dir, "track.json"), `{"memory_usage":[1,2],"timestamps":[1,2]}`)},
 		} {
 			s := c.send(t, key, args...)
 			if s.code != 0 || s.Verdict != "done" || s.Rejected != 0 || *s.Stored == 0 || s.Events == 0 {
 				t.Errorf("%v: %v\n%s", args, s, s.stderr)
 			}
-			if again := c.send(t, key, args...); again.code != 0 || *again.Stored != 0 || again.Rejected != 0 || again.Events != s.Events || *again.Duplicates != s.Events {
+			if again := c.send(t, key, args...); again.code != 0 || *again.Stored != 0 || again.Rejected != 0 || again.Events != s.Events ||
+				*again.Duplicates != s.Events {
 				t.Errorf("%v again: %v, after %v", args, again, s)
 			}
 		}
@@ -200,14 +208,16 @@ func TestSendTellsTheTruth(t *testing.T) {
 		bad := writeFile(t, filepath.Join(dir, "no events.json"), "nonsense")
 		// Two lines of the second log are those of the first: the same bytes in another channel are still two.
 		s := c.send(t, key, folder, bad)
-		if s.code != 1 || s.reason("unknown_type") != 7 || s.Rejected != 9 || s.Events != 50 || len(s.Refused) != 1 || s.Refused[0].Status != 400 || s.Windows != 3 || s.Files != 1 {
+		if s.code != 1 || s.reason("unknown_type") != 7 || s.Rejected != 9 || s.Events != 50 ||
+			len(s.Refused) != 1 || s.Refused[0].Status != 400 || s.Windows != 3 || s.Files != 1 {
 			t.Errorf("%v\n%s", s, s.stderr)
 		}
 	})
 	t.Run("who does not wait hears of the door alone", func(t *testing.T) {
 		folder := filepath.Join(dir, "hurry")
 		writeFile(t, filepath.Join(folder, "device.1.log"), gpuflightLog("hurry", 1, 98))
-		if s := c.send(t, key, "--no-wait", folder); s.code != 0 || s.Verdict != "not_asked" || s.Stored != nil || s.Events != 99 || s.Rejected != 0 {
+		if s := c.send(t, key, "--no-wait", folder); s.code != 0 || s.Verdict != "not_asked" || s.Stored != nil || s.Events != 99 ||
+			s.Rejected != 0 {
 			t.Errorf("%v\n%s", s, s.stderr)
 		}
 		path := writeFile(t, filepath.Join(dir, "hurry.json"), "["+record+","+strings.Join(refused[:40], ",")+"]")
@@ -313,10 +323,14 @@ func (c *cluster) questions(t *testing.T, key, sibling, other string) {
 		what, key, receipt string
 		status             int
 	}{
-		{"another key of the tenant", sibling, first, 404}, {"another tenant", other, first, 404}, {"no key", "", first, 401}, {"a key that is none", "gpfl_none", first, 401},
-		{"a name alone", key, "mine", 404}, {"another name", key, alien, 404}, {"a bit flipped", key, first[:len(first)-2] + "AA", 404}, {"half of it", key, first[:len(first)/2], 404},
-		{"mixed names", key, first + "," + alien, 404}, {"nothing", key, "", 404}, {"a path", key, first + "/x", 404}, {"dots", key, "..", 404}, {"junk", key, "%00%ff.%zz"[:6], 404},
-		{"very long", key, "mine." + strings.Repeat("A", 30<<10), 404}, {"many", key, strings.TrimSuffix(strings.Repeat(first+",", 65), ","), 404},
+		{"another key of the tenant", sibling, first, 404}, {"another tenant", other, first, 404}, {"no key", "", first, 401},
+		{"a key that is none", "gpfl_none", first, 401},
+		{"a name alone", key, "mine", 404}, {"another name", key, alien, 404}, {"a bit flipped", key, first[:len(first)-2] + "AA", 404},
+		{"half of it", key, first[:len(first)/2], 404},
+		{"mixed names", key, first + "," + alien, 404}, {"nothing", key, "", 404}, {"a path", key, first + "/x", 404}, {"dots", key, "..", 404},
+		{"junk", key, "%00%ff.%zz"[:6], 404},
+		{"very long", key, "mine." + strings.Repeat("A", 30<<10), 404},
+		{"many", key, strings.TrimSuffix(strings.Repeat(first+",", 65), ","), 404},
 	} {
 		if status, v := c.ask(t, a.key, a.receipt); status != a.status || v["stored"] != nil {
 			t.Errorf("%s: %d, want %d: %v", a.what, status, a.status, v)
@@ -344,7 +358,8 @@ func (c *cluster) verdictsUnderKills(t *testing.T, key, dir string) {
 	writeFile(t, filepath.Join(folder, "device.1.log"), gpuflightLog("killed", 7, 11))
 	late := filepath.Join(dir, "late")
 	writeFile(t, filepath.Join(late, "device.1.log"), gpuflightLog("late", 1, 1))
-	if s := c.send(t, key, "--wait", "1s", late); s.code != 3 || s.Verdict != "pending" || s.Rejected != 0 || !strings.Contains(s.stderr, "have not said within 1s") {
+	if s := c.send(t, key, "--wait", "1s", late); s.code != 3 || s.Verdict != "pending" || s.Rejected != 0 ||
+		!strings.Contains(s.stderr, "have not said within 1s") {
 		t.Errorf("with no worker: %v\n%s", s, s.stderr)
 	}
 	_, after, _ := c.call(t, http.MethodPost, key, "/api/v1/events/stream", before, gpuflightLog("k2", 20, 5))

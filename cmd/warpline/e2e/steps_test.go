@@ -14,11 +14,13 @@ import (
 )
 
 // A third source, which one line in the list adds: its route, its state, its table and view, and the kernels that it writes beside those of
-// other sources. Workers are killed and hand over to each other, the gateway and the sink are killed, steps are sent again: each counts once.
+// other sources. Workers are killed and hand over to each other, the gateway and the sink are killed, steps are sent again: each counts
+// once.
 func TestThirdSource(t *testing.T) {
 	enginetest.Need(t)
 	binary := filepath.Join(t.TempDir(), "warpline")
-	if out, err := exec.Command("go", "build", "-tags", "steps", "-o", binary, "github.com/warpline/warpline/cmd/warpline").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "steps", "-o", binary, "github.com/warpline/warpline/cmd/warpline").
+		CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	c := newClusterOf(t, binary, 2)
@@ -77,7 +79,8 @@ func TestThirdSource(t *testing.T) {
 				return false, fmt.Sprintf("%v, want %d steps and %d ns", got, steps, sum)
 			}
 		}
-		kernels, err := c.tryRows("SELECT kernel, sum(calls), sum(total_ns) FROM warpline.kernel_stats WHERE session_id LIKE 'steps:%' GROUP BY kernel")
+		kernels, err := c.tryRows("SELECT kernel, sum(calls), sum(total_ns) FROM warpline.kernel_stats WHERE session_id LIKE 'steps:%' GROUP " +
+			"BY kernel")
 		if err != nil || len(kernels) != 4 {
 			return false, fmt.Sprintf("kernel_stats %v: %v", kernels, err)
 		}

@@ -71,7 +71,8 @@ func formsOf(t *testing.T, name string, records []map[string]any) []string {
 		}
 	}
 	dir = filepath.Join(dir, name)
-	return []string{filepath.Join(dir, "events.json"), filepath.Join(dir, "tracked.json"), filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "events.csv"), filepath.Join(dir, "sink")}
+	return []string{filepath.Join(dir, "events.json"), filepath.Join(dir, "tracked.json"), filepath.Join(dir, "events.ndjson"),
+		filepath.Join(dir, "events.csv"), filepath.Join(dir, "sink")}
 }
 
 // exportedRecords reads the records of an export: a JSON array, a document with events, or lines.
@@ -188,7 +189,8 @@ func TestTelemetryExports(t *testing.T) {
 	if len(paths) != 10 {
 		t.Fatalf("%q are not the exports there were", paths)
 	}
-	for name, n := range map[string]int{"cpu_tracker_events.json": 50, "cpu_sink_killed": 69, "cpu_tracker_events_v3_0.3.9.json": 49, "tf_track.json": 28} {
+	for name, n := range map[string]int{"cpu_tracker_events.json": 50, "cpu_sink_killed": 69, "cpu_tracker_events_v3_0.3.9.json": 49,
+		"tf_track.json": 28} {
 		records := exportedRecords(t, filepath.Join(root, name))
 		if len(records) != n {
 			t.Fatalf("%s: %d records, want %d", name, len(records), n)
@@ -219,11 +221,14 @@ func TestTelemetryExports(t *testing.T) {
 		}
 		// The monitor's file names no session.
 		for query, expect := range map[string]map[string][]uint64{
-			"SELECT session_id, count(), toUInt64(ifNull(sumIf(allocator_change_bytes, event_type = 'allocation'), 0)), toUInt64(ifNull(-sumIf(allocator_change_bytes, event_type = 'deallocation'), 0)), " +
-				"toUInt64(ifNull(max(allocator_allocated_bytes), 0)) FROM memory_events WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY session_id": only(want),
+			"SELECT session_id, count(), toUInt64(ifNull(sumIf(allocator_change_bytes, event_type = 'allocation'), 0)), " +
+				"toUInt64(ifNull(-sumIf(allocator_change_bytes, event_type = 'deallocation'), 0)), " +
+				"toUInt64(ifNull(max(allocator_allocated_bytes), 0)) FROM memory_events WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' " +
+				"GROUP BY session_id": only(want),
 			"SELECT session_id, sum(events), sum(allocation_bytes), sum(deallocation_bytes), toUInt64(max(assumeNotNull(peak_allocated_bytes))) " +
 				"FROM memory_stats WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY session_id": only(want),
-			"SELECT concat(session_id, ' ', event_type), count() FROM memory_events WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' GROUP BY 1": only(types),
+			"SELECT concat(session_id, ' ', event_type), count() FROM memory_events WHERE tenant = ? AND session_id NOT LIKE 'mem:unknown:%' " +
+				"GROUP BY 1": only(types),
 		} {
 			var got map[string][]uint64
 			eventually(t, 90*time.Second, tenant, func() (bool, string) {
@@ -237,19 +242,23 @@ func TestTelemetryExports(t *testing.T) {
 		// What came again is known as that, and nothing else is amiss.
 		stored := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "'")
 		eventually(t, 90*time.Second, tenant+"'s books", func() (bool, string) {
-			books := c.rows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'", tenant)[""]
+			books := c.rows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'",
+				tenant)[""]
 			if len(books) != 3 || books[1] != 0 || books[0] != stored+books[2] {
 				t.Fatalf("%s: of %d stored, events, rejected and duplicates are %v", tenant, stored, books)
 			}
 			return books[2] >= stored, fmt.Sprintf("%d duplicates of %d", books[2], stored)
 		})
 	}
-	if n := c.one("SELECT countIf(sent_schema_version = 3) FROM memory_events WHERE tenant = 'exports' AND supports_device_used IS NOT NULL"); n != 49 {
+	if n := c.one(
+		"SELECT countIf(sent_schema_version = 3) FROM memory_events WHERE tenant = 'exports' AND supports_device_used IS NOT NULL"); n != 49 {
 		t.Errorf("%d events of version 3", n)
 	}
 	// The alerts of the track file are at its samples, and no events.
-	if n := c.one("SELECT count() FROM memory_alerts WHERE tenant = 'exports' AND source = 'track_file' AND threshold = 300 * 1048576 AND context LIKE 'Memory usage 585.%' AND " +
-		"(session_id, timestamp_ns, device_id, rank, toInt64(value)) IN (SELECT session_id, timestamp_ns, device_id, rank, device_used_bytes FROM memory_events WHERE tenant = 'exports' AND event_type = 'sample')"); n != 26 {
+	if n := c.one("SELECT count() FROM memory_alerts WHERE tenant = 'exports' AND source = 'track_file' AND threshold = 300 * 1048576 AND " +
+		"context LIKE 'Memory usage 585.%' AND " +
+		"(session_id, timestamp_ns, device_id, rank, toInt64(value)) IN (SELECT session_id, timestamp_ns, device_id, rank, device_used_bytes " +
+		"FROM memory_events WHERE tenant = 'exports' AND event_type = 'sample')"); n != 26 {
 		t.Errorf("%d alerts of the track file", n)
 	}
 	if n := c.one("SELECT count() FROM memory_alerts WHERE source = 'track_file'"); n != 26 {

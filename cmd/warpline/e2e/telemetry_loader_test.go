@@ -132,7 +132,8 @@ func (l *loaderCase) load(t *testing.T, c *cluster) {
 	if l.Permissive != nil && !*l.Permissive {
 		q.Set("permissive_legacy", "false")
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.gatewayAddr+"/api/v1/telemetry?"+q.Encode(), strings.NewReader(l.Text))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.gatewayAddr+"/api/v1/telemetry?"+q.Encode(),
+		strings.NewReader(l.Text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,8 @@ var loaderHere = map[string]string{
 	"requested_session":                "a file with several sessions", // there is no asking for one: all are there
 	"requested_session_missing":        "a file with several sessions",
 	"jsonl_raw_line_separator_splits":  "where a line of a JSON-lines file ends",
-	"csv_v4_python_repr_metadata_lost": "a CSV export", "csv_empty_metadata_fails_row": "a CSV export", "csv_empty_rank_fails_row": "a CSV export",
+	"csv_v4_python_repr_metadata_lost": "a CSV export", "csv_empty_metadata_fails_row": "a CSV export",
+	"csv_empty_rank_fails_row":         "a CSV export",
 	"csv_float_timestamp_loses_digits": "a CSV export", "csv_v2": "a CSV export", "csv_pandas_float_counters": "a CSV export",
 	"csv_empty_session_default": "a CSV export", "csv_bad_number_row_warning": "a CSV export", "csv_all_null_counters": "a CSV export",
 	"csv_cells_trimmed": "the white space around text in the cells of a CSV export",
@@ -254,7 +256,9 @@ func TestTelemetryLoader(t *testing.T) {
 			n[1]++
 		case asPeer == "":
 			n[0]++
-		case slices.ContainsFunc(telemetry.Divergences(), func(d telemetry.Divergence) bool { return here != "" && strings.HasPrefix(d.What, here) }):
+		case slices.ContainsFunc(telemetry.Divergences(), func(d telemetry.Divergence) bool {
+			return here != "" && strings.HasPrefix(d.What, here)
+		}):
 			n[2]++
 		default:
 			t.Errorf("%s: %s", l.Name, asPeer)

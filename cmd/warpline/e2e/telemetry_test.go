@@ -20,8 +20,10 @@ import (
 	"time"
 )
 
-var telemetryKeys = strings.Split("timestamp_ns event_type collector sampling_interval_ms pid host job_id rank local_rank world_size device_id allocator_allocated_bytes "+
-	"allocator_reserved_bytes allocator_active_bytes allocator_inactive_bytes allocator_change_bytes device_used_bytes device_free_bytes device_total_bytes context metadata", " ")
+var telemetryKeys = strings.Split("timestamp_ns event_type collector sampling_interval_ms pid host job_id rank local_rank world_size "+
+	"device_id allocator_allocated_bytes "+
+	"allocator_reserved_bytes allocator_active_bytes allocator_inactive_bytes allocator_change_bytes device_used_bytes device_free_bytes "+
+	"device_total_bytes context metadata", " ")
 
 // memoryRow is an event as encoding/json reads it: numbers as their text, null as "null".
 type memoryRow map[string]string
@@ -83,7 +85,8 @@ func (c *cluster) memoryRows(tenant string) map[uint64]memoryRow {
 	for _, key := range telemetryKeys {
 		list = append(list, "ifNull(toString("+key+"), 'null')")
 	}
-	rs, err := conn.Query(c.t.Context(), "SELECT upload_index, toUInt8(toUnixTimestamp64Nano(at) = timestamp_ns), ["+strings.Join(list, ",")+"] FROM memory_events WHERE tenant = ?", tenant)
+	rs, err := conn.Query(c.t.Context(), "SELECT upload_index, toUInt8(toUnixTimestamp64Nano(at) = timestamp_ns), ["+strings.Join(list, ",")+
+		"] FROM memory_events WHERE tenant = ?", tenant)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -137,7 +140,8 @@ func sameRow(t testing.TB, got, want memoryRow) string {
 }
 
 // memorySums are what a tenant's minutes hold, by session, device, rank and minute, and what they should.
-var memorySumColumns = []string{"events", "allocated_sum", "reserved_sum", "used_sum", "active_events", "active_sum", "allocations", "allocation_bytes", "deallocations", "deallocation_bytes", "warnings", "criticals",
+var memorySumColumns = []string{"events", "allocated_sum", "reserved_sum", "used_sum", "active_events", "active_sum", "allocations",
+	"allocation_bytes", "deallocations", "deallocation_bytes", "warnings", "criticals",
 	"fragmented_events", "utilization_events"}
 var memoryPeakColumns = []string{"allocated_peak", "reserved_peak", "used_peak", "active_peak", "total_peak", "world_size"}
 
@@ -149,7 +153,8 @@ func (c *cluster) memorySums(tenant string) map[string][]uint64 {
 	for _, col := range memoryPeakColumns {
 		list = append(list, "toUInt64(max("+col+"))")
 	}
-	return c.rows("SELECT concat(toString(device_id), ' ', toString(rank), ' ', toString(toUnixTimestamp64Nano(bucket))), "+strings.Join(list, ", ")+
+	return c.rows("SELECT concat(toString(device_id), ' ', toString(rank), ' ', toString(toUnixTimestamp64Nano(bucket))), "+
+		strings.Join(list, ", ")+
 		" FROM memory_stats_data WHERE tenant = ? GROUP BY device_id, rank, bucket", tenant)
 }
 
@@ -232,7 +237,8 @@ func (c *cluster) checkMemory(t *testing.T, tenant string, want map[uint64]memor
 		n := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "'")
 		m := c.one("SELECT sum(events) FROM memory_stats WHERE tenant = '" + tenant + "'")
 		r := c.one("SELECT sum(rejected) FROM usage WHERE tenant = '" + tenant + "'")
-		return n >= uint64(len(want)) && m >= uint64(len(want)) && r >= rejected, fmt.Sprintf("%d events, %d in minutes, %d rejects; want %d and %d", n, m, r, len(want), rejected)
+		return n >= uint64(len(want)) && m >= uint64(len(want)) && r >= rejected,
+			fmt.Sprintf("%d events, %d in minutes, %d rejects; want %d and %d", n, m, r, len(want), rejected)
 	})
 	got := c.memoryRows(tenant)
 	if len(got) != len(want) {
@@ -248,7 +254,8 @@ func (c *cluster) checkMemory(t *testing.T, tenant string, want map[uint64]memor
 	}
 	books := c.rows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'", tenant)[""]
 	// What is sent again is received again, and a duplicate.
-	if len(books) != 3 || books[0]-books[2] != uint64(len(want))+rejected || books[1] != rejected || books[2]%(uint64(len(want))+rejected) != 0 {
+	if len(books) != 3 || books[0]-books[2] != uint64(len(want))+rejected || books[1] != rejected ||
+		books[2]%(uint64(len(want))+rejected) != 0 {
 		t.Errorf("%s: usage %v, want %d events and %d rejected, and whole repeats", tenant, books, len(want), rejected)
 	}
 }
@@ -256,7 +263,8 @@ func (c *cluster) checkMemory(t *testing.T, tenant string, want map[uint64]memor
 // sendTelemetry runs `warpline send` and returns what it said. Some records may be refused, and no worker may be there.
 func (c *cluster) sendTelemetry(t *testing.T, key string, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(binary, append([]string{"send", "--no-wait", "--url", "http://" + c.gatewayAddr, "--key", key, "--host", "node-b"}, args...)...).CombinedOutput()
+	out, err := exec.Command(binary, append([]string{"send", "--no-wait", "--url", "http://" + c.gatewayAddr, "--key", key, "--host",
+		"node-b"}, args...)...).CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
 		t.Fatalf("send %v: %v\n%s", args, err, out)
@@ -287,7 +295,8 @@ func TestTelemetry(t *testing.T) {
 	}
 	want, rejected, paths := map[string]map[uint64]memoryRow{}, map[string]uint64{}, map[string]string{}
 
-	for tenant, name := range map[string]string{"cpu-json": "exports/cpu_tracker_events.json", "gpu-json": "exports/gpu_tracker_rank1_events.json"} {
+	for tenant, name := range map[string]string{"cpu-json": "exports/cpu_tracker_events.json",
+		"gpu-json": "exports/gpu_tracker_rank1_events.json"} {
 		var events []map[string]any
 		decodeJSON(t, read(name), &events)
 		want[tenant], paths[tenant] = number(events), filepath.Join(exports, name)
@@ -317,7 +326,8 @@ func TestTelemetry(t *testing.T) {
 	decodeJSON(t, read("exports/oom_bundle/events.json"), &oom)
 	decodeJSON(t, read("exports/oom_bundle_events_as_v2.json"), &converted)
 	for i, e := range converted {
-		for to, from := range map[string]string{"allocator_active_bytes": "active_memory", "allocator_inactive_bytes": "inactive_memory", "device_used_bytes": "device_used", "device_free_bytes": "device_free"} {
+		for to, from := range map[string]string{"allocator_active_bytes": "active_memory", "allocator_inactive_bytes": "inactive_memory",
+			"device_used_bytes": "device_used", "device_free_bytes": "device_free"} {
 			e[to] = oom[i][from]
 		}
 		e["pid"], e["host"], e["sampling_interval_ms"] = json.Number("3975"), "node-b", json.Number("50")
@@ -409,23 +419,27 @@ func TestTelemetry(t *testing.T) {
 			args = append(args, "--permissive-legacy=false")
 		}
 		first, again := c.sendTelemetry(t, key, args...), c.sendTelemetry(t, key, args...)
-		if !strings.Contains(first, fmt.Sprintf("%d record", len(want[tenant]))) || strings.Contains(first, "before") || !strings.Contains(again, "stored before") {
+		if !strings.Contains(first, fmt.Sprintf("%d record", len(want[tenant]))) || strings.Contains(first, "before") ||
+			!strings.Contains(again, "stored before") {
 			t.Errorf("%s: first %s, again %s", tenant, first, again)
 		}
 	}
 	for tenant := range paths {
 		t.Run(tenant, func(t *testing.T) {
 			c.checkMemory(t, tenant, want[tenant], rejected[tenant])
-			distinct := c.one("SELECT uniqExact((host, pid, ifNull(job_id, '-'), rank, record_session_id)) FROM memory_events WHERE tenant = '" + tenant + "'")
+			distinct := c.one("SELECT uniqExact((host, pid, ifNull(job_id, '-'), rank, record_session_id)) FROM memory_events WHERE tenant = '" +
+				tenant + "'")
 			eventually(t, 20*time.Second, "sessions", func() (bool, string) {
 				sessions := c.one("SELECT count() FROM sessions WHERE tenant = '" + tenant + "' AND source = 'telemetry' AND samples > 0")
 				samples := c.one("SELECT sum(samples) FROM sessions WHERE tenant = '" + tenant + "'")
-				return samples == uint64(len(want[tenant])) && sessions == distinct, fmt.Sprintf("%d sessions with %d samples, want %d with %d", sessions, samples, distinct, len(want[tenant]))
+				return samples == uint64(len(want[tenant])) && sessions == distinct,
+					fmt.Sprintf("%d sessions with %d samples, want %d with %d", sessions, samples, distinct, len(want[tenant]))
 			})
 		})
 	}
 	for tenant, origin := range map[string]string{"cpu-csv": "csv", "cpu-json": "json", "tf": "tf", "oom": "oom"} {
-		if n := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "' AND origin = '" + origin + "' AND legacy = " + strconv.Itoa(map[bool]int{true: 1}[tenant == "oom"])); n != uint64(len(want[tenant])) {
+		if n := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "' AND origin = '" + origin + "' AND legacy = " +
+			strconv.Itoa(map[bool]int{true: 1}[tenant == "oom"])); n != uint64(len(want[tenant])) {
 			t.Errorf("%s: %d events of origin %s", tenant, n, origin)
 		}
 	}
@@ -516,7 +530,8 @@ func TestTelemetryLongExport(t *testing.T) {
 			t.Errorf("it says %s", said)
 		}
 		peak := memoryOf(t, pid, "VmHWM:")
-		t.Logf("%d records, %d MB, in %v: the gateway is at %.1f MiB, at most %.1f MiB over %.1f MiB idle", records, info.Size()/1e6, time.Since(began).Round(time.Millisecond),
+		t.Logf("%d records, %d MB, in %v: the gateway is at %.1f MiB, at most %.1f MiB over %.1f MiB idle", records, info.Size()/1e6,
+			time.Since(began).Round(time.Millisecond),
 			mebi(memoryOf(t, pid, "VmRSS:")), mebi(peak-idle), mebi(idle))
 		if over := peak - idle; over > 32<<20 {
 			t.Errorf("the gateway needs %.1f MiB over idle for it, want at most 32", mebi(over))
@@ -533,11 +548,14 @@ func TestTelemetryLongExport(t *testing.T) {
 		fmt.Fprintf(&many, `{"timestamp":1700000000,"memory_mb":2,"pid":%d,"message":"%s"}`+"\n", i, strings.Repeat("m", 500))
 	}
 	for name, hostile := range map[string]struct{ text, want string }{
-		"string.json":      {"[" + good + `,{"timestamp":1,"message":"` + strings.Repeat("x", 150<<20) + `"},` + good + "]", "2 records of 1 session stored, 1 refused\n  record 1: record is longer than"},
-		"depth.json":       {strings.Repeat("[", 100<<20), "refused: 400"},
-		"quote.csv":        {"timestamp,memory_mb,type\n1700000000,2,a\n1700000000,2,\"" + strings.Repeat("x", 100<<20) + "\n1700000000,2,a\n", "2 records of 1 session stored, 1 refused\n  record 1: record is longer than"},
-		"processes.ndjson": {many.String(), "4096 records of 4096 sessions stored, 15904 refused\n  record 4096: the upload holds records of more than 4096 processes"},
-		"keys.json":        {"[{" + strings.Repeat(`"a":1,`, 160_000) + `"b":2},` + good + "]", "1 record of 1 session stored, 1 refused"},
+		"string.json": {"[" + good + `,{"timestamp":1,"message":"` + strings.Repeat("x", 150<<20) + `"},` + good + "]",
+			"2 records of 1 session stored, 1 refused\n  record 1: record is longer than"},
+		"depth.json": {strings.Repeat("[", 100<<20), "refused: 400"},
+		"quote.csv": {"timestamp,memory_mb,type\n1700000000,2,a\n1700000000,2,\"" + strings.Repeat("x", 100<<20) + "\n1700000000,2,a\n",
+			"2 records of 1 session stored, 1 refused\n  record 1: record is longer than"},
+		"processes.ndjson": {many.String(), "4096 records of 4096 sessions stored, 15904 refused\n  record 4096: the upload holds records of " +
+			"more than 4096 processes"},
+		"keys.json": {"[{" + strings.Repeat(`"a":1,`, 160_000) + `"b":2},` + good + "]", "1 record of 1 session stored, 1 refused"},
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(hostile.text), 0o600); err != nil {
@@ -558,7 +576,8 @@ func TestTelemetryLongExport(t *testing.T) {
 		m := c.one("SELECT count() FROM memory_events WHERE tenant = 'long'")
 		return n == records && m == records, fmt.Sprintf("%d in minutes, %d events", n, m)
 	})
-	sums := c.rows("SELECT '', sum(allocated_sum), sum(allocations), sum(allocation_bytes), uniqExact(session_id) FROM memory_stats_data WHERE tenant = 'long'")[""]
+	sums := c.rows("SELECT '', sum(allocated_sum), sum(allocations), sum(allocation_bytes), uniqExact(session_id) FROM memory_stats_data " +
+		"WHERE tenant = 'long'")[""]
 	if sums[0] != allocated || sums[1] != records/2 || sums[2] != records/2*4096 || sums[3] != ranks {
 		t.Errorf("sums %v, want %d, %d, %d in %d sessions", sums, allocated, records/2, records/2*4096, ranks)
 	}

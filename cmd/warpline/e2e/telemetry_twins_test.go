@@ -15,15 +15,18 @@ import (
 // twin is a record of version 3, of which other copies may come.
 func twin(session string, at string, metadata string) string {
 	id, _ := json.Marshal(session)
-	return fmt.Sprintf(`{"schema_version":3,"session_id":%s,"timestamp_ns":%s,"event_type":"allocation","collector":"stormlog.cuda_tracker","sampling_interval_ms":1,"pid":7,"host":"h",`+
-		`"device_id":0,"allocator_allocated_bytes":100,"allocator_reserved_bytes":200,"allocator_active_bytes":null,"allocator_inactive_bytes":null,"allocator_change_bytes":10,`+
+	return fmt.Sprintf(`{"schema_version":3,"session_id":%s,"timestamp_ns":%s,"event_type":"allocation","collector":"stormlog.cuda_tracker",`+
+		`"sampling_interval_ms":1,"pid":7,"host":"h",`+
+		`"device_id":0,"allocator_allocated_bytes":100,"allocator_reserved_bytes":200,"allocator_active_bytes":null,`+
+		`"allocator_inactive_bytes":null,"allocator_change_bytes":10,`+
 		`"device_used_bytes":300,"device_free_bytes":null,"device_total_bytes":1000,"context":null,"metadata":%s}`, id, at, metadata)
 }
 
 // postTelemetry posts a body and returns the answer.
 func (c *cluster) postTelemetry(t *testing.T, key, query, body string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.gatewayAddr+"/api/v1/telemetry?"+query, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.gatewayAddr+"/api/v1/telemetry?"+query,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +72,10 @@ func TestTelemetryTwins(t *testing.T) {
 	post(second, "", twin("s", at, "{}"), `200 {"accepted":1,"rejected":0,"duplicate":true`) // the first one's words, by another key
 	post(other, "", twin("s", at, "{}"), ok(1))
 
-	post(first, "", "["+twin("ends", "0", "{}")+","+twin("ends", last, "{}")+","+twin("ends", "-1", "{}")+","+twin("ends", "9223372036854775808", "{}")+"]", `200 {"accepted":2,"rejected":2`)
-	post(first, "", "["+process+","+twin("h:7:-:0", at, "{}")+","+twin("h%3A7%3A-%3A0", at, "{}")+","+twin("unknown", at, "{}")+","+twin("sha256-00", at, "{}")+","+twin("é b\u00a0", at, "{}")+"]", ok(6))
+	post(first, "", "["+twin("ends", "0", "{}")+","+twin("ends", last, "{}")+","+twin("ends", "-1", "{}")+","+
+		twin("ends", "9223372036854775808", "{}")+"]", `200 {"accepted":2,"rejected":2`)
+	post(first, "", "["+process+","+twin("h:7:-:0", at, "{}")+","+twin("h%3A7%3A-%3A0", at, "{}")+","+
+		twin("unknown", at, "{}")+","+twin("sha256-00", at, "{}")+","+twin("é b\u00a0", at, "{}")+"]", ok(6))
 	post(first, "", "["+twin("huge", at, huge)+","+twin("huge", "5", deep)+"]", ok(2))
 	post(second, "format=ndjson", twin("huge", at, "{}")+"\n"+twin("huge", "5", "{}"), ok(2))
 
@@ -79,16 +84,19 @@ func TestTelemetryTwins(t *testing.T) {
 		want[id] = []uint64{1, 10, 0}
 	}
 	want["sha256"] = []uint64{2, 20, 0} // of two sessions, both hashed
-	query := "SELECT if(startsWith(session_id, 'mem:sha256-'), 'sha256', substring(session_id, 5)) AS s, count(), toUInt64(sum(allocator_change_bytes)), toUInt64(max(length(JSONExtractKeys(metadata)))) " +
+	query := "SELECT if(startsWith(session_id, 'mem:sha256-'), 'sha256', substring(session_id, 5)) AS s, count(), " +
+		"toUInt64(sum(allocator_change_bytes)), toUInt64(max(length(JSONExtractKeys(metadata)))) " +
 		"FROM memory_events WHERE tenant = 'twins' GROUP BY s"
-	minutes := "SELECT if(startsWith(session_id, 'mem:sha256-'), 'sha256', substring(session_id, 5)) AS s, sum(events), sum(allocation_bytes) FROM memory_stats WHERE tenant = 'twins' GROUP BY s"
+	minutes := "SELECT if(startsWith(session_id, 'mem:sha256-'), 'sha256', substring(session_id, 5)) AS s, sum(events), " +
+		"sum(allocation_bytes) FROM memory_stats WHERE tenant = 'twins' GROUP BY s"
 	var got map[string][]uint64
 	eventually(t, 60*time.Second, "events", func() (bool, string) {
 		var err error
 		if got, err = c.tryRows(query); err != nil {
 			return false, err.Error()
 		}
-		return reflect.DeepEqual(got, want) && c.one("SELECT sum(events) FROM usage WHERE tenant = 'twins'") == 21, fmt.Sprintf("%v, want %v", got, want)
+		return reflect.DeepEqual(got, want) && c.one("SELECT sum(events) FROM usage WHERE tenant = 'twins'") == 21,
+			fmt.Sprintf("%v, want %v", got, want)
 	})
 	sums := c.rows(minutes)
 	for id, w := range want {
@@ -113,7 +121,8 @@ func TestTelemetryTwins(t *testing.T) {
 	if !reflect.DeepEqual(books, []uint64{21, 2, 8}) {
 		t.Errorf("events, rejected and duplicates are %v", books)
 	}
-	if out, err := exec.Command(binary, append([]string{"report", "memory", "--tenant", "twins"}, c.asking()...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary, append([]string{"report", "memory", "--tenant", "twins"}, c.asking()...)...).
+		CombinedOutput(); err != nil {
 		t.Errorf("report memory: %v\n%.2000s", err, out)
 	}
 }

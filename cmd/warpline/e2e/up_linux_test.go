@@ -40,7 +40,8 @@ type service struct {
 // startUp starts it and waits until it says that it is ready.
 func startUp(t testing.TB, dir string, descriptors int) *service {
 	t.Helper()
-	s := &service{t: t, dir: dir, addr: freeAddr(t), click: freeAddr(t), descriptors: descriptors, client: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
+	s := &service{t: t, dir: dir, addr: freeAddr(t), click: freeAddr(t), descriptors: descriptors,
+		client: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 	s.start()
 	t.Cleanup(func() {
 		s.kill()
@@ -57,7 +58,8 @@ func startUp(t testing.TB, dir string, descriptors int) *service {
 func (s *service) start() {
 	s.t.Helper()
 	enginetest.Need(s.t)
-	args := []string{"up", "--data", s.dir, "--listen", s.addr, "--clickhouse-tcp-port", port(s.click), "--clickhouse-http-port", "0", "--dev-key", devKey}
+	args := []string{"up", "--data", s.dir, "--listen", s.addr, "--clickhouse-tcp-port", port(s.click), "--clickhouse-http-port", "0",
+		"--dev-key", devKey}
 	s.cmd = exec.Command(binary, args...)
 	if s.descriptors > 0 {
 		s.cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, s.descriptors), binary}, args...)...)
@@ -185,13 +187,15 @@ func (s *service) exact(within time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		var rows, sessions, events uint64
-		if err := conn.QueryRow(ctx, "SELECT count(), uniqExact(session_id) FROM warpline.sessions WHERE tenant = 'dev'").Scan(&rows, &sessions); err != nil {
+		if err := conn.QueryRow(ctx, "SELECT count(), uniqExact(session_id) FROM warpline.sessions WHERE tenant = 'dev'").
+			Scan(&rows, &sessions); err != nil {
 			return false, err.Error()
 		}
 		if err := conn.QueryRow(ctx, "SELECT sum(events) FROM warpline.usage WHERE tenant = 'dev'").Scan(&events); err != nil {
 			return false, err.Error()
 		}
-		return rows == uint64(s.posted) && sessions == rows && events >= rows, fmt.Sprintf("%d rows, %d sessions, %d events", rows, sessions, events)
+		return rows == uint64(s.posted) && sessions == rows && events >= rows,
+			fmt.Sprintf("%d rows, %d sessions, %d events", rows, sessions, events)
 	})
 }
 

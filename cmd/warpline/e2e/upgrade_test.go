@@ -13,7 +13,8 @@ import (
 	"github.com/warpline/warpline/sink/engine/enginetest"
 )
 
-var upgradeFrom = flag.String("upgrade-from", "81e88a7", "commits that TestUpgrade begins with, separated by commas; the long form: 81e88a7,1e9d7da,60a5375,882ac58,8578aa5")
+var upgradeFrom = flag.String("upgrade-from", "81e88a7", "commits that TestUpgrade begins with, separated by commas; the long form: "+
+	"81e88a7,1e9d7da,60a5375,882ac58,8578aa5")
 
 // buildOf builds the binary of an old commit from the repository's history.
 func buildOf(t *testing.T, commit string) string {

@@ -83,14 +83,16 @@ func TestEveryRowOnce(t *testing.T) {
 			if d := compareGroups(c, tenant, o.groups); d != "" {
 				t.Errorf("kernel_stats:\n%s", d)
 			}
-			scopes := c.rows("SELECT '', toUInt64(sum(calls)), sum(unmatched_begin), sum(unmatched_end) FROM scope_stats WHERE tenant = ?", tenant)[""]
+			scopes := c.rows("SELECT '', toUInt64(sum(calls)), sum(unmatched_begin), sum(unmatched_end) FROM scope_stats WHERE tenant = ?",
+				tenant)[""]
 			if got := scopes[0] + scopes[1]; got != want["scope begins"] {
 				t.Errorf("scopes: %d pairs + %d lone begins, want %d begins", scopes[0], scopes[1], want["scope begins"])
 			}
 			if got := scopes[0] + scopes[2]; got != want["scope ends"] {
 				t.Errorf("scopes: %d pairs + %d lone ends, want %d ends", scopes[0], scopes[2], want["scope ends"])
 			}
-			inside := c.rows("SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', scope), kernels, kernel_ns FROM scope_stats WHERE tenant = ? AND kernels > 0", tenant)
+			inside := c.rows("SELECT concat(session_id, '|', toString(intDiv(toUnixTimestamp(bucket), 60)), '|', scope), kernels, kernel_ns FROM "+
+				"scope_stats WHERE tenant = ? AND kernels > 0", tenant)
 			if want := o.inside(); len(want) == 0 || !maps.EqualFunc(inside, want, func(a, b []uint64) bool { return slices.Equal(a[:2], b) }) {
 				t.Errorf("kernels inside scopes: %v, want %v", inside, want)
 			}
@@ -98,7 +100,8 @@ func TestEveryRowOnce(t *testing.T) {
 			if nested[0] != nested[1] || nested[0] == 0 {
 				t.Errorf("self time adds up to %d, want %d", nested[0], nested[1])
 			}
-			books := c.rows("SELECT '', sum(events), toUInt64(sum(events) - sum(rejected) - sum(duplicates)), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ?", tenant)[""]
+			books := c.rows("SELECT '', sum(events), toUInt64(sum(events) - sum(rejected) - sum(duplicates)), sum(rejected), sum(duplicates) FROM "+
+				"usage WHERE tenant = ?", tenant)[""]
 			t.Logf("usage: events %d = stored %d + rejected %d + duplicates %d", books[0], books[1], books[2], books[3])
 		})
 	}
@@ -106,7 +109,8 @@ func TestEveryRowOnce(t *testing.T) {
 
 // inRollups is what the rollups must answer like the raw rows.
 var inRollups = []string{
-	"kernels", "honest calls", "honest ns", "synthetic calls", "disturbed calls", "memcpy bytes", "memcpy ns", "syncs", "sync ns", "pm samples",
+	"kernels", "honest calls", "honest ns", "synthetic calls", "disturbed calls", "memcpy bytes",
+	"memcpy ns", "syncs", "sync ns", "pm samples",
 	"host rows", "device rows",
 }
 
@@ -118,7 +122,8 @@ func check(t *testing.T, c *cluster, tenant string, want map[string]uint64, with
 		return slices.Contains(inRollups, what)
 	}
 	raw := func(k string) bool {
-		return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "honest ") && k != "synthetic calls" && k != "disturbed calls" && k != "job_start" && k != "shutdown"
+		return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "honest ") && k != "synthetic calls" && k != "disturbed calls" &&
+			k != "job_start" && k != "shutdown"
 	}
 	deadline := time.Now().Add(within)
 	for {

@@ -74,7 +74,8 @@ func Open(name string) ([]Session, error) {
 	if info.IsDir() {
 		sessions, err := Folders(os.DirFS(name), filepath.Base(absolute(name)))
 		if err == nil && len(sessions) == 0 {
-			err = fmt.Errorf("%s: no windows in it, nor exports of memory telemetry: a session folder of GPU Flight holds files such as device.1.log.gz", name)
+			err = fmt.Errorf("%s: no windows in it, nor exports of memory telemetry: a session folder of GPU Flight holds files such as "+
+				"device.1.log.gz", name)
 		}
 		return sessions, err
 	}

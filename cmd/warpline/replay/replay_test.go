@@ -35,7 +35,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer k" || r.Header.Get("X-GpuFlight-Session-Id") == "" || r.Header.Get("X-GpuFlight-Hostname") != "h" {
+	if err != nil || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer k" ||
+		r.Header.Get("X-GpuFlight-Session-Id") == "" || r.Header.Get("X-GpuFlight-Hostname") != "h" {
 		d.wrong = append(d.wrong, fmt.Sprintf("%s %s %v %v", r.Method, r.URL.Path, r.Header, err))
 	}
 	if r.URL.Path == "/pre/api/v1/events/session-complete" {
@@ -48,8 +49,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	channel, sequence := r.Header.Get("X-GpuFlight-Window-Channel"), r.Header.Get("X-GpuFlight-Window-Sequence")
 	name := channel + " " + sequence
 	d.tries[name]++
-	if r.URL.Path != "/pre/api/v1/events/stream" || r.Header.Get("Content-Encoding") != "gzip" || r.Header.Get("Content-Type") != "application/x-ndjson" ||
-		r.Header.Get("X-GpuFlight-Window-CRC32") != strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10) || r.Header.Get("X-GpuFlight-Window-Id") == "" || r.ContentLength != int64(len(body)) {
+	if r.URL.Path != "/pre/api/v1/events/stream" || r.Header.Get("Content-Encoding") != "gzip" ||
+		r.Header.Get("Content-Type") != "application/x-ndjson" ||
+		r.Header.Get("X-GpuFlight-Window-CRC32") != strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10) ||
+		r.Header.Get("X-GpuFlight-Window-Id") == "" || r.ContentLength != int64(len(body)) {
 		d.wrong = append(d.wrong, fmt.Sprintf("%s: %s %v", name, r.URL.Path, r.Header))
 	}
 	status, text := http.StatusOK, `{"accepted":7,"rejected":1,"window_acknowledged":true}`
@@ -118,7 +121,8 @@ func TestSendIsWhatTheAgentDoes(t *testing.T) {
 	if d.events[len(d.events)-1] != "complete" {
 		t.Errorf("the last word is %s", d.events[len(d.events)-1])
 	}
-	if r.Retried != 2 || r.Windows != int64(files) || r.Accepted != 7*int64(files) || r.Rejected != int64(files) || r.Acknowledged != int64(files) {
+	if r.Retried != 2 || r.Windows != int64(files) || r.Accepted != 7*int64(files) || r.Rejected != int64(files) ||
+		r.Acknowledged != int64(files) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -228,14 +232,16 @@ func TestOpen(t *testing.T) {
 		})
 	}
 	// Names that are no windows are left alone; ten comes after two, and what a client left behind that died last.
-	for _, n := range []string{"sess/device.10.log.gz", "sess/device.2.log.gz", "sess/.tmp/device.log", "sess/.tmp/device.11.log.gz", "sess/notes.log", "sess/device.x.log.gz", "sess/other.1.log.gz"} {
+	for _, n := range []string{"sess/device.10.log.gz", "sess/device.2.log.gz", "sess/.tmp/device.log", "sess/.tmp/device.11.log.gz",
+		"sess/notes.log", "sess/device.x.log.gz", "sess/other.1.log.gz"} {
 		write(n, "x")
 	}
 	s, err := replay.Open(filepath.Join(dir, "sess"))
 	if err != nil || len(s) != 1 || s[0].ID != "sess" || !s[0].Complete || len(s[0].Channels) != 1 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if d := s[0].Channels["device"]; len(d) != 3 || d[0].Path != "device.2.log.gz" || d[1].Path != "device.10.log.gz" || d[0].Sidecar != nil || d[2].Path != ".tmp/device.log" || d[2].Gzip {
+	if d := s[0].Channels["device"]; len(d) != 3 || d[0].Path != "device.2.log.gz" || d[1].Path != "device.10.log.gz" || d[0].Sidecar != nil ||
+		d[2].Path != ".tmp/device.log" || d[2].Gzip {
 		t.Errorf("%+v", d)
 	}
 }

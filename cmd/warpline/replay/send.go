@@ -144,7 +144,8 @@ func (s *Sender) window(ctx context.Context, session string, w Window, t *tally)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.As(err, &status) && (status.Status == http.StatusPaymentRequired || status.Status == http.StatusConflict && !strings.Contains(status.Body, "window_identity_conflict")):
+		case errors.As(err, &status) && (status.Status == http.StatusPaymentRequired || status.Status == http.StatusConflict &&
+			!strings.Contains(status.Body, "window_identity_conflict")):
 			t.add(func(r *Result) { r.Skipped = append(r.Skipped, Skipped{w.Path, status}) })
 			return nil
 		case s.Attempts > 0 && n >= s.Attempts, s.GiveUp != nil && s.GiveUp(err):

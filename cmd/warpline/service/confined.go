@@ -6,7 +6,8 @@ import (
 
 // unconfined is reported for as long as the engine of this kernel is not kept from the rest of the machine. It blocks nothing: data flows,
 // and a person who cannot change the kernel knows it from the start.
-const unconfined = "the ClickHouse engine is not confined: user reader can reach what the engine's process can, files or the network of this machine"
+const unconfined = "the ClickHouse engine is not confined: user reader can reach what the engine's process can, files or the network of " +
+	"this machine"
 
 // engineUnconfined adds that, and what is missing. s is nil where the engine is not ours.
 func engineUnconfined(t map[string]string, s *engine.Supervisor) {

@@ -159,7 +159,8 @@ func (d *DataDir) WriteSecret(name string, body []byte) error {
 	return nil
 }
 
-// replaceSynced makes the bytes durable before the name, and the name before it returns: a name that comes first is an empty file after a cut.
+// replaceSynced makes the bytes durable before the name, and the name before it returns: a name that comes first is an empty file after a
+// cut.
 func replaceSynced(path string, body []byte) error {
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -60,7 +60,8 @@ func engineWatch(log *slog.Logger) func(engine.State) {
 type onlyFirst struct{ slog.Handler }
 
 func (h onlyFirst) Handle(ctx context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "engine down") || strings.HasPrefix(r.Message, "engine ready") || strings.HasPrefix(r.Message, "engine stop") {
+	if strings.HasPrefix(r.Message, "engine down") || strings.HasPrefix(r.Message, "engine ready") ||
+		strings.HasPrefix(r.Message, "engine stop") {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)

@@ -30,7 +30,8 @@ func (n *nameReader) load(ctx context.Context, tenant, session string, name func
 	}
 	conn := n.conn
 	n.mu.Unlock()
-	rows, err := conn.Query(ctx, "SELECT toString(dict), id, value FROM `"+n.server.Database+"`.dictionaries WHERE tenant = ? AND session_id = ?", tenant, session)
+	rows, err := conn.Query(ctx, "SELECT toString(dict), id, value FROM `"+n.server.Database+
+		"`.dictionaries WHERE tenant = ? AND session_id = ?", tenant, session)
 	if err != nil {
 		return fmt.Errorf("read dictionaries: %w", err)
 	}

@@ -29,7 +29,8 @@ func isTooMany(err error) bool {
 
 // inTurn repeats ask, which runs a query, until it is let in.
 func inTurn(ctx context.Context, ask func() error) error {
-	pause := &backoff.ExponentialBackOff{InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 1.5, MaxInterval: time.Second}
+	pause := &backoff.ExponentialBackOff{InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 1.5,
+		MaxInterval: time.Second}
 	pause.Reset()
 	for deadline := time.Now().Add(patience); ; {
 		err := ask()

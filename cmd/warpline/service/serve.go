@@ -39,7 +39,8 @@ func serveMetrics(ctx context.Context, addr string, reg *prometheus.Registry, re
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		MaxHeaderBytes: 16 << 10}
 	go srv.Serve(l)
 	context.AfterFunc(ctx, func() { srv.Close() })
 	return l.Addr().String(), nil

@@ -35,7 +35,8 @@ func fitStore(dir string, l broker.Layout, max int64) (broker.Layout, int64, err
 		}
 	}
 	if budget < leastStore {
-		return l, 0, fmt.Errorf("--store-max: %s is too little for the streams: give %s at least, or leave it out and name a folder on another disk with --data",
+		return l, 0, fmt.Errorf("--store-max: %s is too little for the streams: give %s at least, or leave it out and name a folder on another "+
+			"disk with --data",
 			Size(budget), Size(leastStore))
 	}
 	// 4 disk buckets and 3 object stores beside the two streams, see broker.Open.

@@ -48,7 +48,8 @@ func (s *Stack) troubles(ctx context.Context) map[string]string {
 		t["what NATS keeps on disk was damaged, and what it dropped may have been accepted: see warpline audit"] = d
 	}
 	if broken := s.sink.Broken(); len(broken) > 0 {
-		t["ClickHouse has set parts aside that it cannot read; their rows may be missing"] = fmt.Sprintf("%d parts, the first is %s; warpline audit tells what is missing", len(broken), broken[0])
+		t["ClickHouse has set parts aside that it cannot read; their rows may be missing"] =
+			fmt.Sprintf("%d parts, the first is %s; warpline audit tells what is missing", len(broken), broken[0])
 	}
 	if err := workerTrouble(s.worker); err != nil {
 		t["the worker does not get on"] = err.Error()
@@ -84,9 +85,11 @@ func streamsFull(ctx context.Context, t map[string]string, s *broker.Streams) {
 	for _, st := range []struct {
 		stream jetstream.Stream
 		then   string
-	}{{s.Ingest, "when it is full the gateway answers 503 and clients keep their data"}, {s.Rows, "when it is full the worker waits for the sink"}} {
+	}{{s.Ingest, "when it is full the gateway answers 503 and clients keep their data"},
+		{s.Rows, "when it is full the worker waits for the sink"}} {
 		if full := fill(ctx, st.stream); full >= nearlyFull {
-			t["stream "+st.stream.CachedInfo().Config.Name+" is nearly full; "+st.then] = fmt.Sprintf("%.0f %%; raise --store-max, or make room on the disk", 100*full)
+			t["stream "+st.stream.CachedInfo().Config.Name+" is nearly full; "+
+				st.then] = fmt.Sprintf("%.0f %%; raise --store-max, or make room on the disk", 100*full)
 		}
 	}
 }

@@ -30,7 +30,8 @@ type watcher struct {
 // newWatcher registers its gauge with reg.
 func newWatcher(log *slog.Logger, reg prometheus.Registerer) *watcher {
 	w := &watcher{log: log, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "warpline", Name: "trouble",
-		Help: "1 while what is so, which the log told as trouble; blocks=\"true\" where data does not flow and the role is not ready."}, []string{"what", "blocks"})}
+		Help: "1 while what is so, which the log told as trouble; blocks=\"true\" where data does not flow and the role is not ready."},
+		[]string{"what", "blocks"})}
 	reg.MustRegister(w.gauge)
 	for what := range blocking {
 		w.gauge.WithLabelValues(what, "true")

@@ -47,8 +47,8 @@ func absent(err error) bool {
 	return errors.Is(err, engine.ErrLibrary) && os.Getenv(engine.LibraryEnv) == "" && npm != nil
 }
 
-// Need skips a test that needs ClickHouse, or fails it, where Switch or the machine says so. Start and Shared call it; a test that starts an
-// engine by other means calls it first. Safe for concurrent use.
+// Need skips a test that needs ClickHouse, or fails it, where Switch or the machine says so. Start and Shared call it; a test that starts
+// an engine by other means calls it first. Safe for concurrent use.
 func Need(t testing.TB) {
 	t.Helper()
 	skip, fail := verdict()

@@ -1,6 +1,6 @@
 // Package steps is a source that only tests have: lines of training steps, each a number, a kernel's name and a duration. It shows that a
-// source is folders of its own and a line in a list (cmd/warpline/sources_steps.go): it has a route, state that decides what counts, a table
-// and a view, and it writes kernels, which other sources fill too.
+// source is folders of its own and a line in a list (cmd/warpline/sources_steps.go): it has a route, state that decides what counts, a
+// table and a view, and it writes kernels, which other sources fill too.
 package steps
 
 import (

@@ -1,0 +1,46 @@
+package main
+
+import "github.com/alecthomas/kong"
+
+// helpTexts are those helps of flags and commands that are too long for a line of code, by the names that stand in their tags.
+var helpTexts = kong.Vars{
+	"audit_accept": "Forget, once they are printed, what the roles found until now (messages set aside, chunks " +
+		"that were missing, damaged bytes), and delete what was set aside. What the audit finds itself stays.",
+	"bench_dir": "Folder for generated windows and, without --url, for the service's data; removed at the end. " +
+		"By default in the folder for temporary files.",
+	"bench_url": "Send to this gateway instead of a service of the bench's own; needs --key and " +
+		"--clickhouse-http.",
+	"bench_workload": "What to send: columnar, full, mixed or hour; several run one after the other, each on an " +
+		"empty service.",
+	"chunk_names_memory":  "Memory for the names of all sessions; what is beyond is loaded again when a session speaks.",
+	"clickhouse_http":     "The same server's HTTP protocol; by default the host of --clickhouse at port 8123.",
+	"clickhouse_password": "That user's password; better by the environment than as a flag.",
+	"commands_demo":       "Show it all: start everything, replay captured sessions, print a report, leave nothing behind.",
+	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
+		"memory\" the memory of ranks.",
+	"gateway_listen":              "Where clients send, and where /metrics, /healthz and /readyz are.",
+	"key_limit_events_per_second": "Events a second of this key; by default the service's limit, as with all below.",
+	"report_all": "What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left " +
+		"out. There is \"warpline report memory\" beside it.",
+	"send_attempts": "Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address " +
+		"is told at once.",
+	"send_data": "Data folder of a \"warpline up\" on this machine, for its address and its key.",
+	"send_path": "Session folders, folders of session folders, .log, .ndjson and .gz files, memory telemetry " +
+		"(.json, .ndjson and .csv exports, oom_dump folders), or folders of all of them.",
+	"send_url": "The gateway, with its path prefix if it has one; by default that of the \"warpline up\" on " +
+		"--data, or else http://127.0.0.1:8080.",
+	"telemetry_check_file": "A JSON file: one record, an array, or an object with a list of events. Named .ndjson, .jsonl " +
+		"or .csv it is read as that, and .gz is unpacked, as send does; send takes bundles and track files too. - reads stdin.",
+	"telemetry_default_sampling_interval_ms": "Sampling interval of converted telemetry that has none.",
+	"telemetry_permissive_legacy":            "Convert telemetry of before schema version 2; --permissive-legacy=false refuses it.",
+	"telemetry_rules_peer": "Judge telemetry as this release of stormlog does: 0.4.3 takes schema versions 1 to 4, 0.2.9 " +
+		"those up to 2.",
+	"up_clickhouse_http_port": "HTTP port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
+	"up_clickhouse_tcp_port":  "Native port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
+	"up_durability": "What \"accepted\" means: os survives a killed process, fsync survives a power cut and is slower. On a " +
+		"cluster, --replicas 3 makes it survive the loss of a machine.",
+	"up_grpc_listen": "Reserved for Parca agents. Accepted and checked; nothing listens there in this version.",
+	"up_nats_listen": "Where the embedded NATS listens, for \"warpline key\" and other roles; empty for nowhere.",
+	"up_store_max":   "Most that the embedded NATS may write; 0 for what the streams may take, never over 40 % of the free space.",
+	"verdict_wait":   "How long to wait, when everything is taken, until the workers have said what they refused of it; then it ends with 3.",
+}
