@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,14 +61,41 @@ func (w *world) took(f func()) totals {
 
 func (w *world) waitMark(k *sink.Sink, lane int, seq uint64) {
 	w.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		for _, l := range k.Status().Lanes {
-			if l.Lane == lane && l.Mark >= seq {
-				return
-			}
-		}
+	for deadline := time.Now().Add(60 * time.Second); !marked(k, lane, seq); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("the mark of lane %d does not reach %d: %s", lane, seq, k.Status())
+		}
+	}
+}
+
+// marked reports whether a sink's mark has reached a sequence.
+func marked(k *sink.Sink, lane int, seq uint64) bool {
+	return slices.ContainsFunc(k.Status().Lanes, func(l sink.LaneStatus) bool { return l.Lane == lane && l.Mark >= seq })
+}
+
+// diesTwice runs a sink that dies at a step, and a successor that dies there too, if it comes by before its mark is at seq.
+func (w *world) diesTwice(step string, lane int, seq uint64) {
+	w.t.Helper()
+	for life := range 2 {
+		k := w.sink()
+		var crashed atomic.Bool
+		k.SetStep(func(_ int, at string) error {
+			if at == step && !crashed.Swap(true) {
+				return sink.ErrCrash
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		done := make(chan struct{})
+		go func() { defer close(done); k.RunUnleased(ctx, true) }()
+		for !crashed.Load() && ctx.Err() == nil && !(life > 0 && marked(k, lane, seq)) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(20 * time.Millisecond)
+		cancel()
+		<-done
+		if life == 0 && !crashed.Load() {
+			w.t.Fatal("no sink came by: " + step)
 		}
 	}
 }
@@ -116,11 +144,11 @@ func TestDeleteSession(t *testing.T) {
 	if have := w.rowsOf("acme", "session-1"); have["kernels_data"] != 200 && len(have) > 0 {
 		t.Errorf("the session of another lane has %v", have)
 	}
-	entry, err := w.s.Deletions.Get(ctx, stream.DeletionRecordKey("d1", 0))
+	entry, err := w.s.Deletions.Get(ctx, stream.ReceiptKey("d1", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r stream.DeletionRecord
+	var r stream.Receipt
 	if err := json.Unmarshal(entry.Value(), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -195,33 +223,7 @@ func TestDeletionIsKilled(t *testing.T) {
 			w.publish(0, 300)
 			w.publish(2, 300) // the neighbour, in the same span and the same parts
 			seq := w.publish(0, 300, deletes(stream.Deletion{ID: "d", Tenant: "acme", Session: "session-0"}))
-			crashes := 0
-			// the successor dies at the same place, if it comes by
-			for _, patience := range []time.Duration{20 * time.Second, 1500 * time.Millisecond} {
-				k := w.sink()
-				var crashed atomic.Bool
-				k.SetStep(func(_ int, step string) error {
-					if step == where && !crashed.Swap(true) {
-						return sink.ErrCrash
-					}
-					return nil
-				})
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				done := make(chan struct{})
-				go func() { defer close(done); k.RunUnleased(ctx, true) }()
-				for !crashed.Load() && ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
-				}
-				time.Sleep(20 * time.Millisecond)
-				cancel()
-				<-done
-				if crashed.Load() {
-					crashes++
-				}
-			}
-			if crashes == 0 {
-				t.Fatal("no sink came by: " + where)
-			}
+			w.diesTwice(where, 0, seq)
 			k := w.sink()
 			w.run(k)
 			w.waitMark(k, 0, seq)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,32 +273,7 @@ func TestDeletionOfContentsIsKilled(t *testing.T) {
 			w.artifacts(2, "acme", "b", 2, 3) // in the same span and the same parts
 			w.artifacts(2, "rival", "a", 1)
 			seq := w.publish(0, 10, deletes(stream.Deletion{ID: "a", Tenant: "acme", Session: "a"}))
-			crashes := 0
-			for _, within := range []time.Duration{30 * time.Second, 1500 * time.Millisecond} { // the successor need not come by
-				k := w.sink()
-				var crashed atomic.Bool
-				k.SetStep(func(_ int, step string) error {
-					if step == where && !crashed.Swap(true) {
-						return sink.ErrCrash
-					}
-					return nil
-				})
-				ctx, cancel := context.WithTimeout(context.Background(), within)
-				done := make(chan struct{})
-				go func() { defer close(done); k.RunUnleased(ctx, true) }()
-				for !crashed.Load() && ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
-				}
-				time.Sleep(20 * time.Millisecond)
-				cancel()
-				<-done
-				if crashed.Load() {
-					crashes++
-				}
-			}
-			if crashes == 0 {
-				t.Fatal("no sink came by: " + where)
-			}
+			w.diesTwice(where, 0, seq)
 			k := w.sink()
 			w.run(k)
 			w.waitMark(k, 0, seq)
