@@ -144,11 +144,11 @@ func TestDeleteSession(t *testing.T) {
 	if have := w.rowsOf("acme", "session-1"); have["kernels_data"] != 200 && len(have) > 0 {
 		t.Errorf("the session of another lane has %v", have)
 	}
-	entry, err := w.s.Deletions.Get(ctx, stream.ReceiptKey("d1", 0))
+	entry, err := w.s.Deletions.Get(ctx, stream.DeletionRecordKey("d1", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r stream.Receipt
+	var r stream.DeletionRecord
 	if err := json.Unmarshal(entry.Value(), &r); err != nil {
 		t.Fatal(err)
 	}
