@@ -227,7 +227,7 @@ func (o *owner) nameScopes(ctx context.Context) {
 		s.awaited = false
 		f.unnamed = f.unnamed[1:]
 		if len(f.touched) > 0 && o.opened.IsZero() {
-			o.opened = time.Now() // a name came late
+			o.opened = o.clock() // a name came late
 		}
 	}
 }

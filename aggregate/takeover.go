@@ -192,7 +192,7 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 			}
 		}
 	}
-	o.fold.missNames(s, accepted-s.names, time.Now())
+	o.fold.missNames(s, accepted-s.names, o.clock())
 	s.names = max(s.names, accepted)
 	s.dictsLoaded = true
 	return nil
