@@ -158,7 +158,8 @@ func (o *owner) rebuild(ctx context.Context, l loss) error {
 	} else if !whole {
 		told.Missing = "INGEST no longer has all parts since the newest state that is left: what is sent again of them may be counted twice"
 	} else if !before.flushed {
-		told.Missing = "rows are exact; rollups that waited for company then, of a few seconds, may count twice or not at all"
+		told.Missing = "rollups that waited for company then, of a few seconds, may count twice or not at all; rows are exact, except those of " +
+			"kernels that waited for their details while the worker was seconds behind"
 	}
 	o.anchors, o.epoch = before.anchors, before.epoch+1
 	if err := o.settle(ctx, before, have, number < before.number); err != nil {
