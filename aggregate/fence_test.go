@@ -94,6 +94,7 @@ func TestTwoOwnersOfOnePartition(t *testing.T) {
 	cfg := fast
 	cfg.Greedy, cfg.SnapshotChunks = true, 2
 	cfg.ChunkAge = 5 * time.Millisecond
+	cfg.Hold = 20 * time.Millisecond // a second, and three of them can fence each other before any rollup has waited for so long
 	for range 3 {
 		start(t, withoutLeases(t, s), cfg)
 	}

@@ -210,6 +210,7 @@ func (o *owner) boundNames(ctx context.Context, speaks *Session) error {
 // again. It takes a part of a tick at most, since folding waits meanwhile.
 func (o *owner) nameScopes(ctx context.Context) {
 	f := o.fold
+	before := len(f.touched)
 	for until := time.Now().Add(20 * time.Millisecond); len(f.unnamed) > 0 && time.Now().Before(until); {
 		s := f.unnamed[0]
 		if f.Sessions[s.Key] != s { // it was dropped meanwhile
@@ -226,7 +227,7 @@ func (o *owner) nameScopes(ctx context.Context) {
 		f.charge(s)
 		s.awaited = false
 		f.unnamed = f.unnamed[1:]
-		if len(f.touched) > 0 && o.opened.IsZero() {
+		if len(f.touched) > before && o.opened.IsZero() {
 			o.opened = o.clock() // a name came late
 		}
 	}
