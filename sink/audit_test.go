@@ -58,7 +58,7 @@ func TestAuditFindsWhatTablesLost(t *testing.T) {
 		"all is merged": {[]string{"OPTIMIZE TABLE kernel_stats_data FINAL", "OPTIMIZE TABLE usage_data FINAL",
 			"OPTIMIZE TABLE kernels_data FINAL"}, nil},
 		"rollup emptied": {[]string{"TRUNCATE TABLE kernel_stats_data"},
-			[]string{"table kernel_stats_data", "received in " + month, "it is empty", "tenant acme"}},
+			[]string{"table kernel_stats_data", "received in " + month, "it is empty", "of these tenants, which sent data: acme"}},
 		"rollup in part": {[]string{"ALTER TABLE kernel_stats_data DELETE WHERE kernel_id = 1 SETTINGS mutations_sync = 2"},
 			[]string{"table kernel_stats_data", "received in " + month, "short of what the ledger says", "acme"}},
 		"rollup merged, then in part": {[]string{"OPTIMIZE TABLE kernel_stats_data FINAL",
