@@ -16,6 +16,7 @@ type missing struct {
 const (
 	missingEvery = 15 * time.Second
 	missingTries = 240 // an hour; the next owner begins anew
+	missingMost  = 8   // sessions are looked for at a time: nothing is folded while names are loaded
 )
 
 // missNames notes how many of a session's names were not found.
@@ -29,12 +30,16 @@ func (f *Fold) missNames(s *Session, n int, now time.Time) {
 
 // seekMissing makes the names that were not found be loaded again, for sessions whose rows were written without them.
 func (f *Fold) seekMissing(now time.Time) {
+	sought := 0
 	for s, m := range f.missing {
 		if len(s.unresolved) == 0 || m.tries >= missingTries || now.Before(m.next) {
 			continue
 		}
-		s.unlearn()
+		s.dictsLoaded = false // what it has it keeps
 		f.AwaitNames(s)
+		if sought++; sought == missingMost {
+			return
+		}
 	}
 }
 
@@ -46,4 +51,13 @@ func (f *Fold) nameUsed(s *Session, ref NameRef, text string) {
 	s.resolved(ref)
 	f.dictionaryRow(s, ref, text, 1, s.LastReceived)
 	f.Touch(s)
+}
+
+// nameAllUsed does so for all names that a session has at hand.
+func (f *Fold) nameAllUsed(s *Session) {
+	for ref := range s.unresolved {
+		if text, ok := s.dicts[ref.Dict][ref.ID]; ok {
+			f.nameUsed(s, ref, text)
+		}
+	}
 }

@@ -86,15 +86,19 @@ func (s *Session) HasName(ref NameRef) bool {
 	return ok
 }
 
-// unlearn forgets the texts of names, which can be loaded again.
-func (s *Session) unlearn() {
-	s.dicts, s.refused = [numDicts]map[uint32]string{}, nil
-	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
+// known is how many names the session has at hand.
+func (s *Session) known() int {
+	n := len(s.refused)
+	for _, d := range s.dicts {
+		n += len(d)
+	}
+	return n
 }
 
 // dropNames frees the memory of names and of what is kept to find them; they are loaded when the session sends again.
 func (f *Fold) dropNames(s *Session, silent bool) {
-	s.unlearn()
+	s.dicts, s.refused = [numDicts]map[uint32]string{}, nil
+	s.dictsLoaded, s.nameBytes, s.nameCost = false, 0, 0
 	for _, st := range s.states {
 		if st != nil {
 			st.Rest(silent)
@@ -149,6 +153,14 @@ func (f *Fold) AwaitNames(s *Session) bool {
 		f.unnamed = append(f.unnamed, s)
 	}
 	return true
+}
+
+// nobodyAwaits empties the list of sessions whose names are to be loaded.
+func (f *Fold) nobodyAwaits() {
+	for _, s := range f.unnamed {
+		s.awaited = false
+	}
+	f.unnamed = nil
 }
 
 // makeRoom drops names of this partition while the worker is over its budget, but not those of the session that is being folded. With all

@@ -85,3 +85,38 @@ func TestMissingNamesAreFoundLater(t *testing.T) {
 		t.Errorf("%d rows after %d tries", late, tries)
 	}
 }
+
+// What a replay writes is dropped. A name that it finds is written when it has ended, and who waited for names can wait again.
+func TestNamesFoundByAReplay(t *testing.T) {
+	cfg := testConfig()
+	found := false
+	cfg.LoadNames = func(_ context.Context, _, _ string, name func(dict string, id uint32, value string)) error {
+		if found {
+			name(gpuflight.KernelDict.String(), 1, "gemm")
+			name(gpuflight.KernelDict.String(), 2, "copy")
+		}
+		return nil
+	}
+	o, s := takenOver(t, cfg)
+	if err := o.loadNames(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	s.Name(gemm.Dict, gemm.ID) // a row uses it
+	found, s.dictsLoaded = true, false
+	o.fold.AwaitNames(s)
+	q := &quiet{o: o}
+	if err := q.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rows, _ := o.fold.Out.Size(); rows != 0 || s.awaited {
+		t.Errorf("%d rows while it replays, awaited %v", rows, s.awaited)
+	}
+	q.end(noon.UnixNano(), false)
+	if rows, _ := o.fold.Out.Size(); rows != 1 || len(s.unresolved) != 0 {
+		t.Errorf("%d rows afterwards, %d names not resolved", rows, len(s.unresolved))
+	}
+	o.fold.dropNames(s, false)
+	if !o.fold.AwaitNames(s) || len(o.fold.unnamed) != 1 {
+		t.Errorf("the session cannot wait for its names again")
+	}
+}

@@ -21,12 +21,14 @@ type quiet struct {
 
 // begin loads the names of sessions with held rollups. Without names the rollups would wait, and they are in ClickHouse already.
 func (q *quiet) begin(ctx context.Context) error {
+	q.o.replaying = true
+	defer func() { q.o.replaying = false }()
 	for _, s := range q.o.fold.unnamed {
 		if err := q.o.loadNames(ctx, s); err != nil {
 			return err
 		}
 	}
-	q.o.fold.unnamed = nil
+	q.o.fold.nobodyAwaits()
 	return nil
 }
 
@@ -110,7 +112,10 @@ func (q *quiet) end(then int64, flushed bool) {
 			s.NextConfig += idLeap
 		}
 	}
-	f.unnamed = f.unnamed[:0]
+	f.nobodyAwaits()
+	for _, s := range f.Sessions {
+		f.nameAllUsed(s)
+	}
 	f.Resume(q.o.clock().UnixNano(), then, q.stateless)
 }
 

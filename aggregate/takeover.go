@@ -162,22 +162,24 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 }
 
 // loadNames loads a session's dictionary when this owner does not have it: after a takeover, or after a long silence. After an error the
-// session is still without its names.
+// names are still to be loaded.
 func (o *owner) loadNames(ctx context.Context, s *Session) error {
 	if s.dictsLoaded {
 		return nil
 	}
 	accepted := s.names
-	s.names = 0
+	s.names = s.known()
 	learn := func(ref NameRef, text string) {
-		if !s.HasName(ref) {
-			s.learn(ref, text)
+		if s.HasName(ref) {
+			return
+		}
+		s.learn(ref, text)
+		if !o.replaying { // what a replay writes is dropped, so quiet.end writes it
 			o.fold.nameUsed(s, ref, text)
 		}
 	}
-	if accepted > 0 {
+	if accepted > s.names {
 		if err := o.readEntries(ctx, s, learn); err != nil {
-			s.unlearn()
 			s.names = accepted
 			return fmt.Errorf("dictionary of a session: %w", err)
 		}
