@@ -9,7 +9,10 @@ TIMEOUT ?= 30m
 # What starts goroutines. sink/table starts none: its tests are questions to ClickHouse.
 RACE ?= ./broker/... ./aggregate/... ./ingest/... ./sink ./sink/engine/... ./cmd/warpline/replay
 
-.PHONY: check test vet race fuzz demo generate
+# Kernels of the short bench: a few seconds of each workload.
+BENCHKERNELS ?= 2000000
+
+.PHONY: check test vet race fuzz demo bench generate
 
 check: test vet
 
@@ -28,6 +31,10 @@ fuzz:
 
 demo:
 	$(GO) run ./cmd/warpline demo
+
+# Figures in parts of those that are recorded. Noise does not fail it; counts that are wrong do.
+bench:
+	$(GO) run ./cmd/warpline bench --workload columnar,full --kernels $(BENCHKERNELS) --no-latency --no-rest --against cmd/warpline/bench/figures.json
 
 # docs/sql.md
 generate:

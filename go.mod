@@ -17,6 +17,7 @@ require (
 	github.com/nats-io/nats.go v1.55.0 // JetStream
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/prometheus/client_model v0.6.3 // metrics as tests read them
+	github.com/prometheus/common v0.72.0 // reads metrics in the bench
 	github.com/rivo/uniseg v0.4.7 // the width of names in reports
 	github.com/schollz/progressbar/v3 v3.19.1 // progress on a terminal
 	github.com/zeebo/xxh3 v1.1.0 // hashes in the state of sessions
@@ -50,7 +51,6 @@ require (
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/paulmach/orb v0.13.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.27 // indirect
-	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/shopspring/decimal v1.5.0 // indirect

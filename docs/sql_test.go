@@ -20,6 +20,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/warpline/warpline/docs"
 	"github.com/warpline/warpline/sink/engine/enginetest"
 	"github.com/warpline/warpline/sink/table"
 	"github.com/warpline/warpline/sink/table/tabletest"
@@ -323,24 +324,19 @@ func TestSQLPage(t *testing.T) {
 // Every question in docs/queries.md can be asked.
 func TestQueries(t *testing.T) {
 	conn, n := schema(t), 0
-	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(read(t, "queries.md"), -1) {
-		for question := range strings.SplitSeq(block[1], ";\n") {
-			if strings.TrimSpace(question) == "" {
-				continue
-			}
-			n++
-			rows, err := conn.Query(t.Context(), question)
-			if err != nil {
-				t.Errorf("%v\n%s", err, question)
-				continue
-			}
-			for rows.Next() {
-			}
-			if err := rows.Err(); err != nil {
-				t.Errorf("%v\n%s", err, question)
-			}
-			rows.Close()
+	for _, q := range docs.Questions() {
+		n++
+		rows, err := conn.Query(t.Context(), q.SQL)
+		if err != nil {
+			t.Errorf("%s: %v", q.About, err)
+			continue
 		}
+		for rows.Next() {
+		}
+		if err := rows.Err(); err != nil {
+			t.Errorf("%s: %v", q.About, err)
+		}
+		rows.Close()
 	}
 	if n < 7 {
 		t.Errorf("only %d questions found", n)

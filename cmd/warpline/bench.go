@@ -21,6 +21,7 @@ type benchCmd struct {
 	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour" help:"${bench_workload}"`
 	Kernels   int           `default:"0" help:"Kernels to send; 0 for 16 M columnar, 6 M full, 4 M mixed."`
 	Sessions  int           `default:"8" help:"Sessions to send in parallel."`
+	First     int           `name:"first-session-kernels" default:"0" help:"Kernels of the first session; 0 for as many as the others have."`
 	Seed      uint64        `default:"1" help:"Equal seeds make equal data."`
 	Rate      float64       `default:"0" help:"Kernel rows a second while latency is measured; 0 for half of what was reached."`
 	Latency   time.Duration `name:"latency-for" default:"20s" help:"How long to measure latency."`
@@ -29,6 +30,10 @@ type benchCmd struct {
 	JSON      bool          `name:"json" help:"Print JSON, one object a workload."`
 	Dir       string        `placeholder:"DIR" help:"${bench_dir}"`
 	Fsync     bool          `help:"Measure each workload twice, with --durability os and fsync, and print what fsync costs."`
+	Against   string        `placeholder:"FILE" help:"${bench_against}"`
+	Record    string        `placeholder:"FILE" help:"Write the figures to FILE, for --against."`
+	benchSoakFlags
+	benchReadFlags
 
 	URL string `name:"url" placeholder:"URL" help:"${bench_url}"`
 	Key string `secret:"" placeholder:"KEY" help:"The key to send with."`
@@ -50,10 +55,20 @@ func (c *benchCmd) check(p *program) error {
 		return fmt.Errorf("%s: %v: must be above zero; --no-latency leaves latency out", s.name("latency-for"), c.Latency)
 	case c.Rate < 0:
 		return fmt.Errorf("%s: %v: must be above zero, or 0 for half of what was reached", s.name("rate"), c.Rate)
+	case c.Soak < 0 || c.Soak > 0 && (c.SoakSessions <= 0 || c.SoakKernels < 1):
+		return fmt.Errorf("%s, %s, %s: %v, %v and %d: all must be above zero", s.name("soak"), s.name("soak-sessions"), s.name("soak-kernels"),
+			c.Soak, c.SoakSessions, c.SoakKernels)
+	case (c.Soak > 0 || c.Read || c.Fsync || c.JSON) && (c.Against != "" || c.Record != ""):
+		return fmt.Errorf("%s and %s are for workloads alone, one run of each", s.name("against"), s.name("record"))
+	case c.Soak > 0 && c.Read:
+		return fmt.Errorf("%s and %s are two measurements: run one after the other", s.name("soak"), s.name("read"))
+	case c.URL != "" && (c.Soak > 0 || c.Read || c.Fsync):
+		return fmt.Errorf("%s, %s and %s are for a service of the bench's own: leave %s out", s.name("soak"), s.name("read"), s.name("fsync"),
+			s.name("url"))
+	case c.First < 0:
+		return fmt.Errorf("%s: %d: cannot be negative", s.name("first-session-kernels"), c.First)
 	case c.URL != "" && c.ClickHouseHTTP == "":
 		return fmt.Errorf("%s needs %s: the bench counts in SQL what it has sent", s.name("url"), s.name("clickhouse-http"))
-	case c.URL != "" && c.Fsync:
-		return fmt.Errorf("%s is for a service of the bench's own: leave %s out", s.name("fsync"), s.name("url"))
 	case c.URL == "" && (c.Key != "" || c.ClickHouse != "" || c.ClickHouseHTTP != ""):
 		return fmt.Errorf("%s is for a service elsewhere: name its gateway with %s", s.name("clickhouse-http"), s.name("url"))
 	}
@@ -67,22 +82,71 @@ func (c *benchCmd) Run(ctx context.Context, p *program) error {
 		return usage(fmt.Errorf("%s: %w", p.Settings.name("dir"), err))
 	}
 	defer os.RemoveAll(dir)
+	then, err := c.recorded()
+	if err != nil {
+		return usage(err)
+	}
+	now := &bench.Recorded{}
 	var wrong []error
 	for i, name := range c.Workload {
 		if i > 0 && !c.JSON {
 			fmt.Fprintln(p.Stdout)
+		}
+		if c.Soak > 0 || c.Read {
+			of := c.soak
+			if c.Read {
+				of = c.read
+			}
+			if err := of(ctx, p, bench.Workload(name), filepath.Join(dir, fmt.Sprint(i))); err != nil {
+				return fmt.Errorf("bench %s: %w", name, err)
+			}
+			continue
 		}
 		results, err := c.workload(ctx, p, bench.Workload(name), filepath.Join(dir, fmt.Sprint(i)))
 		if err != nil {
 			return fmt.Errorf("bench %s: %w", name, err)
 		}
 		for _, r := range results {
+			now.Add(r)
 			for _, w := range r.Wrong {
 				wrong = append(wrong, fmt.Errorf("bench %s: %s", name, w))
 			}
 		}
 	}
+	if err := c.compare(p, now, then); err != nil {
+		return err
+	}
 	return withCode(errors.Join(wrong...), exitUnbalanced)
+}
+
+// recorded reads the figures of --against, nil without it: before anything is measured.
+func (c *benchCmd) recorded() (*bench.Recorded, error) {
+	if c.Against == "" {
+		return nil, nil
+	}
+	return bench.ReadRecorded(c.Against)
+}
+
+// compare prints and records the figures.
+func (c *benchCmd) compare(p *program, now, then *bench.Recorded) (err error) {
+	if then == nil && c.Record == "" {
+		return nil
+	}
+	now.Unpack, err = bench.Unpack()
+	if err != nil {
+		return err
+	}
+	if then != nil {
+		fmt.Fprintln(p.Stdout)
+		if err := bench.PrintAgainst(p.Stdout, now, then); err != nil {
+			return err
+		}
+	}
+	if c.Record == "" {
+		return nil
+	}
+	now.About = time.Now().UTC().Format("2 January 2006") + ", " + version()
+	return now.Write(c.Record)
 }
 
 // workload measures one and prints it; with --fsync both durabilities and the price.
@@ -128,6 +192,7 @@ func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, durabi
 	if c.Kernels == 0 {
 		o.Config.Kernels = benchKernels[w]
 	}
+	o.Config.First = c.First
 	phases := newPhases(p.Stderr)
 	defer phases.end()
 	o.Progress = phases.tell
@@ -137,22 +202,27 @@ func (c *benchCmd) one(ctx context.Context, p *program, w bench.Workload, durabi
 			Password: c.ClickHousePassword, Database: c.ClickHouseDatabase}}
 		return bench.Run(ctx, svc, o)
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program to start it as a service: %w", err)
-	}
-	args := []string{"--log-level", "warn"}
+	var args []string
 	if durability != "" {
 		args = append(args, "--durability", durability)
 		o.Durability = durability
 	}
-	phases.tell("start warpline up", 0, 0)
-	svc, err := bench.Start(ctx, binary, filepath.Join(dir, "data"), args...)
+	svc, err := c.start(ctx, phases, dir, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer svc.Stop()
 	return bench.Run(ctx, svc, o)
+}
+
+// start runs this program as a service of the bench's own. The caller stops it.
+func (c *benchCmd) start(ctx context.Context, phases *phases, dir string, args ...string) (*bench.Service, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to start it as a service: %w", err)
+	}
+	phases.tell("start warpline up", 0, 0)
+	return bench.Start(ctx, binary, filepath.Join(dir, "data"), append([]string{"--log-level", "warn"}, args...)...)
 }
 
 // phases shows one bar after the other on a terminal, and elsewhere a line each. Safe for concurrent use.

@@ -6,8 +6,14 @@ import "github.com/alecthomas/kong"
 var helpTexts = kong.Vars{
 	"audit_accept": "Forget, once they are printed, what the roles found until now (messages set aside, chunks " +
 		"that were missing, damaged bytes), and delete what was set aside. What the audit finds itself stays.",
+	"bench_against": "Print each workload's figures in parts of those in FILE, which --record wrote, corrected by the speed of the " +
+		"machine.",
 	"bench_dir": "Folder for generated windows and, without --url, for the service's data; removed at the end. " +
 		"By default in the folder for temporary files.",
+	"bench_read": "Measure questions instead: fill a service with one session, ask, add the others, ask again. It asks " +
+		"the report, the questions of docs/queries.md and some views.",
+	"bench_soak": "Measure a load for so long instead: short sessions come all the time, in bursts of 10 s, and every " +
+		"minute one line says what the service keeps.",
 	"bench_url": "Send to this gateway instead of a service of the bench's own; needs --key and " +
 		"--clickhouse-http.",
 	"bench_workload": "What to send: columnar, full, mixed or hour; several run one after the other, each on an " +

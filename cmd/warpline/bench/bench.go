@@ -62,7 +62,9 @@ type Config struct {
 	Workload Workload
 	Kernels  int // in all sessions together; Hour has its own number
 	Sessions int // 0: 8; Hour has 1
-	Seed     uint64
+	// First is how many of the kernels the first session has (0: as many as the others).
+	First int
+	Seed  uint64
 	// Run distinguishes sessions and windows of one seed, so that a service that remembers windows takes them for new ones.
 	Run string
 	// Start is the time of the first event (zero: a fixed day, so that equal seeds make equal bytes).
@@ -92,6 +94,9 @@ func (c Config) normal() (Config, error) {
 	if c.Sessions < 1 || c.Kernels < c.Sessions {
 		return c, fmt.Errorf("%d kernels in %d sessions: each session needs at least one", c.Kernels, c.Sessions)
 	}
+	if c.First < 0 || c.First > 0 && c.Kernels-c.First < c.Sessions-1 {
+		return c, fmt.Errorf("%d kernels in %d sessions, %d in the first: each session needs at least one", c.Kernels, c.Sessions, c.First)
+	}
 	if c.Start.IsZero() {
 		c.Start = defaultStart
 	}
@@ -102,6 +107,22 @@ func (c Config) normal() (Config, error) {
 		c.WindowBytes = WindowBytes
 	}
 	return c, nil
+}
+
+// kernelsOf is how many kernels a session has, by its place.
+func (c Config) kernelsOf(index int) int {
+	all, sessions := c.Kernels, c.Sessions
+	if c.First > 0 {
+		if index == 0 {
+			return c.First
+		}
+		all, sessions, index = all-c.First, sessions-1, index-1
+	}
+	n := all / sessions
+	if index < all%sessions {
+		n++
+	}
+	return n
 }
 
 // shape is what a workload's lines look like.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,25 +36,37 @@ type sender struct {
 	answers map[int]int // by status
 }
 
-// send posts everything and then ends every session.
-func (s *sender) send(ctx context.Context, d *Data) error {
+// connect makes what posts need. The caller calls close.
+func (s *sender) connect() {
 	s.seats = make(chan struct{}, maxUploads)
 	s.client = &http.Client{Transport: &http.Transport{MaxIdleConns: maxUploads, MaxIdleConnsPerHost: maxUploads, DisableCompression: true}}
-	defer s.client.CloseIdleConnections()
+}
+
+func (s *sender) close() { s.client.CloseIdleConnections() }
+
+// send posts everything and then ends every session.
+func (s *sender) send(ctx context.Context, d *Data) error {
+	s.connect()
+	defer s.close()
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range d.Sessions {
 		g.Go(func() error {
-			channels, inner := errgroup.WithContext(ctx)
-			for _, windows := range d.Sessions[i].Windows {
-				channels.Go(func() error { return s.channel(inner, i, windows) })
-			}
-			if err := channels.Wait(); err != nil {
-				return err
-			}
-			return s.complete(ctx, d.Sessions[i].ID)
+			return s.session(ctx, i, &d.Sessions[i])
 		})
 	}
 	return g.Wait()
+}
+
+// session posts the channels of one session side by side and ends it.
+func (s *sender) session(ctx context.Context, i int, session *Session) error {
+	channels, inner := errgroup.WithContext(ctx)
+	for _, windows := range session.Windows {
+		channels.Go(func() error { return s.channel(inner, i, windows) })
+	}
+	if err := channels.Wait(); err != nil {
+		return err
+	}
+	return s.complete(ctx, session.ID)
 }
 
 func (s *sender) channel(ctx context.Context, session int, windows []Window) error {
@@ -111,7 +124,7 @@ func (s *sender) post(ctx context.Context, w *Window) (status int, wait time.Dur
 		return 0, 0, err
 	}
 	defer s.rise()
-	f, err := os.Open(w.Path)
+	f, err := w.open()
 	if err != nil {
 		return -1, 0, fmt.Errorf("window: %w", err)
 	}
@@ -153,6 +166,13 @@ func (s *sender) post(ctx context.Context, w *Window) (status int, wait time.Dur
 		return resp.StatusCode, 0, fmt.Errorf("the gateway did not acknowledge window %s: %.300s", w.Path, body)
 	}
 	return resp.StatusCode, wait, fmt.Errorf("the gateway answers %s: %.300s", resp.Status, body)
+}
+
+func (w *Window) open() (io.ReadCloser, error) {
+	if w.body != nil {
+		return io.NopCloser(bytes.NewReader(w.body)), nil
+	}
+	return os.Open(w.Path)
 }
 
 // sit waits for one of the maxUploads places; rise gives it back.

@@ -68,6 +68,10 @@ type Machine struct {
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
 }
 
+func thisMachine() Machine {
+	return Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), machineMemory()}
+}
+
 // idleFor is how long a fresh service is left alone before its idle memory is read.
 const idleFor = 3 * time.Second
 
@@ -88,7 +92,7 @@ func Run(ctx context.Context, svc *Service, o Options) (*Result, error) {
 	}
 	r := &Result{Workload: d.Config.Workload, Seed: d.Config.Seed, Sessions: d.Config.Sessions, Counts: d.Counts, Ready: svc.Ready,
 		Durability: o.Durability,
-		Machine:    Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), machineMemory()}}
+		Machine:    thisMachine()}
 	if svc.PID != 0 {
 		if err := pause(ctx, idleFor); err != nil {
 			return nil, err

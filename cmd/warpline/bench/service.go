@@ -26,6 +26,7 @@ type Service struct {
 	PID   int
 	Alone bool          // nothing else sends to it, so counts do not need a filter
 	Ready time.Duration // from its start until it was ready; 0: not ours
+	NATS  string        // a URL, with the token; "": not ours
 
 	cmd  *exec.Cmd
 	log  string
@@ -80,6 +81,7 @@ func (s *Service) await(ctx context.Context, dir string) error {
 	var at struct {
 		PID            int    `json:"pid"`
 		Gateway        string `json:"gateway"`
+		NATS           string `json:"nats"`
 		ClickHouseHTTP string `json:"clickhouse_http"`
 		ClickHouseUser string `json:"clickhouse_user"`
 	}
@@ -97,7 +99,7 @@ func (s *Service) await(ctx context.Context, dir string) error {
 			return fmt.Errorf("not ready in time: %w", err)
 		}
 	}
-	s.URL = "http://" + at.Gateway
+	s.URL, s.NATS = "http://"+at.Gateway, at.NATS
 	s.Read = SQL{Addr: at.ClickHouseHTTP, User: at.ClickHouseUser}
 	if b, err := os.ReadFile(filepath.Join(dir, engine.ReaderSecret)); err == nil {
 		s.Read.Password = strings.TrimSpace(string(b))
@@ -106,6 +108,15 @@ func (s *Service) await(ctx context.Context, dir string) error {
 		s.Write = &SQL{Addr: at.ClickHouseHTTP, User: engine.Writer, Password: strings.TrimSpace(string(b))}
 	}
 	return nil
+}
+
+// newKey makes a key of another tenant.
+func (s *Service) newKey(ctx context.Context, tenant string) (string, error) {
+	out, err := exec.CommandContext(ctx, s.cmd.Path, "key", "create", tenant, "--data", filepath.Dir(s.log)).Output()
+	if err != nil {
+		return "", fmt.Errorf("make a key of tenant %s: %w", tenant, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func ready(ctx context.Context, gateway string) bool {

@@ -58,10 +58,7 @@ func newSession(cfg Config, index int, dir string, list []kernel, launches []lau
 		rand: rand.New(rand.NewPCG(cfg.Seed, uint64(index)+1)), ids: make([]uint32, len(list)), corr: 100,
 		clock: cfg.Start.UnixNano(), gap: float64(cfg.MeanGap)}
 	s.zipf = rand.NewZipf(s.rand, 1.1, 1, uint64(len(list)-1))
-	s.kernels = cfg.Kernels / cfg.Sessions
-	if index < cfg.Kernels%cfg.Sessions {
-		s.kernels++
-	}
+	s.kernels = cfg.kernelsOf(index)
 	for i := range s.channels {
 		s.channels[i] = channel{dir: dir, session: s.id, name: Channels[i], limitBytes: cfg.WindowBytes, limitRows: int64(cfg.WindowRows)}
 	}

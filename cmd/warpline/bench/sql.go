@@ -32,6 +32,27 @@ const maxAnswer = 16 << 20
 
 // rows runs a query and returns its rows as text. Cells hold no tabs or newlines in what the bench asks for.
 func (s SQL) rows(ctx context.Context, query string) ([][]string, error) {
+	resp, err := s.post(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("clickhouse: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("X-ClickHouse-Exception-Code") != "" {
+		return nil, fmt.Errorf("clickhouse answers %s to %.120q: %.400s", resp.Status, query, strings.TrimSpace(string(body)))
+	}
+	var out [][]string
+	for line := range strings.Lines(string(body)) {
+		out = append(out, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return out, nil
+}
+
+// post sends a query. The caller closes the answer's body.
+func (s SQL) post(ctx context.Context, query string) (*http.Response, error) {
 	base := s.Addr
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
@@ -49,19 +70,7 @@ func (s SQL) rows(ctx context.Context, query string) ([][]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("clickhouse: %w: is %s its HTTP port?", err, s.Addr)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("clickhouse: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("X-ClickHouse-Exception-Code") != "" {
-		return nil, fmt.Errorf("clickhouse answers %s to %.120q: %.400s", resp.Status, query, strings.TrimSpace(string(body)))
-	}
-	var out [][]string
-	for line := range strings.Lines(string(body)) {
-		out = append(out, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
-	}
-	return out, nil
+	return resp, nil
 }
 
 // numbers runs a query that answers one row of integers.

@@ -34,6 +34,8 @@ type Window struct {
 	GzBytes  int64
 	Kernels  int64 // kernel rows in it
 	Events   int64
+
+	body []byte // the file, of a window that is not in one
 }
 
 // gzipLevel is the client's.

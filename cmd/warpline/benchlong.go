@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/warpline/warpline/cmd/warpline/bench"
+	"github.com/warpline/warpline/docs"
+)
+
+// benchSoakFlags make the bench load a service for long, as many short sessions do.
+type benchSoakFlags struct {
+	Soak         time.Duration `default:"0s" placeholder:"DURATION" help:"${bench_soak}"`
+	SoakSessions float64       `default:"4" help:"With --soak: new sessions a second."`
+	SoakKernels  int           `default:"20000" help:"With --soak: kernels of each session."`
+}
+
+// benchReadFlags make the bench ask.
+type benchReadFlags struct {
+	Read      bool `help:"${bench_read}"`
+	ReadTimes int  `default:"5" help:"With --read: how often each question is asked."`
+}
+
+// soak loads a service, prints a line a minute, and then what they come to.
+func (c *benchCmd) soak(ctx context.Context, p *program, w bench.Workload, dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	phases := newPhases(p.Stderr)
+	defer phases.end()
+	svc, err := c.start(ctx, phases, dir)
+	if err != nil {
+		return err
+	}
+	defer svc.Stop()
+	o := bench.SoakOptions{For: c.Soak, SessionsPerSecond: c.SoakSessions, Dir: dir, Progress: phases.tell,
+		Config: bench.Config{Workload: w, Kernels: c.SoakKernels, Seed: c.Seed}}
+	if !c.JSON {
+		o.Minute = func(m *bench.SoakMinute) {
+			if m.Minute == 1 {
+				fmt.Fprintln(p.Stdout, bench.SoakHead)
+			}
+			bench.PrintMinute(p.Stdout, m)
+		}
+	}
+	s, err := bench.RunSoak(ctx, svc, o)
+	if s == nil {
+		return err
+	}
+	var wrong []error
+	for _, text := range s.Wrong {
+		wrong = append(wrong, errors.New(text))
+	}
+	if c.JSON {
+		err = errors.Join(err, newEncoder(p.Stdout).Encode(s))
+	} else {
+		err = errors.Join(err, s.Print(p.Stdout))
+	}
+	return errors.Join(err, withCode(errors.Join(wrong...), exitUnbalanced))
+}
+
+// read fills a service and asks.
+func (c *benchCmd) read(ctx context.Context, p *program, w bench.Workload, dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	phases := newPhases(p.Stderr)
+	defer phases.end()
+	svc, err := c.start(ctx, phases, dir)
+	if err != nil {
+		return err
+	}
+	defer svc.Stop()
+	o := bench.ReadOptions{Times: c.ReadTimes, Dir: dir, Progress: phases.tell,
+		Config: bench.Config{Workload: w, Kernels: c.Kernels, Sessions: c.Sessions, Seed: c.Seed, First: c.First}}
+	if c.Kernels == 0 {
+		o.Config.Kernels = benchKernels[w]
+	}
+	for _, q := range docs.Questions() {
+		o.Questions = append(o.Questions, bench.ReadQuestion{About: q.About, SQL: q.SQL})
+	}
+	for _, v := range readViews {
+		o.Questions = append(o.Questions, bench.ReadQuestion{About: "view " + v.name, SQL: v.sql})
+	}
+	r, err := bench.RunRead(ctx, svc, o)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return newEncoder(p.Stdout).Encode(r)
+	}
+	return r.Print(p.Stdout)
+}
+
+// readViews are views with what people ask of them first: a count, or the heaviest rows.
+var readViews = []struct{ name, sql string }{
+	{"kernels, counted", "SELECT count() FROM warpline.kernels"},
+	{"kernels, the longest", "SELECT * FROM warpline.kernels ORDER BY duration_ns DESC LIMIT 10"},
+	{"kernel_stats", "SELECT kernel, sum(total_ns) AS ns FROM warpline.kernel_stats GROUP BY kernel ORDER BY ns DESC LIMIT 10"},
+	{"scope_stats", "SELECT scope, sum(total_ns) AS ns FROM warpline.scope_stats GROUP BY scope ORDER BY ns DESC LIMIT 10"},
+	{"sessions", "SELECT * FROM warpline.sessions ORDER BY started_at DESC LIMIT 10"},
+	{"pc_samples", "SELECT function, sum(samples) AS n FROM warpline.pc_samples GROUP BY function ORDER BY n DESC LIMIT 10"},
+	{"pc_lines", "SELECT file, line, sum(samples) AS n FROM warpline.pc_lines GROUP BY file, line ORDER BY n DESC LIMIT 10"},
+	{"source_profile, counted", "SELECT count() FROM warpline.source_profile"},
+	{"source_profile", "SELECT function, pc_offset, samples FROM warpline.source_profile ORDER BY samples DESC LIMIT 10"},
+	{"function_metrics", "SELECT * FROM warpline.function_metrics LIMIT 10"},
+	{"line_metrics", "SELECT * FROM warpline.line_metrics LIMIT 10"},
+	{"insights", "SELECT severity, count() FROM warpline.insights GROUP BY severity"},
+	{"memcpys", "SELECT copy_kind, sum(bytes) AS n FROM warpline.memcpys GROUP BY copy_kind ORDER BY n DESC"},
+	{"scopes", "SELECT path, sum(duration_ns) AS ns FROM warpline.scopes GROUP BY path ORDER BY ns DESC LIMIT 10"},
+	{"device_metrics", "SELECT device_id, avg(gpu_util_pct), max(power_w) FROM warpline.device_metrics GROUP BY device_id"},
+	{"host_metrics", "SELECT hostname, avg(cpu_pct) FROM warpline.host_metrics GROUP BY hostname"},
+}
