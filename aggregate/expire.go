@@ -35,11 +35,20 @@ func (f *Fold) ExpireIdle(now int64) {
 			continue // touched
 		}
 		// rebuilt when the session speaks again
-		if idle >= int64(f.Config.DropNames) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid {
+		if idle >= f.restAfter(s) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid {
 			f.dropNames(s, true)
 			s.parts.Shorten()
 		}
 	}
+}
+
+// restAfter is how long a session is silent, in nanoseconds, before the memory is freed that can be filled again. One that has ended will
+// hardly speak again.
+func (f *Fold) restAfter(s *Session) int64 {
+	if _, closing := f.closing[s]; (s.Completed || s.Shutdown) && !closing {
+		return int64(min(f.Config.DetailWait, f.Config.DropNames))
+	}
+	return int64(f.Config.DropNames)
 }
 
 // Close closes a session: what still waits for its other half is written without it.

@@ -44,6 +44,7 @@ type owner struct {
 	folding        atomic.Pointer[inFold] // the part that is folded now, limit.go
 
 	snapshot      stream.Snapshot
+	snapshotNow   bool // whatever was published since the last
 	sinceChunks   int
 	sinceBytes    int
 	stateObjects  []string      // states of chunks since the snapshot that are objects

@@ -53,7 +53,7 @@ func (o *owner) publish(ctx context.Context) error {
 	if err := o.clean(ctx, &c); err != nil {
 		return err
 	}
-	if o.sinceChunks >= o.w.cfg.SnapshotChunks || o.sinceBytes >= o.w.cfg.SnapshotBytes {
+	if o.snapshotDue() {
 		return o.writeSnapshot(ctx)
 	}
 	return nil
@@ -305,7 +305,7 @@ func (o *owner) writeSnapshot(ctx context.Context) error {
 	}
 	old := o.snapshot
 	o.snapshot = stream.Snapshot{Object: name, Chunk: o.number, Seq: o.lastRows}
-	o.sinceChunks, o.sinceBytes = 0, 0
+	o.snapshotNow, o.sinceChunks, o.sinceBytes = false, 0, 0
 	if old.Object != "" {
 		o.oldSnapshots = append(o.oldSnapshots, oldSnapshot{old.Object, old.Chunk})
 	}

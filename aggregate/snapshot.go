@@ -27,6 +27,13 @@ const (
 	snapshotPause = 5 * time.Second
 )
 
+// snapshotDue reports whether a successor would have to read too much since the last snapshot. A large state is written less often: what
+// snapshots cost stays a part of what the chunks cost, and a successor reads at most as much of chunks as of the state.
+func (o *owner) snapshotDue() bool {
+	chunks, bytes := o.w.cfg.SnapshotChunks*max(1, o.stateBytes>>20), max(o.w.cfg.SnapshotBytes, o.stateBytes)
+	return o.snapshotNow || o.sinceChunks >= chunks || o.sinceBytes >= bytes
+}
+
 // storeSnapshot stores a snapshot in WL_STATE, or, when that is full, in WL_CHUNKS: once a chunk points to it the one before is deleted and
 // there is room again.
 func (o *owner) storeSnapshot(ctx context.Context, meta jetstream.ObjectMeta, state []byte) error {
@@ -211,8 +218,8 @@ func (r *resnapshot) look(o *owner, now time.Time) {
 	}
 	if !r.begun {
 		r.begun = true
-		o.sinceChunks = max(o.sinceChunks, o.w.cfg.SnapshotChunks) // publish writes a snapshot after the next chunk
-	} else if o.sinceChunks < o.w.cfg.SnapshotChunks {
+		o.snapshotNow = true // publish writes one after the next chunk
+	} else if !o.snapshotNow {
 		r.due = false // it is written: the next chunk points to it
 	} else {
 		return

@@ -44,8 +44,8 @@ type Config struct {
 	RawWait, DetailWait time.Duration
 	// Hold is how long rollups of sparse sessions are held back (1 to 4 s, the longer the more sessions there are).
 	Hold time.Duration
-	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min); Forget drops its state
-	// (24 h: after that, only the gateway's record of uploads recognises what is sent again).
+	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min; of one that has ended
+	// after DetailWait); Forget drops its state (24 h: after that, only the gateway's record of uploads recognises what is sent again).
 	IdleAfter, DropNames, Forget time.Duration
 	// ReplayHorizon is how long folded parts are kept in INGEST (24 h). They go sooner when the stream is more than half full.
 	ReplayHorizon time.Duration

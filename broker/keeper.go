@@ -247,7 +247,7 @@ func (s *Streams) measure(ctx context.Context, stores []store, made map[string]t
 			s.remade.saw(st.name, info.State.LastSeq)
 		}
 		full := 0.0
-		if info.Config.MaxBytes > 0 {
+		if info.Config.MaxBytes > 0 && !st.forgets {
 			full = float64(info.State.Bytes) / float64(info.Config.MaxBytes)
 		}
 		m.fill.WithLabelValues(st.name).Set(full)

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -246,4 +247,42 @@ func trio(t *testing.T) (jetstream.JetStream, *nats.Conn) {
 	}
 	t.Cleanup(nc.Close)
 	return js, nc
+}
+
+// Names are in ClickHouse as well: their bucket makes room for new ones, also one that an earlier version made, and a full one is no
+// trouble.
+func TestNamesMakeRoom(t *testing.T) {
+	t.Parallel()
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	const name = "KV_" + stream.DictionariesBucket
+	l := small()
+	l.BucketMaxBytes = 1 << 20
+	for _, before := range []string{"new", "made by an earlier version"} {
+		if before != "new" {
+			cfg := config(t, js, name)
+			cfg.Discard = jetstream.DiscardNew
+			if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := broker.Open(t.Context(), nc, js, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 40 { // 2.5 MiB
+			if _, err := s.Dictionaries.Create(t.Context(), fmt.Sprintf("%.3s.%d", before, i), make([]byte, 64<<10)); err != nil {
+				t.Fatalf("%s: entry %d: %v", before, i, err)
+			}
+		}
+		first, last := fmt.Sprintf("%.3s.0", before), fmt.Sprintf("%.3s.39", before)
+		if _, err := s.Dictionaries.Get(t.Context(), first); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("%s: the oldest entry is still there: %v", before, err)
+		}
+		if _, err := s.Dictionaries.Get(t.Context(), last); err != nil {
+			t.Errorf("%s: the newest entry: %v", before, err)
+		}
+	}
+	if have := config(t, js, "KV_"+stream.KeysBucket).Discard; have != jetstream.DiscardNew {
+		t.Error("keys make room too")
+	}
 }

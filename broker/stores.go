@@ -26,6 +26,7 @@ type store struct {
 	subjects []string // of the two streams only
 	floor    func(context.Context) (uint64, error)
 	make     func(ctx context.Context) error
+	forgets  bool // what is oldest in it makes room for what is new, so being full is its usual state
 }
 
 // stores lists everything, in the order in which it is made: ROWS and the marks come before INGEST, whose first sequence follows from
@@ -83,6 +84,7 @@ func (s *Streams) stores() []store {
 	bucket(stream.WindowsBucket, "which uploads were accepted: what is sent again is recognised by the workers alone", WindowHorizon,
 		l.BucketMaxBytes)
 	bucket(stream.DictionariesBucket, "nothing: names are read from ClickHouse", WindowHorizon, l.BucketMaxBytes)
+	forget(&all[len(all)-1], s)
 	// The leases are in a file although they live for seconds: a bucket in memory is gone for good when NATS restarts.
 	bucket(stream.LeasesBucket, "nothing: partitions and lanes are taken again", l.LeaseTTL, min(small, max(l.BucketMaxBytes, 1<<20)))
 	bucket(stream.DeletionsBucket, "records of deletions", DeletionHorizon, min(small, max(l.BucketMaxBytes, 1<<20)))
@@ -91,6 +93,25 @@ func (s *Streams) stores() []store {
 	objects(stream.StateObjects, "snapshots of the workers' state: owners write new ones", 0)
 	objects(stream.ChunksObjects, "bodies of giant chunks that were not in ClickHouse yet", 0)
 	return all
+}
+
+// forget lets a bucket make room for what is new.
+func forget(st *store, s *Streams) {
+	make, name := st.make, st.name
+	st.forgets = true
+	st.make = func(ctx context.Context) error {
+		if err := make(ctx); err != nil {
+			return err
+		}
+		made, err := s.JS.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		cfg := made.CachedInfo().Config
+		cfg.Discard = jetstream.DiscardOld
+		_, err = s.JS.UpdateStream(ctx, cfg)
+		return err
+	}
 }
 
 // existing returns the names of all streams that the server has.
@@ -140,6 +161,9 @@ func (s *Streams) fit(ctx context.Context, st store, info *jetstream.StreamInfo)
 		if cfg.Duplicates > cfg.MaxAge {
 			cfg.Duplicates = cfg.MaxAge
 		}
+	}
+	if st.forgets && cfg.Discard != jetstream.DiscardOld {
+		cfg.Discard, same = jetstream.DiscardOld, false
 	}
 	if s.layout.Replicas > cfg.Replicas {
 		cfg.Replicas, same = s.layout.Replicas, false

@@ -30,6 +30,22 @@ type Kernels struct {
 type KernelPool struct {
 	Fold *aggregate.Fold
 	free []*kernelAcc
+
+	least     int   // of free since trimmedAt
+	trimmedAt int64 // ns, owner's clock
+}
+
+// trimEvery is how long accumulators are kept that nobody took, in nanoseconds.
+const trimEvery = 10e9
+
+// Trim frees what was not needed for a while. Call it now and then; it looks at its clock itself.
+func (p *KernelPool) Trim(now int64) {
+	if now-p.trimmedAt < trimEvery {
+		return
+	}
+	keep := p.free[p.least:]
+	p.free = append(make([]*kernelAcc, 0, len(keep)), keep...)
+	p.least, p.trimmedAt = len(p.free), now
 }
 
 // Begin makes the zero value that of a session.
@@ -140,6 +156,7 @@ func (k *Kernels) Acc(slot *kernelSlot, scope int32, bucket int64) *kernelAcc {
 	if n := len(k.pool.free); n > 0 {
 		a = k.pool.free[n-1]
 		k.pool.free = k.pool.free[:n-1]
+		k.pool.least = min(k.pool.least, n-1)
 	} else {
 		a = &kernelAcc{}
 	}

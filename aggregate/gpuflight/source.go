@@ -128,6 +128,7 @@ func (f *folding) Tick(now int64) {
 		}
 	}
 	f.expireScopes(now)
+	f.pool.Trim(now)
 }
 
 // Flush makes the rows of what the open chunk has added up.
@@ -197,6 +198,9 @@ func (s *session) Load() aggregate.Load {
 // Rest gives memory back.
 func (s *session) Rest(silent bool) {
 	s.kernels.Rest()
+	if s.waiting.live == 0 {
+		s.waiting = waiting{dirty: s.waiting.dirty}
+	}
 	s.scopeAcc, s.profile, s.metrics = nil, activity.Samples{}, activity.Metrics{}
 	if silent {
 		s.lines.Shorten()

@@ -118,7 +118,7 @@ func (c *upCmd) config(p *program) service.Config {
 // Run starts everything, waits for a signal or the end of a role, and stops everything.
 func (c *upCmd) Run(ctx context.Context, p *program) error {
 	began := time.Now()
-	service.BoundMemory()
+	service.BoundMemory(ctx)
 	s, err := service.Start(ctx, c.config(p))
 	if err != nil {
 		return err
