@@ -54,13 +54,26 @@ func readInsights(in *reader, r *Report) error {
 	})
 }
 
-// readSpots reads the known instructions with most samples, and the text of the hottest lines.
+// hasCode reports whether any session has code of functions. A session may be lent that of another, so a tenant is asked for as a whole.
+func (in *reader) hasCode() (bool, error) {
+	all := *in
+	all.q.Session = ""
+	from, args := all.from("session_functions_data", "kind = 'sass'")
+	var n uint64
+	err := in.conn.QueryRow(in.ctx, "SELECT count() FROM (SELECT 1 FROM "+from+" LIMIT 1)", args...).Scan(&n)
+	return n > 0, err
+}
+
+// readSpots reads the known instructions with most samples.
 func readSpots(in *reader, r *Report) error {
 	if r.Samples == 0 {
 		return nil
 	}
+	if code, err := in.hasCode(); err != nil || !code {
+		return err
+	}
 	from, args := in.from("source_profile", "samples > 0", "sass != ''")
-	if err := in.each(fmt.Sprintf(`SELECT toString(function) AS f, pc_offset, toString(argMax(file, samples)), argMax(line, samples), `+
+	return in.each(fmt.Sprintf(`SELECT toString(function) AS f, pc_offset, toString(argMax(file, samples)), argMax(line, samples), `+
 		`argMax(source, samples), argMax(sass, samples), sum(samples) AS n, toString(argMax(top_stall, samples))
 		FROM %s GROUP BY f, pc_offset ORDER BY n DESC, f, pc_offset LIMIT %d`, from, in.q.Top), args, func(rows driver.Rows) error {
 		var s Spot
@@ -69,18 +82,20 @@ func readSpots(in *reader, r *Report) error {
 		}
 		r.Spots = append(r.Spots, s)
 		return nil
-	}); err != nil {
-		return err
-	}
+	})
+}
+
+// readTexts reads the text of the hottest lines.
+func readTexts(in *reader, r *Report) error {
 	if len(r.Lines) == 0 {
 		return nil
 	}
+	from, args := in.from("source_files", "1")
 	var places []string
 	for _, l := range r.Lines {
 		places = append(places, "(?, ?)")
 		args = append(args, l.File, l.Line)
 	}
-	from, _ = in.from("source_files", "1")
 	return in.each("SELECT toString(path) AS p, line, any(text) FROM "+from+" AND (path, line) IN ("+
 		strings.Join(places, ", ")+") GROUP BY p, line", args, func(rows driver.Rows) error {
 		var path, text string

@@ -1,5 +1,6 @@
 // Package report reads back what Warpline knows of some sessions and prints it for a person: what arrived, where the time went, why
-// warps stalled, what was copied, how the machine did, and what was refused. It reads only the views and columns of the SQL contract.
+// warps stalled, what was copied, how the machine did, and what was refused. It reads the views and columns of the SQL contract; rows are
+// counted in the tables behind them.
 //
 // Start with Read, which asks ClickHouse, and Report.Print. A Report is plain data: encoding/json prints it for programs.
 package report
@@ -201,7 +202,7 @@ func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 		read func(*reader, *Report) error
 	}{
 		{"sessions", readSessions}, {"row counts", readCounts}, {"kernels", readKernels}, {"scopes", readScopes}, {"PC samples", readSamples},
-		{"instructions", readSpots}, {"insights", readInsights},
+		{"instructions", readSpots}, {"source lines", readTexts}, {"insights", readInsights},
 		{"copies", readCopies}, {"device metrics", readDevices}, {"host metrics", readHosts}, {"rejects", readRejects}, {"usage", readBooks},
 		{"disk use", readDisk},
 	} {

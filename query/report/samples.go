@@ -11,13 +11,10 @@ import (
 const stalling = "reason_kind NOT IN ('sample_count', 'data_dropped', 'stall_not_issued')"
 
 func readSamples(in *reader, r *Report) error {
-	from, args := in.from("pc_samples", stalling)
-	if err := in.conn.QueryRow(in.ctx, "SELECT sum(samples) FROM "+from, args...).Scan(&r.Samples); err != nil {
+	if err := readStalls(in, r); err != nil || r.Samples == 0 {
 		return err
 	}
-	if r.Samples == 0 {
-		return nil
-	}
+	from, args := in.from("pc_stalls", stalling)
 	if err := in.each(fmt.Sprintf(`SELECT f, sum(n) AS all, arraySort(x -> (-x.2, x.1), groupArray((why, n))) FROM (
 			SELECT toString(function) AS f, toString(stall_reason) AS why, sum(samples) AS n FROM %s GROUP BY f, why)
 		GROUP BY f ORDER BY all DESC, f LIMIT %d`, from, in.q.Top), args, func(rows driver.Rows) error {
@@ -34,20 +31,7 @@ func readSamples(in *reader, r *Report) error {
 	}); err != nil {
 		return err
 	}
-	if err := in.each(fmt.Sprintf("SELECT why, kind, n, s.meaning, s.remedy FROM (SELECT toString(stall_reason) AS why, "+
-		"toString(any(reason_kind)) AS kind, sum(samples) AS n FROM %s GROUP BY why) AS p "+
-		"LEFT JOIN `%s`.stall_reasons AS s ON s.name = p.why ORDER BY n DESC, why LIMIT %d", from, in.q.Database, in.q.Top),
-		args, func(rows driver.Rows) error {
-			var s Stall
-			if err := rows.Scan(&s.Reason, &s.Kind, &s.Samples, &s.Meaning, &s.Remedy); err != nil {
-				return err
-			}
-			r.Stalls = append(r.Stalls, s)
-			return nil
-		}); err != nil {
-		return err
-	}
-	from, args = in.from("pc_lines", stalling, "file != ''")
+	from, args = in.from("pc_stalls", stalling, "file != ''")
 	return in.each(fmt.Sprintf("SELECT toString(file) AS f, line, sum(samples) AS n FROM %s GROUP BY f, line ORDER BY n DESC, f, line LIMIT "+
 		"%d", from, in.q.Top), args, func(rows driver.Rows) error {
 		var l Line
@@ -57,6 +41,25 @@ func readSamples(in *reader, r *Report) error {
 		r.Lines = append(r.Lines, l)
 		return nil
 	})
+}
+
+// readStalls reads the reasons with most samples, and adds up the samples of all reasons: there are some dozens.
+func readStalls(in *reader, r *Report) error {
+	from, args := in.from("pc_stalls", stalling)
+	return in.each(fmt.Sprintf("SELECT why, kind, n, s.meaning, s.remedy FROM (SELECT toString(stall_reason) AS why, "+
+		"toString(any(reason_kind)) AS kind, sum(samples) AS n FROM %s GROUP BY why) AS p "+
+		"LEFT JOIN `%s`.stall_reasons AS s ON s.name = p.why ORDER BY n DESC, why", from, in.q.Database),
+		args, func(rows driver.Rows) error {
+			var s Stall
+			if err := rows.Scan(&s.Reason, &s.Kind, &s.Samples, &s.Meaning, &s.Remedy); err != nil {
+				return err
+			}
+			r.Samples += s.Samples
+			if len(r.Stalls) < in.q.Top {
+				r.Stalls = append(r.Stalls, s)
+			}
+			return nil
+		})
 }
 
 func readCopies(in *reader, r *Report) error {

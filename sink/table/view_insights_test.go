@@ -125,6 +125,7 @@ func TestSyncInsights(t *testing.T) {
 	s.Exec("CREATE TABLE {db}.syncs (tenant LowCardinality(String), session_id LowCardinality(String), started_at DateTime64(9, " +
 		"'UTC'), duration_ns UInt64, sync_type LowCardinality(String), stream_id UInt64, corr_id UInt32, function_id UInt32, " +
 		"stack_trace String) ENGINE = Memory")
+	s.Exec("CREATE VIEW {db}.syncs_data AS SELECT * FROM {db}.syncs")
 	s.Exec("CREATE TABLE {db}.sessions (tenant LowCardinality(String), session_id LowCardinality(String), started_at DateTime64(9, " +
 		"'UTC'), ended_at DateTime64(9, 'UTC'), last_event_at DateTime64(9, 'UTC')) ENGINE = Memory")
 	s.Exec("CREATE TABLE {db}.kernels_data (tenant LowCardinality(String), session_id LowCardinality(String), started_at " +

@@ -12,19 +12,23 @@ SELECT
     'thread_efficiency' AS metric,
     r.threads / (32 * r.inst) AS value,
     0.75 AS threshold,
-    if(t.inst = 0, NULL, r.inst / t.inst) AS share,
+    if(r.session_inst = 0, NULL, r.inst / r.session_inst) AS share,
     map('inst_executed', toFloat64(r.inst), 'thread_inst_executed', toFloat64(r.threads)) AS numbers
 FROM (
-    SELECT
-        tenant, session_id, function, if(function = '', function_id, 0) AS id,
-        sumIf(metric_value, metric_name = 'smsp__sass_inst_executed') AS inst,
-        sumIf(metric_value, metric_name = 'smsp__sass_thread_inst_executed') AS threads
-    FROM ({{template "profile_metrics_base"}})
-    GROUP BY tenant, session_id, function, id
-    HAVING inst > 0 AND threads > 0 AND threads < 24 * inst
+    SELECT tenant, session_id, f.1 AS function, f.2 AS id, f.3 AS inst, f.4 AS threads, session_inst
+    FROM (
+        SELECT
+            tenant, session_id, sum(g.inst) AS session_inst,
+            groupArrayIf((function, id, g.inst, g.threads), g.inst > 0 AND g.threads > 0 AND g.threads < 24 * g.inst) AS functions
+        FROM (
+            SELECT
+                tenant, session_id, function, if(function = '', function_id, 0) AS id,
+                sumIf(p.metric_value, p.metric_name = 'smsp__sass_inst_executed') AS inst,
+                sumIf(p.metric_value, p.metric_name = 'smsp__sass_thread_inst_executed') AS threads
+            FROM ({{template "profile_metrics_rows"}}) AS p
+            GROUP BY tenant, session_id, function, id
+        ) AS g
+        GROUP BY tenant, session_id
+    )
+    ARRAY JOIN functions AS f
 ) AS r
-ANY LEFT JOIN (
-    SELECT tenant, session_id, sum(metric_value) AS inst FROM ({{template "profile_metrics_base"}})
-        WHERE metric_name = 'smsp__sass_inst_executed' GROUP BY tenant, session_id
-) AS t
-    ON r.tenant = t.tenant AND r.session_id = t.session_id

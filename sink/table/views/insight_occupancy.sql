@@ -12,13 +12,22 @@
     ANY LEFT JOIN (SELECT tenant, session_id, id, value FROM {{db}}.dictionaries WHERE dict = 'kernel_dict') AS n
         ON l.tenant = n.tenant AND l.session_id = n.session_id AND l.kernel_id = n.id
 ){{end}}
-{{/* How much of its session's kernel time each kernel took. kernel_stats knows which durations are none. */}}
+{{/* How much of its session's kernel time each kernel took. kernel_rows are those whose durations are true, but for
+sessions whose durations are gaps. */}}
 {{define "kernel_time"}}(
-    SELECT k.tenant AS tenant, k.session_id AS session_id, k.kernel AS kernel, k.ns AS ns, t.ns AS session_ns
-    FROM (SELECT tenant, session_id, kernel, sum(total_ns) AS ns FROM {{db}}.kernel_stats WHERE kernel != ''
-        GROUP BY tenant, session_id, kernel) AS k
-    ANY LEFT JOIN (SELECT tenant, session_id, sum(total_ns) AS ns FROM {{db}}.kernel_stats GROUP BY tenant, session_id) AS t
-        ON k.tenant = t.tenant AND k.session_id = t.session_id
+    SELECT tenant, session_id, k.1 AS kernel, k.2 AS ns, session_ns
+    FROM (
+        SELECT tenant, session_id, sum(g.ns) AS session_ns, groupArrayIf((kernel, g.ns), kernel != '') AS kernels
+        FROM (
+            SELECT
+                r.tenant AS tenant, r.session_id AS session_id, toString(if(r.kernel = '', n.value, r.kernel)) AS kernel,
+                if({{synthetic "tenant" "session_id"}}, 0, sum(r.total_ns)) AS ns
+            {{template "kernel_rows"}}
+            GROUP BY tenant, session_id, kernel
+        ) AS g
+        GROUP BY tenant, session_id
+    )
+    ARRAY JOIN kernels AS k
 ){{end}}
 {{define "share"}}if(t.session_ns = 0, NULL, t.ns / t.session_ns){{end -}}
 SELECT

@@ -11,24 +11,31 @@ SELECT
     r.reason AS metric,
     r.samples / r.all AS value,
     0.4 AS threshold,
-    CAST(r.all / t.all, 'Nullable(Float64)') AS share,
-    map('samples', toFloat64(r.samples), 'function_samples', toFloat64(r.all), 'session_samples', toFloat64(t.all)) AS numbers
+    CAST(r.all / r.session_samples, 'Nullable(Float64)') AS share,
+    map('samples', toFloat64(r.samples), 'function_samples', toFloat64(r.all), 'session_samples', toFloat64(r.session_samples)) AS numbers
 FROM (
-    SELECT tenant, session_id, function, id, all, reason, samples
+    SELECT tenant, session_id, f.1 AS function, f.2 AS id, f.3 AS all, w.1 AS reason, w.2 AS samples, session_samples
     FROM (
-        SELECT tenant, session_id, function, if(function = '', function_id, 0) AS id, sum(p.samples) AS all,
-            sumMap(map(toString(p.stall_reason), p.samples)) AS stalls
-        FROM ({{template "pc_samples_base"}}) AS p
-        WHERE reason_kind = 'stall'
-        GROUP BY tenant, session_id, function, id
-    )
-    ARRAY JOIN mapKeys(stalls) AS reason, mapValues(stalls) AS samples
-    WHERE samples * 10 > all * 4 AND NOT endsWith(reason, '_stalled_selected') AND NOT endsWith(reason, '_stalled_not_selected')
-) AS r
-ANY LEFT JOIN (
-    SELECT tenant, session_id, sum(p.samples) AS all FROM ({{template "pc_samples_base"}}) AS p WHERE reason_kind = 'stall'
+        SELECT tenant, session_id, sum(g.all) AS session_samples, groupArrayIf((function, id, g.all, heavy), notEmpty(heavy)) AS functions
+        FROM (
+            SELECT
+                tenant, session_id, function, id, sum(n) AS all,
+                arrayFilter(x -> x.2 * 10 > all * 4 AND NOT endsWith(x.1, '_stalled_selected')
+                    AND NOT endsWith(x.1, '_stalled_not_selected'), groupArray((reason, n))) AS heavy
+            FROM (
+                SELECT
+                    tenant, session_id, function, if(function = '', function_id, 0) AS id, toString(p.stall_reason) AS reason,
+                    sum(p.samples) AS n
+                FROM ({{template "pc_samples_rows"}}) AS p
+                WHERE p.reason_kind = 'stall'
+                GROUP BY tenant, session_id, function, id, reason
+            )
+            GROUP BY tenant, session_id, function, id
+        ) AS g
         GROUP BY tenant, session_id
-) AS t
-    ON r.tenant = t.tenant AND r.session_id = t.session_id
+    )
+    ARRAY JOIN functions AS f
+    ARRAY JOIN f.4 AS w
+) AS r
 ANY LEFT JOIN {{db}}.stall_reasons AS x
     ON x.name = r.reason

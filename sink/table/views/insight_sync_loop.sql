@@ -28,6 +28,7 @@ FROM (
         ASOF LEFT JOIN (
             SELECT tenant, session_id, at, n
             FROM (SELECT tenant, session_id, arraySort(groupArray(started_at)) AS starts FROM {{db}}.kernels_data
+                WHERE (tenant, session_id) IN (SELECT tenant, session_id FROM {{db}}.syncs_data)
                 GROUP BY tenant, session_id)
             ARRAY JOIN starts AS at, arrayEnumerate(starts) AS n
         ) AS k

@@ -19,31 +19,38 @@ ANY LEFT JOIN {{code}} AS k
 {{define "instructions_base"}}
 SELECT
     tenant, session_id, cubin, function, function_id, pc_offset,
-    argMax((file, line), (line > 0, rank, line, file)) AS place,
-    sumIf(value, part = 'stall') AS samples,
-    sumMapIf(map(name, value), part = 'stall') AS stalls,
-    sumMapIf(map(name, value), part = 'not issued') AS stalls_not_issued,
-    sumMapIf(map(name, value), part = 'metric') AS metrics
+    (tupleElement(max(g.best), 4), tupleElement(max(g.best), 3)) AS place,
+    sumIf(g.value, part = 'stall') AS samples,
+    sumMapIf(map(name, g.value), part = 'stall') AS stalls,
+    sumMapIf(map(name, g.value), part = 'not issued') AS stalls_not_issued,
+    sumMapIf(map(name, g.value), part = 'metric') AS metrics
 FROM (
     SELECT
-        tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
-        toUInt32(line) AS line, toUInt8(3) AS rank,
-        multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
-        toString(stall_reason) AS name, samples AS value
-    FROM ({{template "pc_samples_base"}})
-    UNION ALL
-    SELECT
-        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
-        toUInt32(line) AS line, toUInt8(2) AS rank,
-        'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name, metric_value AS value
-    FROM ({{template "profile_metrics_base"}})
-    UNION ALL
-    SELECT
-        tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
-        toUInt32(line) AS line, toUInt8(1) AS rank,
-        '' AS part, '' AS name, toUInt64(0) AS value
-    FROM {{db}}.source_map
-)
+        tenant, session_id, cubin, function, function_id, pc_offset, part, name, sum(u.value) AS value,
+        max((u.line > 0, rank, u.line, u.file)) AS best
+    FROM (
+        SELECT
+            tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
+            toUInt8(3) AS rank,
+            multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
+            toString(stall_reason) AS name, samples AS value
+        FROM ({{template "pc_samples_rows"}})
+        UNION ALL
+        SELECT
+            tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
+            toUInt8(2) AS rank,
+            'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name,
+            metric_value AS value
+        FROM ({{template "profile_metrics_rows"}})
+        UNION ALL
+        SELECT
+            tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
+            toUInt32(line) AS line, toUInt8(1) AS rank,
+            '' AS part, '' AS name, toUInt64(0) AS value
+        FROM {{db}}.source_map
+    ) AS u
+    GROUP BY tenant, session_id, cubin, function, function_id, pc_offset, part, name
+) AS g
 GROUP BY tenant, session_id, cubin, function, function_id, pc_offset
 {{end -}}
 SELECT

@@ -1,4 +1,33 @@
 -- A row is a minute (after 30 days an hour) of a kernel in a scope: calls and durations.
+{{/* The rows as they are stored, as r, without what deep windows disturbed, and as n the name of a kernel that came late. */}}
+{{define "kernel_rows"}}FROM (
+    SELECT
+        s.tenant AS tenant, s.session_id AS session_id, bucket, CAST(s.bucket_s, 'UInt32') AS bucket_s, kernel_id, scope,
+        CAST(kernel, 'LowCardinality(String)') AS kernel,
+        CAST(calls, 'UInt64') AS calls, CAST(total_ns, 'UInt64') AS total_ns, CAST(min_ns, 'UInt64') AS min_ns,
+        CAST(max_ns, 'UInt64') AS max_ns,
+        CAST(duration_hist, 'Map(Int16, UInt64)') AS duration_hist, toUInt64(0) AS left_out,
+        t.touched AS hour_touched
+    FROM {{db}}.kernel_stats_data AS s
+    ANY LEFT JOIN (
+        SELECT tenant, session_id, toUInt8(0) AS hour, minute, touched FROM {{touched 1}}
+        UNION ALL
+        SELECT DISTINCT tenant, session_id, toUInt8(1), toUInt32(60 * intDiv(minute, 60)), touched FROM {{touched 0}}
+    ) AS t
+        ON s.tenant = t.tenant AND s.session_id = t.session_id AND toUInt8(s.bucket_s >= 3600) = t.hour
+            AND {{minute "s.bucket"}} = t.minute
+    WHERE s.bucket_s >= 3600 OR t.touched = 0
+    UNION ALL
+    SELECT
+        tenant, session_id, bucket, toUInt32(60) AS bucket_s, kernel_id, scope, kernel, calls, total_ns, min_ns, max_ns,
+        duration_hist, left_out, toUInt8(0)
+    FROM {{db}}.touched_minutes
+) AS r
+ANY LEFT JOIN (
+    SELECT tenant, session_id, id, value FROM {{db}}.dictionaries
+        WHERE dict = 'kernel_dict' AND (late = 1 OR (tenant, session_id) IN {{windowed}})
+) AS n
+    ON r.tenant = n.tenant AND r.session_id = n.session_id AND r.kernel_id = n.id AND r.kernel = ''{{end -}}
 SELECT
     tenant, session_id, bucket, kernel, scope,
     if(synthetic, 0, honest) AS calls,
@@ -30,33 +59,6 @@ FROM (
         sum(r.left_out) AS left_out,
         {{synthetic "tenant" "session_id"}} AS synthetic,
         max(r.hour_touched) AS coarse
-    FROM (
-        SELECT
-            s.tenant AS tenant, s.session_id AS session_id, bucket, CAST(s.bucket_s, 'UInt32') AS bucket_s, kernel_id, scope,
-            CAST(kernel, 'LowCardinality(String)') AS kernel,
-            CAST(calls, 'UInt64') AS calls, CAST(total_ns, 'UInt64') AS total_ns, CAST(min_ns, 'UInt64') AS min_ns,
-            CAST(max_ns, 'UInt64') AS max_ns,
-            CAST(duration_hist, 'Map(Int16, UInt64)') AS duration_hist, toUInt64(0) AS left_out,
-            t.touched AS hour_touched
-        FROM {{db}}.kernel_stats_data AS s
-        ANY LEFT JOIN (
-            SELECT tenant, session_id, toUInt8(0) AS hour, minute, touched FROM {{touched 1}}
-            UNION ALL
-            SELECT DISTINCT tenant, session_id, toUInt8(1), toUInt32(60 * intDiv(minute, 60)), touched FROM {{touched 0}}
-        ) AS t
-            ON s.tenant = t.tenant AND s.session_id = t.session_id AND toUInt8(s.bucket_s >= 3600) = t.hour
-                AND {{minute "s.bucket"}} = t.minute
-        WHERE s.bucket_s >= 3600 OR t.touched = 0
-        UNION ALL
-        SELECT
-            tenant, session_id, bucket, toUInt32(60) AS bucket_s, kernel_id, scope, kernel, calls, total_ns, min_ns, max_ns,
-            duration_hist, left_out, toUInt8(0)
-        FROM {{db}}.touched_minutes
-    ) AS r
-    ANY LEFT JOIN (
-        SELECT tenant, session_id, id, value FROM {{db}}.dictionaries
-            WHERE dict = 'kernel_dict' AND (late = 1 OR (tenant, session_id) IN {{windowed}})
-    ) AS n
-        ON r.tenant = n.tenant AND r.session_id = n.session_id AND r.kernel_id = n.id AND r.kernel = ''
+    {{template "kernel_rows"}}
     GROUP BY tenant, session_id, bucket, kernel, scope, if(kernel = '', r.kernel_id, 0)
 )

@@ -1,19 +1,20 @@
 -- A row is a minute (after 30 days an hour) of a counter of an instruction.
-{{define "profile_metrics_base"}}
+{{/* As pc_samples_rows. */}}
+{{define "profile_metrics_rows"}}
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
     if(r.function = '', {{function "f.value"}}, r.function) AS function,
     r.pc_offset AS pc_offset,
     if(r.metric_name = '', m.value, r.metric_name) AS metric_name,
-    sum(r.metric_value) AS metric_value,
+    toUInt64(r.metric_value) AS metric_value,
     if(r.scope = '', p.value, r.scope) AS scope,
-    max(multiIf(s.value != '', s.value, r.file != '', toString(r.file), {{fileof "f.value"}})) AS file,
-    max(r.line) AS line,
+    multiIf(s.value != '', s.value, r.file != '', toString(r.file), {{fileof "f.value"}}) AS file,
+    toUInt32(r.line) AS line,
     r.bucket AS bucket,
-    max(r.bucket_s) AS bucket_s,
+    toUInt32(r.bucket_s) AS bucket_s,
     r.device_id AS device_id,
-    sum(r.hits) AS hits,
+    toUInt64(r.hits) AS hits,
     r.function_id AS function_id,
     r.metric_id AS metric_id,
     r.scope_id AS scope_id
@@ -26,6 +27,12 @@ ANY LEFT JOIN {{late "scope_name_dict"}} AS p
     ON r.tenant = p.tenant AND r.session_id = p.session_id AND r.scope_id = p.id AND r.scope = ''
 ANY LEFT JOIN {{late "source_file_dict"}} AS s
     ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id
+{{end}}
+{{define "profile_metrics_base"}}
+SELECT
+    tenant, session_id, function, pc_offset, metric_name, sum(b.metric_value) AS metric_value, scope, max(b.file) AS file,
+    max(b.line) AS line, bucket, max(b.bucket_s) AS bucket_s, device_id, sum(b.hits) AS hits, function_id, metric_id, scope_id
+FROM ({{template "profile_metrics_rows"}}) AS b
 GROUP BY tenant, session_id, bucket, function, function_id, pc_offset, metric_name, metric_id, scope, scope_id, device_id
 {{end}}SELECT
     p.tenant AS tenant,
