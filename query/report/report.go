@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"golang.org/x/sync/errgroup"
 )
 
 // Query says what to report on. The zero value is everything.
@@ -187,6 +188,21 @@ type reader struct {
 	q    Query
 }
 
+// section reads a part of a report into fields of its own. Those in one list need what the ones before have read.
+type section struct {
+	name string
+	read func(*reader, *Report) error
+}
+
+// atOnce is how many questions are asked at once: of one session they take longer to plan than to answer; of all, each may need most of the
+// memory that a reader may have.
+func (in *reader) atOnce() int {
+	if in.q.Session != "" {
+		return 4
+	}
+	return 1
+}
+
 // Read asks ClickHouse. conn may be a user that only reads; it stays open.
 func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 	if q.Database == "" {
@@ -197,18 +213,25 @@ func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 	}
 	r := &Report{Query: q, At: time.Now().UTC()}
 	in := &reader{ctx, conn, q}
-	for _, part := range []struct {
-		name string
-		read func(*reader, *Report) error
-	}{
-		{"sessions", readSessions}, {"row counts", readCounts}, {"kernels", readKernels}, {"scopes", readScopes}, {"PC samples", readSamples},
-		{"instructions", readSpots}, {"source lines", readTexts}, {"insights", readInsights},
-		{"copies", readCopies}, {"device metrics", readDevices}, {"host metrics", readHosts}, {"rejects", readRejects}, {"usage", readBooks},
-		{"disk use", readDisk},
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(in.atOnce())
+	for _, part := range [][]section{
+		{{"sessions", readSessions}}, {{"row counts", readCounts}}, {{"kernels", readKernels}}, {{"scopes", readScopes}},
+		{{"PC samples", readSamples}, {"instructions", readSpots}, {"source lines", readTexts}}, {{"insights", readInsights}},
+		{{"copies", readCopies}}, {{"device metrics", readDevices}}, {{"host metrics", readHosts}}, {{"rejects", readRejects}},
+		{{"usage", readBooks}}, {{"disk use", readDisk}},
 	} {
-		if err := part.read(in, r); err != nil {
-			return nil, fmt.Errorf("read %s: %w", part.name, err)
-		}
+		g.Go(func() error {
+			for _, s := range part {
+				if err := s.read(&reader{inner, conn, q}, r); err != nil {
+					return fmt.Errorf("read %s: %w", s.name, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
