@@ -157,7 +157,7 @@ func (r *soakRun) bursts(ctx context.Context) error {
 			return err
 		}
 		r.o.Progress("soak", int64(time.Since(began).Seconds()), int64(r.o.For.Seconds()))
-		if time.Since(began) >= time.Duration(r.minute.Minute)*time.Minute-burstEvery/2 {
+		if n%int(time.Minute/burstEvery) == 0 {
 			if err := r.endMinute(ctx); err != nil {
 				return err
 			}
@@ -265,9 +265,9 @@ func (r *soakRun) end(ctx context.Context) error {
 	}
 	r.out.Stores = stores
 	for _, q := range []struct{ name, query string }{
-		{"kernels", "SELECT count() FROM kernels_data WHERE tenant = 'default'"},
-		{"kernel_stats", "SELECT sum(calls) FROM kernel_stats_data WHERE tenant = 'default'"},
-		{"sessions", "SELECT sum(kernels) FROM sessions_data WHERE tenant = 'default'"},
+		{"kernels", "SELECT count() FROM kernels_data WHERE tenant = 'dev'"},
+		{"kernel_stats", "SELECT sum(calls) FROM kernel_stats_data WHERE tenant = 'dev'"},
+		{"sessions", "SELECT sum(kernels) FROM sessions_data WHERE tenant = 'dev'"},
 	} {
 		w := want{q.name, q.query, []int64{r.out.Kernels}}
 		got, equal, err := w.ask(ctx, r.svc.Read)

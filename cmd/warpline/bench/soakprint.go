@@ -56,7 +56,11 @@ func (s *Soak) Print(w io.Writer) error {
 	for _, x := range s.Stores {
 		week, each := "-", "-"
 		if perSecond, ok := s.growth(x.Name); ok {
-			week = size(float64(x.Bytes) + max(0, perSecond)*7*24*3600)
+			bytes := float64(x.Bytes) + max(0, perSecond)*7*24*3600
+			week = size(bytes)
+			if x.MaxBytes > 0 && bytes > float64(x.MaxBytes) {
+				week = "full"
+			}
 			each = size(max(0, perSecond) / s.SessionsPerSecond)
 		}
 		limit := "-"

@@ -40,7 +40,7 @@ func (w *soakWatch) close() { w.nc.Close() }
 
 // visible waits until SQL counts so many kernels of the load.
 func (w *soakWatch) visible(ctx context.Context, kernels int64) error {
-	list := []want{{"kernels", "SELECT count() FROM kernels_data WHERE tenant = 'default'", []int64{kernels}}}
+	list := []want{{"kernels", "SELECT count() FROM kernels_data WHERE tenant = 'dev'", []int64{kernels}}}
 	return wait(ctx, w.svc, list, map[string]int64{}, func(int64) {})
 }
 
@@ -107,10 +107,10 @@ type smallTenant struct {
 	times []time.Duration // since the last seen
 }
 
-// smallEvery and smallKernels are what it sends.
+// smallEvery and smallKernels are what it sends: one batch of Columnar.
 const (
 	smallEvery   = 5 * time.Second
-	smallKernels = 100
+	smallKernels = 512
 )
 
 func startSmallTenant(ctx context.Context, svc *Service, o SoakOptions) (*smallTenant, error) {
