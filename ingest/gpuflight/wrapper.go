@@ -54,6 +54,7 @@ type scanner struct {
 	i, n int
 	off  int64 // of the next byte in src
 	err  error
+	over bool                   // next has given the 0 of the end, not one that is in the body
 	word [maxHostBytes + 1]byte // the last string, as far as it fits, with its escapes
 	len  int
 }
@@ -62,6 +63,7 @@ type scanner struct {
 func (s *scanner) next() byte {
 	for s.i == s.n {
 		if s.err != nil {
+			s.over = true
 			return 0
 		}
 		s.i = 0
@@ -139,7 +141,7 @@ func (s *scanner) find() (found foundLine, ok bool) {
 	if found.end == 0 && isLine {
 		found.start, found.end = start, s.off
 	}
-	return found, s.space() == 0 && s.i == s.n
+	return found, s.space() == 0 && s.over
 }
 
 // text passes the rest of a string.

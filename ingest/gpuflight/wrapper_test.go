@@ -15,6 +15,7 @@ func FuzzFindLine(f *testing.F) {
 	f.Add([]byte(`{"agentSendingTime":1,"data":"{\"type\":\"x\"}\n","type":"x","hostname":"h","ipAddr":"1"}`))
 	f.Add([]byte(`{"data":{"a":[1,{"b":"}"}]},"type":"x"}`))
 	f.Add([]byte(`{"type":"x","a":-1.5e+7,"b":null,"c":[[]]}`))
+	f.Add([]byte("{\"data\":{},\"type\":\"x\"}\x00x"))
 	f.Add([]byte(`{"data":"\ud83d\ude00\ud83d\u0041\"\\"}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		found, err := findLine(bytes.NewReader(body), make([]byte, 512))
