@@ -24,19 +24,28 @@ type benchReadFlags struct {
 	ReadTimes int  `default:"5" help:"With --read: how often each question is asked."`
 }
 
+// own starts a service in a new folder dir. The caller calls done, which removes both.
+func (c *benchCmd) own(ctx context.Context, p *program, dir string) (svc *bench.Service, ph *phases, done func(), err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, nil, nil, err
+	}
+	ph = newPhases(p.Stderr)
+	svc, err = c.start(ctx, ph, dir)
+	if err != nil {
+		ph.end()
+		os.RemoveAll(dir)
+		return nil, nil, nil, err
+	}
+	return svc, ph, func() { svc.Stop(); ph.end(); os.RemoveAll(dir) }, nil
+}
+
 // soak loads a service, prints a line a minute, and then what they come to.
 func (c *benchCmd) soak(ctx context.Context, p *program, w bench.Workload, dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	phases := newPhases(p.Stderr)
-	defer phases.end()
-	svc, err := c.start(ctx, phases, dir)
+	svc, phases, done, err := c.own(ctx, p, dir)
 	if err != nil {
 		return err
 	}
-	defer svc.Stop()
+	defer done()
 	o := bench.SoakOptions{For: c.Soak, SessionsPerSecond: c.SoakSessions, Dir: dir, Progress: phases.tell,
 		Config: bench.Config{Workload: w, Kernels: c.SoakKernels, Seed: c.Seed}}
 	if !c.JSON {
@@ -65,17 +74,11 @@ func (c *benchCmd) soak(ctx context.Context, p *program, w bench.Workload, dir s
 
 // read fills a service and asks.
 func (c *benchCmd) read(ctx context.Context, p *program, w bench.Workload, dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	phases := newPhases(p.Stderr)
-	defer phases.end()
-	svc, err := c.start(ctx, phases, dir)
+	svc, phases, done, err := c.own(ctx, p, dir)
 	if err != nil {
 		return err
 	}
-	defer svc.Stop()
+	defer done()
 	o := bench.ReadOptions{Times: c.ReadTimes, Dir: dir, Progress: phases.tell,
 		Config: bench.Config{Workload: w, Kernels: c.Kernels, Sessions: c.Sessions, Seed: c.Seed, First: c.First}}
 	if c.Kernels == 0 {
