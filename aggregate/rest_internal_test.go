@@ -72,7 +72,7 @@ func TestEndedSessionsGiveMemoryBack(t *testing.T) {
 	}
 }
 
-// A large state is written less often than a small one, but never so late that a successor reads more chunks than state.
+// A large state is not written again for a few small chunks, and the bytes of chunks that ROWS has to keep do not grow with it.
 func TestLargeStatesAreWrittenLessOften(t *testing.T) {
 	o := &owner{w: &Worker{cfg: testConfig()}}
 	for _, c := range []struct {
@@ -82,9 +82,13 @@ func TestLargeStatesAreWrittenLessOften(t *testing.T) {
 		{0, 63, 1 << 20, false, false},
 		{0, 64, 1 << 20, false, true},
 		{0, 1, 8 << 20, false, true},
-		{20 << 20, 64, 8 << 20, false, false},
-		{20 << 20, 20 * 64, 8 << 20, false, true},
-		{20 << 20, 64, 20 << 20, false, true},
+		{1<<20 - 1, 64, 0, false, true},
+		{20 << 20, 64, 1<<20 - 1, false, false},
+		{20 << 20, 63, 1 << 20, false, false},
+		{20 << 20, 64, 1 << 20, false, true},
+		{20 << 20, 16*64 - 1, 0, false, false},
+		{20 << 20, 16 * 64, 0, false, true},
+		{20 << 20, 1, 8 << 20, false, true},
 		{20 << 20, 1, 0, true, true},
 	} {
 		o.stateBytes, o.sinceChunks, o.sinceBytes, o.snapshotNow = c.state, c.chunks, c.bytes, c.now

@@ -27,11 +27,16 @@ const (
 	snapshotPause = 5 * time.Second
 )
 
-// snapshotDue reports whether a successor would have to read too much since the last snapshot. A large state is written less often: what
-// snapshots cost stays a part of what the chunks cost, and a successor reads at most as much of chunks as of the state.
+// quietChunks is how many times Config.SnapshotChunks a large state may wait while its chunks are small.
+const quietChunks = 16
+
+// snapshotDue reports whether a successor would have to read too much since the last snapshot. A state of a MiB and more is not written
+// again for a few small chunks. ROWS keeps all chunks since the snapshot, so their bytes have the same bound whatever the state is.
 func (o *owner) snapshotDue() bool {
-	chunks, bytes := o.w.cfg.SnapshotChunks*max(1, o.stateBytes>>20), max(o.w.cfg.SnapshotBytes, o.stateBytes)
-	return o.snapshotNow || o.sinceChunks >= chunks || o.sinceBytes >= bytes
+	cfg := &o.w.cfg
+	enough := min(o.stateBytes>>20<<20, cfg.SnapshotBytes/8)
+	return o.snapshotNow || o.sinceBytes >= cfg.SnapshotBytes ||
+		o.sinceChunks >= cfg.SnapshotChunks && (o.sinceBytes >= enough || o.sinceChunks >= quietChunks*cfg.SnapshotChunks)
 }
 
 // storeSnapshot stores a snapshot in WL_STATE, or, when that is full, in WL_CHUNKS: once a chunk points to it the one before is deleted and

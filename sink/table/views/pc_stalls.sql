@@ -1,5 +1,5 @@
 -- A row is some of the samples of an instruction for one reason: add them up. It has what pc_lines has apart from the instruction's code,
--- and is read in a third of the time.
+-- and is read faster.
 SELECT
     p.tenant AS tenant,
     p.session_id AS session_id,
