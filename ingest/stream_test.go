@@ -333,13 +333,14 @@ func TestHalfPublishedWindowIsResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A probe that is younger than all parts: once JetStream takes its id again, it has forgotten theirs. The server starts its timer anew
+	// when the window changes, but sometimes reads the old window for it (2 minutes): so the window changes before each probe.
 	cfg, probes := info.Config, 0
-	cfg.Duplicates = 100 * time.Millisecond
-	if _, err := first.streams.JS.UpdateStream(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
-	// A probe that is younger than all parts: once JetStream takes its id again, it has forgotten theirs.
 	eventually(t, 20*time.Second, "the duplicate window passes", func() bool {
+		cfg.Duplicates = 100*time.Millisecond + time.Duration(probes)*time.Millisecond
+		if _, err := first.streams.JS.UpdateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
 		ack, err := first.streams.JS.Publish(ctx, "ingest.0.probe.probe", nil, jetstream.WithMsgID("probe"))
 		if err != nil {
 			t.Fatal(err)
