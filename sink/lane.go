@@ -25,6 +25,7 @@ type lane struct {
 
 	next    *message // read from the feed, for the next span
 	began   time.Time
+	took    time.Duration  // the span before
 	purged  map[int]uint64 // by partition, the sequence below which ROWS was purged
 	purgeAt time.Time
 
@@ -96,6 +97,7 @@ func (l *lane) run(ctx context.Context) error {
 		if err := l.insertSpan(work, s, false); err != nil {
 			return err
 		}
+		l.took = time.Since(l.began)
 		l.purge(work)
 	}
 }
@@ -283,9 +285,9 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 		case s.full(cfg):
 			return s, nil
 		case s.messages[n-1].more:
-			wait = max(linger, cfg.MinInterval-time.Since(l.began))
+			wait = max(linger, cfg.interval(l.took)-time.Since(l.began))
 		default:
-			wait = cfg.MinInterval - time.Since(l.began)
+			wait = cfg.interval(l.took) - time.Since(l.began)
 		}
 		m, err := l.receive(ctx, max(0, wait))
 		switch {
@@ -302,6 +304,18 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 			s.add(*m)
 		}
 	}
+}
+
+// A lane that inserts all the time makes many small data parts, and ClickHouse is the busier the more of them it has to merge. So while its
+// spans are not full a lane inserts for one part in spanPause of its time, unless it would wait for more than maxInterval.
+const (
+	spanPause   = 3
+	maxInterval = time.Second
+)
+
+// interval is the least time from the begin of the last span, which took so long, to the begin of the next, if that is not full.
+func (cfg *Config) interval(took time.Duration) time.Duration {
+	return max(cfg.MinInterval, min(spanPause*took, maxInterval))
 }
 
 // collect rebuilds a span that was recorded before.
