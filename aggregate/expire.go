@@ -12,15 +12,28 @@ func (f *Fold) Expire(now int64) {
 	for i := range f.sources {
 		f.sources[i].folding.Tick(now)
 	}
-	for _, s := range SortedSessions(f.closing) {
+	for _, s := range f.closed(now) {
+		if s.load().Unsaid && f.AwaitNames(s) {
+			continue
+		}
+		f.Close(s)
+		delete(f.closing, s)
+	}
+}
+
+// closed returns the sessions that have ended and whose late windows have had their time, in a stable order. It is called often, and mostly
+// there are none.
+func (f *Fold) closed(now int64) []*Session {
+	var due map[*Session]struct{}
+	for s := range f.closing {
 		if now-s.LastReceivedAt >= int64(f.Config.DetailWait) {
-			if s.load().Unsaid && f.AwaitNames(s) {
-				continue
+			if due == nil {
+				due = map[*Session]struct{}{}
 			}
-			f.Close(s)
-			delete(f.closing, s)
+			due[s] = struct{}{}
 		}
 	}
+	return SortedSessions(due)
 }
 
 // ExpireIdle looks at every session; the owner calls it now and then.

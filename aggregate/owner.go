@@ -278,8 +278,10 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 		o.badPart(p, msg, err)
 	} else {
 		s := o.fold.Session(p)
-		if err := o.loadNames(ctx, s); err != nil {
-			return err
+		if env.Kind != stream.KindComplete { // it often comes when the names have been freed, and does not need them
+			if err := o.loadNames(ctx, s); err != nil {
+				return err
+			}
 		}
 		if err := o.boundNames(ctx, s); err != nil {
 			return err
