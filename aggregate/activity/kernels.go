@@ -22,8 +22,8 @@ type Kernels struct {
 	dirty      []*kernelAcc           // all accumulators that count something: part of the state until they are flushed
 	flushed    bool                   // in the open chunk: what was held back is rows now
 	launches   map[launchKey]uint32   // ids of those that this owner has written; not in the state
-	scopeNames []string               // [0] is ''
-	scopeIndex map[string]int32
+	scopeNames []string               // from index 1 on; 0 is ''
+	scopeIndex map[string]int32       // of scopeNames
 }
 
 // KernelPool is shared by the sessions of a source in one partition.
@@ -50,7 +50,7 @@ func (p *KernelPool) Trim(now int64) {
 
 // Begin makes the zero value that of a session.
 func (k *Kernels) Begin(s *aggregate.Session, p *KernelPool) {
-	k.session, k.pool, k.scopeNames, k.scopeIndex = s, p, []string{""}, map[string]int32{"": 0}
+	k.session, k.pool = s, p
 }
 
 // Kernel is a kernel's row.
@@ -265,7 +265,7 @@ func (k *Kernels) Flush() {
 		t.Bucket.Append(b, a.bucket)
 		t.BucketS.Append(b, 60)
 		t.KernelID.Append(b, a.slot.id)
-		t.Scope.AppendString(b, k.scopeNames[a.scope])
+		t.Scope.AppendString(b, k.ScopeName(a.scope))
 		t.Kernel.AppendString(b, s.Name(gpuflight.KernelDict, a.slot.id))
 		t.Calls.Append(b, a.calls)
 		t.TotalNS.Append(b, a.total)
@@ -329,4 +329,9 @@ const maxFreeAccs = 8192
 func (k *Kernels) Held() int { return len(k.dirty) }
 
 // ScopeName returns the path for an index that Scope returned.
-func (k *Kernels) ScopeName(i int32) string { return k.scopeNames[i] }
+func (k *Kernels) ScopeName(i int32) string {
+	if i == 0 {
+		return ""
+	}
+	return k.scopeNames[i-1]
+}

@@ -20,7 +20,7 @@ func (k *Kernels) Append(w *state.Writer, full bool) {
 			continue
 		}
 		w.U64(uint64(a.slot.id))
-		w.Str(k.scopeNames[a.scope])
+		w.Str(k.ScopeName(a.scope))
 		w.I64(a.bucket)
 		if !full && a.freshCount <= maxFresh {
 			w.N(int(a.freshCount))

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 )
@@ -10,25 +11,27 @@ import (
 // "seen" (which would lose a line) 2^-90 for a session of a million lines.
 type Recent struct {
 	Limit int
-	short bool // 64 bits of each are kept, see shorten
-	set   map[xxh3.Uint128]struct{}
-	order []xxh3.Uint128 // oldest first, from head
+	short bool                      // 64 bits of each are kept, see Shorten
+	set   map[xxh3.Uint128]struct{} // of order, nil while it has not been needed since Shorten or they are few
+	order []xxh3.Uint128            // oldest first, from head
 	head  int
 	fresh int // how many of the newest are not in a published state change yet
 }
 
+// fewHashes are looked through one by one.
+const fewHashes = 16
+
 // Add reports whether h is new, and remembers it.
 func (r *Recent) Add(h xxh3.Uint128) bool {
+	if r.Has(h) {
+		return false
+	}
 	if r.short {
 		h.Hi = 0
 	}
-	if _, ok := r.set[h]; ok {
-		return false
+	if r.set != nil {
+		r.set[h] = struct{}{}
 	}
-	if r.set == nil {
-		r.set = make(map[xxh3.Uint128]struct{})
-	}
-	r.set[h] = struct{}{}
 	r.order = append(r.order, h)
 	r.fresh++
 	if len(r.order)-r.head > r.Limit {
@@ -47,26 +50,32 @@ func (r *Recent) Has(h xxh3.Uint128) bool {
 	if r.short {
 		h.Hi = 0
 	}
+	if r.set == nil {
+		if len(r.all()) <= fewHashes {
+			return slices.Contains(r.all(), h)
+		}
+		r.set = make(map[xxh3.Uint128]struct{}, len(r.all()))
+		for _, known := range r.all() {
+			r.set[known] = struct{}{}
+		}
+	}
 	_, ok := r.set[h]
 	return ok
 }
 
-// Shorten keeps half of each hash from now on. It is for sessions that fell silent, which are many: what they still send is mostly what
-// they have sent before, and 64 bits make the odds of a false "seen" among 65 536 lines 10^-10.
+// Shorten frees what can be made again, and keeps half of each hash from now on. It is for sessions that fell silent, which are many: what
+// they still send is mostly what they have sent before, and 64 bits make the odds of a false "seen" among 65 536 lines 10^-10.
 func (r *Recent) Shorten() {
+	r.set = nil
 	if r.short {
 		return
 	}
 	r.short = true
-	if len(r.set) == 0 {
-		return
+	r.order, r.head = slices.Clone(r.all()), 0
+	for i := range r.order {
+		r.order[i].Hi = 0
 	}
-	old, fresh := r.all(), r.fresh
-	r.set, r.order, r.head, r.fresh = make(map[xxh3.Uint128]struct{}, len(old)), make([]xxh3.Uint128, 0, len(old)), 0, 0
-	for _, h := range old {
-		r.Add(h)
-	}
-	r.fresh = min(fresh, len(r.order))
+	r.fresh = min(r.fresh, len(r.order))
 }
 
 // Append writes all hashes, or those that are not published yet.
