@@ -306,16 +306,13 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 	}
 }
 
-// A lane that inserts all the time makes many small data parts, and ClickHouse is the busier the more of them it has to merge. So while its
-// spans are not full a lane inserts for one part in spanPause of its time, unless it would wait for more than maxInterval.
-const (
-	spanPause   = 3
-	maxInterval = time.Second
-)
+// spanPause is how many times as long as a span took the next one waits, counted from its begin, while spans are not full: a lane that
+// inserts all the time makes many small data parts, and ClickHouse is the busier the more of them it has to merge.
+const spanPause = 3
 
 // interval is the least time from the begin of the last span, which took so long, to the begin of the next, if that is not full.
 func (cfg *Config) interval(took time.Duration) time.Duration {
-	return max(cfg.MinInterval, min(spanPause*took, maxInterval))
+	return max(cfg.MinInterval, spanPause*min(took, cfg.MinInterval))
 }
 
 // collect rebuilds a span that was recorded before.
