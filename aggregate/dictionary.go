@@ -108,10 +108,10 @@ func (f *Fold) dictionaryRow(s *Session, ref NameRef, text string, late uint8, r
 // maxEntriesBytes keeps a value within one KV message; a part with more names than that makes several.
 const maxEntriesBytes = 4 << 20
 
-// encode returns the entries' values for the bucket, one per key "<seq>-<n>".
-func (b *nameEntries) encode() [][]byte {
+// encode returns the entries' values for the bucket, one per key "<seq>-<n>". w is scratch.
+func (b *nameEntries) encode(w *state.Writer) [][]byte {
 	var values [][]byte
-	var w state.Writer
+	w.Body = w.Body[:0]
 	flush := func() {
 		if len(w.Body) > 0 {
 			values = append(values, s2.Encode(nil, w.Body))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/gpuflight"
@@ -34,7 +35,7 @@ func TestNamesAreAwaitedAfterAnError(t *testing.T) {
 	o, s := takenOver(t, testConfig())
 	block := nameEntries{session: s, seq: 5, entries: []nameEntry{{gemm, "gemm"}, {NameRef{gpuflight.KernelDict, 2}, "copy"}}}
 	key := stream.DictionaryKey("acme", s.token, block.seq) + "-0"
-	if _, err := o.streams.Dictionaries.Create(t.Context(), key, block.encode()[0]); err != nil {
+	if _, err := o.streams.Dictionaries.Create(t.Context(), key, block.encode(&state.Writer{})[0]); err != nil {
 		t.Fatal(err)
 	}
 	o.fold.AwaitNames(s)

@@ -256,7 +256,7 @@ func (o *owner) storeNames(ctx context.Context) error {
 	for i := range o.fold.names {
 		b := &o.fold.names[i]
 		base := stream.DictionaryKey(b.session.Key.Tenant, b.session.token, b.seq)
-		for n, value := range b.encode() {
+		for n, value := range b.encode(&o.fold.section) {
 			key := base + "-" + strconv.Itoa(n)
 			for {
 				try, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -77,7 +78,7 @@ func FuzzApplyState(f *testing.F) {
 
 func FuzzDecodeNames(f *testing.F) {
 	b := nameEntries{entries: []nameEntry{{NameRef{0, 1}, "one"}, {NameRef{3, 7}, "seven"}}}
-	for _, v := range b.encode() {
+	for _, v := range b.encode(&state.Writer{}) {
 		f.Add(v)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) { decodeNames(value, func(NameRef, string) {}) })

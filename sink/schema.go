@@ -20,10 +20,10 @@ func insertSQL(database, tableName string, schema []byte) (string, error) {
 	return fmt.Sprintf("INSERT INTO %s.%s (%s)", name(database), name(tableName), strings.Join(columns, ", ")), nil
 }
 
+var inBackticks = strings.NewReplacer("\\", "\\\\", "`", "\\`")
+
 // name quotes an identifier.
-func name(s string) string {
-	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(s) + "`"
-}
+func name(s string) string { return "`" + inBackticks.Replace(s) + "`" }
 
 var errSchema = errors.New("not an Arrow schema message")
 

@@ -136,12 +136,14 @@ func (t *Table) InsertSQL(database string) string {
 		strings.Join(names, ", "))
 }
 
+// What is escaped in literals and identifiers.
+var (
+	inQuotes    = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+	inBackticks = strings.NewReplacer(`\`, `\\`, "`", "\\`")
+)
+
 // Quote returns s as a ClickHouse string literal.
-func Quote(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
-}
+func Quote(s string) string { return "'" + inQuotes.Replace(s) + "'" }
 
 // ident returns s as a ClickHouse identifier.
-func ident(s string) string {
-	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(s) + "`"
-}
+func ident(s string) string { return "`" + inBackticks.Replace(s) + "`" }
