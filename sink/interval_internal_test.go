@@ -5,15 +5,26 @@ import (
 	"time"
 )
 
-// The time between two spans grows with what the last one took, from what is configured up to three times that.
+// The time between two spans grows with what the last one took, from what is configured up to three times that; a good span
+// does not wait for more.
 func TestInterval(t *testing.T) {
 	const ms = time.Millisecond
-	for _, c := range []struct{ least, took, want time.Duration }{
-		{300 * ms, 0, 300 * ms}, {300 * ms, 90 * ms, 300 * ms}, {300 * ms, 200 * ms, 600 * ms}, {300 * ms, 20 * time.Second, 900 * ms},
-		{20 * ms, 10 * ms, 30 * ms}, {20 * ms, time.Second, 60 * ms}, {5 * time.Second, time.Second, 5 * time.Second},
+	for _, c := range []struct {
+		least, took time.Duration
+		rows        int
+		want        time.Duration
+	}{
+		{300 * ms, 0, 1000, 300 * ms},
+		{300 * ms, 90 * ms, 1000, 300 * ms},
+		{300 * ms, 200 * ms, 1000, 600 * ms},
+		{300 * ms, 200 * ms, 1 << 17, 300 * ms},
+		{300 * ms, 20 * time.Second, 1000, 900 * ms},
+		{20 * ms, 10 * ms, 1000, 30 * ms},
+		{20 * ms, time.Second, 1000, 60 * ms},
+		{5 * time.Second, time.Second, 1000, 5 * time.Second},
 	} {
-		if have := (&Config{MinInterval: c.least}).interval(c.took); have != c.want {
-			t.Errorf("after a span that took %v, with at least %v: %v, want %v", c.took, c.least, have, c.want)
+		if have := (&Config{MinInterval: c.least}).interval(c.took, c.rows); have != c.want {
+			t.Errorf("after a span that took %v, with %d rows, with at least %v: %v, want %v", c.took, c.rows, c.least, have, c.want)
 		}
 	}
 }

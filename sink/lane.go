@@ -285,9 +285,9 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 		case s.full(cfg):
 			return s, nil
 		case s.messages[n-1].more:
-			wait = max(linger, cfg.interval(l.took)-time.Since(l.began))
+			wait = max(linger, cfg.interval(l.took, s.rows)-time.Since(l.began))
 		default:
-			wait = cfg.interval(l.took) - time.Since(l.began)
+			wait = cfg.interval(l.took, s.rows) - time.Since(l.began)
 		}
 		m, err := l.receive(ctx, max(0, wait))
 		switch {
@@ -306,12 +306,18 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 	}
 }
 
-// spanPause is how many times as long as a span took the next one waits, counted from its begin, while spans are not full: a lane that
-// inserts all the time makes many small data parts, and ClickHouse is the busier the more of them it has to merge.
-const spanPause = 3
+// A lane that inserts all the time while little comes makes many small data parts, and ClickHouse is the busier the more of them it has to
+// merge. So a span of fewer rows than goodRows waits spanPause times as long as the one before it took, counted from its begin.
+const (
+	goodRows  = 1 << 17
+	spanPause = 3
+)
 
-// interval is the least time from the begin of the last span, which took so long, to the begin of the next, if that is not full.
-func (cfg *Config) interval(took time.Duration) time.Duration {
+// interval is the least time from the begin of the last span, which took so long, to the begin of the next, which has so many rows by now.
+func (cfg *Config) interval(took time.Duration, rows int) time.Duration {
+	if rows >= goodRows {
+		return cfg.MinInterval
+	}
 	return max(cfg.MinInterval, spanPause*min(took, cfg.MinInterval))
 }
 

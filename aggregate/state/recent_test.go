@@ -10,8 +10,8 @@ import (
 	"github.com/warpline/warpline/aggregate/state"
 )
 
-// Whatever comes in whatever order, the newest hashes are known and no others, also to who reads the state. Half of a hash is as good as all
-// of it here.
+// Whatever comes in whatever order, the newest hashes are known and no others, also to who reads the state. Half of a hash is as good as
+// all of it here.
 func TestRecentKnowsTheNewest(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

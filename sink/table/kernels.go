@@ -159,7 +159,7 @@ var KernelStats = func() kernelStatsTable {
 		BucketHead:   t.BucketHead(),
 		KernelID:     t.U32("kernel_id", Codec(Rising)),
 		Scope:        t.Dict("scope"),
-		Kernel:       t.Dict("kernel", Most, Codec("ZSTD(3)")),
+		Kernel:       t.Dict("kernel", Most, Codec("ZSTD(9)")),
 		Calls:        t.U64("calls", Sum),
 		TotalNS:      t.U64("total_ns", Sum, Codec(amounts)),
 		MinNS:        t.U64("min_ns", Least, Codec(amounts)),
