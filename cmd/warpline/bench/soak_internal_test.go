@@ -59,7 +59,8 @@ func TestSoakIsSummedUp(t *testing.T) {
 	s := &Soak{Workload: Columnar, SessionsPerSecond: 4, KernelsPerSession: 20_000, For: time.Hour}
 	for i := range 60 {
 		grows := SoakStore{Name: "GROWS", Bytes: int64(i) * 60 * 4 * 100, MaxBytes: 1 << 30}
-		s.Minutes = append(s.Minutes, SoakMinute{Minute: i + 1, RolesBytes: 500e6, Stores: []SoakStore{grows, {Name: "STEADY", Bytes: 1e6}}})
+		s.Minutes = append(s.Minutes, SoakMinute{Minute: i + 1, RolesBytes: 500e6, Stores: []SoakStore{grows, {Name: "STEADY", Bytes: 1e6},
+			{Name: "OBJ_WL_STATE", Bytes: grows.Bytes}}})
 	}
 	s.Stores = s.Minutes[59].Stores
 	if per, ok := s.growth("GROWS"); !ok || per != 400 {
@@ -76,7 +77,7 @@ func TestSoakIsSummedUp(t *testing.T) {
 	if err := s.Print(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"GROWS", "100.00 B", "243.34 MB", "1.07 GB", "+0 %"} {
+	for _, want := range []string{"GROWS", "100.00 B", "243.34 MB", "35.98 MB", "1.07 GB", "+0 %"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

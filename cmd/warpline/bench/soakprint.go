@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/warpline/warpline/proto/stream"
 )
 
 // SoakHead is the line above the minutes, and PrintMinute a line of one: both have the same columns, since each is printed when its minute
@@ -56,7 +58,7 @@ func (s *Soak) Print(w io.Writer) error {
 	for _, x := range s.Stores {
 		week, each := "-", "-"
 		if perSecond, ok := s.growth(x.Name); ok {
-			bytes := float64(x.Bytes) + max(0, perSecond)*7*24*3600
+			bytes := float64(x.Bytes) + max(0, perSecond)*keeps(x.Name).Seconds()
 			week = size(bytes)
 			if x.MaxBytes > 0 && bytes > float64(x.MaxBytes) {
 				week = "full"
@@ -75,6 +77,15 @@ func (s *Soak) Print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// keeps is for how much of the 7 days a store keeps what sessions left in it: workers forget a silent session after a day.
+func keeps(store string) time.Duration {
+	const day = 24 * time.Hour
+	if store == "OBJ_"+stream.StateObjects {
+		return day
+	}
+	return 7 * day
 }
 
 // stretch is some minutes in a row.
