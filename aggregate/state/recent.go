@@ -8,7 +8,7 @@ import (
 )
 
 // Recent remembers the newest limit hashes it was given. It decides "seen already" for parts and lines; 128 bits make the odds of a false
-// "seen" (which would lose a line) 2^-90 for a session of a million lines.
+// "seen" (which would lose a line) 2^-90 for a session of a million lines. It is not safe for concurrent use, not even Has.
 type Recent struct {
 	Limit int
 	short bool                      // 64 bits of each are kept, see Shorten
