@@ -10,11 +10,13 @@ require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // pauses between restarts of the engine
 	github.com/dustin/go-humanize v1.1.0 // sizes, counts and times for people
 	github.com/ebitengine/purego v0.11.3 // opens the embedded engine without a C compiler
+	github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50 // profiles of kernels and stalls for other viewers
 	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724 // names of C++ kernels
 	github.com/klauspost/compress v1.20.3 // S2 for parts and chunks, fast gzip for the bench
 	github.com/moogar0880/problems v1.0.1 // errors as RFC 9457 documents
 	github.com/nats-io/nats-server/v2 v2.15.2 // the embedded NATS
 	github.com/nats-io/nats.go v1.55.0 // JetStream
+	github.com/pierrec/lz4/v4 v4.1.27 // blocks of the buffers in Parca's Arrow records
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/prometheus/client_model v0.6.3 // metrics as tests read them
 	github.com/prometheus/common v0.72.0 // reads metrics in the bench
@@ -25,6 +27,9 @@ require (
 	golang.org/x/sys v0.49.0 // file locks, terminals, free space
 	golang.org/x/term v0.47.0 // asks whether a person is looking
 	golang.org/x/time v0.16.0 // rate limits of keys
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261026165753-2ffab32bce7e // when a client of gRPC is to try again
+	google.golang.org/grpc v1.85.0 // the protocol of Parca's agent
+	google.golang.org/protobuf v1.36.12 // its messages
 	gopkg.in/yaml.v3 v3.0.1 // the settings file
 )
 
@@ -50,7 +55,6 @@ require (
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/paulmach/orb v0.13.0 // indirect
-	github.com/pierrec/lz4/v4 v4.1.27 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/shopspring/decimal v1.5.0 // indirect
@@ -58,9 +62,10 @@ require (
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/exp v0.0.0-20240222234643-814bf88cf225 // indirect
-	golang.org/x/mod v0.33.0 // indirect
-	golang.org/x/telemetry v0.0.0-20260209163413-e7419c687ee4 // indirect
-	golang.org/x/tools v0.42.0 // indirect
+	golang.org/x/mod v0.41.0 // indirect
+	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/telemetry v0.0.0-20260924152758-ed294f943157 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 	golang.org/x/xerrors v0.0.0-20231012003039-104605ab7028 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -88,6 +88,8 @@ func (s *Streams) stores() []store {
 	// The leases are in a file although they live for seconds: a bucket in memory is gone for good when NATS restarts.
 	bucket(stream.LeasesBucket, "nothing: partitions and lanes are taken again", l.LeaseTTL, min(small, max(l.BucketMaxBytes, 1<<20)))
 	bucket(stream.DeletionsBucket, "records of deletions", DeletionHorizon, min(small, max(l.BucketMaxBytes, 1<<20)))
+	bucket(stream.CubinsBucket, "which cubins are stored: agents are asked for theirs again, what they send again changes nothing", 0,
+		l.BucketMaxBytes)
 	bucket(stream.SeenBucket, "nothing: how far the streams reached is noted anew", 0, 1<<20)
 	objects(stream.PartsObjects, "bodies of accepted giant lines that were not folded yet: they become rejects", WindowHorizon)
 	objects(stream.StateObjects, "snapshots of the workers' state: owners write new ones", 0)

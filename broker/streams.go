@@ -52,8 +52,8 @@ type Streams struct {
 	Lanes      int
 	LeaseTTL   time.Duration
 
-	Keys, Windows, Dictionaries, Leases, Marks, Deletions, Seen jetstream.KeyValue
-	Parts, State, Chunks                                        jetstream.ObjectStore
+	Keys, Windows, Dictionaries, Leases, Marks, Deletions, Seen, Cubins jetstream.KeyValue
+	Parts, State, Chunks                                                jetstream.ObjectStore
 
 	// Barrier, where set, makes durable what was acknowledged; see Durable. It is set before anything uses the streams.
 	Barrier func(context.Context) error
@@ -156,7 +156,7 @@ func (s *Streams) handles(ctx context.Context) (err error) {
 	for name, to := range map[string]*jetstream.KeyValue{
 		stream.KeysBucket: &s.Keys, stream.WindowsBucket: &s.Windows, stream.DictionariesBucket: &s.Dictionaries,
 		stream.LeasesBucket: &s.Leases, stream.MarksBucket: &s.Marks, stream.DeletionsBucket: &s.Deletions,
-		stream.SeenBucket: &s.Seen,
+		stream.SeenBucket: &s.Seen, stream.CubinsBucket: &s.Cubins,
 	} {
 		*to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) })
 		if err != nil {

@@ -7,3 +7,8 @@ import "embed"
 //
 //go:embed all:gpuflight
 var GPUFlight embed.FS
+
+// Parca holds a capture of Parca's agent: two batches of PC samples and the cubin whose lines they need; see parca/README.md.
+//
+//go:embed parca/batch1.v2.lz4.arrows parca/batch2.v2.lz4.arrows parca/pc_sample_toy.sm_121.cubin
+var Parca embed.FS

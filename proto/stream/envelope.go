@@ -23,6 +23,10 @@ const (
 	// KindAlerts is the alerts of a tracker's file: a line of JSON, a telemetry.AlertOwner, and after it lines of telemetry.AppendAlert.
 	// They are not events.
 	KindAlerts Kind = "alerts"
+	// KindParca is rows of one session from a batch of Parca's agent: a body of parca.Part.
+	KindParca Kind = "parca"
+	// KindCubin is a cubin, whole or stripped, as it was uploaded: the session is cubin:<build id>.
+	KindCubin Kind = "cubin"
 	// KindReject is bytes that the gateway refused; Reject says why.
 	KindReject Kind = "reject"
 	// KindComplete says that the client ended the session (session-complete). It does not have a body.
@@ -54,6 +58,8 @@ type Envelope struct {
 	RetentionDays uint16 `json:"retention_days"` // of raw rows, the tenant's class at arrival
 	RollupDays    uint16 `json:"rollup_days"`    // of rollups and facts
 	NoRaw         bool   `json:"no_raw,omitempty"`
+	// NoStacks keeps the launch stacks that the part has out of the tables.
+	NoStacks bool `json:"no_stacks,omitempty"`
 	// Origin is what telemetry was read from: json, csv, oom or tf.
 	Origin string `json:"origin,omitempty"`
 	// Summarized says that a KindSummary of the same upload says how the session ended; then its events do not.

@@ -35,8 +35,11 @@ type Limits struct {
 	MaxRawBytes       int64   `json:"max_raw_bytes,omitempty" yaml:"max_raw_bytes"`   // after decompression
 	MaxRatio          float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`           // raw / compressed, checked beyond 192 MiB raw
 	MaxLineBytes      int64   `json:"max_line_bytes,omitempty" yaml:"max_line_bytes"`
-	RetentionDays     uint16  `json:"retention_days,omitempty" yaml:"retention_days"` // of raw rows
-	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
+	RetentionDays     uint16  `json:"retention_days,omitempty" yaml:"retention_days"`   // of raw rows
+	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`         // of rollups and facts
+	MaxCubinBytes     int64   `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
+	// NoLaunchStacks keeps the launch stacks of PC samples out of the tables.
+	NoLaunchStacks bool `json:"no_launch_stacks,omitempty" yaml:"no_launch_stacks"`
 }
 
 // DefaultLimits are the service's limits where neither configuration nor key says otherwise.
@@ -49,7 +52,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		EventsPerSecond: 5e6, BytesPerSecond: 256 << 20, RawBytesPerSecond: 1 << 30, RequestsPerSecond: 5000, BurstSeconds: 2,
 		MaxBodyBytes: 256 << 20, MaxRawBytes: 1 << 30, MaxRatio: 400, MaxLineBytes: 32 << 20,
-		RetentionDays: 7, RollupDays: 395,
+		RetentionDays: 7, RollupDays: 395, MaxCubinBytes: 64 << 20,
 	}
 }
 
@@ -66,6 +69,8 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.MaxLineBytes, d.MaxLineBytes)
 	or(&l.RetentionDays, d.RetentionDays)
 	or(&l.RollupDays, d.RollupDays)
+	or(&l.MaxCubinBytes, d.MaxCubinBytes)
+	or(&l.NoLaunchStacks, d.NoLaunchStacks)
 	return l
 }
 
