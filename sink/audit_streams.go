@@ -41,7 +41,7 @@ func auditStreams(ctx context.Context, s *broker.Streams) (out []StreamReport, e
 func auditedStreams() []string {
 	names := []string{stream.IngestStream, stream.RowsStream}
 	for _, b := range []string{stream.KeysBucket, stream.WindowsBucket, stream.DictionariesBucket,
-		stream.MarksBucket, stream.DeletionsBucket} {
+		stream.MarksBucket, stream.DeletionsBucket, stream.CubinsBucket} {
 		names = append(names, "KV_"+b)
 	}
 	for _, b := range []string{stream.PartsObjects, stream.StateObjects, stream.ChunksObjects} {

@@ -66,6 +66,11 @@ func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, 
 	if err != nil {
 		return err
 	}
+	n, err = k.cleanCubins(ctx, &d) // after the mark, which makes what comes again new
+	r.Keys += n
+	if err != nil {
+		return err
+	}
 	if d.Session == "" { // before INGEST is purged: its parts say whose the keys are
 		n, err = k.cleanNames(ctx, names, c, &d)
 		r.Keys += n
@@ -155,6 +160,31 @@ func (k *Sink) cleanNames(ctx context.Context, names jetstream.Stream, c *stream
 		}
 		if err := names.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.DictionariesBucket+"."+key)); err != nil {
 			return n, fmt.Errorf("purge dictionary entries: %w", err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// cleanCubins forgets that cubins are stored, so that agents are asked for theirs again. Of a tenant it forgets all, those too that came
+// after the request and that stay: to have one again does no harm.
+func (k *Sink) cleanCubins(ctx context.Context, d *stream.Deletion) (n uint64, err error) {
+	keys := stream.CubinFilter(d.Tenant)
+	if d.Session != "" {
+		buildID, ok := strings.CutPrefix(d.Session, stream.CubinSession)
+		if !ok {
+			return 0, nil
+		}
+		keys = stream.CubinKey(d.Tenant, buildID)
+	}
+	list, err := k.s.Cubins.ListKeysFiltered(ctx, keys)
+	if err != nil {
+		return 0, fmt.Errorf("list cubins: %w", err)
+	}
+	defer list.Stop()
+	for key := range list.Keys() {
+		if err := k.s.Cubins.Purge(ctx, key); err != nil { // unlike a purge of the stream, gateways are told of it
+			return n, fmt.Errorf("forget a cubin: %w", err)
 		}
 		n++
 	}

@@ -47,7 +47,7 @@ var PCSamples = func() pCSamplesTable {
 		FileID:      t.U32("file_id", Most, Codec(Rising)),
 		Line:        t.U32("line", Most, Codec(regular)),
 		Samples:     t.U64("samples", Sum),
-		GPUNS:       t.U64("gpu_ns", Sum),
+		GPUNS:       t.U64("gpu_ns", Sum, Note("an estimate: samples × period")),
 		Hits:        t.U64("hits", Sum, Codec("ZSTD(3)"), Note("wire rows added")),
 		FactTail:    t.FactTail(),
 	}

@@ -76,6 +76,7 @@ func (s *Schema) sharedFuncs(o Options) template.FuncMap {
 		"gauge":       func(of, name string) string { return fmt.Sprintf("%s[%d]", of, gaugeKey(name)) },
 	}
 	maps.Copy(funcs, artifactFuncs(o))
+	maps.Copy(funcs, cubinFuncs())
 	return funcs
 }
 

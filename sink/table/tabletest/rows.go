@@ -95,6 +95,9 @@ func fillColumn(b *table.Batch, column *table.Column, rows int, received time.Ti
 		for i := len(*c.Slice(b)); column.Name == "kind" && i < rows; i++ {
 			c.AppendString(b, []string{table.ArtifactSASS, table.ArtifactPTX}[i%2])
 		}
+		for i := len(*c.Slice(b)); column.Name == "stall_reason" && i < rows; i++ { // '' is rows of kernels among those of stacks
+			c.AppendString(b, []string{"smsp__pcsamp_warps_issue_stalled_wait", ""}[i%2])
+		}
 		c.AppendN(b, c.Index(b, "x"), rows-len(*c.Slice(b)))
 	case table.Str:
 		c := table.StrCol(slot)

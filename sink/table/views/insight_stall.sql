@@ -24,11 +24,18 @@ FROM (
                     AND NOT endsWith(x.1, '_stalled_not_selected'), groupArray((reason, n))) AS heavy
             FROM (
                 SELECT
-                    tenant, session_id, function, if(function = '', function_id, 0) AS id, toString(p.stall_reason) AS reason,
-                    sum(p.samples) AS n
-                FROM ({{template "pc_samples_rows"}}) AS p
+                    tenant, session_id, toString(p.function) AS function, if(function = '', function_id, 0) AS id,
+                    toString(p.stall_reason) AS reason, sum(p.samples) AS n
+                FROM ({{template "pc_flight_rows"}}) AS p
                 WHERE p.reason_kind = 'stall'
                 GROUP BY tenant, session_id, function, id, reason
+                UNION ALL
+                SELECT
+                    tenant, session_id, if(max(p.demangled) = '', toString(p.function), max(p.demangled)) AS function, 0 AS id,
+                    toString(p.stall_reason) AS reason, sum(p.samples) AS n
+                FROM ({{template "pc_bucket_rows"}}) AS p
+                WHERE p.reason_kind = 'stall'
+                GROUP BY tenant, session_id, p.function, reason
             )
             GROUP BY tenant, session_id, function, id
         ) AS g

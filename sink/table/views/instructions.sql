@@ -16,7 +16,7 @@ ANY LEFT JOIN {{code}} AS k
         AND substring(if(y.symbol_name = '', toString(q.function), y.symbol_name), 1, 255) = k.code_name
 ) AS p
     ON i.tenant = p.tenant AND i.content_hi = p.content_hi AND i.content_lo = p.content_lo AND i.pc = p.pc_offset{{end}}
-{{define "instructions_base"}}
+{{define "instructions_flight"}}
 SELECT
     tenant, session_id, cubin, function, function_id, pc_offset,
     (tupleElement(max(g.best), 4), tupleElement(max(g.best), 3)) AS place,
@@ -34,7 +34,7 @@ FROM (
             toUInt8(3) AS rank,
             multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
             toString(stall_reason) AS name, samples AS value
-        FROM ({{template "pc_samples_rows"}})
+        FROM ({{template "pc_flight_rows"}})
         UNION ALL
         SELECT
             tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
@@ -52,6 +52,36 @@ FROM (
     GROUP BY tenant, session_id, cubin, function, function_id, pc_offset, part, name
 ) AS g
 GROUP BY tenant, session_id, cubin, function, function_id, pc_offset
+{{end}}
+{{define "instructions_bucket"}}
+SELECT
+    p.tenant AS tenant, p.session_id AS session_id, toString(p.cubin) AS cubin, toString(p.function) AS function,
+    toUInt32(0) AS function_id, p.pc_offset AS pc_offset,
+    (any(l.file), any(l.line)) AS place,
+    sum(p.all) AS samples,
+    sumMap(p.base) AS stalls,
+    sumMap(p.unissued) AS stalls_not_issued,
+    CAST(map(), 'Map(String, UInt64)') AS metrics,
+    arrayStringConcat(arraySort(groupUniqArrayArray(p.opcodes)), ' or ') AS sass,
+    toUInt8(uniqExactArray(p.opcodes) > 1) AS sass_ambiguous
+{{template "with_lines_open"}}
+SELECT
+    tenant, session_id, build_id, cubin, function, pc_offset,
+    sumIf(samples, reason_kind = 'stall') AS all,
+    sumMapIf(map(toString(stall_reason), samples), reason_kind = 'stall') AS base,
+    sumMapIf(map(toString(stall_reason), samples), reason_kind = 'stall_not_issued') AS unissued,
+    groupUniqArrayIf(sass, sass != '') AS opcodes
+FROM ({{template "pc_bucket_rows"}})
+GROUP BY tenant, session_id, build_id, cubin, function, pc_offset
+{{template "with_lines_close"}}
+GROUP BY tenant, session_id, cubin, function, pc_offset
+{{end}}
+{{define "instructions_base"}}
+SELECT tenant, session_id, cubin, function, function_id, pc_offset, place, samples, stalls, stalls_not_issued, metrics
+FROM ({{template "instructions_flight"}})
+UNION ALL
+SELECT tenant, session_id, cubin, function, function_id, pc_offset, place, samples, stalls, stalls_not_issued, metrics
+FROM ({{template "instructions_bucket"}})
 {{end -}}
 SELECT
     p.tenant AS tenant,
@@ -68,4 +98,9 @@ SELECT
     p.stalls_not_issued AS stalls_not_issued,
     p.metrics AS metrics,
     p.sass_ambiguous AS sass_ambiguous
-{{template "with_sass_open"}}{{template "instructions_base"}}{{template "with_sass_close"}}
+{{template "with_sass_open"}}{{template "instructions_flight"}}{{template "with_sass_close"}}
+UNION ALL
+SELECT
+    tenant, session_id, cubin, function, function_id, pc_offset, b.place.1 AS file, b.place.2 AS line, sass, samples, stalls,
+    stalls_not_issued, metrics, sass_ambiguous
+FROM ({{template "instructions_bucket"}}) AS b

@@ -1,7 +1,9 @@
 -- A row is a minute (after 30 days an hour) of samples of an instruction for one reason.
-{{/* pc_samples_rows are the rows as they are stored, with late names. What adds them up itself begins here: adding them up twice takes
-twice the time. */}}
-{{define "pc_samples_rows"}}
+-- gpu_ns is an estimate: samples × nominal period, summed over all samplers of a GPU. It is no wall time; shares of it are safe.
+{{/* Rows come from two tables: pc_flight_rows of clients that name things by ids, pc_bucket_rows of those whose rows name everything
+themselves. Both are the rows as they are stored, with late names. What adds them up itself begins here: adding them up twice takes twice
+the time. A session is in one of the two. */}}
+{{define "pc_flight_rows"}}
 SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
@@ -34,15 +36,62 @@ ANY LEFT JOIN {{late "scope_name_dict"}} AS p
 ANY LEFT JOIN {{late "source_file_dict"}} AS s
     ON r.tenant = s.tenant AND r.session_id = s.session_id AND r.file_id = s.id
 {{end}}
-{{define "pc_samples_base"}}
+{{define "pc_bucket_rows"}}
+SELECT
+    r.tenant AS tenant,
+    r.session_id AS session_id,
+    r.bucket AS bucket,
+    toUInt32(r.bucket_s) AS bucket_s,
+    r.cubin AS cubin,
+    r.build_id AS build_id,
+    r.function AS function,
+    toString(r.demangled) AS demangled,
+    r.pc_offset AS pc_offset,
+    toString(r.sass) AS sass,
+    r.stall_reason AS stall_reason,
+    {{reasonkind "stall_reason"}} AS reason_kind,
+    r.period_ns AS period_ns,
+    toUInt64(r.samples) AS samples,
+    toUInt64(r.gpu_ns) AS gpu_ns,
+    r.device_id AS device_id,
+    toUInt64(r.hits) AS hits
+FROM {{db}}.pc_buckets_data AS r
+{{end}}
+{{define "pc_flight_base"}}
 SELECT
     tenant, session_id, bucket, max(b.bucket_s) AS bucket_s, cubin, build_id, function, pc_offset, stall_reason,
     {{reasonkind "stall_reason"}} AS reason_kind,
     max(b.period_ns) AS period_ns, sum(b.samples) AS samples, sum(b.gpu_ns) AS gpu_ns, scope, device_id, max(b.file) AS file,
     max(b.line) AS line, sum(b.hits) AS hits, function_id, metric_id, scope_id
-FROM ({{template "pc_samples_rows"}}) AS b
+FROM ({{template "pc_flight_rows"}}) AS b
 GROUP BY tenant, session_id, bucket, cubin, build_id, function, function_id, pc_offset, stall_reason, metric_id, scope, scope_id, device_id
-{{end}}SELECT
+{{end}}
+{{/* As pc_flight_base; sass_ambiguous: a session's rows name several opcodes at one place, as when the agent mixes up two kernels. */}}
+{{define "pc_bucket_base"}}
+SELECT
+    b.tenant AS tenant, b.session_id AS session_id, b.bucket AS bucket, b.bucket_s AS bucket_s, b.cubin AS cubin, b.build_id AS build_id,
+    b.function AS function, b.pc_offset AS pc_offset, b.sass AS sass, b.stall_reason AS stall_reason,
+    {{reasonkind "b.stall_reason"}} AS reason_kind,
+    b.period_ns AS period_ns, b.samples AS samples, b.gpu_ns AS gpu_ns, b.device_id AS device_id, b.hits AS hits, b.demangled AS demangled,
+    toUInt8(a.opcodes > 1) AS sass_ambiguous
+FROM (
+    SELECT
+        tenant, session_id, bucket, cubin, build_id, function, pc_offset, sass, stall_reason, period_ns, device_id,
+        max(r.bucket_s) AS bucket_s, max(r.demangled) AS demangled, sum(r.samples) AS samples, sum(r.gpu_ns) AS gpu_ns, sum(r.hits) AS hits
+    FROM ({{template "pc_bucket_rows"}}) AS r
+    GROUP BY tenant, session_id, bucket, cubin, build_id, function, pc_offset, sass, stall_reason, period_ns, device_id
+) AS b
+ANY LEFT JOIN (
+    SELECT tenant, session_id, build_id, cubin, function, pc_offset, uniqExact(sass) AS opcodes FROM {{db}}.pc_buckets_data
+    WHERE sass != ''
+    GROUP BY tenant, session_id, build_id, cubin, function, pc_offset
+    HAVING opcodes > 1
+) AS a
+    ON b.tenant = a.tenant AND b.session_id = a.session_id AND b.build_id = a.build_id AND b.cubin = a.cubin AND b.function = a.function
+        AND b.pc_offset = a.pc_offset
+{{end}}
+{{define "pc_flight"}}
+SELECT
     p.tenant AS tenant,
     p.session_id AS session_id,
     p.bucket AS bucket,
@@ -65,5 +114,14 @@ GROUP BY tenant, session_id, bucket, cubin, build_id, function, function_id, pc_
     p.function_id AS function_id,
     p.metric_id AS metric_id,
     p.scope_id AS scope_id,
-    p.sass_ambiguous AS sass_ambiguous
-{{template "with_sass_open"}}{{template "pc_samples_base"}}{{template "with_sass_close"}}
+    p.sass_ambiguous AS sass_ambiguous,
+    '' AS demangled
+{{template "with_sass_open"}}{{template "pc_flight_base"}}{{template "with_sass_close"}}
+{{end -}}
+SELECT * FROM ({{template "pc_flight"}})
+UNION ALL
+SELECT
+    tenant, session_id, bucket, bucket_s, cubin, build_id, function, pc_offset, sass, stall_reason, reason_kind, period_ns, samples, gpu_ns,
+    '' AS scope, device_id, '' AS file, toUInt32(0) AS line, hits, toUInt32(0) AS function_id, toUInt32(0) AS metric_id,
+    toUInt32(0) AS scope_id, sass_ambiguous, demangled
+FROM ({{template "pc_bucket_base"}})

@@ -1,5 +1,6 @@
 -- A row is some of the samples of an instruction for one reason: add them up. It has what pc_lines has apart from the instruction's code,
 -- and is read faster.
+{{define "flight_stalls"}}
 SELECT
     p.tenant AS tenant,
     p.session_id AS session_id,
@@ -17,8 +18,18 @@ SELECT
     p.scope AS scope,
     p.device_id AS device_id,
     p.hits AS hits,
-    p.function_id AS function_id
-FROM ({{template "pc_samples_rows"}}) AS p
+    p.function_id AS function_id,
+    p.build_id AS build_id,
+    '' AS demangled,
+    if(file = '', 'none', 'wire') AS symbol_status
+FROM ({{template "pc_flight_rows"}}) AS p
 ANY LEFT JOIN {{db}}.source_map AS s
     ON p.tenant = s.tenant AND p.session_id = s.session_id AND p.function_id = s.function_id AND p.function = s.function
         AND p.pc_offset = s.pc_offset
+{{end -}}
+SELECT * FROM ({{template "flight_stalls"}})
+UNION ALL
+SELECT
+    p.tenant, p.session_id, p.bucket, p.bucket_s, p.cubin, p.function, p.pc_offset, p.stall_reason, p.reason_kind, p.samples, p.gpu_ns,
+    l.file, l.line, '' AS scope, p.device_id, p.hits, toUInt32(0) AS function_id, p.build_id, p.demangled, {{symbolstatus "p" "l"}}
+{{template "with_lines_open"}}{{template "pc_bucket_rows"}}{{template "with_lines_close"}}
