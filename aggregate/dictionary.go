@@ -93,6 +93,12 @@ func (s *Session) resolved(ref NameRef) {
 	}
 }
 
+// WriteName writes a name that the source remembers itself to `dictionaries`. The partition does not keep it, nor is it stored for a
+// successor.
+func (f *Fold) WriteName(p *Part, ref NameRef, text string) {
+	f.dictionaryRow(p.Session, ref, text, 0, p.Env.ReceivedAt)
+}
+
 func (f *Fold) dictionaryRow(s *Session, ref NameRef, text string, late uint8, receivedAt int64) {
 	t := &table.Dictionaries
 	b := f.Out.Batch(t.Table, rows.FactDayPartition(receivedAt, rows.FactDays(s.RetentionDays, s.RollupDays)))

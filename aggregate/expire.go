@@ -51,6 +51,9 @@ func (f *Fold) ExpireIdle(now int64) {
 		if idle >= f.restAfter(s) && !s.touched && s.heldSince == 0 && !load.Waits && !load.Unsaid {
 			f.dropNames(s, true)
 			s.parts.Shorten()
+			if s.aged != nil {
+				s.aged.Rest()
+			}
 		}
 	}
 }

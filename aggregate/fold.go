@@ -137,7 +137,7 @@ func (f *Fold) Take(p *Part, s *Session, body []byte) {
 	}
 	p.usage = f.usageOf(p)
 	p.before = *p.usage
-	if !s.parts.Add(partHash(&p.Env)) {
+	if !f.addPart(s, &p.Env) {
 		f.metrics.parts.WithLabelValues("duplicate").Inc()
 		p.Received(p.Env.Events)
 		p.Duplicate(p.Env.Events)
@@ -165,6 +165,24 @@ func (f *Fold) Take(p *Part, s *Session, body []byte) {
 		f.sources[source].folding.Fold(f.stateOf(s, source), p, body)
 		f.flushRejects(p)
 	}
+}
+
+// addPart reports whether the part is new to the session, and remembers it.
+func (f *Fold) addPart(s *Session, e *stream.Envelope) bool {
+	h := partHash(e)
+	if i, ok := f.kinds[e.Kind]; ok && s.aged == nil && f.sources[i].Resends > 0 {
+		s.aged = &state.Aged{Keep: int64(f.sources[i].Resends / time.Minute)}
+	}
+	if s.aged == nil {
+		return s.parts.Add(h)
+	}
+	return !s.parts.Has(h) && s.aged.Add(h.Lo, e.ReceivedAt)
+}
+
+// hasPart reports whether the part was folded before.
+func (s *Session) hasPart(e *stream.Envelope) bool {
+	h := partHash(e)
+	return s.parts.Has(h) || s.aged != nil && s.aged.Has(h.Lo)
 }
 
 // partHash identifies a part within its session.

@@ -290,6 +290,9 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 		o.fold.Take(p, s, o.body)
+		if env.Object != "" {
+			o.body = nil // too large to be kept as scratch
+		}
 		if env.Object != "" && !p.keep {
 			o.foldedParts = append(o.foldedParts, env.Object)
 		} else if env.Object != "" {
@@ -316,38 +319,7 @@ func (o *owner) folded(seq uint64) {
 // seen reports whether the part was folded before.
 func (o *owner) seen(e *stream.Envelope) bool {
 	s := o.fold.Sessions[SessionKey{e.Tenant, e.Session}]
-	return s != nil && s.parts.Has(partHash(e))
-}
-
-// bodyOf returns the decompressed body, from the message or from the object store. It waits for a store that does not answer, so an error
-// other than ctx's means that the body is gone for good.
-func (o *owner) bodyOf(ctx context.Context, env *stream.Envelope, compressed []byte) ([]byte, error) {
-	if env.Object == "" {
-		return stream.DecodeBody(o.body, compressed)
-	}
-	for {
-		body, err := o.object(ctx, env.Object)
-		if err == nil || errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, errObjectSize) || ctx.Err() != nil {
-			return body, err
-		}
-		o.retry("object", err)
-		sleep(ctx, 500*time.Millisecond)
-	}
-}
-
-var errObjectSize = errors.New("object is larger than a part may be")
-
-func (o *owner) object(ctx context.Context, name string) ([]byte, error) {
-	try, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	info, err := o.streams.Parts.GetInfo(try, name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size > stream.MaxBodyBytes {
-		return nil, errObjectSize
-	}
-	return o.streams.Parts.GetBytes(try, name)
+	return s != nil && s.hasPart(e)
 }
 
 // badPart keeps a message that cannot be read as a reject of the tenant in its subject.

@@ -50,7 +50,7 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 			p := &Part{Env: env, Seq: raw.Sequence, Now: now}
 			s := o.fold.Session(p)
 			o.fold.Touch(s)
-			s.parts.Add(partHash(&env))
+			o.fold.addPart(s, &env)
 			o.at = now
 			o.folded(raw.Sequence)
 			return nil

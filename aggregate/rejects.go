@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
@@ -82,17 +83,42 @@ func (f *Fold) flushRejects(p *Part) {
 
 // Reject stores refused bytes and counts them. The first stream.RejectBytes are copied, or all of them when they are to be kept whole.
 func (f *Fold) Reject(p *Part, r Reject) {
-	s := p.Session
-	f.Touch(s)
-	s.Delta.Rejects += r.Events
-	p.usage.rejected += r.Events
-	if p.Env.Asked != "" {
-		p.refused = stream.AddRejected(p.refused, r.Reason, r.Events, maxVerdictReasons)
-	}
-	f.metrics.rejects.WithLabelValues(s.Key.Tenant, r.Reason).Add(float64(r.Events))
+	f.CountReject(p, r.Reason, r.Events)
 	if !p.again(&r) {
 		f.writeReject(p, &r)
 	}
+}
+
+// CountReject counts refused events without a row of them: the source writes one later, by WriteRefused.
+func (f *Fold) CountReject(p *Part, reason string, events uint64) {
+	s := p.Session
+	f.Touch(s)
+	s.Delta.Rejects += events
+	p.usage.rejected += events
+	if p.Env.Asked != "" {
+		p.refused = stream.AddRejected(p.refused, reason, events, maxVerdictReasons)
+	}
+	f.metrics.rejects.WithLabelValues(s.Key.Tenant, reason).Add(float64(events))
+}
+
+// WriteRefused writes a row for refused events that are counted already and of which no bytes are kept; at is nanoseconds since the epoch.
+func (f *Fold) WriteRefused(s *Session, r *Reject, at int64) {
+	f.Touch(s)
+	b := f.Out.Batch(table.Rejects.Table, rows.RawDayPartition(s.LastReceived, s.RetentionDays))
+	table.Rejects.Append(b, &table.RejectRow{
+		HeadRow:    s.Head(),
+		At:         at,
+		Source:     s.source,
+		Reason:     r.Reason,
+		Detail:     r.Detail,
+		Type:       r.Type,
+		Events:     r.Events,
+		Bytes:      0,
+		Payload:    nil,
+		PayloadRef: "",
+		ReceivedAt: s.LastReceived,
+	})
+	f.Out.Saw(s.LastReceived)
 }
 
 func (f *Fold) writeReject(p *Part, r *Reject) {

@@ -62,6 +62,7 @@ type Session struct {
 	Clock                                       Clock
 
 	parts state.Recent
+	aged  *state.Aged // parts too, when the source says for how long; nil: they are all in parts
 
 	dicts           [numDicts]map[uint32]string
 	dictsLoaded     bool

@@ -140,6 +140,9 @@ func (o *owner) stateBudget(ctx context.Context) int {
 // stateCost estimates what a session takes in a snapshot.
 func (s *Session) stateCost() int {
 	n := 300 + len(s.Key.ID) + 3*len(s.unresolved) + s.parts.Size(true)
+	if s.aged != nil {
+		n += s.aged.Size(true)
+	}
 	for _, st := range s.states {
 		if st != nil {
 			n += st.Size(true)

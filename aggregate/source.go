@@ -1,6 +1,8 @@
 package aggregate
 
 import (
+	"time"
+
 	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -14,6 +16,9 @@ type Source struct {
 	Version uint64
 	// Kinds of the parts that it folds.
 	Kinds []stream.Kind
+	// Resends is within which time of each other equal parts are received, when all of them are remembered for that long. 0: they may come
+	// at any time, and the newest 4096 of a session are remembered.
+	Resends time.Duration
 	// Reasons are the reasons of rejects that are its own, for their metrics.
 	Reasons []string
 	// Open makes what folds its parts in one partition.

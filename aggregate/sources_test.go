@@ -3,10 +3,11 @@ package aggregate_test
 import (
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/aggregate/gpuflight"
+	"github.com/warpline/warpline/aggregate/parca"
 	"github.com/warpline/warpline/aggregate/telemetry"
 )
 
 // sources are those of the program. Tests inside the package, which cannot import them, get them here.
-var sources = []aggregate.Source{gpuflight.Source(), telemetry.Source()}
+var sources = []aggregate.Source{gpuflight.Source(), telemetry.Source(), parca.Source()}
 
 func init() { aggregate.Sources = sources }

@@ -55,6 +55,9 @@ func (f *Fold) stateSize() int {
 	n := 16*f.HeldAccs + 64*len(f.freshDeletions)
 	for _, s := range f.touched {
 		n += 300 + s.parts.Size(false)
+		if s.aged != nil {
+			n += s.aged.Size(false)
+		}
 		for _, st := range s.states {
 			if st != nil {
 				n += st.Size(false)
@@ -69,6 +72,9 @@ func (f *Fold) Published() {
 	for _, s := range f.touched {
 		s.touched, s.unresolvedDirty = false, false
 		s.parts.Published()
+		if s.aged != nil {
+			s.aged.Published()
+		}
 		for _, st := range s.states {
 			if st != nil {
 				st.Published()
@@ -83,10 +89,12 @@ func (f *Fold) Published() {
 	f.names = f.names[:0]
 }
 
-// ownSection is the name of the section with what the partition itself knows of a session, and ownVersion what is in it.
+// ownSection is the name of the section with what the partition itself knows of a session, and ownVersion what is in it. Version 2 ends
+// with the parts that are remembered for a time; sessions without such parts are written as version 1, which earlier programs read.
 const (
-	ownSection = "session"
-	ownVersion = 1
+	ownSection   = "session"
+	ownVersion   = 2
+	plainVersion = 1
 )
 
 // appendSession writes a session: its key, and sections of name, version, length and bytes. The first is the partition's own, the others
@@ -103,7 +111,12 @@ func (f *Fold) appendSession(w *state.Writer, s *Session, full bool) {
 	w.N(n)
 	f.section.Body = f.section.Body[:0]
 	s.append(&f.section, full)
-	w.Section(ownSection, ownVersion, f.section.Body)
+	version := uint64(plainVersion)
+	if s.aged != nil {
+		s.aged.Append(&f.section, full)
+		version = ownVersion
+	}
+	w.Section(ownSection, version, f.section.Body)
 	for i, st := range s.states {
 		if st != nil {
 			f.section.Body = f.section.Body[:0]
@@ -124,6 +137,12 @@ func (f *Fold) readSession(s *Session, r *state.Reader) {
 		}
 		if name == ownSection && version <= ownVersion {
 			s.read(&body)
+			if version == ownVersion {
+				if s.aged == nil {
+					s.aged = &state.Aged{}
+				}
+				s.aged.Read(&body)
+			}
 		} else if i := slices.IndexFunc(f.sources, func(o opened) bool { return o.Name == name }); i >= 0 && version <= f.sources[i].Version {
 			f.stateOf(s, i).Read(version, &body)
 		} else if i >= 0 || name == ownSection {

@@ -101,3 +101,6 @@ func (f *Fold) CountUnknown(n int) { f.metrics.unknownColumns.Add(float64(n)) }
 
 // CountBad is described at CountUnknown.
 func (f *Fold) CountBad(n int) { f.metrics.badFields.Add(float64(n)) }
+
+// Rejected is how many events were refused.
+func (c Counts) Rejected() uint64 { return c.rejected }

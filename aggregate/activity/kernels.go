@@ -24,6 +24,7 @@ type Kernels struct {
 	launches   map[launchKey]uint32   // ids of those that this owner has written; not in the state
 	scopeNames []string               // from index 1 on; 0 is ''
 	scopeIndex map[string]int32       // of scopeNames
+	names      func(id uint32) string // of a source that keeps the names itself
 }
 
 // KernelPool is shared by the sessions of a source in one partition.
@@ -51,6 +52,17 @@ func (p *KernelPool) Trim(now int64) {
 // Begin makes the zero value that of a session.
 func (k *Kernels) Begin(s *aggregate.Session, p *KernelPool) {
 	k.session, k.pool = s, p
+}
+
+// NamedBy makes names say which name a kernel id has, in place of the session's dictionary. It is asked for every row of kernel_stats.
+func (k *Kernels) NamedBy(names func(id uint32) string) { k.names = names }
+
+// name returns the name of a kernel id.
+func (k *Kernels) name(id uint32) string {
+	if k.names != nil {
+		return k.names(id)
+	}
+	return k.session.Name(gpuflight.KernelDict, id)
 }
 
 // Kernel is a kernel's row.
@@ -266,7 +278,7 @@ func (k *Kernels) Flush() {
 		t.BucketS.Append(b, 60)
 		t.KernelID.Append(b, a.slot.id)
 		t.Scope.AppendString(b, k.ScopeName(a.scope))
-		t.Kernel.AppendString(b, s.Name(gpuflight.KernelDict, a.slot.id))
+		t.Kernel.AppendString(b, k.name(a.slot.id))
 		t.Calls.Append(b, a.calls)
 		t.TotalNS.Append(b, a.total)
 		t.MinNS.Append(b, a.low)

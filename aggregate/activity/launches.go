@@ -29,19 +29,36 @@ func (e *KernelEmitter) launch(slot *kernelSlot, k launchKey) uint32 {
 		s.NextLaunch++
 		id = s.NextLaunch
 		e.k.launches[k] = id
-		t := &table.Launches
-		b := e.k.pool.Fold.Out.Batch(t.Table, rows.FactDayPartition(e.receivedAt, rows.FactDays(e.days, s.RollupDays)))
-		t.Tenant.AppendString(b, s.Key.Tenant)
-		t.SessionID.AppendString(b, s.Key.ID)
-		t.LaunchID.Append(b, id)
-		t.KernelID.Append(b, k.kernel)
-		t.ConfigID.Append(b, k.config)
-		t.Registers.Append(b, k.regs)
-		t.DynSharedBytes.Append(b, k.dyn)
-		t.ReceivedDay.Append(b, rows.DayOf(e.receivedAt))
+		e.writeLaunch(k, id)
 	}
 	slot.launch, slot.launched = id, k
 	return id
+}
+
+// WriteLaunch writes a launch without a configuration under an id, and lets kernels that are launched so refer to it until Rest. It is for
+// a source that remembers itself what it has written.
+func (e *KernelEmitter) WriteLaunch(kernel, id uint32) {
+	e.writeLaunch(launchKey{kernel: kernel}, id)
+	e.Launched(kernel, id)
+}
+
+// Launched lets kernels without a configuration refer to a launch that is written already, until Rest.
+func (e *KernelEmitter) Launched(kernel, id uint32) {
+	slot := e.k.Slot(kernel)
+	slot.launch, slot.launched = id, launchKey{kernel: kernel}
+}
+
+func (e *KernelEmitter) writeLaunch(k launchKey, id uint32) {
+	s, t := e.k.session, &table.Launches
+	b := e.k.pool.Fold.Out.Batch(t.Table, rows.FactDayPartition(e.receivedAt, rows.FactDays(e.days, s.RollupDays)))
+	t.Tenant.AppendString(b, s.Key.Tenant)
+	t.SessionID.AppendString(b, s.Key.ID)
+	t.LaunchID.Append(b, id)
+	t.KernelID.Append(b, k.kernel)
+	t.ConfigID.Append(b, k.config)
+	t.Registers.Append(b, k.regs)
+	t.DynSharedBytes.Append(b, k.dyn)
+	t.ReceivedDay.Append(b, rows.DayOf(e.receivedAt))
 }
 
 // FirstID is where a session's own ids begin: seconds since 2020 in steps of 18 hours. So a session whose state was dropped after a day of

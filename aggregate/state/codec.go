@@ -40,6 +40,9 @@ func (w *Writer) Hash(h xxh3.Uint128) {
 	w.Body = binary.LittleEndian.AppendUint64(w.Body, h.Hi)
 }
 
+// U64Fixed appends 8 bytes, for numbers that are hashes.
+func (w *Writer) U64Fixed(v uint64) { w.Body = binary.LittleEndian.AppendUint64(w.Body, v) }
+
 // Err is the error for every malformed state. It was written by Warpline, so it is damaged or of another version.
 var Err = errors.New("partition state is damaged or of another version")
 
