@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
 )
 
 // claim is an upload that this gateway has recorded as pending, or found recorded.
@@ -169,22 +171,43 @@ func (u *uploads) known(ctx context.Context, at place, w window) (*window, error
 func (u *uploads) undeleted(ctx context.Context, at place, w *window) (*window, error) {
 	tenant, rest, _ := strings.Cut(at.key, ".")
 	token, _, _ := strings.Cut(rest, ".")
-	for _, key := range []string{tenant + "." + token + ".d", tenant + ".purge.d"} {
-		if token == "t" && key != tenant+".purge.d" { // telemetry has many sessions an upload; only a purge forgets it
-			continue
-		}
+	if token == "t" { // it has many sessions an upload; only a purge forgets it
+		token = stream.PurgeToken
+	}
+	upTo, found, err := u.deleted(ctx, tenant, token)
+	if err != nil || found && w.last <= upTo {
+		return nil, err
+	}
+	return w, nil
+}
+
+// deleted returns up to which sequence of INGEST a session or its tenant was deleted within the last days.
+func (u *uploads) deleted(ctx context.Context, tenant, token string) (upTo uint64, found bool, err error) {
+	keys := []string{tenant + "." + token + ".d", tenant + "." + stream.PurgeToken + ".d"}
+	for _, key := range slices.Compact(keys) {
 		e, err := u.kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("upload record: %w", err)
+			return 0, false, fmt.Errorf("upload record: %w", err)
 		}
-		if upTo, n := binary.Uvarint(e.Value()); n > 0 && w.last <= upTo {
-			return nil, nil
+		if at, n := binary.Uvarint(e.Value()); n > 0 {
+			upTo, found = max(upTo, at), true
 		}
 	}
-	return w, nil
+	return upTo, found, nil
+}
+
+// Deleted returns up to which sequence of INGEST a session was deleted within the last days, by itself or with its tenant; 0 is never.
+// Parts of a session that is named by its content need it in their identity: JetStream would take what comes back after a deletion for
+// what was deleted.
+func (u *Upload) Deleted(ctx context.Context, session string) (uint64, error) {
+	upTo, _, err := u.gateway.uploads.deleted(ctx, u.Tenant, stream.SessionToken(session))
+	if err != nil {
+		err = u.gateway.failed("recognising the upload", atWindows(err))
+	}
+	return upTo, err
 }
 
 // settle marks the claimed upload as done. last is where its last part is in INGEST. first is false when another gateway or request had

@@ -56,18 +56,22 @@ func descriptors() int {
 // are being received, one for each of Config.MaxRequests.
 func maxConnections() int { return min(max(descriptors()/2-64, 32), 16384) }
 
-func boundConnections(l net.Listener, max int, reg prometheus.Registerer) *connections {
+// boundConnections bounds the connections of l. listener begins the names of its series, "" or "grpc_".
+func boundConnections(l net.Listener, max int, reg prometheus.Registerer, listener string) *connections {
 	c := &connections{Listener: l, max: max, open: map[*connection]struct{}{},
-		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections",
+		now: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "gateway",
+			Name: listener + "connections",
 			Help: "Open connections of clients."}),
-		closed: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "connections_closed_total",
+		closed: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway",
+			Name: listener + "connections_closed_total",
 			Help: "Connections that were ended because there were too many: idle ones, of the origin that had most."}),
-		broken: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway", Name: "streams_broken_off_total",
+		broken: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "gateway",
+			Name: listener + "streams_broken_off_total",
 			Help: "HTTP/2 streams that were broken off because as many were open as there may be connections."}),
 	}
 	if reg != nil {
 		reg.MustRegister(c.now, c.closed, c.broken, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "warpline", Subsystem: "gateway", Name: "connections_max",
+			Namespace: "warpline", Subsystem: "gateway", Name: listener + "connections_max",
 			Help: "Most connections of clients at once, from the limit of descriptors."}, func() float64 { return float64(max) }))
 	}
 	return c

@@ -34,14 +34,20 @@ import (
 type Config struct {
 	// Listen is host:port, port 0 for any free one; "" does not listen (for tests that use Handler).
 	Listen string
-	// TLSCert and TLSKey are PEM files; both or none.
+	// GRPCListen is host:port for gRPC, port 0 for any free one; "" does not listen.
+	GRPCListen string
+	// TLSCert and TLSKey are PEM files of both listeners; both or none.
 	TLSCert, TLSKey string
+	// GRPCClientCA is a PEM file; with it clients of gRPC must show a certificate that one of these signed. It needs TLSCert.
+	GRPCClientCA string
 	// PathPrefix is a path below which every route answers too, such as "/profiler".
 	PathPrefix string
 	// SpoolDir holds bodies while they are received (default: the system's folder for temporary files). Its files have no name.
 	SpoolDir string
 	// SpoolMaxBytes bounds the spooled bytes of all requests together (default 2 GiB); one tenant may use half.
 	SpoolMaxBytes int64
+	// MessagesMaxBytes bounds the memory for messages of gRPC that are received or handled (default 256 MiB); one tenant may use half.
+	MessagesMaxBytes int64
 	// Defaults are the limits for keys that do not set their own; zero fields are tenant.DefaultLimits.
 	Defaults tenant.Limits
 	// Sources are the kinds of data that it takes. The list is not changed.
@@ -97,6 +103,9 @@ func (c Config) withDefaults() Config {
 	if c.SpoolMaxBytes <= 0 {
 		c.SpoolMaxBytes = 2 << 30
 	}
+	if c.MessagesMaxBytes <= 0 {
+		c.MessagesMaxBytes = 256 << 20
+	}
 	if c.MaxRequests <= 0 {
 		c.MaxRequests = 256
 	}
@@ -125,11 +134,13 @@ type Gateway struct {
 	listener   net.Listener
 	conns      *connections // beneath the listener
 	handler    http.Handler
+	calls      *calls
 	routing    *routing
 	keys       *keyring
 	metrics    *metrics
 	disk       *diskGuard
 	budget     *pool // bytes to spool
+	messages   *pool // bytes of messages of gRPC
 	seats      *pool // bounds the uploads being handled
 	guests     guests
 	workspaces chan *workspace // bounds the uploads being cut and holds their buffers
@@ -145,6 +156,7 @@ type Gateway struct {
 	contact  atomic.Int64 // when JetStream last answered, unix ns
 	fill     atomic.Int64 // of the INGEST stream, in 1/1000
 
+	ctx  context.Context // of what runs in the background
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -181,8 +193,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
-		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes),
-		quiet:  &quiet{interval: 10 * time.Second}}
+		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
+		quiet: &quiet{interval: 10 * time.Second}}
 	g.guests.met = g.metrics.meet
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
@@ -214,7 +226,12 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	g.stop = stop
+	g.ctx, g.stop = ctx, stop
+	g.calls, err = newCalls(g)
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
 	g.wg.Go(func() { g.keys.run(ctx) })
 	g.wg.Go(func() { g.observe(ctx) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
@@ -227,18 +244,36 @@ func listen(cfg Config) (net.Listener, *connections, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("gateway: %w: is another process using the address?", err)
 	}
-	conns := boundConnections(l, cfg.MaxConnections, cfg.Registerer)
+	conns := boundConnections(l, cfg.MaxConnections, cfg.Registerer, "")
 	if cfg.TLSCert == "" {
 		return conns, conns, nil
 	}
-	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	secured, err := certificate(cfg)
 	if err != nil {
 		l.Close()
-		return nil, nil, fmt.Errorf("gateway certificate: %w", err)
+		return nil, nil, err
 	}
-	return tls.NewListener(conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: nextProtos}),
-		conns, nil
+	secured.NextProtos = nextProtos
+	return tls.NewListener(conns, secured), conns, nil
 }
+
+// certificate loads the gateway's certificate.
+func certificate(cfg Config) (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("gateway certificate: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// Go runs what a source needs in the background until the gateway closes; then ctx ends.
+func (g *Gateway) Go(run func(ctx context.Context)) { g.wg.Go(func() { run(g.ctx) }) }
+
+// Streams returns what the gateway publishes to.
+func (g *Gateway) Streams() *broker.Streams { return g.streams }
+
+// Logger is where the gateway writes.
+func (g *Gateway) Logger() *slog.Logger { return g.cfg.Logger }
 
 // Addr returns the address it listens on, "" when it does not.
 func (g *Gateway) Addr() string {
@@ -267,8 +302,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 		WriteTimeout:   g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	speakBoth(srv)
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	go func() { failed <- srv.Serve(g.listener) }()
+	go g.calls.serve(failed)
 	select {
 	case err := <-failed:
 		silent()
@@ -280,10 +316,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	time.Sleep(g.cfg.DrainDelay)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.DrainTimeout)
 	defer cancel()
-	err := srv.Shutdown(end)
+	err := errors.Join(srv.Shutdown(end), g.calls.shutdown(end))
 	silent()
 	if err != nil {
 		srv.Close()
+		g.calls.close()
 		return fmt.Errorf("gateway: requests were still running after %s and were cut off: %w (their senders will send again)",
 			g.cfg.DrainTimeout, err)
 	}
@@ -296,6 +333,9 @@ func (g *Gateway) Close() {
 	g.stop()
 	if g.listener != nil {
 		g.listener.Close()
+	}
+	if g.calls != nil {
+		g.calls.close()
 	}
 	g.wg.Wait()
 	g.js.CleanupPublisher()

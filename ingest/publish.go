@@ -160,6 +160,15 @@ func (p *Publisher) await(ctx context.Context) error {
 	}
 }
 
+// Known says that so many of the upload's events are stored already: they are counted as repeated, and not published.
+func (p *Publisher) Known(events uint64) { p.known += events }
+
+// Streams is where the source's own records are.
+func (p *Publisher) Streams() *broker.Streams { return p.gateway.streams }
+
+// Flush waits until all that was sent is stored. The gateway does so after Publish; a source that has to do something then does it itself.
+func (p *Publisher) Flush(ctx context.Context) error { return p.flush(ctx) }
+
 // flush waits for all acknowledgements.
 func (p *Publisher) flush(ctx context.Context) error {
 	for p.n > 0 {

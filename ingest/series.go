@@ -27,7 +27,7 @@ type labels struct {
 var refusalCodes = []string{
 	"not_found", "method_not_allowed", "unauthorized", "starting", "rate_limited", "too_many_requests", "unsupported_encoding",
 	"disk_low", "spool_full", "spool_failed", "too_slow", "broken_body", "busy", "not_stored", "unknown_upload", "internal",
-	reject.SessionReserved,
+	reject.SessionReserved, "draining", "messages_full", "message_too_large", "bad_message",
 }
 
 // doorReasons are why the gateway refuses events that it keeps as rejects, of any source.

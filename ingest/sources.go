@@ -17,13 +17,15 @@ import (
 type Source struct {
 	// Name is what sessions.source and usage.source say.
 	Name string
-	// Prefix begins the id of every session that the source has, and of no other source's, where it makes the ids itself: a word of small
-	// letters and a colon, as "mem:". "" is a source whose clients choose the ids; an id may not begin with another source's prefix.
-	Prefix string
+	// Prefixes begin the id of every session that the source has, and of no other source's, where it makes the ids itself: each a word of
+	// small letters and a colon, as "mem:". A source without chooses no ids, its clients do; an id may not begin with another source's prefix.
+	Prefixes []string
 	// Recurs says that the sessions come back with their senders, see stream.Envelope.Recurs.
 	Recurs bool
 	// Routes are where the source is sent.
 	Routes []Route
+	// RPCs makes the methods that the source serves over gRPC, for one gateway. It may start what they need with Gateway.Go. nil: none.
+	RPCs func(g *Gateway) []RPC
 	// Kinds are the kinds of its parts, Reasons those for which it refuses records, Refusals the codes of its problem documents. Series of
 	// them, beside the gateway's own, are in the metrics from the start.
 	Kinds             []stream.Kind
@@ -62,6 +64,13 @@ type Intake interface {
 	Answer(o Outcome) any
 }
 
+// Several is an Intake whose body holds several uploads, each recognised and stored by itself. Its own Survey, Conflict and Publish are not
+// called, and Answer once, when all are stored.
+type Several interface {
+	// Next returns the next upload, io.EOF after the last. Its Received is not called. An earlier one is not used any more.
+	Next(u *Upload) (Intake, error)
+}
+
 // ErrNothing says that a body holds nothing: it is accepted, and nothing is stored.
 var ErrNothing = errors.New("the body holds nothing")
 
@@ -85,8 +94,10 @@ type Notice struct {
 // owner returns the source to which an id belongs by its prefix, nil if there is none.
 func owner(sources []Source, session string) *Source {
 	for i := range sources {
-		if p := sources[i].Prefix; p != "" && strings.HasPrefix(session, p) {
-			return &sources[i]
+		for _, p := range sources[i].Prefixes {
+			if strings.HasPrefix(session, p) {
+				return &sources[i]
+			}
 		}
 	}
 	return nil
@@ -97,12 +108,13 @@ func owner(sources []Source, session string) *Source {
 func (g *Gateway) mayName(s *Source, session string) string {
 	of := owner(g.cfg.Sources, session)
 	switch {
-	case session == stream.NoSession || of == s && s.Prefix != "":
+	case session == stream.NoSession || of == s && of != nil:
 		return ""
 	case of != nil:
-		return fmt.Sprintf("session ids that begin with %q are made for %s: call the session otherwise", of.Prefix, of.Name)
-	case s.Prefix != "":
-		return fmt.Sprintf("session ids of %s begin with %q", s.Name, s.Prefix)
+		return fmt.Sprintf("session ids that begin with %q are made for %s: call the session otherwise",
+			strings.Join(of.Prefixes, ", "), of.Name)
+	case len(s.Prefixes) > 0:
+		return fmt.Sprintf("session ids of %s begin with %q", s.Name, strings.Join(s.Prefixes, ", "))
 	}
 	return ""
 }
@@ -137,12 +149,13 @@ func check(sources []Source) error {
 			return fmt.Errorf("BUG: ingest: source %q is there twice, or has no name", s.Name)
 		}
 		names[s.Name] = true
-		if s.Prefix != "" && !(&stream.Deletion{Session: s.Prefix}).Bounded() {
-			return fmt.Errorf("BUG: ingest: prefix %q of source %s is not a word of small letters and a colon", s.Prefix, s.Name)
-		}
-		of := owner(sources, s.Prefix)
-		if s.Prefix != "" && of != s {
-			return fmt.Errorf("BUG: ingest: prefix %q of source %s is that of %s", s.Prefix, s.Name, of.Name)
+		for _, p := range s.Prefixes {
+			if p == "" || !(&stream.Deletion{Session: p}).Bounded() {
+				return fmt.Errorf("BUG: ingest: prefix %q of source %s is not a word of small letters and a colon", p, s.Name)
+			}
+			if of := owner(sources, p); of != s {
+				return fmt.Errorf("BUG: ingest: prefix %q of source %s is that of %s", p, s.Name, of.Name)
+			}
 		}
 		for _, r := range s.Routes {
 			if paths[r.Path] {

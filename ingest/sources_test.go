@@ -20,7 +20,7 @@ type words struct{ host, text string }
 
 func wordsSource() ingest.Source {
 	return ingest.Source{
-		Name: "words", Prefix: "words:", Kinds: []stream.Kind{"words"},
+		Name: "words", Prefixes: []string{"words:"}, Kinds: []stream.Kind{"words"},
 		Routes: []ingest.Route{{Path: "/api/v1/words", Upload: func(r *http.Request, _ tenant.Limits) (ingest.Intake, error) {
 			host := r.URL.Query().Get("host")
 			if host == "" {
@@ -166,7 +166,8 @@ func TestReservedSessions(t *testing.T) {
 func TestSourcesThatMeet(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
 	for i, wrong := range []ingest.Source{
-		{}, {Name: "telemetry"}, {Name: "x", Prefix: "x"}, {Name: "x", Prefix: "mem:"}, {Name: "x", Prefix: "X:"},
+		{}, {Name: "telemetry"}, {Name: "x", Prefixes: []string{"x"}}, {Name: "x", Prefixes: []string{"mem:"}},
+		{Name: "x", Prefixes: []string{"X:"}},
 		{Name: "x", Routes: []ingest.Route{{Path: "/api/v1/telemetry"}}},
 	} {
 		g, err := ingest.New(r.streams, ingest.Config{SpoolDir: t.TempDir(), Sources: append(sources(), wrong)})

@@ -26,12 +26,13 @@ var spoolBuffers = sync.Pool{New: func() any { b := make([]byte, spoolBuffer); r
 // spool is one request's body: received whole, with its digests, before anything is done with it.
 type spool struct {
 	buf     *[]byte
-	file    *os.File // nil while the body fits buf
-	size    int64    // bytes kept, at most the limit
-	total   int64    // bytes received
-	unread  bool     // the body was even longer
-	crc     uint32   // of all bytes received
-	sum     Digest   // likewise
+	file    *os.File  // nil while the body fits buf
+	size    int64     // bytes kept, at most the limit
+	total   int64     // bytes received
+	unread  bool      // the body was even longer
+	crc     uint32    // of all bytes received
+	sum     Digest    // likewise
+	digest  hash.Hash // of newSpool's; sum follows it
 	budget  *pool
 	tenant  string
 	granted int64
@@ -57,6 +58,41 @@ func (s *spool) full() *Refusal {
 	}
 	return Unavailable("spool_full", fmt.Sprintf("all uploads together would spool more than spool-max = %d bytes: the operator can "+
 		"raise it, or start another gateway", s.budget.max), nil)
+}
+
+// newSpool makes a spool that is written and not received.
+func (g *Gateway) newSpool(tenant string) *spool {
+	s := &spool{budget: g.budget, tenant: tenant, digest: sha256.New()}
+	s.sum = SumOf(s.digest)
+	return s
+}
+
+// write appends to a spool of newSpool's.
+func (s *spool) write(dir string, p []byte) error {
+	if err := s.grow(s.size + int64(len(p))); err != nil {
+		return err
+	}
+	if err := s.keep(dir, p, false); err != nil {
+		return err
+	}
+	s.total += int64(len(p))
+	s.digest.Write(p)
+	s.sum = SumOf(s.digest)
+	return nil
+}
+
+// spillWriter writes to a spool.
+type spillWriter struct {
+	to  *spool
+	dir string
+}
+
+// Write implements io.Writer.
+func (w spillWriter) Write(p []byte) (int, error) {
+	if err := w.to.write(w.dir, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // pace is how slowly a body may come.
@@ -161,7 +197,7 @@ func (s *spool) ReadAt(p []byte, off int64) (int, error) {
 	if s.file != nil {
 		return s.file.ReadAt(p, off)
 	}
-	if off >= s.size {
+	if s.buf == nil || off >= s.size {
 		return 0, io.EOF
 	}
 	n := copy(p, (*s.buf)[off:s.size])

@@ -35,6 +35,7 @@ type Upload struct {
 	limits    tenant.Limits
 	gzip      bool
 	spool     *spool
+	spilled   []*spool
 	workspace *workspace
 	asked     *asked // nil: the client does not ask what becomes of it
 }
@@ -56,6 +57,32 @@ func (u *Upload) CRC32() uint32 { return u.spool.crc }
 
 // Gzip reports whether the body is compressed. It is known from Survey on.
 func (u *Upload) Gzip() bool { return u.gzip }
+
+// close gives back what the upload holds.
+func (u *Upload) close() {
+	u.spool.close()
+	for _, s := range u.spilled {
+		s.close()
+	}
+}
+
+// Reader reads the body as it came, compressed or not, as far as it is here.
+func (u *Upload) Reader() io.ReaderAt { return u.spool }
+
+// Own are the limits of the upload's tenant and key.
+func (u *Upload) Own() tenant.Limits { return u.limits }
+
+// Spill writes what is read from r beside the body, until the upload is handled, and returns it. It takes at most so many bytes; an error
+// of r's is returned as it is.
+func (u *Upload) Spill(r io.Reader, most int64) (io.ReaderAt, int64, error) {
+	s := u.gateway.newSpool(u.Tenant)
+	u.spilled = append(u.spilled, s)
+	n, err := io.Copy(spillWriter{s, u.gateway.cfg.SpoolDir}, io.LimitReader(r, most+1))
+	if err == nil && n > most {
+		err = &TornError{Reason: reject.BodyTooLarge, Detail: fmt.Sprintf("it holds more than limit-raw-body = %d bytes", most)}
+	}
+	return s, s.size, err
+}
 
 // Open begins to read the body anew, under Limits. There is one Body: what was opened before ends.
 func (u *Upload) Open() *Body {
@@ -114,24 +141,30 @@ func (g *Gateway) take(s *Source, route *Route) handlerFunc {
 		if no := g.receive(ctx, w, r, x, m, u); no != nil {
 			return no
 		}
-		defer u.spool.close()
-		err = in.Received(u)
-		if err == nil || errors.Is(err, ErrNothing) { // a body may be lost whole, so nothing is acknowledged before
-			u.asked = g.asks(r, m)
-		}
-		if err == nil {
-			err = g.accept(ctx, m, u, in, x)
-		}
-		if errors.Is(err, ErrNothing) {
-			x.outcome = u.Outcome
-			x.answer, err = in.Answer(Outcome{Whole: true}), nil
-		}
+		defer u.close()
+		err = g.store(ctx, m, u, in, x, func() { u.asked = g.asks(r, m) })
 		if err != nil {
 			return asRefusal(err)
 		}
 		g.answers(ctx, w, m, u.asked)
 		return nil
 	}
+}
+
+// store stores an upload whose body is here, however it came. ask, which may be nil, reads what the client asks about it.
+func (g *Gateway) store(ctx context.Context, m *meter, u *Upload, in Intake, x *exchange, ask func()) error {
+	err := in.Received(u)
+	if ask != nil && (err == nil || errors.Is(err, ErrNothing)) { // a body may be lost whole, so nothing is acknowledged before
+		ask()
+	}
+	if err == nil {
+		err = g.accept(ctx, m, u, in, x)
+	}
+	if errors.Is(err, ErrNothing) {
+		x.outcome = u.Outcome
+		x.answer, err = in.Answer(Outcome{Whole: true}), nil
+	}
+	return err
 }
 
 // accept stores a spooled upload, or recognises that it is stored.
@@ -147,6 +180,31 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 		u.spool.ReadAt(magic[:], 0)
 		u.gzip = magic == [2]byte{0x1f, 0x8b}
 	}
+	all, ok := in.(Several)
+	if !ok {
+		return g.acceptOne(ctx, m, u, in, x)
+	}
+	limits := u.Limits
+	for {
+		u.Limits = limits
+		one, err := all.Next(u)
+		if err == io.EOF {
+			x.answer = in.Answer(Outcome{Whole: true})
+			return nil
+		}
+		if err == nil {
+			u.Session = ""
+			err = g.acceptOne(ctx, m, u, one, x)
+		}
+		if err != nil && !errors.Is(err, ErrNothing) {
+			return err
+		}
+	}
+}
+
+// acceptOne stores what is recognised as one, as accept does.
+func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake, x *exchange) error {
+	ws := u.workspace
 	id, err := in.Survey(u)
 	x.session, x.window = u.Session, u.Window
 	if err != nil {
@@ -186,7 +244,8 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 		return g.failed("storing the upload", err)
 	}
 	t := &p.Tally
-	first := p.known == 0 // of an upload that is not recorded: JetStream has it from minutes ago
+	// Of an upload that is not recorded: JetStream has it from minutes ago. If it had only some of it, the first try was not answered.
+	first := p.known == 0 || p.known < t.Accepted+t.Rejected
 	if c != nil {
 		first, err = g.settle(ctx, c, t, p.last)
 		if err != nil {

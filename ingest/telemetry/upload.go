@@ -23,7 +23,7 @@ import (
 // again after a restart.
 func Source() ingest.Source {
 	s := ingest.Source{
-		Name: "telemetry", Prefix: telemetry.SessionPrefix, Recurs: true,
+		Name: "telemetry", Prefixes: []string{telemetry.SessionPrefix}, Recurs: true,
 		Routes: []ingest.Route{
 			{Path: "/api/v1/telemetry", Upload: newUpload},
 			{Path: "/api/v1/telemetry/schema", Page: serveSchema},

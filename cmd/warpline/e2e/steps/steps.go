@@ -31,7 +31,7 @@ const (
 // Door is the source at the gateway: POST /api/v1/steps?run=NAME.
 func Door() ingest.Source {
 	return ingest.Source{
-		Name: name, Prefix: prefix, Kinds: []stream.Kind{kind},
+		Name: name, Prefixes: []string{prefix}, Kinds: []stream.Kind{kind},
 		Routes: []ingest.Route{{Path: "/api/v1/steps", Upload: func(r *http.Request, _ tenant.Limits) (ingest.Intake, error) {
 			return &intake{run: r.URL.Query().Get("run")}, nil
 		}}},
