@@ -89,9 +89,14 @@ func (p *printer) arrived(r *Report) {
 		fmt.Fprintln(p.w, "  No session matches. Send one with \"warpline send FOLDER\", or point the GPU Flight agent here.")
 		return
 	}
-	p.section("What arrived", plural(uint64(len(r.Sessions)), "session"))
+	runs := r.runs()
+	cubins := uint64(len(r.Sessions) - len(runs))
+	p.section("What arrived", plural(uint64(len(runs)), "session"))
+	if cubins > 0 {
+		p.paragraph("and " + plural(cubins, "cubin") + " for source lines (the view cubins)")
+	}
 	// People look for the newest sessions, and a year's sessions would push the rest off the screen.
-	shown := r.Sessions[max(len(r.Sessions)-max(r.Query.Top, sessionsShown), 0):]
+	shown := runs[max(len(runs)-max(r.Query.Top, sessionsShown), 0):]
 	tenants := map[string]struct{}{}
 	for _, s := range shown {
 		tenants[s.Tenant] = struct{}{}
@@ -124,8 +129,10 @@ func (p *printer) arrived(r *Report) {
 		}
 		g.add(row...)
 	}
-	g.write(p.w, p.Width, p.st)
-	if left := len(r.Sessions) - len(shown); left > 0 {
+	if len(shown) > 0 {
+		g.write(p.w, p.Width, p.st)
+	}
+	if left := len(runs) - len(shown); left > 0 {
 		p.paragraph(fmt.Sprintf("and %s that began earlier: \"warpline session list\", or --top", plural(uint64(left), "session")))
 	}
 	var parts []string
@@ -135,6 +142,16 @@ func (p *printer) arrived(r *Report) {
 		}
 	}
 	p.paragraph("Rows by table: " + strings.Join(parts, " · "))
+}
+
+// runs are the sessions that are runs of programs: a cubin is a session too, so that it can be deleted as one.
+func (r *Report) runs() (runs []Session) {
+	for _, s := range r.Sessions {
+		if !IsCubin(s.ID) {
+			runs = append(runs, s)
+		}
+	}
+	return runs
 }
 
 func (p *printer) state(s string) string {
@@ -209,12 +226,8 @@ func (p *printer) timings(list []Timing, what string, whole uint64) {
 		{head: "p99", right: true, drop: 1}, {head: "max", right: true, drop: 4}, {head: "", paint: p.st.bar, drop: 2},
 	}}
 	for _, t := range list {
-		name := t.Name
-		if name == "" {
-			name = "(name not known yet)"
-		}
-		g.add(name, count(t.Calls), duration(t.TotalNS), duration(t.P50NS), duration(t.P90NS), duration(t.P99NS), duration(t.MaxNS),
-			bar(t.TotalNS, whole, p.barWidth()))
+		g.add(kernelName(Demangled(t.Name)), count(t.Calls), duration(t.TotalNS), duration(t.P50NS), duration(t.P90NS), duration(t.P99NS),
+			duration(t.MaxNS), bar(t.TotalNS, whole, p.barWidth()))
 	}
 	g.write(p.w, p.Width, p.st)
 }
@@ -293,7 +306,7 @@ func (p *printer) queries(r *Report) {
 		login = p.Login + " "
 	}
 	p.section("Ask on", "SQL over HTTP, as user "+p.User)
-	session := r.Sessions[0].ID
+	session := append(r.runs(), r.Sessions...)[0].ID
 	for _, s := range r.Sessions {
 		if s.Kernels > 0 {
 			session = s.ID
@@ -306,7 +319,7 @@ func (p *printer) queries(r *Report) {
 				".kernels GROUP BY ALL ORDER BY worst_ns DESC LIMIT 10"},
 		{"On which lines do warps wait, and what helps?",
 			"SELECT file, line, stall_reason, sum(samples) AS n, any(remedy) FROM " + db + ".pc_lines AS l LEFT JOIN " +
-				db + ".stall_reasons AS s ON s.name = l.stall_reason GROUP BY ALL ORDER BY n DESC LIMIT 10"},
+				db + ".stall_reasons AS s ON s.name = l.stall_reason WHERE reason_kind = 'stall' GROUP BY ALL ORDER BY n DESC LIMIT 10"},
 		{"What did one session do, second by second?",
 			"SELECT toStartOfSecond(started_at) AS t, count() AS kernels, sum(duration_ns) / 1e9 AS busy_gpus FROM " +
 				db + ".kernels WHERE session_id = '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(session) + "' GROUP BY t ORDER BY t"},

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,11 +28,8 @@ func (p *printer) samples(r *Report) {
 			}
 			why += stallName(x.Name) + " " + percent(x.Samples, h.Samples)
 		}
-		name := h.Function
-		if name == "" {
-			name = "(name not known yet)"
-		}
-		g.add(name, count(h.Samples), percent(h.Samples, r.Samples), bar(h.Samples, r.Samples, p.barWidth()), why)
+		g.add(kernelName(cmp.Or(h.Demangled, h.Function)), count(h.Samples), percent(h.Samples, r.Samples),
+			bar(h.Samples, r.Samples, p.barWidth()), why)
 	}
 	g.write(p.w, p.Width, p.st)
 	p.section("Why they waited", "")
@@ -44,6 +42,9 @@ func (p *printer) samples(r *Report) {
 		if s.Remedy != "" {
 			p.note("→ " + s.Remedy)
 		}
+	}
+	if r.Unresolved > 0 {
+		p.note("Besides, " + plural(r.Unresolved, "sample") + " for reasons whose names never came.")
 	}
 	if len(r.Lines) > 0 {
 		p.section("Hottest lines", "")
@@ -64,6 +65,27 @@ func (p *printer) samples(r *Report) {
 		g.write(p.w, p.Width, p.st)
 	}
 	p.spots(r)
+	p.cubins(r)
+}
+
+// cubins says of samples of cubins how many have a line, and where to read on.
+func (p *printer) cubins(r *Report) {
+	if !r.Cubins {
+		return
+	}
+	var lost uint64
+	var why []string
+	for _, u := range r.Unsymbolized {
+		lost += u.Samples
+		why = append(why, u.Status+" "+percent(u.Samples, r.Samples))
+	}
+	p.section("PC sampling", "")
+	if lost == 0 {
+		p.paragraph("Each sample of a cubin has its source line.")
+	} else {
+		p.paragraph(percent(lost, r.Samples) + " of the samples have no source line: " + strings.Join(why, ", ") + ".")
+	}
+	p.paragraph("Kernels, lines and reasons, and what rose since another build or time: \"warpline report stalls\".")
 }
 
 // note prints dim text below what it explains.

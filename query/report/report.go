@@ -43,8 +43,13 @@ type Report struct {
 	Scopes         []Timing `json:"scopes"`
 	Hot            []Hot    `json:"hot"`
 	Samples        uint64   `json:"samples"` // PC samples in all functions
-	Stalls         []Stall  `json:"stalls"`
-	Lines          []Line   `json:"lines"`
+	// Unresolved are samples for reasons whose names never came. They are in none of the other figures: they may be counted there already.
+	Unresolved uint64  `json:"unresolved,omitempty"`
+	Stalls     []Stall `json:"stalls"`
+	Lines      []Line  `json:"lines"`
+	// Unsymbolized are samples of cubins that have no line, by cause; nil without Cubins, which says that samples of cubins are here.
+	Unsymbolized []Unsymbolized `json:"unsymbolized,omitempty"`
+	Cubins       bool           `json:"cubin_samples,omitempty"`
 	// Spots are the hottest instructions of functions whose code was sent.
 	Spots    []Spot    `json:"spots,omitempty"`
 	Insights []Insight `json:"insights,omitempty"`
@@ -90,9 +95,10 @@ type Timing struct {
 
 // Hot is a function by its PC samples.
 type Hot struct {
-	Function string  `json:"function"`
-	Samples  uint64  `json:"samples"`
-	Reasons  []Share `json:"reasons"` // largest first
+	Function  string  `json:"function"`            // as on the wire
+	Demangled string  `json:"demangled,omitempty"` // "" where the client sends no mangled names
+	Samples   uint64  `json:"samples"`
+	Reasons   []Share `json:"reasons"` // largest first
 }
 
 // Share is a part of something.

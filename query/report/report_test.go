@@ -63,6 +63,7 @@ var dataset = []string{
 		`2, 30, 1, 0, 'gemm.cu', 43),
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 60, 'gemm', 1, 32, ` +
 		`'smsp__pcsamp_warps_issue_stalled_barrier_not_issued', 3, 30, 1, 0, 'gemm.cu', 43),
+		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 60, 'scan', 2, 16, 'stall_reason_9', 0, 500, 1, 0, '', 0),
 		('acme', '11111111-aaaa-bbbb-cccc-000000000001', '2026-11-20 12:00:00', 60, 'scan', 2, 16, ` +
 		`'smsp__pcsamp_warps_issue_stalled_long_scoreboard', 1, 10, 1, 0, '', 0)`,
 	// gemm's code and source came; scan's did not.
