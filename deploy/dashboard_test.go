@@ -36,9 +36,17 @@ type dashboard struct {
 	}
 }
 
-func loadDashboard(t *testing.T) (d dashboard) {
+// boards are the dashboards by the names of their files; loadDashboard gives the first.
+var boards = []string{"warpline", "stalls"}
+
+func loadDashboard(t *testing.T) dashboard {
 	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, "grafana/dashboards/warpline.json")), &d); err != nil {
+	return loadBoard(t, boards[0])
+}
+
+func loadBoard(t *testing.T, name string) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, "grafana/dashboards/"+name+".json")), &d); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -53,35 +61,38 @@ func TestDashboardUsesProvisionedSources(t *testing.T) {
 	for _, d := range file.Datasources {
 		known[source{d.Type, d.UID}] = true
 	}
-	d, all, text, ids := loadDashboard(t), series(t), sources(t), map[int]bool{}
-	for _, p := range d.Panels {
-		if ids[p.ID] {
-			t.Errorf("two panels have the id %d", p.ID)
-		}
-		ids[p.ID] = true
-		if p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("%s is wider than the page", p.Title)
-		}
-		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("%s asks nothing", p.Title)
-		}
-		for _, q := range p.Targets {
-			if !known[q.Datasource] || q.Datasource != p.Datasource {
-				t.Errorf("%s: source %v is not provisioned", p.Title, q.Datasource)
+	all, text := series(t), sources(t)
+	for _, name := range boards {
+		d, ids := loadBoard(t, name), map[int]bool{}
+		for _, p := range d.Panels {
+			if ids[p.ID] {
+				t.Errorf("two panels have the id %d", p.ID)
 			}
-			if q.Expr != "" {
-				checkExpression(t, all, text, p.Title, q.Expr)
+			ids[p.ID] = true
+			if p.GridPos.X+p.GridPos.W > 24 {
+				t.Errorf("%s is wider than the page", p.Title)
+			}
+			if p.Type != "row" && len(p.Targets) == 0 {
+				t.Errorf("%s asks nothing", p.Title)
+			}
+			for _, q := range p.Targets {
+				if !known[q.Datasource] || q.Datasource != p.Datasource {
+					t.Errorf("%s: source %v is not provisioned", p.Title, q.Datasource)
+				}
+				if q.Expr != "" {
+					checkExpression(t, all, text, p.Title, q.Expr)
+				}
 			}
 		}
-	}
-	for _, v := range d.Templating.List {
-		if !known[v.Datasource] {
-			t.Errorf("variable %s: source %v is not provisioned", v.Name, v.Datasource)
+		for _, v := range d.Templating.List {
+			if !known[v.Datasource] {
+				t.Errorf("variable %s: source %v is not provisioned", v.Name, v.Datasource)
+			}
 		}
 	}
 }
 
-// The dashboard's SQL runs on the real engine against the real schema.
+// The dashboards' SQL runs on the real engine against the real schema.
 func TestDashboardSQLRuns(t *testing.T) {
 	e := enginetest.Shared(t)
 	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
@@ -118,19 +129,21 @@ func TestDashboardSQLRuns(t *testing.T) {
 		}
 		rows.Close()
 	}
-	d, n := loadDashboard(t), 0
-	for _, p := range d.Panels {
-		for _, q := range p.Targets {
-			if q.RawSQL != "" {
-				n++
-				run(p.Title, q.RawSQL)
+	for _, name := range boards {
+		d, n := loadBoard(t, name), 0
+		for _, p := range d.Panels {
+			for _, q := range p.Targets {
+				if q.RawSQL != "" {
+					n++
+					run(p.Title, q.RawSQL)
+				}
 			}
 		}
-	}
-	for _, v := range d.Templating.List {
-		run("variable "+v.Name, v.Query)
-	}
-	if n == 0 {
-		t.Fatal("no SQL in the dashboard")
+		for _, v := range d.Templating.List {
+			run("variable "+v.Name, v.Query)
+		}
+		if n == 0 {
+			t.Fatalf("no SQL in the dashboard %s", name)
+		}
 	}
 }

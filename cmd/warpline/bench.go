@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // benchCmd measures this machine, or a service that runs elsewhere. Load is generated into files first and sent from this process; what
 // is measured runs as a process of its own, so that memory and CPU are its alone.
 type benchCmd struct {
-	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour" help:"${bench_workload}"`
+	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour,pc" help:"${bench_workload}"`
 	Kernels   int           `default:"0" help:"Kernels to send; 0 for 16 M columnar, 6 M full, 4 M mixed."`
 	Sessions  int           `default:"8" help:"Sessions to send in parallel."`
 	First     int           `name:"first-session-kernels" default:"0" help:"Kernels of the first session; 0 for as many as the others have."`
@@ -34,6 +35,7 @@ type benchCmd struct {
 	Record    string        `placeholder:"FILE" help:"Write the figures to FILE, for --against."`
 	benchSoakFlags
 	benchReadFlags
+	benchPCFlags
 
 	URL string `name:"url" placeholder:"URL" help:"${bench_url}"`
 	Key string `secret:"" placeholder:"KEY" help:"The key to send with."`
@@ -71,8 +73,12 @@ func (c *benchCmd) check(p *program) error {
 		return fmt.Errorf("%s needs %s: the bench counts in SQL what it has sent", s.name("url"), s.name("clickhouse-http"))
 	case c.URL == "" && (c.Key != "" || c.ClickHouse != "" || c.ClickHouseHTTP != ""):
 		return fmt.Errorf("%s is for a service elsewhere: name its gateway with %s", s.name("clickhouse-http"), s.name("url"))
+	case slices.Contains(c.Workload, string(bench.PC)) && (c.URL != "" || c.Soak > 0 || c.Read || c.Fsync || c.Record != "" ||
+		c.Against != ""):
+		return fmt.Errorf("%s pc is measured on a service of the bench's own, without %s, %s, %s, %s, %s and %s", s.name("workload"),
+			s.name("url"), s.name("soak"), s.name("read"), s.name("fsync"), s.name("record"), s.name("against"))
 	}
-	return nil
+	return c.benchPCFlags.check(s, c.Rate)
 }
 
 // Run measures every workload and prints its table. Counts that are not what was sent are an error.
@@ -91,6 +97,12 @@ func (c *benchCmd) Run(ctx context.Context, p *program) error {
 	for i, name := range c.Workload {
 		if i > 0 && !c.JSON {
 			fmt.Fprintln(p.Stdout)
+		}
+		if bench.Workload(name) == bench.PC {
+			if err := c.pc(ctx, p, filepath.Join(dir, fmt.Sprint(i))); err != nil {
+				return fmt.Errorf("bench %s: %w", name, err)
+			}
+			continue
 		}
 		if c.Soak > 0 || c.Read {
 			of := c.soak

@@ -81,8 +81,12 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	if err != nil {
 		return err
 	}
+	sampled, sampledBytes, err := c.sendParca(ctx, s, secret, say)
+	if err != nil {
+		return err
+	}
 	srv := s.Server
-	if err := c.visible(ctx, srv, uint64(sent.Accepted+sent.Rejected)); err != nil {
+	if err := c.visible(ctx, srv, uint64(sent.Accepted+sent.Rejected)+sampled); err != nil {
 		return err
 	}
 	say("all of it can be read in SQL")
@@ -94,7 +98,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	if !c.Keep {
 		srv.HTTP = "" // what the report proposes to ask would find nobody
 	}
-	if err := printReport(p, p.Stdout, r, srv, uint64(sent.Bytes)); err != nil {
+	if err := printReport(p, p.Stdout, r, srv, uint64(sent.Bytes)+sampledBytes); err != nil {
 		return err
 	}
 	if !c.Keep {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -71,7 +72,42 @@ func readCaptures(t *testing.T) counts {
 			}
 		}
 	}
+	c.parca(t)
 	return c
+}
+
+// parca adds the two batches of PC samples, from their rows as the agent's own library reads them, and the cubin.
+func (c *counts) parca(t *testing.T) {
+	t.Helper()
+	c.sessions++ // one process
+	c.events++   // the cubin
+	for _, name := range []string{"batch1", "batch2"} {
+		text, err := os.ReadFile("../../testdata/parca/" + name + ".wire_rows.ndjson")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			var row struct {
+				SampleType string            `json:"sample_type"`
+				Value      int64             `json:"value"`
+				Labels     map[string]string `json:"labels"`
+			}
+			if err := json.Unmarshal(line, &row); err != nil {
+				t.Fatal(err)
+			}
+			c.events++
+			reason := row.Labels["cuda_stall_reason"]
+			switch {
+			case row.SampleType == "gpu_kernel_time":
+				c.kernels++
+			case strings.Contains(reason, "warps_issue_stalled") && !strings.HasSuffix(reason, "_not_issued"):
+				c.samples += row.Value
+				fallthrough
+			default:
+				c.pc++
+			}
+		}
+	}
 }
 
 func (c *counts) line(t *testing.T, session string, raw []byte, seen map[string]bool) {

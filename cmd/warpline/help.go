@@ -16,23 +16,34 @@ var helpTexts = kong.Vars{
 		"minute one line says what the service keeps.",
 	"bench_url": "Send to this gateway instead of a service of the bench's own; needs --key and " +
 		"--clickhouse-http.",
-	"bench_workload": "What to send: columnar, full, mixed or hour; several run one after the other, each on an " +
+	"bench_workload": "What to send: columnar, full, mixed, hour, or pc (PC samples over gRPC); several run one after the other, each on an " +
 		"empty service.",
 	"chunk_names_memory":  "Memory for the names of all sessions; what is beyond is loaded again when a session speaks.",
 	"clickhouse_http":     "The same server's HTTP protocol; by default the host of --clickhouse at port 8123.",
 	"clickhouse_password": "That user's password; better by the environment than as a flag.",
 	"commands_demo":       "Show it all: start everything, replay captured sessions, print a report, leave nothing behind.",
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
-		"memory\" the memory of ranks.",
+		"memory\" the memory of ranks, with \"report stalls\" where warps waited.",
+	"gateway_grpc_listen":         "Where Parca agents send, over gRPC; by default nowhere.",
 	"gateway_listen":              "Where clients send, and where /metrics, /healthz and /readyz are.",
+	"grpc_client_ca":              "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
 	"key_limit_events_per_second": "Events a second of this key; by default the service's limit, as with all below.",
+	"pprof_type": "What to write: pc, samples of instructions (kind stall alone), with inline frames, launch stacks and the labels " +
+		"stall_reason and sass; or kernels, calls and durations.",
 	"report_all": "What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left " +
-		"out. There is \"warpline report memory\" beside it.",
+		"out. There are \"warpline report memory\" and \"warpline report stalls\" beside it.",
+	"report_base_build": "Compare with samples of this build id, or of those that begin so: which shares rose? Without --build all other " +
+		"builds are compared.",
+	"report_base_since": "Compare with another time, from here on: which shares rose?",
+	"report_base_until": "The end of that time; by default --since.",
+	"selection_since": "Only minutes (after 30 days, hours) that begin at this time or later: 2026-11-20T12:00:00Z, or how long ago, as " +
+		"90m, 24h or 7d.",
 	"send_attempts": "Give up a window after N tries; 0 tries for ever, as the agent does. A wrong key or address " +
 		"is told at once.",
 	"send_data": "Data folder of a \"warpline up\" on this machine, for its address and its key.",
 	"send_path": "Session folders, folders of session folders, .log, .ndjson and .gz files, memory telemetry " +
-		"(.json, .ndjson and .csv exports, oom_dump folders), or folders of all of them.",
+		"(.json, .ndjson and .csv exports, oom_dump folders), files of Parca agents (.padata, .padata.zst), cubins (.cubin, a stripped one " +
+		"named <build id>.cubin), or folders of all of them.",
 	"send_url": "The gateway, with its path prefix if it has one; by default that of the \"warpline up\" on " +
 		"--data, or else http://127.0.0.1:8080.",
 	"telemetry_check_file": "A JSON file: one record, an array, or an object with a list of events. Named .ndjson, .jsonl " +
@@ -45,7 +56,7 @@ var helpTexts = kong.Vars{
 	"up_clickhouse_tcp_port":  "Native port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
 	"up_durability": "What \"accepted\" means: os survives a killed process, fsync survives a power cut and is slower. On a " +
 		"cluster, --replicas 3 makes it survive the loss of a machine.",
-	"up_grpc_listen": "Reserved for Parca agents. Accepted and checked; nothing listens there in this version.",
+	"up_grpc_listen": "Where Parca agents send, over gRPC; empty for nowhere.",
 	"up_nats_listen": "Where the embedded NATS listens, for \"warpline key\" and other roles; empty for nowhere.",
 	"up_store_max":   "Most that the embedded NATS may write; 0 for what the streams may take, never over 40 % of the free space.",
 	"verdict_wait":   "How long to wait, when everything is taken, until the workers have said what they refused of it; then it ends with 3.",

@@ -25,9 +25,10 @@ type keyCmd struct {
 
 type keyCreateCmd struct {
 	reachFlags
-	Tenant  string        `arg:"" optional:"" help:"Tenant that the key's data belongs to; by default \"default\"."`
-	Note    string        `help:"A few words on who has it."`
-	Expires time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
+	Tenant         string        `arg:"" optional:"" help:"Tenant that the key's data belongs to; by default \"default\"."`
+	Note           string        `help:"A few words on who has it."`
+	Expires        time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
+	NoLaunchStacks bool          `help:"Keep the launch stacks of PC samples out of the tables."`
 	keyLimitFlags
 }
 
@@ -46,7 +47,9 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer done()
 	name := cmp.Or(c.Tenant, service.DefaultTenant)
-	secret, key, err := keys.Create(ctx, name, c.Note, limitFlags(c.keyLimitFlags).limits(), c.Expires)
+	limits := limitFlags(c.keyLimitFlags).limits()
+	limits.NoLaunchStacks = c.NoLaunchStacks
+	secret, key, err := keys.Create(ctx, name, c.Note, limits, c.Expires)
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
 	}
@@ -137,11 +140,15 @@ func limitsOf(l tenant.Limits) string {
 		{"raw-bytes-per-second", l.RawBytesPerSecond, bytes},
 		{"requests-per-second", l.RequestsPerSecond, number}, {"burst-seconds", l.BurstSeconds, number}, {"body", float64(l.MaxBodyBytes), bytes},
 		{"raw-body", float64(l.MaxRawBytes), bytes}, {"ratio", l.MaxRatio, number}, {"line", float64(l.MaxLineBytes), bytes},
+		{"cubin", float64(l.MaxCubinBytes), bytes},
 		{"retention-days", float64(l.RetentionDays), number}, {"rollup-days", float64(l.RollupDays), number},
 	} {
 		if f.value != 0 {
 			own = append(own, f.name+" "+f.text(f.value))
 		}
+	}
+	if l.NoLaunchStacks {
+		own = append(own, "no launch stacks")
 	}
 	if len(own) == 0 {
 		return "the service's"

@@ -15,7 +15,8 @@ var stages = []string{"ingest", "aggregate", "sink/table"}
 
 // notSources are folders of stages that are not a source's.
 var notSources = []string{
-	"ingest/inflate", "aggregate/activity", "aggregate/rows", "aggregate/state", "sink/table/tabletest",
+	"ingest/inflate", "ingest/rpc", "aggregate/activity", "aggregate/rows", "aggregate/state", "aggregate/symbol",
+	"sink/table/tabletest",
 }
 
 // A core package never imports a source, and a source never another: only cmd/warpline knows them all, and gives them to package service.
@@ -58,7 +59,7 @@ func TestSourcesAreImportedByNobody(t *testing.T) {
 		return nil
 	})
 	for _, s := range sources {
-		if !seen[s.tables.Name] {
+		if !seen[s.door.Name] && !seen[s.tables.Name] {
 			t.Errorf("source %q has no folder of that name in any of %v", s.tables.Name, stages)
 		}
 	}
@@ -78,7 +79,7 @@ func TestServiceKnowsNoCommandLine(t *testing.T) {
 }
 
 // maxFiles is how many files a package may have: more are not seen at one glance.
-const maxFiles = 35
+const maxFiles = 40
 
 // A package that grows beyond what one can look through becomes two.
 func TestPackagesHaveFewFiles(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/service"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -55,6 +56,7 @@ type limitFlags struct {
 	MaxRaw          size    `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
 	MaxRatio        float64 `name:"limit-ratio" default:"400" help:"Largest decompression ratio, looked at beyond 192 MiB."`
 	MaxLine         size    `name:"limit-line" default:"32MiB" help:"Longest line."`
+	MaxCubin        size    `name:"limit-cubin" default:"64MiB" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
 }
@@ -70,6 +72,7 @@ type keyLimitFlags struct {
 	MaxRaw          size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
 	MaxRatio        float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
 	MaxLine         size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
+	MaxCubin        size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
 }
@@ -79,7 +82,7 @@ func (f limitFlags) limits() tenant.Limits {
 		EventsPerSecond: f.EventsPerSecond, BytesPerSecond: float64(f.BytesPerSecond),
 		RawBytesPerSecond: float64(f.RawPerSecond), RequestsPerSecond: f.Requests, BurstSeconds: f.BurstSeconds,
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
-		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays,
+		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin),
 	}
 }
 
@@ -94,6 +97,9 @@ func (f limitFlags) check(s *settings) error {
 		if l.value < 0 || l.value != l.value {
 			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)
 		}
+	}
+	if f.MaxCubin > stream.MaxCubinBytes {
+		return fmt.Errorf("%s: %s: a cubin is at most %s", s.name("limit-cubin"), f.MaxCubin, size(stream.MaxCubinBytes))
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ type commands struct {
 	Up        upCmd        `cmd:"" group:"start" help:"Run all roles in one process, with its own NATS and ClickHouse."`
 	Send      sendCmd      `cmd:"" group:"use" help:"Send GPU Flight sessions as the agent does, and exports of memory telemetry."`
 	Report    reportCmd    `cmd:"" group:"use" help:"${commands_report}"`
+	Pprof     pprofCmd     `cmd:"" group:"use" help:"Write PC samples or kernels as a profile for go tool pprof, or as folded stacks."`
 	Telemetry telemetryCmd `cmd:"" group:"use" help:"Check GPU memory telemetry files without a server."`
 
 	Session sessionCmd `cmd:"" group:"care" help:"List, export and delete sessions."`

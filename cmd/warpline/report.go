@@ -15,6 +15,7 @@ import (
 type reportCmd struct {
 	All    reportAllCmd    `cmd:"" default:"withargs" help:"${report_all}"`
 	Memory reportMemoryCmd `cmd:"" help:"Memory of each rank and device over time, and what is odd about it."`
+	Stalls reportStallsCmd `cmd:"" help:"Where warps waited and why: kernels, lines and reasons, and which shares rose."`
 }
 
 // reportAllCmd prints what is known of some sessions.

@@ -128,7 +128,11 @@ func isBundle(dir string) (size int64, ok bool) {
 // telemetryFormat is what a file's name says: the format as the gateway calls it, or "" if it names none, and whether it is packed.
 func telemetryFormat(name string) (format string, zipped bool) {
 	plain, zipped := strings.CutSuffix(name, ".gz")
-	switch filepath.Ext(plain) {
+	switch filepath.Ext(strings.TrimSuffix(plain, ".zst")) {
+	case ".padata":
+		return formatPadata, zipped
+	case ".cubin":
+		return formatCubin, zipped
 	case ".csv":
 		return "csv", zipped
 	case ".ndjson", ".jsonl":
@@ -149,6 +153,8 @@ func telemetryAt(name string, size int64, asked bool, o telemetry.Options) (tele
 		return f, asked || f.firstIsTaken(o)
 	case "ndjson": // GPU Flight's logs have these names too
 		return f, f.firstIsTaken(o)
+	case formatPadata, formatCubin:
+		return f, true
 	case "":
 		return f, false
 	}

@@ -187,7 +187,7 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 		size = info.Size()
 		body = io.LimitReader(file, size)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/telemetry?"+c.query(f), body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+c.route(f), body)
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,9 @@ func (r sessionRow) line() string {
 	if r.StartedAt.Unix() > 0 {
 		started = r.StartedAt.Format("2006-01-02 15:04:05")
 	}
+	if report.IsCubin(r.Session) { // a file that is kept: it has no beginning and no end
+		r.State, r.App, r.Host, started = "stored", "(cubin)", "–", "–"
+	}
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d", r.Tenant, report.Printable(r.Session), r.State, report.Printable(r.App),
 		report.Printable(r.Host),
 		started, humanize.Time(r.LastReceived), r.Events, r.Kernels)

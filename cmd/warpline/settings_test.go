@@ -77,7 +77,10 @@ func pages(t *testing.T) (paths []string) {
 // The pages and the alerts name flags that some command has, or that belong to another program.
 func TestTextsNameFlagsThatExist(t *testing.T) {
 	others := strings.Fields("--api-key --backend-url --data-binary --host --token --port --user --password --query --detach --build --rm " +
-		"--folder --type --all-sessions --agent-jar --api-path --duration --telemetry-sink-dir --format --output")
+		"--folder --type --all-sessions --agent-jar --api-path --duration --telemetry-sink-dir --format --output " +
+		"--remote-store-address --remote-store-insecure --remote-store-bearer-token --node --instrument-cuda-launch --config-path " +
+		"--merge-gpu-profiles --debuginfo-strip --use-v --metadata-disable-cpu-label --metadata-disable-thread-id-label " +
+		"--metadata-disable-thread-comm-label --offline-mode-storage-path")
 	parser, err := kong.New(&commands{}, helpTexts.CloneWith(kong.Vars{"version": ""}))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +125,10 @@ func TestTextsNameCommandsThatExist(t *testing.T) {
 		}
 		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
 			command, _, _ := strings.Cut(m[1], " #")
-			command, _, _ = strings.Cut(shell.ReplaceAllString(command, "x"), " >")
+			command = shell.ReplaceAllString(command, "x")
+			for _, next := range []string{" >", " | ", " && "} { // what the shell does with it is no argument
+				command, _, _ = strings.Cut(command, next)
+			}
 			args := append(strings.Fields(command), "--print-config")
 			if strings.Contains(command, " delete ") || strings.Contains(command, " purge ") {
 				args = append(args, "--yes") // nobody is there to be asked

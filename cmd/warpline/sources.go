@@ -5,10 +5,12 @@ import (
 
 	"github.com/warpline/warpline/aggregate"
 	gpuflightfold "github.com/warpline/warpline/aggregate/gpuflight"
+	parcafold "github.com/warpline/warpline/aggregate/parca"
 	telemetryfold "github.com/warpline/warpline/aggregate/telemetry"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	parcadoor "github.com/warpline/warpline/ingest/parca"
 	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/sink/table"
 	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
@@ -26,6 +28,7 @@ type source struct {
 var sources = []source{
 	{gpuflightdoor.Source(), gpuflightfold.Source(), gpuflighttable.Source},
 	{telemetrydoor.Source(), telemetryfold.Source(), telemetrytable.Source},
+	{door: parcadoor.Source(), fold: parcafold.Source()}, // its tables are those that sources share
 }
 
 // givenSources are the sources as the service is given them.
@@ -33,7 +36,9 @@ func givenSources() service.Sources {
 	given := service.Sources{Schema: schema()}
 	for _, s := range sources {
 		given.Doors = append(given.Doors, s.door)
-		given.Folds = append(given.Folds, s.fold)
+		if s.fold.Name != "" {
+			given.Folds = append(given.Folds, s.fold)
+		}
 	}
 	return given
 }
@@ -42,7 +47,9 @@ func givenSources() service.Sources {
 var schema = sync.OnceValue(func() *table.Schema {
 	var of []table.Source
 	for _, s := range sources {
-		of = append(of, s.tables)
+		if s.tables.Name != "" {
+			of = append(of, s.tables)
+		}
 	}
 	made, err := table.NewSchema(of...)
 	if err != nil {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/warpline/warpline/cmd/warpline/service"
@@ -15,10 +18,11 @@ import (
 type upCmd struct {
 	Data       string `default:"./warpline-data" placeholder:"DIR" help:"Folder for everything that is kept. One process at a time."`
 	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"${gateway_listen}"`
-	GRPCListen string `name:"grpc-listen" placeholder:"HOST:PORT" help:"${up_grpc_listen}"`
+	GRPCListen string `name:"grpc-listen" default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"${up_grpc_listen}"`
 	PathPrefix string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
-	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen, PEM."`
+	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen and --grpc-listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
+	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
 
 	ClickHouseHTTPPort int  `name:"clickhouse-http-port" default:"8123" placeholder:"N" help:"${up_clickhouse_http_port}"`
@@ -84,7 +88,8 @@ func (c *upCmd) check(p *program) error {
 	if c.DrainTimeout <= 0 {
 		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), c.DrainTimeout)
 	}
-	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), c.clickhouseFlags.check(s), c.layoutFlags.check(s), c.limitFlags.check(s),
+	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.clickhouseFlags.check(s),
+		c.layoutFlags.check(s), c.limitFlags.check(s),
 		c.chunkFlags.check(s), c.insertFlags.check(s))
 }
 
@@ -102,12 +107,32 @@ func checkTLS(s *settings, cert, key string) error {
 	return nil
 }
 
+// checkClientCA reads the file once, like checkTLS.
+func checkClientCA(s *settings, file, cert string) error {
+	if file == "" {
+		return nil
+	}
+	if cert == "" {
+		return fmt.Errorf("%s needs %s and %s: clients show certificates over TLS only", s.name("grpc-client-ca"), s.name("tls-cert"),
+			s.name("tls-key"))
+	}
+	text, err := os.ReadFile(file)
+	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
+		err = fmt.Errorf("%s has no PEM certificate", file)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name("grpc-client-ca"), err)
+	}
+	return nil
+}
+
 func (c *upCmd) config(p *program) service.Config {
 	layout := c.layout()
 	// Only who names a size takes room back from streams that are there.
 	layout.Lower = p.Settings.given("ingest-max") || p.Settings.given("rows-max") || p.Settings.given("bucket-max") || c.StoreMax > 0
 	return service.Config{
 		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
+		GRPCListen: c.GRPCListen, GRPCClientCA: c.ClientCA,
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
 		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
@@ -128,11 +153,9 @@ func (c *upCmd) Run(ctx context.Context, p *program) error {
 		c.stop(p, s)
 		return err
 	}
-	if c.GRPCListen != "" {
-		p.Log.Warn("--grpc-listen is reserved: nothing listens there in this version", "addr", c.GRPCListen)
-	}
 	c.banner(p.Stderr, s, keyFile, time.Since(began))
-	p.Log.Info("ready", "addr", s.Gateway.Addr(), "clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr,
+	p.Log.Info("ready", "addr", s.Gateway.Addr(), "grpc", s.Gateway.GRPCAddr(),
+		"clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr,
 		"took", time.Since(began).Round(time.Millisecond))
 	watchCtx, stopWatch := context.WithCancel(context.Background())
 	watched := make(chan struct{})
@@ -175,6 +198,7 @@ func (c *upCmd) banner(w io.Writer, s *service.Stack, keyFile string, took time.
 	}
 	lines := [][2]string{
 		{"send to", scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "   (hostUrl of the GPU Flight agent, or warpline send)"},
+		{"", "gRPC " + cmp.Or(s.Gateway.GRPCAddr(), "nowhere") + "   (--remote-store-address of a Parca agent)"},
 		{"ask in SQL", askWith(s.Reader)},
 		{"", "native " + s.Server.Native + "   database " + s.Server.Database},
 		{"NATS", orNone(s.NATSAddr)},
@@ -184,9 +208,6 @@ func (c *upCmd) banner(w io.Writer, s *service.Stack, keyFile string, took time.
 	}
 	if c.DevKey != "" {
 		lines = append(lines, [2]string{"dev key", "as given   (tenant dev, loopback only)"})
-	}
-	if c.GRPCListen != "" {
-		lines = append(lines, [2]string{"gRPC", "nothing listens on " + c.GRPCListen + " in this version"})
 	}
 	fmt.Fprintf(w, "\nwarpline %s is up after %.1f s\n", version(), took.Seconds())
 	for _, l := range lines {

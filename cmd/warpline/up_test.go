@@ -165,7 +165,8 @@ func TestUp(t *testing.T) {
 	}
 	said := up.words.String()
 	for _, w := range []string{"http://" + r.Gateway, "http://" + r.ClickHouseHTTP,
-		"-u \"reader:$(cat " + filepath.Join(dir, engine.ReaderSecret), filepath.Join(dir, "key"), "os: survives kill -9", "nothing listens"} {
+		"-u \"reader:$(cat " + filepath.Join(dir, engine.ReaderSecret), filepath.Join(dir, "key"), "os: survives kill -9",
+		"gRPC " + r.GatewayGRPC} {
 		if !strings.Contains(said, w) {
 			t.Errorf("the banner lacks %q:\n%s", w, said)
 		}

@@ -20,6 +20,7 @@ import (
 // Service is the Warpline that is measured. PID is 0 when it is not ours.
 type Service struct {
 	URL   string // of the gateway
+	GRPC  string // host:port of its gRPC; "": not ours
 	Key   string
 	Read  SQL
 	Write *SQL // a user that may OPTIMIZE and create; nil: nothing is measured at rest
@@ -43,7 +44,8 @@ const readyLimit = 10 * time.Minute
 // Start runs `binary up` on dir as a process of its own, so that its memory and CPU can be measured apart from the bench's, and waits until
 // it is ready. args are further flags of up. The caller calls Stop.
 func Start(ctx context.Context, binary, dir string, args ...string) (*Service, error) {
-	args = append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0",
+	args = append([]string{"up", "--data", dir, "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0",
+		"--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0",
 		"--limit-events-per-second", "1e12", "--limit-bytes-per-second", "1TB"}, args...)
 	s := &Service{Key: devKey, Alone: true, done: make(chan struct{}), log: filepath.Join(dir, "up.log")}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -81,6 +83,7 @@ func (s *Service) await(ctx context.Context, dir string) error {
 	var at struct {
 		PID            int    `json:"pid"`
 		Gateway        string `json:"gateway"`
+		GatewayGRPC    string `json:"gateway_grpc"`
 		NATS           string `json:"nats"`
 		ClickHouseHTTP string `json:"clickhouse_http"`
 		ClickHouseUser string `json:"clickhouse_user"`
@@ -99,7 +102,7 @@ func (s *Service) await(ctx context.Context, dir string) error {
 			return fmt.Errorf("not ready in time: %w", err)
 		}
 	}
-	s.URL, s.NATS = "http://"+at.Gateway, at.NATS
+	s.URL, s.GRPC, s.NATS = "http://"+at.Gateway, at.GatewayGRPC, at.NATS
 	s.Read = SQL{Addr: at.ClickHouseHTTP, User: at.ClickHouseUser}
 	if b, err := os.ReadFile(filepath.Join(dir, engine.ReaderSecret)); err == nil {
 		s.Read.Password = strings.TrimSpace(string(b))

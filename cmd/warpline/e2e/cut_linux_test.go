@@ -137,7 +137,8 @@ func (b *cutService) launch() {
 		b.listen, b.http, b.tcp = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
 	}
 	b.words, b.done = &bytes.Buffer{}, make(chan struct{})
-	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--clickhouse-http-port", port(b.http),
+	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--grpc-listen", "127.0.0.1:0",
+		"--clickhouse-http-port", port(b.http),
 		"--clickhouse-tcp-port", port(b.tcp),
 		"--durability", b.mode, "--sink-interval", "50ms", "--dev-key", devKey, "--limit-events-per-second", "1e9", "--limit-bytes-per-second",
 		"1GB")

@@ -40,7 +40,8 @@ func newSite(t *testing.T) *site {
 	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t),
 		roles: map[string]*role{}}
 	s := &site{cluster: c, t: t, data: filepath.Join(c.dir, "data")}
-	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
+	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--grpc-listen", "127.0.0.1:0",
+		"--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
 		"--clickhouse-http-port", port(c.clickHTTP),
 		"--dev-key", devKey, "--partitions", "4")
 	t.Cleanup(func() {

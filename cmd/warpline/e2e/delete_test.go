@@ -106,6 +106,7 @@ func TestDeletion(t *testing.T) {
 		}
 	}
 
+	agents := startParcaLoad(ctx, t, c, "agents") // of another tenant: they send on meanwhile
 	blueBefore, staysBefore := c.stored("blue", gone), c.stored("red", stays)
 	done := make(chan string, 1)
 	go func() {
@@ -167,6 +168,8 @@ func TestDeletion(t *testing.T) {
 		t.Errorf("after the purge: %v\n%s", left, out)
 	}
 	same("after the purge")
+	agents.stop()
+	agents.check(t, c)
 	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
 		t.Errorf("audit: %v\n%s", err, out)
 	}

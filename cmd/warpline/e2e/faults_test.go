@@ -20,6 +20,7 @@ func TestClickHouseAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	l := startLoad(ctx, t, c)
+	agents := startParcaLoad(ctx, t, c, "agents")
 	time.Sleep(time.Second)
 	c.kill("engine")
 	before := l.posted.Load()
@@ -30,7 +31,9 @@ func TestClickHouseAway(t *testing.T) {
 	c.start("engine")
 	c.waitReady("engine", 60*time.Second)
 	time.Sleep(500 * time.Millisecond)
+	agents.stop()
 	check(t, c, "dev", l.stop(), 60*time.Second)
+	agents.check(t, c)
 }
 
 // The streams are full because nobody folds, then because nobody inserts: the gateway answers what the agent retries on, nothing is
@@ -44,6 +47,7 @@ func TestStorageFull(t *testing.T) {
 			probeKey := c.makeKey("probe") // its lines are rejects, which dev must not have
 			c.kill(idle)
 			l := startLoad(ctx, t, c)
+			agents := startParcaLoad(ctx, t, c, "agents")
 			probe := &window{session: "11111111-0000-4000-8000-000000000000", channel: "device", id: "probe", sequence: 1, gz: zip([]byte(""))}
 			var status int
 			var body string
@@ -67,8 +71,10 @@ func TestStorageFull(t *testing.T) {
 			}
 			c.start(idle)
 			time.Sleep(time.Second)
+			agents.stop()
 			want := l.stop()
 			check(t, c, "dev", want, 90*time.Second)
+			agents.check(t, c)
 		})
 	}
 }

@@ -49,7 +49,8 @@ func TestFloods(t *testing.T) {
 		roles: map[string]*role{}}
 	t.Cleanup(c.stopAll)
 	data := filepath.Join(c.dir, "data")
-	c.add("up", "up", "--data", data, "--listen", c.gatewayAddr, "--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
+	c.add("up", "up", "--data", data, "--listen", c.gatewayAddr, "--grpc-listen", "127.0.0.1:0",
+		"--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
 		"--clickhouse-http-port", port(c.clickHTTP))
 	c.start("up")
 	c.waitReady("up", 60*time.Second)

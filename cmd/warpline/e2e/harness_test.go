@@ -56,6 +56,7 @@ type cluster struct {
 	t                                          testing.TB
 	dir                                        string
 	natsAddr, gatewayAddr, clickTCP, clickHTTP string
+	grpcAddr                                   string // of the gateway; "" of an older binary
 	roles                                      map[string]*role
 	layout                                     []string
 	binary                                     string // "": the one of this checkout
@@ -122,8 +123,10 @@ func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *c
 	for i := range workers {
 		c.add("worker"+strconv.Itoa(i), append(append([]string{"worker"}, base...), click...)...)
 	}
-	c.add("gateway", append(append([]string{"gateway"}, base...), "--listen", c.gatewayAddr, "--dev-key", devKey, "--spool-dir",
-		filepath.Join(c.dir, "spool"))...)
+	if binary == "" {
+		c.grpcAddr = freeAddr(t)
+	}
+	c.addGateway("gateway", c.gatewayAddr, c.grpcAddr)
 	for name := range c.roles {
 		if name != "nats" && name != "engine" {
 			c.start(name)
@@ -133,6 +136,16 @@ func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *c
 		c.waitReady(name, 30*time.Second)
 	}
 	return c
+}
+
+// addGateway adds a gateway; without an address for gRPC it takes none.
+func (c *cluster) addGateway(name, addr, grpc string) {
+	args := append([]string{"gateway", "--nats", "nats://" + c.natsAddr}, c.layout...)
+	args = append(args, "--listen", addr, "--dev-key", devKey, "--spool-dir", filepath.Join(c.dir, "spool-"+name))
+	if grpc != "" {
+		args = append(args, "--grpc-listen", grpc)
+	}
+	c.add(name, args...)
 }
 
 // secret is a password of the cluster's ClickHouse, or of the one of `up`.
@@ -261,7 +274,7 @@ func (c *cluster) kill(name string) {
 }
 
 func (c *cluster) stopAll() {
-	for _, name := range []string{"up", "gateway", "worker0", "worker1", "sink", "nats", "engine"} {
+	for _, name := range []string{"up", "gateway", "gateway2", "worker0", "worker1", "sink", "nats", "engine"} {
 		if r := c.roles[name]; r != nil && r.cmd != nil {
 			c.kill(name)
 		}

@@ -91,6 +91,7 @@ func TestKill9(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Duration(*kills)*10*time.Second) // the load must outlast the kills
 	defer cancel()
 	l := startLoad(ctx, t, c)
+	agents := startParcaLoad(ctx, t, c, "agents")
 	r := rand.New(rand.NewPCG(*seed, 99))
 	victims := []string{"gateway", "worker0", "worker1", "sink", "nats"}
 	order := make([]string, 0, *kills)
@@ -121,6 +122,7 @@ func TestKill9(t *testing.T) {
 		c.waitReady(name, 60*time.Second)
 	}
 	time.Sleep(500 * time.Millisecond)
+	agents.stop()
 	want := l.stop()
 	t.Logf("%d kills (%d of the engine) in %v, %d windows acknowledged", len(order), *engineKills, time.Since(began).Round(time.Second),
 		l.posted.Load())
@@ -128,6 +130,8 @@ func TestKill9(t *testing.T) {
 	if d := compareGroups(c, "dev", l.oracle.groups); d != "" {
 		t.Errorf("kernel_stats:\n%s", d)
 	}
+	agents.check(t, c)
+	agents.checkRejects(t, c)
 	for name := range c.roles { // and nobody says that something was
 		for line := range strings.Lines(c.whole(name)) {
 			if strings.Contains(line, "NATS has lost data") {

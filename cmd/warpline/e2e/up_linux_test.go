@@ -58,7 +58,8 @@ func startUp(t testing.TB, dir string, descriptors int) *service {
 func (s *service) start() {
 	s.t.Helper()
 	enginetest.Need(s.t)
-	args := []string{"up", "--data", s.dir, "--listen", s.addr, "--clickhouse-tcp-port", port(s.click), "--clickhouse-http-port", "0",
+	args := []string{"up", "--data", s.dir, "--listen", s.addr, "--grpc-listen", "127.0.0.1:0",
+		"--clickhouse-tcp-port", port(s.click), "--clickhouse-http-port", "0",
 		"--dev-key", devKey}
 	s.cmd = exec.Command(binary, args...)
 	if s.descriptors > 0 {

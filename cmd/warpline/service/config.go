@@ -19,7 +19,10 @@ type Config struct {
 	// Listen is where the gateway takes uploads, as host:port; port 0 is any free one. PathPrefix is a second place for its paths, "" for
 	// none.
 	Listen, PathPrefix string
-	// TLSCert and TLSKey are PEM files for Listen; both are "" without TLS.
+	// GRPCListen is where it takes gRPC, as Listen; "" for nowhere. GRPCClientCA is a PEM file of those who sign the certificates of its
+	// clients, which are then asked for; "" for none.
+	GRPCListen, GRPCClientCA string
+	// TLSCert and TLSKey are PEM files for both; both are "" without TLS.
 	TLSCert, TLSKey string
 	// NATS is that of others; its zero value starts one in this process, with its files in the data folder.
 	NATS NATS

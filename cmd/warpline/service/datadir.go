@@ -50,6 +50,7 @@ type Running struct {
 	Started        time.Time `json:"started"`
 	Version        string    `json:"version"`
 	Gateway        string    `json:"gateway"`
+	GatewayGRPC    string    `json:"gateway_grpc,omitempty"`
 	GatewayTLS     bool      `json:"gateway_tls,omitempty"`
 	NATS           string    `json:"nats"` // a URL, with the token
 	ClickHouse     string    `json:"clickhouse"`

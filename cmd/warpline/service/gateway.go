@@ -11,10 +11,11 @@ import (
 
 // GatewayConfig is what a gateway needs that runs alone. Fields without a comment are as in Config.
 type GatewayConfig struct {
-	Listen, PathPrefix string
-	TLSCert, TLSKey    string
-	DevKey             string
-	Limits             tenant.Limits
+	Listen, PathPrefix       string
+	GRPCListen, GRPCClientCA string
+	TLSCert, TLSKey          string
+	DevKey                   string
+	Limits                   tenant.Limits
 	// SpoolDir is the folder for bodies that are being received; "" is one below the system's temporary folder, which is removed at the
 	// end.
 	SpoolDir string
@@ -40,7 +41,8 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	reg := newRegistry()
 	w := newWatcher(a.Log, reg)
 	g, err := ingest.New(streams, ingest.Config{
-		Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
+		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA,
+		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
 		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
 		Logger: a.Log, Registerer: reg, Ready: w.blocked,
 	})
@@ -57,6 +59,6 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		g.Close()
 		return err
 	}
-	a.Log.Info("ready", "addr", g.Addr(), "role", "gateway")
+	a.Log.Info("ready", "addr", g.Addr(), "grpc", g.GRPCAddr(), "role", "gateway")
 	return a.serve(ctx, hard, "gateway", g.Run)
 }

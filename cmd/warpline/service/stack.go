@@ -110,7 +110,8 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		return s.worker.Run(ctx)
 	})
 	s.Gateway, err = ingest.New(s.Streams, ingest.Config{
-		Listen: cfg.Listen, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, SpoolDir: s.Dir.File("spool"),
+		Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, GRPCClientCA: cfg.GRPCClientCA,
+		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, SpoolDir: s.Dir.File("spool"),
 		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
 		Logger: cfg.Log.With("role", "gateway"), Registerer: reg, Refuse: s.refuse, Ready: s.watcher.blocked, Sources: cfg.Sources.Doors,
 	})
@@ -127,7 +128,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	}
 	return s, s.Dir.publish(Running{
 		PID: os.Getpid(), Started: time.Now().UTC(), Version: cfg.Version,
-		Gateway: s.Gateway.Addr(), GatewayTLS: cfg.TLSCert != "", NATS: s.natsURL,
+		Gateway: s.Gateway.Addr(), GatewayGRPC: s.Gateway.GRPCAddr(), GatewayTLS: cfg.TLSCert != "", NATS: s.natsURL,
 		ClickHouse: s.Server.Native, ClickHouseHTTP: s.Server.HTTP, ClickHouseUser: who,
 	})
 }
@@ -189,7 +190,8 @@ const minFreeDisk = 512 << 20
 
 // portsFree says at once what would fail after seconds of starting other things.
 func (s *Stack) portsFree() error {
-	for _, p := range []struct{ flag, addr string }{{"--listen", s.cfg.Listen}, {"--nats-listen", s.cfg.NATSListen}} {
+	for _, p := range []struct{ flag, addr string }{{"--listen", s.cfg.Listen}, {"--grpc-listen", s.cfg.GRPCListen},
+		{"--nats-listen", s.cfg.NATSListen}} {
 		if p.addr == "" {
 			continue
 		}

@@ -39,8 +39,8 @@ func fitStore(dir string, l broker.Layout, max int64) (broker.Layout, int64, err
 			"disk with --data",
 			Size(budget), Size(leastStore))
 	}
-	// 4 disk buckets and 3 object stores beside the two streams, see broker.Open.
-	const buckets = 7
+	// 5 disk buckets and 3 object stores beside the two streams, see broker.Open.
+	const buckets = 8
 	total := l.IngestMaxBytes + l.RowsMaxBytes + buckets*l.BucketMaxBytes
 	if total > budget {
 		f := float64(budget) / float64(total)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/warpline/warpline/cmd/warpline/bench"
+)
+
+// benchPCFlags are of workload pc.
+type benchPCFlags struct {
+	Pairs int           `default:"0" help:"Workload pc: pairs to send with each size of batch; 0 for 2.5 M and 5 M."`
+	Nodes int           `default:"0" help:"Workload pc: measure a fleet of so many agents that send --rate pairs a second together."`
+	For   time.Duration `name:"for" default:"10m" help:"Workload pc: how long the fleet sends."`
+}
+
+func (f benchPCFlags) check(s *settings, rate float64) error {
+	switch {
+	case f.Pairs < 0 || f.Nodes < 0 || f.For <= 0:
+		return fmt.Errorf("%s, %s, %s: %d, %d and %v: cannot be negative, and a time must be above zero", s.name("pairs"), s.name("nodes"),
+			s.name("for"), f.Pairs, f.Nodes, f.For)
+	case f.Nodes > 0 && rate <= 0:
+		return fmt.Errorf("%s needs %s: pairs a second over all nodes", s.name("nodes"), s.name("rate"))
+	}
+	return nil
+}
+
+// pc measures workload pc: both sizes of batch, each on a service of its own, or a fleet.
+func (c *benchCmd) pc(ctx context.Context, p *program, dir string) error {
+	sizes := bench.PCBatchRows
+	if c.Nodes > 0 {
+		sizes = sizes[:1]
+	}
+	var wrong []error
+	for i, rows := range sizes {
+		if i > 0 && !c.JSON {
+			fmt.Fprintln(p.Stdout)
+		}
+		r, err := c.pcOne(ctx, p, rows, filepath.Join(dir, fmt.Sprint(rows)))
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			err = newEncoder(p.Stdout).Encode(r)
+		} else {
+			err = r.Print(p.Stdout)
+		}
+		if err != nil {
+			return err
+		}
+		for _, w := range r.Wrong {
+			wrong = append(wrong, errors.New(w))
+		}
+	}
+	return withCode(errors.Join(wrong...), exitUnbalanced)
+}
+
+func (c *benchCmd) pcOne(ctx context.Context, p *program, rows int, dir string) (*bench.PCResult, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	phases := newPhases(p.Stderr)
+	defer phases.end()
+	svc, err := c.start(ctx, phases, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer svc.Stop()
+	return bench.RunPC(ctx, svc, rows, bench.PCOptions{Seed: c.Seed, Pairs: c.Pairs, Nodes: c.Nodes, Rate: c.Rate, For: c.For, Dir: dir,
+		Rest: !c.NoRest, Progress: phases.tell})
+}
