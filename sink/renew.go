@@ -106,7 +106,7 @@ SELECT tenant, session_id, build_id, whole, retention_days, rows_partition, chun
     FROM %[1]s.cubins_data GROUP BY tenant, session_id, build_id, whole)
 WHERE day + retention_days > %[2]d AND day + retention_days <= %[2]d + least(%[3]d, intDiv(retention_days, 2))
     AND day < %[2]d - if(retention_days > 7, 2, 0)
-    AND (tenant, build_id) IN (SELECT toString(tenant), toString(build_id) FROM %[1]s.pc_buckets_data
+    AND (tenant, build_id) IN (SELECT toString(tenant), toString(build_id) FROM %[1]s.pc_cubins_data
         WHERE received_day >= toDate(%[2]d - %[3]d) AND build_id != '')
 ORDER BY day, tenant, build_id, whole LIMIT %[4]d`, db, today, renewBefore, maxRenewals))
 	if err != nil {

@@ -58,11 +58,11 @@ func (w *world) publishCubins(p int, cubins ...madeCubin) {
 		add(b, day, m.retention)
 		if m.sampled >= 0 {
 			at := time.Now().AddDate(0, 0, -m.sampled)
-			b = table.NewBatch(table.PCBuckets.Table)
-			table.PCBuckets.Tenant.AppendString(b, "acme")
-			table.PCBuckets.SessionID.AppendString(b, "parca:n:1:c")
-			table.PCBuckets.BuildID.AppendString(b, m.buildID)
-			table.PCBuckets.Samples.Append(b, 1)
+			b = table.NewBatch(table.PCCubins.Table)
+			table.PCCubins.Tenant.AppendString(b, "acme")
+			table.PCCubins.SessionID.AppendString(b, "parca:n:1:c")
+			table.PCCubins.BuildID.AppendString(b, m.buildID)
+			table.PCCubins.Samples.Append(b, 1)
 			tabletest.FillRest(b, 1, at, 395)
 			schema, data, err := b.Encode(nil)
 			if err != nil {

@@ -1,8 +1,6 @@
 package parca
 
 import (
-	"slices"
-
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/parca"
@@ -26,18 +24,8 @@ type bucketSums struct {
 	function, demangled, cubin, build, reason, sass columnTexts
 }
 
-// bucketsOf returns the sums of a batch.
-func (f *folding) bucketsOf(b *table.Batch) *bucketSums {
-	at := slices.IndexFunc(f.buckets, func(s *bucketSums) bool { return s.b == b })
-	if at < 0 {
-		if len(f.buckets) >= maxBatches {
-			f.buckets = nil
-		}
-		at = len(f.buckets)
-		f.buckets = append(f.buckets, &bucketSums{rowSums: rowSums[bucketKey]{b: b, rows: b.Rows(), at: map[bucketKey]int32{}}})
-	}
-	f.buckets[at].begin()
-	return f.buckets[at]
+func newBucketSums(b *table.Batch) *bucketSums {
+	return &bucketSums{rowSums: newRowSums[bucketKey](b)}
 }
 
 // samples adds the part's samples up.
@@ -47,7 +35,7 @@ func (f *folding) samples(s *session, p *aggregate.Part, in *parca.Part) {
 	}
 	t := &table.PCBuckets
 	b := f.Facts(p, t.Table)
-	sums := f.bucketsOf(b)
+	sums := sumsOf(&f.buckets, b, newBucketSums)
 	n := len(in.Strings)
 	for _, c := range []*columnTexts{&sums.function, &sums.demangled, &sums.cubin, &sums.build, &sums.reason, &sums.sass} {
 		c.begin(n)
@@ -55,6 +43,9 @@ func (f *folding) samples(s *session, p *aggregate.Part, in *parca.Part) {
 	tenant, id, day := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID), rows.DayOf(p.Env.ReceivedAt)
 	samples, ns, hits := t.Samples.Slice(b), t.GPUNS.Slice(b), t.Hits.Slice(b)
 	stalled, none := uint64(0), parca.Stack{}
+	if p.Env.NoStacks {
+		none.Lo = table.StackNotKept
+	}
 	for i := range in.PC {
 		r := &in.PC[i]
 		stack := &none
@@ -102,6 +93,7 @@ func (f *folding) samples(s *session, p *aggregate.Part, in *parca.Part) {
 		t.ReceivedDay.Append(b, day)
 	}
 	s.Delta.Samples += stalled
+	f.cubinSamples(s, p, in)
 }
 
 // demangledIndex returns the index of a function's readable name.

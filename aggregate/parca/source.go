@@ -43,11 +43,12 @@ type folding struct {
 	decode    func(*parca.Part, []byte) error
 	now       partTexts // likewise
 	buckets   []*bucketSums
+	cubins    []*cubinSums
 	stacks    []*stackSums
 	demangled demangler
 	refusing  map[*session]struct{} // with refusals that are not written yet
 	lookedAt  int64                 // when they were looked through, owner's clock
-	trimmedAt int64                 // likewise buckets and stacks
+	trimmedAt int64                 // likewise buckets, cubins and stacks
 	sessions  uint32                // serial number of the last session
 }
 
@@ -102,6 +103,7 @@ func (f *folding) Tick(now int64) {
 	if now-f.trimmedAt >= trimEvery {
 		f.trimmedAt = now
 		f.buckets = slices.DeleteFunc(f.buckets, func(s *bucketSums) bool { return s.unused() })
+		f.cubins = slices.DeleteFunc(f.cubins, func(s *cubinSums) bool { return s.unused() })
 		f.stacks = slices.DeleteFunc(f.stacks, func(s *stackSums) bool { return s.unused() })
 	}
 	if now-f.lookedAt >= int64(time.Second) {

@@ -1,7 +1,6 @@
 package parca
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/zeebo/xxh3"
@@ -12,94 +11,58 @@ import (
 	"github.com/warpline/warpline/sink/table"
 )
 
-// stackKey is the key of a row of pc_stacks within a batch; texts are indexes in the batch's columns.
+// stackKey is the key of a row of kernel_stacks within a batch; the function is an index in the batch's column.
 type stackKey struct {
-	hi, lo                            uint64
-	session, minute, function, reason uint32
-	day                               int32
+	hi, lo                    uint64
+	session, minute, function uint32
+	day                       int32
 }
 
-// stackSums is where the rows of a batch of pc_stacks are.
+// stackSums is where the rows of a batch of kernel_stacks are.
 type stackSums struct {
 	rowSums[stackKey]
 
-	function, reason columnTexts
-	tenant, id       int32 // of the part's session
+	function columnTexts
 }
 
-func (f *folding) stacksOf(b *table.Batch) *stackSums {
-	at := slices.IndexFunc(f.stacks, func(s *stackSums) bool { return s.b == b })
-	if at < 0 {
-		if len(f.stacks) >= maxBatches {
-			f.stacks = nil
-		}
-		at = len(f.stacks)
-		f.stacks = append(f.stacks, &stackSums{rowSums: rowSums[stackKey]{b: b, rows: b.Rows(), at: map[stackKey]int32{}}})
-	}
-	f.stacks[at].begin()
-	return f.stacks[at]
-}
+func newStackSums(b *table.Batch) *stackSums { return &stackSums{rowSums: newRowSums[stackKey](b)} }
 
-// launched adds the part's samples and kernels up by the stacks that launched them. Rows without a stack count under content 0, so that the
-// sums are those of all rows.
+// launched adds the part's kernels up by the stacks that launched them. Kernels without a stack count under content 0, so that the sums are
+// those of all kernels. Samples have their stacks in the rows of pc_buckets.
 func (f *folding) launched(s *session, p *aggregate.Part, in *parca.Part) {
-	if p.Env.NoStacks || len(in.PC)+len(in.Kernels) == 0 {
+	if p.Env.NoStacks || len(in.Kernels) == 0 {
 		return
 	}
-	t := &table.PCStacks
+	t := &table.KernelStacks
 	b := f.Facts(p, t.Table)
-	sums := f.stacksOf(b)
-	for _, c := range []*columnTexts{&sums.function, &sums.reason} {
-		c.begin(len(in.Strings))
-	}
-	sums.tenant, sums.id = t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
-	day := rows.DayOf(p.Env.ReceivedAt)
-	for i := range in.PC {
-		r := &in.PC[i]
-		stack := f.stackOf(s, p, in, r.Stack)
-		at := sums.row(&stackKey{
-			hi: stack.Hi, lo: stack.Lo, session: s.serial, minute: uint32(r.At / rows.BucketNS),
-			function: uint32(sums.function.index(t.Function, b, in.Strings, r.Function)),
-			reason:   uint32(sums.reason.index(t.StallReason, b, in.Strings, r.Reason)),
-			day:      day,
-		})
-		(*t.Samples.Slice(b))[at] += r.Samples
-		(*t.GPUNS.Slice(b))[at] += r.Samples * r.PeriodNS
-	}
-	reason := uint32(t.StallReason.Index(b, ""))
+	sums := sumsOf(&f.stacks, b, newStackSums)
+	sums.function.begin(len(in.Strings))
+	tenant, id, day := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID), rows.DayOf(p.Env.ReceivedAt)
+	calls, ns := t.Calls.Slice(b), t.KernelNS.Slice(b)
 	for i := range in.Kernels {
 		r := &in.Kernels[i]
 		stack := f.stackOf(s, p, in, r.Stack)
-		at := sums.row(&stackKey{
+		key := stackKey{
 			hi: stack.Hi, lo: stack.Lo, session: s.serial, minute: uint32(r.At / rows.BucketNS),
-			function: uint32(sums.function.index(t.Function, b, in.Strings, r.Function)), reason: reason, day: day,
-		})
-		(*t.Calls.Slice(b))[at]++
-		(*t.KernelNS.Slice(b))[at] += r.DurationNS
+			function: uint32(sums.function.index(t.Function, b, in.Strings, r.Function)), day: day,
+		}
+		if at, ok := sums.at[key]; ok {
+			(*calls)[at]++
+			(*ns)[at] += r.DurationNS
+			continue
+		}
+		sums.add(&key)
+		t.Tenant.Append(b, tenant)
+		t.SessionID.Append(b, id)
+		t.Bucket.Append(b, int64(key.minute)*rows.BucketNS)
+		t.BucketS.Append(b, 60)
+		t.Function.Append(b, int32(key.function))
+		t.ContentHi.Append(b, stack.Hi)
+		t.ContentLo.Append(b, stack.Lo)
+		t.Calls.Append(b, 1)
+		t.KernelNS.Append(b, r.DurationNS)
+		t.ReceivedDay.Append(b, day)
 	}
-}
-
-// row returns the number of a key's row, and appends one when it is new.
-func (s *stackSums) row(key *stackKey) int32 {
-	if at, ok := s.at[*key]; ok {
-		return at
-	}
-	at := s.add(key)
-	t, b := &table.PCStacks, s.b
-	t.Tenant.Append(b, s.tenant)
-	t.SessionID.Append(b, s.id)
-	t.Bucket.Append(b, int64(key.minute)*rows.BucketNS)
-	t.BucketS.Append(b, 60)
-	t.Function.Append(b, int32(key.function))
-	t.StallReason.Append(b, int32(key.reason))
-	t.ContentHi.Append(b, key.hi)
-	t.ContentLo.Append(b, key.lo)
-	t.Samples.Append(b, 0)
-	t.GPUNS.Append(b, 0)
-	t.Calls.Append(b, 0)
-	t.KernelNS.Append(b, 0)
-	t.ReceivedDay.Append(b, key.day)
-	return at
 }
 
 // stackOf returns a stack of the part, whose frames are written before rows link to them.
@@ -117,7 +80,7 @@ func (f *folding) stackOf(s *session, p *aggregate.Part, in *parca.Part, i uint3
 // maxFrameBytes is where the frames of a stack are cut.
 const maxFrameBytes = 64 << 10
 
-// frames writes the content of a stack, when the session has not done so on this day.
+// frames writes the content of a stack and the session's link to it, when the session has not done so on this day.
 func (f *folding) frames(s *session, p *aggregate.Part, stack *parca.Stack) {
 	key, day := xxh3.Uint128{Hi: stack.Hi, Lo: stack.Lo}, rows.DayOf(p.Env.ReceivedAt)
 	known := s.written.get(key)
@@ -127,8 +90,11 @@ func (f *folding) frames(s *session, p *aggregate.Part, stack *parca.Stack) {
 	if !s.written.on(known, day) {
 		return
 	}
+	partition := rows.FactDayPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays))
+	table.SessionStacks.Append(f.Out.Batch(table.SessionStacks.Table, partition), &table.SessionStackRow{
+		HeadRow: s.Head(), ContentHi: key.Hi, ContentLo: key.Lo, ReceivedDay: day})
 	t := &table.StackFrames
-	b := f.Out.Batch(t.Table, rows.FactDayPartition(p.Env.ReceivedAt, rows.FactDays(p.Env.RetentionDays, p.Env.RollupDays)))
+	b := f.Out.Batch(t.Table, partition)
 	tenant := t.Tenant.Index(b, s.Key.Tenant)
 	add := func(key xxh3.Uint128, text string) {
 		t.Tenant.Append(b, tenant)

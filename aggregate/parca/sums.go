@@ -1,6 +1,10 @@
 package parca
 
-import "github.com/warpline/warpline/sink/table"
+import (
+	"slices"
+
+	"github.com/warpline/warpline/sink/table"
+)
 
 // rowSums is where the rows of a batch are that numbers are added to until the chunk is published.
 type rowSums[K comparable] struct {
@@ -10,6 +14,30 @@ type rowSums[K comparable] struct {
 	peak  int  // the most that at has held
 	since bool // it was used since the last look
 }
+
+func newRowSums[K comparable](b *table.Batch) rowSums[K] {
+	return rowSums[K]{b: b, rows: b.Rows(), at: map[K]int32{}}
+}
+
+// sumsOf returns the sums of a batch, ready for a part; all are those of the batches that are known.
+func sumsOf[S interface {
+	of(*table.Batch) bool
+	begin()
+}](all *[]S, b *table.Batch, make func(*table.Batch) S) S {
+	at := slices.IndexFunc(*all, func(s S) bool { return s.of(b) })
+	if at < 0 {
+		if len(*all) >= maxBatches {
+			*all = nil
+		}
+		at = len(*all)
+		*all = append(*all, make(b))
+	}
+	s := (*all)[at]
+	s.begin()
+	return s
+}
+
+func (s *rowSums[K]) of(b *table.Batch) bool { return s.b == b }
 
 // begin makes the sums ready for a part. When the batch was emptied since, they begin anew.
 func (s *rowSums[K]) begin() {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/warpline/warpline/proto/stream"
+
+	"github.com/warpline/warpline/sink/table"
 )
 
 // Rows of one key in one chunk are one row, and rows that differ in period, opcode, device, session, minute, day or retention class are
@@ -53,11 +55,11 @@ func TestOneRowAKey(t *testing.T) {
 	}
 	o.settle()
 	if o.sum("pc_buckets_data", "gpu_ns") != total || o.sum("pc_buckets_data", "hits") != hits ||
-		o.sum("pc_stacks_data", "gpu_ns") != total {
-		t.Errorf("%d ns in buckets, %d by stacks, want %d; %d hits of %d", o.sum("pc_buckets_data", "gpu_ns"),
-			o.sum("pc_stacks_data", "gpu_ns"), total, o.sum("pc_buckets_data", "hits"), hits)
+		o.sum("pc_cubins_data", "samples") != o.sum("pc_buckets_data", "samples") {
+		t.Errorf("%d ns in buckets, want %d; %d hits of %d; %d samples, by cubin %d", o.sum("pc_buckets_data", "gpu_ns"), total,
+			o.sum("pc_buckets_data", "hits"), hits, o.sum("pc_buckets_data", "samples"), o.sum("pc_cubins_data", "samples"))
 	}
-	if len(o.m.buckets)+len(o.m.stacks) != 0 {
+	if len(o.m.buckets)+len(o.m.cubins)+len(o.m.stacks) != 0 {
 		t.Error("sums that nobody uses are kept")
 	}
 }
@@ -71,8 +73,10 @@ func TestNoLaunchStacks(t *testing.T) {
 	in.env.NoStacks = true
 	o.take(in)
 	o.settle()
-	if len(o.rows["pc_stacks_data"])+len(o.rows["stack_frames_data"]) != 0 || o.sum("pc_buckets_data", "samples") != 3 {
-		t.Errorf("%v, %v", o.rows["pc_stacks_data"], o.rows["pc_buckets_data"])
+	if len(o.rows["kernel_stacks_data"])+len(o.rows["session_stacks_data"])+len(o.rows["stack_frames_data"]) != 0 ||
+		o.sum("pc_buckets_data", "samples") != 3 || o.sum("pc_buckets_data", "content_hi") != 0 ||
+		o.sum("pc_buckets_data", "content_lo") != table.StackNotKept {
+		t.Errorf("%v, %v", o.rows["kernel_stacks_data"], o.rows["pc_buckets_data"])
 	}
 }
 

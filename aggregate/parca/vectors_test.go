@@ -189,10 +189,9 @@ func TestVectorsAddUp(t *testing.T) {
 			t.Fatalf("seed %d: %d samples, %d kernels, %d calls; want %d and %d", seed, o.sum("sessions_data", "samples"),
 				o.sum("sessions_data", "kernels"), o.sum("kernel_stats_data", "calls"), stalls, n)
 		}
-		if o.sum("pc_stacks_data", "samples") != o.sum("pc_buckets_data", "samples") ||
-			o.sum("pc_stacks_data", "gpu_ns") != o.sum("pc_buckets_data", "gpu_ns") || o.sum("pc_stacks_data", "calls") != n ||
-			o.sum("pc_stacks_data", "kernel_ns") != o.sum("kernel_stats_data", "total_ns") {
-			t.Fatalf("seed %d: pc_stacks do not add up to the rows", seed)
+		if o.sum("pc_cubins_data", "samples") != o.sum("pc_buckets_data", "samples") || o.sum("kernel_stacks_data", "calls") != n ||
+			o.sum("kernel_stacks_data", "kernel_ns") != o.sum("kernel_stats_data", "total_ns") {
+			t.Fatalf("seed %d: pc_cubins and kernel_stacks do not add up to the rows", seed)
 		}
 		if o.sum("usage_data", "events") != 88 || o.sum("usage_data", "duplicates") != 44 {
 			t.Fatalf("seed %d: %d events, %d duplicates", seed, o.sum("usage_data", "events"), o.sum("usage_data", "duplicates"))
@@ -201,7 +200,7 @@ func TestVectorsAddUp(t *testing.T) {
 	}
 }
 
-// linked looks whether every stack of pc_stacks has frames, and a mark with them.
+// linked looks whether every stack has frames, its session's link to them, and a mark with them.
 func (o *owner) linked() {
 	o.t.Helper()
 	frames := map[string]string{"0 0": ""}
@@ -212,7 +211,14 @@ func (o *owner) linked() {
 		}
 		frames[fmt.Sprint(r["content_hi"], r["content_lo"])] = r["frames"].(string)
 	}
-	for _, r := range o.rows["pc_stacks_data"] {
+	links := map[string]bool{}
+	for _, r := range o.rows["session_stacks_data"] {
+		links[fmt.Sprint(r["session_id"], r["content_hi"], r["content_lo"])] = true
+	}
+	for _, r := range slices.Concat(o.rows["pc_buckets_data"], o.rows["kernel_stacks_data"]) {
+		if r["content_hi"] != uint64(0) && !links[fmt.Sprint(r["session_id"], r["content_hi"], r["content_lo"])] {
+			o.t.Fatalf("%v has no link to stack %v %v", r["session_id"], r["content_hi"], r["content_lo"])
+		}
 		if text, ok := frames[fmt.Sprint(r["content_hi"], r["content_lo"])]; !ok || text == "" && r["content_hi"] != uint64(0) {
 			o.t.Fatalf("stack %v %v has no frames; there are %v", r["content_hi"], r["content_lo"], slices.Collect(maps.Keys(frames)))
 		}

@@ -61,15 +61,13 @@ var stalls = []string{
 		('acme', 'parca:node-1:100:train', '2026-11-20 12:00:00', 60, 'cubin-00000000000000aa', '{{known}}', '_Z4gemmPKfPf', 16, 'LDG',
 			'smsp__pcsamp_sample_count', 1000, -1, 60, 60000, 1, today(), 400)`,
 	// 50 of the 60 at offset 16 have a stack, and the 20 at offset 32.
-	`pc_stacks_data (tenant, session_id, bucket, bucket_s, function, stall_reason, content_hi, content_lo, samples, gpu_ns, calls, kernel_ns,
-		received_day, retention_days) VALUES
-		('acme', 'parca:node-1:100:train', '2026-11-20 12:00:00', 60, '_Z4gemmPKfPf', '{{stall}}long_scoreboard', 1, 1, 30, 30000, 0, 0,
-			today(), 400),
-		('acme', 'parca:node-1:100:train', '2026-11-20 12:00:00', 60, '_Z4gemmPKfPf', '{{stall}}long_scoreboard', 2, 2, 20, 20000, 0, 0,
-			today(), 400),
-		('acme', 'parca:node-1:100:train', '2026-11-20 12:00:00', 60, '_Z4gemmPKfPf', '{{stall}}barrier', 1, 1, 20, 20000, 0, 0,
-			today(), 400),
-		('acme', 'parca:node-1:100:train', '2026-11-20 12:00:00', 60, '_Z4gemmPKfPf', '', 1, 1, 0, 0, 2, 700, today(), 400)`,
+	`kernel_stacks_data (tenant, session_id, bucket, bucket_s, function, content_hi, content_lo, calls, kernel_ns, received_day,
+		retention_days) VALUES
+		('acme', 'parca:node-1:100:train', '2026-11-20 12:00:00', 60, '_Z4gemmPKfPf', 1, 1, 2, 700, today(), 400)`,
+	// What the worker adds up beside the samples.
+	`pc_cubins_data (tenant, session_id, bucket, bucket_s, build_id, cubin, samples, received_day, retention_days)
+		SELECT tenant, session_id, bucket, bucket_s, build_id, cubin, sum(samples), received_day, retention_days FROM pc_buckets_data
+		GROUP BY ALL`,
 	`stack_frames_data (tenant, content_hi, content_lo, frames, received_day, retention_days) VALUES
 		('acme', 1, 1, 'launch.cc:9 launch\nmain.py:3 <module>', today(), 400),
 		('acme', 2, 2, 'libcuda.so+0x1234\nmain.py:4 <module>', today(), 400)`,

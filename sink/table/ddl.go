@@ -58,13 +58,10 @@ func (t *Table) DDL(o Options) string {
 	fmt.Fprintf(&s, "CREATE TABLE IF NOT EXISTS %s.%s%s (\n", ident(o.database()), ident(t.Name), o.onCluster())
 	for i := range t.Columns {
 		comma := ","
-		if i == len(t.Columns)-1 && t.Projection == "" {
+		if i == len(t.Columns)-1 {
 			comma = ""
 		}
 		fmt.Fprintf(&s, "    %s%s\n", t.Columns[i].definition(), comma)
-	}
-	if t.Projection != "" {
-		fmt.Fprintf(&s, "    PROJECTION %s\n", t.Projection)
 	}
 	fmt.Fprintf(&s, ")\nENGINE = %s\n", o.engine(t.Engine))
 	if t.Partition != "" {
@@ -99,9 +96,6 @@ func (t *Table) settings(o Options) []string {
 	}
 	if t.Retention == Raw {
 		s = append(s, "ttl_only_drop_parts = 1")
-	}
-	if t.Projection != "" {
-		s = append(s, "deduplicate_merge_projection_mode = 'rebuild'")
 	}
 	for _, l := range lean {
 		if !slices.Contains(o.lacks, l[0]) {

@@ -75,8 +75,8 @@ func shared() Source {
 		SourceLines.Table, SASSLines.Table, PTX.Table, SessionSources.Table, SessionFunctions.Table, PerfMetrics.Table, PMSamples.Table,
 		Dictionaries.Table, SessionEnds.Table, Graphs.Table, GraphNodes.Table, KernelStats.Table, Kernels.Table, Launches.Table,
 		LaunchConfigs.Table, KernelDetails.Table, Ledger.Table, Memcpys.Table, HostMetrics.Table, DeviceMetrics.Table,
-		HostMetrics1m.Table, DeviceMetrics1m.Table, PCSamples.Table, PCBuckets.Table, PCStacks.Table, StackFrames.Table,
-		Cubins.Table, CubinFunctions.Table, CubinLines.Table, SessionLabels.Table, ProfileMetrics.Table, SourceMap.Table,
+		HostMetrics1m.Table, DeviceMetrics1m.Table, PCSamples.Table, PCBuckets.Table, PCCubins.Table, KernelStacks.Table,
+		SessionStacks.Table, StackFrames.Table, Cubins.Table, CubinFunctions.Table, CubinLines.Table, SessionLabels.Table, ProfileMetrics.Table, SourceMap.Table,
 		Rejects.Table, Segments.Table,
 		Scopes.Table, ScopeStats.Table, Sessions.Table, Devices.Table, Synthetic.Table, DeepWindows.Table, Usage.Table,
 	}}

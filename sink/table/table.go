@@ -38,9 +38,6 @@ type Table struct {
 	Partition string   // partition expression; set from Retention if the table does not name one
 	TTL       string   // set from Retention if the table does not name one
 	Columns   []Column
-	// Projection is a sum over the table that ClickHouse keeps with each data part, "name (SELECT …)"; "" is none. Queries with the same
-	// GROUP BY read it in the table's place.
-	Projection string
 	// LinkedBy names, for a table of contents, the table whose rows say which session has which content; "" for other tables. A content
 	// without such a row is an orphan. Links are inserted first, so that a content that is there always has one.
 	LinkedBy string

@@ -7,7 +7,8 @@ import (
 
 // cubinFuncs are what the views of cubins and launch stacks are written with.
 func cubinFuncs() template.FuncMap {
-	return template.FuncMap{"symbolstatus": symbolStatusSQL, "chain": chainSQL, "stackid": stackIDSQL}
+	return template.FuncMap{"symbolstatus": symbolStatusSQL, "chain": chainSQL, "stackid": stackIDSQL,
+		"stacknotkept": func() int { return StackNotKept }}
 }
 
 // symbolStatusSQL says of a row of with_lines whether it has a line, or why not. A function of which some instructions have no line was

@@ -8,36 +8,33 @@ import (
 	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
-// Launch stacks carry samples, and apart from them the time of kernels; frames are innermost first. Another tenant's frames are not shown.
+// Launch stacks carry samples, and apart from them the time of kernels; frames are innermost first. Another tenant's frames are not shown,
+// nor samples of a key that keeps stacks out.
 func TestLaunchStacks(t *testing.T) {
 	s := newStore(t, true)
-	p, q, f := table.PCStacks, table.PCBuckets, table.StackFrames
-	reasons := []string{stalled + "wait", stalled + "wait", stalled + "wait_not_issued", "", ""}
-	s.Seed(p, len(reasons), func(b *table.Batch, i int) {
-		session(p.Head, b)
-		p.Bucket.Append(b, tabletest.Received.Truncate(time.Minute).UnixNano())
-		p.Function.AppendString(b, "_Zk")
-		p.StallReason.AppendString(b, reasons[i])
-		p.ContentHi.Append(b, []uint64{10, 0, 10, 10, 0}[i])
-		p.ContentLo.Append(b, []uint64{1, 0, 1, 1, 0}[i])
-		p.Samples.Append(b, []uint64{3, 4, 8, 0, 0}[i])
-		p.GPUNS.Append(b, []uint64{30, 40, 80, 0, 0}[i])
-		p.Calls.Append(b, []uint64{0, 0, 0, 3, 1}[i])
-		p.KernelNS.Append(b, []uint64{0, 0, 0, 300, 7}[i])
+	k, q, f := table.KernelStacks, table.PCBuckets, table.StackFrames
+	s.Seed(k, 2, func(b *table.Batch, i int) {
+		session(k.Head, b)
+		k.Bucket.Append(b, tabletest.Received.Truncate(time.Minute).UnixNano())
+		k.Function.AppendString(b, "_Zk")
+		k.ContentHi.Append(b, []uint64{10, 0}[i])
+		k.ContentLo.Append(b, []uint64{1, 0}[i])
+		k.Calls.Append(b, []uint64{3, 1}[i])
+		k.KernelNS.Append(b, []uint64{300, 7}[i])
 	})
-	s.Seed(q, 4, func(b *table.Batch, i int) {
+	s.Seed(q, 5, func(b *table.Batch, i int) {
 		session(q.Head, b)
 		q.Bucket.Append(b, tabletest.Received.Truncate(time.Minute).UnixNano())
 		q.BuildID.AppendString(b, "b")
 		q.Cubin.AppendString(b, "c")
 		q.Function.AppendString(b, "_Zk")
-		q.PCOffset.Append(b, []uint64{0, 16, 0, 0}[i])
-		q.SASS.AppendString(b, []string{"LDG", "BAR", "LDG", "LDG"}[i])
-		q.StallReason.AppendString(b, stalled+[]string{"wait", "wait", "wait", "wait_not_issued"}[i])
-		q.ContentHi.Append(b, []uint64{10, 10, 0, 10}[i])
-		q.ContentLo.Append(b, []uint64{1, 1, 0, 1}[i])
-		q.Samples.Append(b, []uint64{1, 2, 4, 8}[i])
-		q.GPUNS.Append(b, []uint64{10, 20, 40, 80}[i])
+		q.PCOffset.Append(b, []uint64{0, 16, 0, 0, 0}[i])
+		q.SASS.AppendString(b, []string{"LDG", "BAR", "LDG", "LDG", "LDG"}[i])
+		q.StallReason.AppendString(b, stalled+[]string{"wait", "wait", "wait", "wait_not_issued", "wait"}[i])
+		q.ContentHi.Append(b, []uint64{10, 10, 0, 10, 0}[i])
+		q.ContentLo.Append(b, []uint64{1, 1, 0, 1, table.StackNotKept}[i])
+		q.Samples.Append(b, []uint64{1, 2, 4, 8, 16}[i])
+		q.GPUNS.Append(b, []uint64{10, 20, 40, 80, 160}[i])
 	})
 	for _, tenant := range []string{"acme", "acme", "rival"} { // a content may be there twice
 		s.Seed(f, 2, func(b *table.Batch, i int) {

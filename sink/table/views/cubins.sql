@@ -24,7 +24,7 @@ FROM (
     SELECT
         tenant, toString(build_id) AS build_id, toString(cubin) AS cubin, min(bucket) AS first_seen, max(bucket) AS last_seen,
         (toUInt8(0), toUInt8(0), toUInt8(0), toDateTime64(0, 9, 'UTC'), '', toUInt32(0), toUInt64(0), toUInt32(0), toUInt32(0), '')
-    FROM {{db}}.pc_buckets_data
+    FROM {{db}}.pc_cubins_data
     WHERE build_id != ''
     GROUP BY tenant, build_id, cubin
 ) AS u

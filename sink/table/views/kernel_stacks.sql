@@ -12,7 +12,6 @@ SELECT
     r.tenant AS tenant, r.session_id AS session_id, r.bucket AS bucket, toUInt32(max(r.bucket_s)) AS bucket_s, r.content_hi AS content_hi,
     r.content_lo AS content_lo, r.function AS function,
     sum(r.calls) AS calls, sum(r.kernel_ns) AS kernel_ns
-FROM {{db}}.pc_stacks_data AS r
-WHERE r.stall_reason = ''
+FROM {{db}}.kernel_stacks_data AS r
 GROUP BY tenant, session_id, bucket, content_hi, content_lo, function
 {{template "with_frames_close"}}

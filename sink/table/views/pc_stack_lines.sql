@@ -30,5 +30,6 @@ SELECT
     {{reasonkind "stall_reason"}} AS reason_kind,
     sum(r.samples) AS samples, sum(r.gpu_ns) AS gpu_ns
 FROM {{db}}.pc_buckets_data AS r
+{{template "with_stacks"}}
 GROUP BY tenant, session_id, bucket, content_hi, content_lo, cubin, build_id, function, pc_offset, sass, stall_reason
 {{template "with_lines_close"}}{{template "with_frames_close"}}
