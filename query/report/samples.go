@@ -10,85 +10,84 @@ import (
 // reasons once more, and reasons whose names never came, which may be any of these.
 const stalling = "reason_kind = 'stall'"
 
+// What a row of readSamples' question is about.
+const (
+	ofReason uint8 = iota + 1
+	ofFunction
+	ofLine
+	ofCause
+)
+
+// readSamples reads reasons, functions, lines, and why samples of cubins have no line, in one question: each that asks the view alone reads
+// all samples again, and of one session takes longer to plan than to answer. Reasons are some dozens; all of them are added up.
 func readSamples(in *reader, r *Report) error {
-	if err := readStalls(in, r); err != nil || r.Samples == 0 {
+	from, args := in.from("pc_stalls", "reason_kind IN ('stall', 'unresolved')")
+	err := in.each(fmt.Sprintf(`SELECT about, what, at, sort, n, name, reasons, s.meaning, s.remedy FROM (
+		SELECT about, what, at, any(kind) AS sort, sum(m) AS n, max(named) AS name,
+			arraySort(x -> (-x.2, x.1), groupArrayIf((why, m), about = %[4]d)) AS reasons,
+			row_number() OVER (PARTITION BY about ORDER BY n DESC, what, at) AS place
+		FROM (
+			SELECT multiIf(grouping(cause) = 0, %[6]d, grouping(path) = 0, %[5]d, grouping(f) = 0, %[4]d, %[3]d) AS about,
+				multiIf(about = %[6]d, cause, about = %[5]d, path, about = %[4]d, f, why) AS what, line AS at, why, kind,
+				sum(samples) AS m, max(demangled) AS named
+			FROM (
+				SELECT toString(function) AS f, toString(stall_reason) AS why, toString(reason_kind) AS kind, toString(file) AS path, line,
+					if(build_id = '' OR symbol_status IN ('ok', 'wire'), '', toString(symbol_status)) AS cause, samples, demangled
+				FROM %[1]s)
+			GROUP BY GROUPING SETS ((kind, why), (kind, f, why), (kind, path, line), (kind, cause)))
+		WHERE about = %[3]d OR (kind = 'stall' AND (what != '' OR about = %[4]d))
+		GROUP BY about, what, at) AS p
+		LEFT JOIN `+"`%[2]s`"+`.stall_reasons AS s ON s.name = p.what
+		WHERE about IN (%[3]d, %[6]d) OR place <= %[7]d ORDER BY about, n DESC, what, at`,
+		from, in.q.Database, ofReason, ofFunction, ofLine, ofCause, in.q.Top), args, r.addSamples)
+	if err != nil || r.Samples == 0 {
 		return err
 	}
-	from, args := in.from("pc_stalls", stalling)
-	if err := in.each(fmt.Sprintf(`SELECT f, max(name), sum(n) AS all, arraySort(x -> (-x.2, x.1), groupArray((why, n))) FROM (
-			SELECT toString(function) AS f, max(demangled) AS name, toString(stall_reason) AS why, sum(samples) AS n FROM %s GROUP BY f, why)
-		GROUP BY f ORDER BY all DESC, f LIMIT %d`, from, in.q.Top), args, func(rows driver.Rows) error {
-		var h Hot
-		var reasons [][]any
-		if err := rows.Scan(&h.Function, &h.Demangled, &h.Samples, &reasons); err != nil {
-			return err
+	return readCubins(in, r)
+}
+
+// addSamples adds a row of readSamples. Rows are in the order of what they are about.
+func (r *Report) addSamples(rows driver.Rows) error {
+	var about uint8
+	var what, kind, name, meaning, remedy string
+	var at uint32
+	var n uint64
+	var reasons [][]any
+	if err := rows.Scan(&about, &what, &at, &kind, &n, &name, &reasons, &meaning, &remedy); err != nil {
+		return err
+	}
+	switch {
+	case about == ofReason && kind != "stall":
+		r.Unresolved += n
+	case about == ofReason:
+		r.Samples += n
+		if len(r.Stalls) < r.Query.Top {
+			r.Stalls = append(r.Stalls, Stall{Reason: what, Kind: kind, Samples: n, Meaning: meaning, Remedy: remedy})
 		}
+	case r.Samples == 0: // rows that add up to nothing
+	case about == ofFunction:
+		h := Hot{Function: what, Demangled: name, Samples: n}
 		for _, x := range reasons {
 			h.Reasons = append(h.Reasons, Share{x[0].(string), x[1].(uint64)})
 		}
 		r.Hot = append(r.Hot, h)
-		return nil
-	}); err != nil {
-		return err
+	case about == ofLine:
+		r.Lines = append(r.Lines, Line{File: what, Line: at, Samples: n})
+	case about == ofCause && n > 0:
+		r.Unsymbolized = append(r.Unsymbolized, Unsymbolized{Status: what, Samples: n, Share: part(n, r.Samples)})
 	}
-	if err := readCubinSamples(in, r); err != nil {
-		return err
-	}
-	from, args = in.from("pc_stalls", stalling, "file != ''")
-	return in.each(fmt.Sprintf("SELECT toString(file) AS f, line, sum(samples) AS n FROM %s GROUP BY f, line ORDER BY n DESC, f, line LIMIT "+
-		"%d", from, in.q.Top), args, func(rows driver.Rows) error {
-		var l Line
-		if err := rows.Scan(&l.File, &l.Line, &l.Samples); err != nil {
-			return err
-		}
-		r.Lines = append(r.Lines, l)
-		return nil
-	})
+	return nil
 }
 
-// readCubinSamples reads which samples of cubins have no line.
-func readCubinSamples(in *reader, r *Report) error {
+// readCubins reads whether samples of cubins are here. Without them, samples without a line are nothing to tell.
+func readCubins(in *reader, r *Report) error {
 	from, args := in.from("pc_buckets_data", "samples > 0")
 	var n uint64
-	if err := in.conn.QueryRow(in.ctx, "SELECT count() FROM (SELECT 1 FROM "+from+" LIMIT 1)", args...).Scan(&n); err != nil || n == 0 {
-		return err
+	err := in.conn.QueryRow(in.ctx, "SELECT count() FROM (SELECT 1 FROM "+from+" LIMIT 1)", args...).Scan(&n)
+	if r.Cubins = n > 0; !r.Cubins {
+		r.Unsymbolized = nil
 	}
-	r.Cubins = true
-	from, args = in.from("pc_stalls", stalling, "build_id != ''", "symbol_status NOT IN ('ok', 'wire')")
-	return in.each("SELECT toString(symbol_status) AS why, sum(samples) AS n FROM "+from+" GROUP BY why HAVING n > 0 ORDER BY n DESC, why",
-		args, func(rows driver.Rows) error {
-			var u Unsymbolized
-			if err := rows.Scan(&u.Status, &u.Samples); err != nil {
-				return err
-			}
-			u.Share = part(u.Samples, r.Samples)
-			r.Unsymbolized = append(r.Unsymbolized, u)
-			return nil
-		})
-}
-
-// readStalls reads the reasons with most samples, and adds up the samples of all reasons: there are some dozens. Those without a name are
-// counted apart.
-func readStalls(in *reader, r *Report) error {
-	from, args := in.from("pc_stalls", "reason_kind IN ('stall', 'unresolved')")
-	return in.each(fmt.Sprintf("SELECT why, kind, n, s.meaning, s.remedy FROM (SELECT toString(stall_reason) AS why, "+
-		"toString(any(reason_kind)) AS kind, sum(samples) AS n FROM %s GROUP BY why) AS p "+
-		"LEFT JOIN `%s`.stall_reasons AS s ON s.name = p.why ORDER BY n DESC, why", from, in.q.Database),
-		args, func(rows driver.Rows) error {
-			var s Stall
-			if err := rows.Scan(&s.Reason, &s.Kind, &s.Samples, &s.Meaning, &s.Remedy); err != nil {
-				return err
-			}
-			if s.Kind != "stall" {
-				r.Unresolved += s.Samples
-				return nil
-			}
-			r.Samples += s.Samples
-			if len(r.Stalls) < in.q.Top {
-				r.Stalls = append(r.Stalls, s)
-			}
-			return nil
-		})
+	return err
 }
 
 func readCopies(in *reader, r *Report) error {

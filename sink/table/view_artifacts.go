@@ -126,11 +126,15 @@ func ratioSQL(a, b string) string {
 	return fmt.Sprintf("if((%[1]s) = 0 OR (%[2]s) = 0, NULL, (%[1]s) / (%[2]s))", a, b)
 }
 
-// insightRules are the views of single rules, which the view insights puts together: every view whose name begins with insight_.
+// launchRules are the rules that the view insights has from the template launch_rules.
+var launchRules = map[string]bool{"insight_occupancy": true, "insight_registers": true, "insight_spill": true}
+
+// insightRules are the views of single rules, which the view insights puts together: every view whose name begins with insight_, but for
+// launchRules.
 func (s *Schema) insightRules() (rules []string) {
 	for i := range s.views {
-		if strings.HasPrefix(s.views[i].Name, "insight_") {
-			rules = append(rules, s.views[i].Name)
+		if name := s.views[i].Name; strings.HasPrefix(name, "insight_") && !launchRules[name] {
+			rules = append(rules, name)
 		}
 	}
 	slices.Sort(rules)

@@ -22,8 +22,20 @@ SELECT
     {{template "derived"}},
     function_id
 FROM (
-    SELECT tenant, session_id, function, function_id, sum(g.samples) AS samples, sumMap(g.stalls) AS stalls,
-        sumMap(g.stalls_not_issued) AS stalls_not_issued, sumMap(g.metrics) AS metrics
-    FROM ({{template "instructions_base"}}) AS g
+    SELECT
+        tenant, session_id, function, function_id,
+        sumIf(u.value, part = 'stall') AS samples,
+        sumMapIf(map(name, u.value), part = 'stall') AS stalls,
+        sumMapIf(map(name, u.value), part = 'not issued') AS stalls_not_issued,
+        sumMapIf(map(name, u.value), part = 'metric') AS metrics
+    FROM (
+        SELECT tenant, session_id, function, function_id, part, name, value FROM ({{template "instruction_rows"}})
+        UNION ALL
+        SELECT
+            tenant, session_id, toString(function) AS function, toUInt32(0) AS function_id,
+            multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
+            toString(stall_reason) AS name, samples AS value
+        FROM ({{template "pc_bucket_rows"}})
+    ) AS u
     GROUP BY tenant, session_id, function, function_id
 )

@@ -16,42 +16,47 @@ ANY LEFT JOIN {{code}} AS k
         AND substring(if(y.symbol_name = '', toString(q.function), y.symbol_name), 1, 255) = k.code_name
 ) AS p
     ON i.tenant = p.tenant AND i.content_hi = p.content_hi AND i.content_lo = p.content_lo AND i.pc = p.pc_offset{{end}}
+{{/* What is said of instructions, a row each time: samples, counters, and where they come from. */}}
+{{define "instruction_rows"}}
+SELECT
+    tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
+    toUInt8(3) AS rank,
+    multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
+    toString(stall_reason) AS name, samples AS value
+FROM ({{template "pc_flight_rows"}})
+UNION ALL
+SELECT
+    tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
+    toUInt8(2) AS rank,
+    'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name,
+    metric_value AS value
+FROM ({{template "profile_metrics_rows"}})
+UNION ALL
+SELECT
+    tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
+    toUInt32(line) AS line, toUInt8(1) AS rank,
+    '' AS part, '' AS name, toUInt64(0) AS value
+FROM {{db}}.source_map
+{{end}}
+{{/* The rows of an instruction are added up in one step, its reasons and counters in maps: a group for each of them first, or a largest
+tuple for its place, take several times the memory, and groups that do not fit are written to files. Of the places that sources name the
+best is the largest text: one with a line, then by rank, then the largest line. Its first 10 bytes are a number in hex. */}}
 {{define "instructions_flight"}}
 SELECT
     tenant, session_id, cubin, function, function_id, pc_offset,
-    (tupleElement(max(g.best), 4), tupleElement(max(g.best), 3)) AS place,
-    sumIf(g.value, part = 'stall') AS samples,
-    sumMapIf(map(name, g.value), part = 'stall') AS stalls,
-    sumMapIf(map(name, g.value), part = 'not issued') AS stalls_not_issued,
-    sumMapIf(map(name, g.value), part = 'metric') AS metrics
+    (substring(g.best, 11), reinterpretAsUInt32(reverse(unhex(substring(g.best, 3, 8))))) AS place,
+    samples, stalls, stalls_not_issued, metrics
 FROM (
     SELECT
-        tenant, session_id, cubin, function, function_id, pc_offset, part, name, sum(u.value) AS value,
-        max((u.line > 0, rank, u.line, u.file)) AS best
-    FROM (
-        SELECT
-            tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
-            toUInt8(3) AS rank,
-            multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
-            toString(stall_reason) AS name, samples AS value
-        FROM ({{template "pc_flight_rows"}})
-        UNION ALL
-        SELECT
-            tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
-            toUInt8(2) AS rank,
-            'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name,
-            metric_value AS value
-        FROM ({{template "profile_metrics_rows"}})
-        UNION ALL
-        SELECT
-            tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
-            toUInt32(line) AS line, toUInt8(1) AS rank,
-            '' AS part, '' AS name, toUInt64(0) AS value
-        FROM {{db}}.source_map
-    ) AS u
-    GROUP BY tenant, session_id, cubin, function, function_id, pc_offset, part, name
+        tenant, session_id, cubin, function, function_id, pc_offset,
+        max(concat(hex(bitOr(bitShiftLeft(toUInt64(128 + 8 * (u.line > 0) + rank), 32), u.line)), u.file)) AS best,
+        sumIf(u.value, part = 'stall') AS samples,
+        sumMapIf(map(name, u.value), part = 'stall') AS stalls,
+        sumMapIf(map(name, u.value), part = 'not issued') AS stalls_not_issued,
+        sumMapIf(map(name, u.value), part = 'metric') AS metrics
+    FROM ({{template "instruction_rows"}}) AS u
+    GROUP BY tenant, session_id, cubin, function, function_id, pc_offset
 ) AS g
-GROUP BY tenant, session_id, cubin, function, function_id, pc_offset
 {{end}}
 {{define "instructions_bucket"}}
 SELECT
