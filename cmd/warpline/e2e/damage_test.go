@@ -38,9 +38,9 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	enginetest.Need(t)
 	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t),
-		roles: map[string]*role{}}
+		grpcAddr: freeAddr(t), roles: map[string]*role{}}
 	s := &site{cluster: c, t: t, data: filepath.Join(c.dir, "data")}
-	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--grpc-listen", "127.0.0.1:0",
+	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--grpc-listen", c.grpcAddr,
 		"--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
 		"--clickhouse-http-port", port(c.clickHTTP),
 		"--dev-key", devKey, "--partitions", "4")

@@ -1,0 +1,174 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/parca/parcatest"
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// convoy is what agents sent to a `warpline up` under attack.
+type convoy struct {
+	*parcaTotals
+	s     *site
+	agent *parcatest.Client
+	toy   []byte
+	n     int
+	known map[string][]byte // cubins that were taken
+}
+
+func newConvoy(s *site) *convoy {
+	s.t.Helper()
+	return &convoy{parcaTotals: newParcaTotals(), s: s, agent: s.cluster.agent(s.grpcAddr, devKey), toy: parcaFile(s.t, "toy.sm_75.cubin"),
+		known: map[string][]byte{}}
+}
+
+// cubin is the next one, or one over 1 MiB.
+func (f *convoy) cubin(large bool) []byte {
+	f.n++
+	file := fmt.Appendf(bytes.Clone(f.toy), "cubin %d", f.n) // bytes behind an ELF change nothing
+	if large {
+		file = append(file, make([]byte, 3<<19)...)
+	}
+	return file
+}
+
+// send sends some batches of three processes and some cubins, one over 1 MiB among them.
+func (f *convoy) send(ctx context.Context) {
+	f.s.t.Helper()
+	for i := range 6 {
+		f.n++
+		rows := parcaBatch(fmt.Sprint("node-", i%3), f.n)
+		rows = rows[:len(rows)-1] // not the CPU's, which would be rejects
+		batch := parcatest.Arrow(rows)
+		f.add(rows, len(batch))
+		if err := f.agent.WriteArrow(ctx, batch); err != nil {
+			f.s.t.Fatal(err)
+		}
+		if i < 3 {
+			file := f.cubin(i == 2)
+			offer(ctx, f.s.t, f.agent, fileID(file), file)
+			f.took(file)
+		}
+	}
+}
+
+// took notes a cubin that was taken.
+func (f *convoy) took(file []byte) {
+	f.known[fileID(file)] = file
+	f.events++
+	f.bytes += uint64(len(file))
+}
+
+// check wants every batch once, every cubin with its lines, and books that balance.
+func (f *convoy) check(what string) {
+	f.s.t.Helper()
+	f.s.checkParca(f.s.t, "dev", f.pc, f.kernels)
+	for id := range f.known {
+		f.lines(id, what)
+	}
+	f.s.books(f.s.t, "dev", f.events, 0, f.bytes)
+}
+
+// lines waits until a cubin has its lines.
+func (f *convoy) lines(id, what string) {
+	f.s.t.Helper()
+	eventually(f.s.t, 60*time.Second, what+": lines of "+id, func() (bool, string) {
+		n := f.s.one("SELECT count() FROM cubin_lines WHERE tenant = 'dev' AND build_id = '" + id + "'")
+		return n > 0, fmt.Sprint(n)
+	})
+}
+
+// wanted waits until a cubin is wanted again.
+func (f *convoy) wanted(ctx context.Context, id string, within time.Duration) {
+	f.s.t.Helper()
+	eventually(f.s.t, within, id+" is wanted again", func() (bool, string) {
+		o, err := f.agent.Ask(ctx, id, parcatest.HashBuildID)
+		return err == nil && o.Wanted, fmt.Sprintf("%+v %v", o, err)
+	})
+}
+
+// offerAll offers every cubin again, as new processes make agents do; one that is not wanted is not sent.
+func (f *convoy) offerAll(ctx context.Context) (sent int) {
+	f.s.t.Helper()
+	for id, file := range f.known {
+		o, err := f.agent.Offer(ctx, id, file)
+		if err != nil || o.Wanted != o.Stored || o.Reason == parcatest.InProgress {
+			f.s.t.Errorf("%s is offered again: %+v, %v", id, o, err)
+		}
+		if o.Stored {
+			sent++
+		}
+	}
+	return sent
+}
+
+// records waits until the record of cubins has each of them, so that they are not wanted.
+func (f *convoy) records() {
+	f.s.t.Helper()
+	f.s.nats(func(ctx context.Context, js jetstream.JetStream) {
+		kv, err := js.KeyValue(ctx, stream.CubinsBucket)
+		if err != nil {
+			f.s.t.Fatal(err)
+		}
+		for id := range f.known {
+			if _, err := kv.Get(ctx, stream.CubinKey("dev", id)); err != nil {
+				f.s.t.Errorf("record of %s: %v", id, err)
+			}
+		}
+	})
+}
+
+// The record of cubins is deleted while agents send, and removed from the disk before a start: the service says so and goes on, agents are
+// asked for their cubins again, what they send again is a duplicate, every line stays, and the record is whole again.
+func TestRecordOfCubinsLost(t *testing.T) {
+	s := newSite(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	f := newConvoy(s)
+	f.send(ctx)
+	f.check("before")
+	const bucket = "KV_" + stream.CubinsBucket
+	s.nats(func(ctx context.Context, js jetstream.JetStream) {
+		if err := js.DeleteStream(ctx, bucket); err != nil {
+			t.Fatal(err)
+		}
+	})
+	f.send(ctx) // while it is away, or just made anew
+	eventually(t, 30*time.Second, "the log says so", func() (bool, string) {
+		return strings.Contains(s.log(), "bucket "+stream.CubinsBucket+" was gone and is made anew"), ""
+	})
+	for id := range f.known {
+		f.wanted(ctx, id, 20*time.Second)
+		break
+	}
+	if n := f.offerAll(ctx); n < 3 {
+		t.Errorf("%d cubins were sent again, want those at least that came before the record was lost", n)
+	}
+	f.records()
+	f.check("after the record was deleted")
+
+	s.kill("up")
+	if err := os.RemoveAll(s.folder(bucket)); err != nil {
+		t.Fatal(err)
+	}
+	s.begin()
+	f.send(ctx)
+	f.offerAll(ctx)
+	f.records()
+	f.check("after the record was removed from the disk")
+	if n := f.offerAll(ctx); n > 0 {
+		t.Errorf("%d cubins are wanted although the record has them", n)
+	}
+	if code, said := s.audit(); code != 0 {
+		t.Errorf("audit: %d\n%s", code, said)
+	}
+}
