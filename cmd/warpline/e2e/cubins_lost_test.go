@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/parca/parcatest"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -171,4 +172,61 @@ func TestRecordOfCubinsLost(t *testing.T) {
 	if code, said := s.audit(); code != 0 {
 		t.Errorf("audit: %d\n%s", code, said)
 	}
+}
+
+// INGEST loses a cubin that was accepted, as a power cut can make it, while its record stays: the record is found wrong, and agents are
+// asked for the cubin again, so that its lines come. A cubin that waits for its worker keeps its record all the while.
+func TestCubinIsLostAndItsRecordIsNot(t *testing.T) {
+	c := newCluster(t, 1, "--partitions", "4")
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	a := c.agent(c.grpcAddr, c.makeKey("acme"))
+	toy := parcaFile(t, "toy.sm_75.cubin")
+	lost, waits := append(bytes.Clone(toy), "lost"...), append(bytes.Clone(toy), "waits"...)
+	c.kill("worker0")
+	for _, file := range [][]byte{lost, waits} {
+		offer(ctx, t, a, fileID(file), file)
+	}
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + c.natsAddr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ingest, err := js.Stream(ctx, stream.IngestStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := stream.CubinSession + fileID(lost)
+	subject := stream.IngestSubject(stream.Partition("acme", session, 4), "acme", stream.SessionToken(session))
+	if err := ingest.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+		t.Fatal(err)
+	}
+	wanted := func(file []byte) bool {
+		t.Helper()
+		o, err := a.Ask(ctx, fileID(file), parcatest.HashBuildID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Wanted
+	}
+	eventually(t, 90*time.Second, "the lost cubin is wanted again", func() (bool, string) { return wanted(lost), "" })
+	if wanted(waits) {
+		t.Error("a cubin that no worker has folded yet is wanted again")
+	}
+	offer(ctx, t, a, fileID(lost), lost)
+	c.start("worker0")
+	for _, file := range [][]byte{lost, waits} {
+		eventually(t, 60*time.Second, "its lines", func() (bool, string) {
+			n := c.one("SELECT count() FROM cubin_lines WHERE tenant = 'acme' AND build_id = '" + fileID(file) + "'")
+			return n > 0, fmt.Sprint(n)
+		})
+		if wanted(file) {
+			t.Error("a cubin with lines is wanted again")
+		}
+	}
+	if log := c.whole("sink"); !strings.Contains(log, "cubins were recorded as stored and have no rows") {
+		t.Errorf("the sink says nothing of it:\n%s", log)
+	}
+	c.books(t, "acme", 2, 0, uint64(len(lost)+len(waits)))
+	c.auditClean(t)
 }
