@@ -131,6 +131,7 @@ func (f *convoy) records() {
 // The record of cubins is deleted while agents send, and removed from the disk before a start: the service says so and goes on, agents are
 // asked for their cubins again, what they send again is a duplicate, every line stays, and the record is whole again.
 func TestRecordOfCubinsLost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -177,6 +178,7 @@ func TestRecordOfCubinsLost(t *testing.T) {
 // INGEST loses a cubin that was accepted, as a power cut can make it, while its record stays: the record is found wrong, and agents are
 // asked for the cubin again, so that its lines come. A cubin that waits for its worker keeps its record all the while.
 func TestCubinIsLostAndItsRecordIsNot(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, "--partitions", "4")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
