@@ -195,3 +195,107 @@ func TestRenewalDiesAtEveryStep(t *testing.T) {
 	}
 	w.settled(30 * time.Second)
 }
+
+// publishDeletion deletes the session of a cubin, as the worker that folded its tombstone would.
+func (w *world) publishDeletion(p int, id, buildID string) uint64 {
+	w.t.Helper()
+	return w.publish(p, 4, deletes(stream.Deletion{ID: id, Tenant: "acme", Session: stream.CubinSession + buildID, At: time.Now().UnixNano()}))
+}
+
+// noCubin waits until nothing is left of a cubin.
+func (w *world) noCubin(buildID string, within time.Duration) {
+	w.t.Helper()
+	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		left := w.rowsOf("acme", stream.CubinSession+buildID)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("of the deleted cubin there is %v", left)
+		}
+	}
+}
+
+// A cubin is deleted at every step of its renewal: nothing of it is left, the record does not have it, and the audit agrees.
+func TestDeletionAtEveryStepOfARenewal(t *testing.T) {
+	w := shared(t)
+	kv := w.s.Cubins
+	k := w.sink()
+	w.run(k)
+	for n := 1; ; n++ {
+		buildID := fmt.Sprintf("%04x", n)
+		w.publishCubins(0, madeCubin{buildID, 375, 395, 0})
+		w.settled(30 * time.Second)
+		record := stream.CubinRecord{Whole: true, SizeBytes: 9, Hash: "h", KeptUntilDay: table.DayOf(time.Now().UnixNano()) + 20}
+		if _, err := kv.Put(t.Context(), stream.CubinKey("acme", buildID), record.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+		renewer, calls := w.sink(), 0
+		renewer.SetStep(func(int, string) error {
+			if calls++; calls == n {
+				w.waitMark(k, 0, w.publishDeletion(0, fmt.Sprint("d", n), buildID))
+			}
+			return nil
+		})
+		if _, err := renewer.RenewCubins(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if calls < n {
+			if n < 4 {
+				t.Errorf("there were %d steps only", n-1)
+			}
+			break
+		}
+		w.noCubin(buildID, 0)
+		if e, err := kv.Get(t.Context(), stream.CubinKey("acme", buildID)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("step %d: the record has the deleted cubin: %v, %v", n, e, err)
+		}
+		w.settled(30 * time.Second)
+	}
+}
+
+// A cubin is deleted while ClickHouse copies its rows: what the copy brings back goes again, and the audit agrees.
+func TestDeletionDuringTheCopyOfARenewal(t *testing.T) {
+	w := shared(t)
+	k := w.sink()
+	k.SetLookAgain(4 * time.Second)
+	w.run(k)
+	conn := w.conn()
+	defer conn.Close()
+	back := 0
+	for n := range 4 {
+		buildID := fmt.Sprintf("%04x", n)
+		w.publishCubins(0, madeCubin{buildID, 375, 395, 0})
+		w.settled(30 * time.Second)
+		// So many lines that the copy takes longer than the deletion.
+		if err := conn.Exec(t.Context(), "INSERT INTO cubin_lines_data SELECT * REPLACE (64 * (1 + arrayJoin(range(1000000))) AS pc_from) "+
+			"FROM cubin_lines_data WHERE build_id = '"+buildID+"' AND pc_from = 0"); err != nil {
+			t.Fatal(err)
+		}
+		renewer := w.sink()
+		copying := make(chan struct{})
+		renewer.SetStep(func(_ int, step string) error {
+			if step == "renew cubin_lines_data" {
+				close(copying)
+			}
+			return nil
+		})
+		done := make(chan error, 1)
+		go func() {
+			_, err := renewer.RenewCubins(t.Context(), time.Now())
+			done <- err
+		}()
+		<-copying
+		time.Sleep(time.Duration(n) * 30 * time.Millisecond)
+		w.waitMark(k, 0, w.publishDeletion(0, fmt.Sprint("d", n), buildID))
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if len(w.rowsOf("acme", stream.CubinSession+buildID)) > 0 {
+			back++
+		}
+		w.noCubin(buildID, 30*time.Second)
+	}
+	t.Logf("rows came back %d times", back)
+	w.settled(30 * time.Second)
+}

@@ -35,11 +35,11 @@ func newConvoy(s *site) *convoy {
 // cubin is the next one, or one over 1 MiB.
 func (f *convoy) cubin(large bool) []byte {
 	f.n++
-	file := fmt.Appendf(bytes.Clone(f.toy), "cubin %d", f.n) // bytes behind an ELF change nothing
+	file := bytes.Clone(f.toy)
 	if large {
 		file = append(file, make([]byte, 3<<19)...)
 	}
-	return file
+	return fmt.Appendf(file, "cubin %d", f.n) // bytes behind an ELF change nothing
 }
 
 // send sends some batches of three processes and some cubins, one over 1 MiB among them.

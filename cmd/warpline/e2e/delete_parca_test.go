@@ -121,7 +121,7 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 	defer cancel()
 	quiet, busy, stays := fmt.Sprint("quiet-", n), fmt.Sprint("busy-", n), fmt.Sprint("stays-", n)
 	small := fmt.Appendf(d.toy[:len(d.toy):len(d.toy)], "small %d", n)
-	large := append(fmt.Appendf(d.toy[:len(d.toy):len(d.toy)], "large %d", n), make([]byte, 3<<19)...)
+	large := append(append(d.toy[:len(d.toy):len(d.toy)], make([]byte, 3<<19)...), fmt.Sprintf("large %d", n)...)
 	kept := fmt.Appendf(d.toy[:len(d.toy):len(d.toy)], "kept %d", n)
 	for _, file := range [][]byte{small, large, kept} {
 		d.offer(ctx, file)
