@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -230,5 +232,78 @@ func TestCubinIsLostAndItsRecordIsNot(t *testing.T) {
 		t.Errorf("the sink says nothing of it:\n%s", log)
 	}
 	c.books(t, "acme", 2, 0, uint64(len(lost)+len(waits)))
+	c.auditClean(t)
+}
+
+// Two gateways take the same large cubin at once, and one of them is killed half-way; or the only one is, and the cubin is offered again. It
+// is there once, with its lines, nobody is asked for it again, and nothing of it stays in the store of large parts.
+func TestGatewayDiesAmidALargeCubin(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, "--partitions", "4")
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	second := freeAddr(t)
+	c.addGateway("gateway2", freeAddr(t), second)
+	c.start("gateway2")
+	c.waitReady("gateway2", 30*time.Second)
+	key := c.makeKey("acme")
+	a, b := c.agent(c.grpcAddr, key), c.agent(second, key)
+	toy := parcaFile(t, "toy.sm_75.cubin")
+	r := rand.New(rand.NewPCG(*seed, 6))
+	var bytesSent uint64
+	const rounds = 6
+	cut := 0
+	for n := range rounds {
+		file := fmt.Appendf(append(bytes.Clone(toy), make([]byte, 12<<20)...), "large %d", n)
+		id := fileID(file)
+		bytesSent += uint64(len(file))
+		both := n < 5
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := a.Offer(ctx, id, file); err != nil {
+				cut++
+			}
+		})
+		if both {
+			wg.Go(func() {
+				if o, err := b.Offer(ctx, id, file); err != nil || !o.Stored && o.Wanted {
+					t.Errorf("round %d: the gateway that lives: %+v, %v", n, o, err)
+				}
+			})
+		}
+		if n > 1 {
+			time.Sleep(time.Duration(20+r.IntN(400)) * time.Millisecond)
+			c.kill("gateway")
+			c.start("gateway")
+			c.waitReady("gateway", 30*time.Second)
+		}
+		wg.Wait()
+		if o, err := b.Offer(ctx, id, file); err != nil || o.Wanted && (both || !o.Stored) {
+			t.Errorf("round %d: offered to the other gateway: %+v, %v", n, o, err)
+		}
+		eventually(t, 30*time.Second, "the first gateway knows it", func() (bool, string) {
+			o, err := a.Ask(ctx, id, parcatest.HashBuildID)
+			return err == nil && !o.Wanted, fmt.Sprintf("%+v %v", o, err)
+		})
+	}
+	eventually(t, 60*time.Second, "all have their lines", func() (bool, string) {
+		n := c.one("SELECT uniqExact(build_id) FROM cubin_lines WHERE tenant = 'acme'")
+		return n == rounds, fmt.Sprint(n)
+	})
+	c.books(t, "acme", rounds, 0, bytesSent)
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + c.natsAddr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	parts, err := js.Stream(ctx, "OBJ_"+stream.PartsObjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := parts.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d of %d uploads were cut off; the store of large parts has %d bytes left", cut, rounds, info.State.Bytes)
 	c.auditClean(t)
 }

@@ -235,7 +235,7 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 		f := fmt.Sprintf("_Z%s_after%d", busy, i)
 		d.red.add(d.send(ctx, busy, f, fileID(small)), 0)
 	}
-	d.settleBusy(during, gone)
+	d.settleBusy(busy, during, gone)
 	d.check(stays, busy, quiet, gone)
 	if o, err := d.agent.Ask(ctx, fileID(kept), parcatest.HashBuildID); err != nil || o.Wanted {
 		t.Errorf("a cubin that stays is wanted: %+v %v", o, err)
@@ -271,13 +271,13 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 	})
 }
 
-// settleBusy waits until what was sent after the deletion is there, and notes which batches of the meantime are: their sums are checked
-// with all others'.
-func (d *parcaDeletion) settleBusy(during map[string][]parca.WireRow, gone map[string]bool) {
+// settleBusy waits until what a process sent after the deletion is there, which is then carried out, and notes which batches of the meantime
+// are there: their sums are checked with all others'.
+func (d *parcaDeletion) settleBusy(node string, during map[string][]parca.WireRow, gone map[string]bool) {
 	d.t.Helper()
 	eventually(d.t, 60*time.Second, "what is sent after the deletion", func() (bool, string) {
-		n := d.c.one("SELECT uniqExact(function) FROM pc_samples WHERE tenant = 'red' AND function LIKE '%after%'")
-		return n%3 == 0 && n > 0, fmt.Sprint(n)
+		n := d.c.one("SELECT uniqExact(function) FROM pc_samples WHERE tenant = 'red' AND function LIKE '%" + node + "\\_after%'")
+		return n == 3, fmt.Sprint(n)
 	})
 	have := d.c.rows("SELECT DISTINCT toString(function), toUInt64(1) FROM pc_samples WHERE tenant = 'red'")
 	kept := 0
