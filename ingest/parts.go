@@ -109,7 +109,8 @@ const abandonAfter = 10 * time.Minute
 // dropAbandoned removes the bytes of objects that were never named, because their gateway died, and of those that another gateway has named
 // too, with the same bytes. They would stay for as long as the store keeps anything. It returns the objects that there are, and about how
 // many bytes are free now.
-func (p *parts) dropAbandoned(ctx context.Context, s jetstream.Stream, now time.Time) (list []*jetstream.ObjectInfo, freed int64, err error) {
+func (p *parts) dropAbandoned(ctx context.Context, s jetstream.Stream, now time.Time) (list []*jetstream.ObjectInfo, freed int64,
+	err error) {
 	const chunks = "$O." + stream.PartsObjects + ".C."
 	before, err := s.Info(ctx, jetstream.WithSubjectFilter(chunks+">")) // before the names: what is named then has its bytes among them
 	if err != nil {

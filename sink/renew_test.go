@@ -254,8 +254,8 @@ func TestDeletionAtEveryStepOfARenewal(t *testing.T) {
 	}
 }
 
-// A cubin is deleted while ClickHouse copies its rows: the statement of a renewal, made slow, brings them back, and they go again. The audit
-// agrees.
+// A cubin is deleted while ClickHouse copies its rows: the statement of a renewal, made slow, brings them back, and they go again. The
+// audit agrees.
 func TestDeletionDuringTheCopyOfARenewal(t *testing.T) {
 	w := shared(t)
 	k := w.sink()
@@ -267,8 +267,8 @@ func TestDeletionDuringTheCopyOfARenewal(t *testing.T) {
 	w.settled(30 * time.Second)
 	copied := make(chan error, 1)
 	go func() {
-		copied <- conn.Exec(t.Context(), "INSERT INTO cubin_lines_data SELECT * REPLACE (toDate(now('UTC')) + sleepEachRow(0.9) AS received_day) "+
-			"FROM cubin_lines_data WHERE build_id = 'aa' SETTINGS insert_deduplicate = 0")
+		copied <- conn.Exec(t.Context(), "INSERT INTO cubin_lines_data SELECT * REPLACE (toDate(now('UTC')) + sleepEachRow(0.9) AS "+
+			"received_day) FROM cubin_lines_data WHERE build_id = 'aa' SETTINGS insert_deduplicate = 0")
 	}()
 	time.Sleep(300 * time.Millisecond) // it has begun to read
 	w.waitMark(k, 0, w.publishDeletion(0, "d", "aa"))

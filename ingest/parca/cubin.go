@@ -197,8 +197,8 @@ func (c *cubin) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publis
 // registerFor is how long an upload waits for the record of cubins: the keeper makes a bucket that is gone anew within seconds.
 const registerFor = 8 * time.Second
 
-// register says that the cubin is stored, unless a better one is. It is stored whether or not that can be recorded: without a record, agents
-// are asked for it again.
+// register says that the cubin is stored, unless a better one is. It is stored whether or not that can be recorded: without a record,
+// agents are asked for it again.
 func (c *cubin) register(ctx context.Context, kv jetstream.KeyValue, tenantName, key string) {
 	ctx, cancel := context.WithTimeout(ctx, registerFor)
 	defer cancel()

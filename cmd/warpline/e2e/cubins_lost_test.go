@@ -235,8 +235,8 @@ func TestCubinIsLostAndItsRecordIsNot(t *testing.T) {
 	c.auditClean(t)
 }
 
-// Two gateways take the same large cubin at once, and one of them is killed half-way; or the only one is, and the cubin is offered again. It
-// is there once, with its lines, nobody is asked for it again, and nothing of it stays in the store of large parts.
+// Two gateways take the same large cubin at once, and one of them is killed half-way; or the only one is, and the cubin is offered again.
+// It is there once, with its lines, and nobody is asked for it again.
 func TestGatewayDiesAmidALargeCubin(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, "--partitions", "4")

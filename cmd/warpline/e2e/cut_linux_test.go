@@ -32,9 +32,10 @@ var (
 // mayLose is the oldest that an upload may be which a power cut takes in mode "os".
 const mayLose = 2 * time.Minute
 
-// The power is cut at random moments under load of GPU Flight and of Parca agents, on an ext4 volume that is cut off from its device at that instant, and the service is
-// started on what the journal replay finds. With --durability fsync everything accepted is there once; with os the newest may be lost, the
-// service starts each time, nothing is doubled, and what is sent later, resends of what was lost included, is there once.
+// The power is cut at random moments under load of GPU Flight and of Parca agents, on an ext4 volume that is cut off from its device at
+// that instant, and the service is started on what the journal replay finds. With --durability fsync everything accepted is there once;
+// with os the newest may be lost, the service starts each time, nothing is doubled, and what is sent later, resends of what was lost
+// included, is there once.
 // The long form: go test ./cmd/warpline/e2e -run PowerCut -cuts 20 -timeout 90m
 func TestPowerCut(t *testing.T) {
 	for _, mode := range []string{"fsync", "os"} {

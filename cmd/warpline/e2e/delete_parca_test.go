@@ -44,8 +44,8 @@ func stackedBatch(node, function, build string, n int) []parca.WireRow {
 }
 
 // Sessions of processes and of cubins are deleted while one of the processes goes on sending and gateway, worker, sink and NATS are killed.
-// Nothing is left of them; what the process sends after the deletion is there; cubins are wanted again, and their lines come back. Stacks and
-// names that other sessions need stay, and the other tenant does not notice.
+// Nothing is left of them; what the process sends after the deletion is there; cubins are wanted again, and their lines come back. Stacks
+// and names that other sessions need stay, and the other tenant does not notice.
 // The long form: go test ./cmd/warpline/e2e -run ParcaDeletion -deletions 30 -timeout 30m
 func TestParcaDeletion(t *testing.T) {
 	t.Parallel()
@@ -271,8 +271,8 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 	})
 }
 
-// settleBusy waits until what a process sent after the deletion is there, which is then carried out, and notes which batches of the meantime
-// are there: their sums are checked with all others'.
+// settleBusy waits until what a process sent after the deletion is there, which is then carried out, and notes which batches of the
+// meantime are there: their sums are checked with all others'.
 func (d *parcaDeletion) settleBusy(node string, during map[string][]parca.WireRow, gone map[string]bool) {
 	d.t.Helper()
 	eventually(d.t, 60*time.Second, "what is sent after the deletion", func() (bool, string) {

@@ -10,16 +10,17 @@ import (
 	"github.com/warpline/warpline/proto/parca/parcatest"
 )
 
-// An agent whose clock is wrong: what lies between 1970 and 2262 (but for its last two days) is in the minute that it says, the rest is a reject, and what is right
-// beside it is counted. Rows do not expire by such times, and the audit is clean.
+// An agent whose clock is wrong: what lies between 1970 and 2262 (but for its last two days) is in the minute that it says, the rest is a
+// reject, and what is right beside it is counted. Rows do not expire by such times, and the audit is clean.
 func TestParcaTimesOfAWrongClock(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, "--partitions", "4")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	a := c.agent(c.grpcAddr, c.makeKey("acme"))
-	const now, latest = int64(1795168800000000000), 1<<63 - 1 - int64(48*time.Hour)                                                // two days before 64 bits end
-	times := []int64{now, 1, 60e9, -1, 0, now, 1 << 31 * 1e9, 1<<32*1e9 - 1, 1 << 32 * 1e9, 65536 * 86400 * 1e9, 7258118400 * 1e9, // 2200
+	// Times end two days before 64 bits do.
+	const now, latest = int64(1795168800000000000), 1<<63 - 1 - int64(48*time.Hour)
+	times := []int64{now, 1, 60e9, -1, 0, now, 1 << 31 * 1e9, 1<<32*1e9 - 1, 1 << 32 * 1e9, 65536 * 86400 * 1e9, 7258118400 * 1e9,
 		now, latest - 1000, latest + 1, 1<<63 - 1, -1 << 63}
 	want, minutes, kernels, bad, bytes := map[string][]uint64{}, map[string][]uint64{}, map[string][]uint64{}, uint64(0), uint64(0)
 	rows := []parca.WireRow{}
