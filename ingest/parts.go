@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -50,10 +51,11 @@ func (p *parts) makeRoom(ctx context.Context, tenant string, need int64) error {
 	if limit <= 0 || used < limit/4 {
 		return nil
 	}
-	list, err := p.objects.List(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+	list, freed, err := p.dropAbandoned(ctx, s, time.Now())
+	if err != nil {
 		return fmt.Errorf("store of giant lines: %w", err)
 	}
+	used -= freed
 	shares := map[string]*share{}
 	of := func(name string) *share {
 		if shares[name] == nil {
@@ -98,4 +100,44 @@ func (p *parts) makeRoom(ctx context.Context, tenant string, need int64) error {
 			"tenant", heaviest, "object", gone.Name, "bytes", gone.Size)
 	}
 	return nil
+}
+
+// abandonAfter is after how long bytes without an object are nobody's: who writes an object adds to it every few milliseconds, and names
+// it as soon as all of it is there.
+const abandonAfter = 10 * time.Minute
+
+// dropAbandoned removes the bytes of objects that were never named, because their gateway died, and of those that another gateway has named
+// too, with the same bytes. They would stay for as long as the store keeps anything. It returns the objects that there are, and about how
+// many bytes are free now.
+func (p *parts) dropAbandoned(ctx context.Context, s jetstream.Stream, now time.Time) (list []*jetstream.ObjectInfo, freed int64,
+	err error) {
+	const chunks = "$O." + stream.PartsObjects + ".C."
+	before, err := s.Info(ctx, jetstream.WithSubjectFilter(chunks+">")) // before the names: what is named then has its bytes among them
+	if err != nil {
+		return nil, 0, err
+	}
+	list, err = p.objects.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil, 0, err
+	}
+	for _, o := range list {
+		delete(before.State.Subjects, chunks+o.NUID)
+	}
+	for subject := range before.State.Subjects {
+		last, err := s.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && now.Sub(last.Time) < abandonAfter {
+			continue
+		}
+		if err == nil {
+			err = s.Purge(ctx, jetstream.WithPurgeSubject(subject))
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		freed += int64(before.State.Subjects[subject]) * int64(len(last.Data)) // the last is the smallest
+	}
+	if freed > 0 {
+		p.log.Info("bytes of uploads over 1 MiB whose gateway died were removed", "bytes", freed)
+	}
+	return list, freed, nil
 }

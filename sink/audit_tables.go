@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type TableReport struct {
 // written is what the ledger says of one ClickHouse partition of a table.
 type written struct {
 	rows, removed   uint64 // inserted, deleted
+	renewed         uint64 // of rows, those of cubins that were to be written again: see renew.go
 	amount          uint64 // of what is left; modulo 2^64
 	counted         bool   // amount is known
 	oldest, newest  time.Time
@@ -144,7 +146,8 @@ func (w *written) problem(t *table.Table, p table.DayPartition, today int32, mix
 				gone = "it is empty: "
 			}
 			return fmt.Sprintf("%sits sums are %d short of what the ledger says", gone, w.amount-w.storedN)
-		case w.stored == 0 && w.rows > 0 && w.removed == 0 && t.LinkedBy == "":
+		// A cubin may have been deleted after the ledger was told that its rows will be renewed, and before they were.
+		case w.stored == 0 && w.rows > w.renewed && w.removed == 0 && t.LinkedBy == "":
 			return fmt.Sprintf("it is empty, and the ledger says that %d rows were inserted", w.rows)
 		case whole && w.stored > w.rows:
 			return fmt.Sprintf("%d rows more than the ledger knows", w.stored-w.rows)
@@ -170,7 +173,8 @@ func readLedger(ctx context.Context, conn driver.Conn) (map[string]map[table.Day
 	rows, err := conn.Query(ctx, `SELECT toString(table), toInt32(toUInt16(day)) AS d, retention_days, sumIf(rows, token != '`+erasedToken+
 		`'), sumIf(rows, token = '`+erasedToken+`'),
 		sumIf(amount, token != '`+erasedToken+`') AS added, sumIf(amount, token = '`+erasedToken+
-		`') AS taken, toUInt8(min(counted)), min(inserted_at), max(inserted_at)
+		`') AS taken, toUInt8(min(counted)), min(inserted_at), max(inserted_at),
+		sumIf(rows, lane = `+strconv.Itoa(renewalLane)+`)
 		FROM ledger WHERE table != '' GROUP BY table, d, retention_days`)
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
@@ -185,7 +189,8 @@ func readLedger(ctx context.Context, conn driver.Conn) (map[string]map[table.Day
 			added, taken uint64
 			counted      uint8
 		)
-		if err := rows.Scan(&name, &p.Day, &p.RetentionDays, &w.rows, &w.removed, &added, &taken, &counted, &w.oldest, &w.newest); err != nil {
+		if err := rows.Scan(&name, &p.Day, &p.RetentionDays, &w.rows, &w.removed, &added, &taken, &counted, &w.oldest, &w.newest,
+			&w.renewed); err != nil {
 			return nil, fmt.Errorf("read the ledger: %w", err)
 		}
 		w.amount, w.counted = added-taken, counted == 1

@@ -77,7 +77,7 @@ func (k *Sink) keepCubins(ctx context.Context) {
 // time, where that is shorter), as if they had come today. It returns how many cubins that were. It may be called any number of times, by
 // any number of sinks.
 func (k *Sink) RenewCubins(ctx context.Context, now time.Time) (n int, err error) {
-	if !slices.Contains(k.cfg.Schema.Tables(), table.Cubins.Table) {
+	if !k.has(table.Cubins.Table) {
 		return 0, nil
 	}
 	due, err := k.dueCubins(ctx, now)
@@ -92,6 +92,9 @@ func (k *Sink) RenewCubins(ctx context.Context, now time.Time) (n int, err error
 	}
 	return n, nil
 }
+
+// has reports whether the service has a table: one without the source of it does not.
+func (k *Sink) has(t *table.Table) bool { return slices.Contains(k.cfg.Schema.Tables(), t) }
 
 // dueCubins lists what is to be renewed.
 func (k *Sink) dueCubins(ctx context.Context, now time.Time) ([]dueCubin, error) {

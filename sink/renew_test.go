@@ -195,3 +195,89 @@ func TestRenewalDiesAtEveryStep(t *testing.T) {
 	}
 	w.settled(30 * time.Second)
 }
+
+// publishDeletion deletes the session of a cubin, as the worker that folded its tombstone would.
+func (w *world) publishDeletion(p int, id, buildID string) uint64 {
+	w.t.Helper()
+	return w.publish(p, 4, deletes(stream.Deletion{ID: id, Tenant: "acme", Session: stream.CubinSession + buildID, At: time.Now().UnixNano()}))
+}
+
+// noCubin waits until nothing is left of a cubin.
+func (w *world) noCubin(buildID string, within time.Duration) {
+	w.t.Helper()
+	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		left := w.rowsOf("acme", stream.CubinSession+buildID)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("of the deleted cubin there is %v", left)
+		}
+	}
+}
+
+// A cubin is deleted at every step of its renewal: nothing of it is left, the record does not have it, and the audit agrees.
+func TestDeletionAtEveryStepOfARenewal(t *testing.T) {
+	w := shared(t)
+	kv := w.s.Cubins
+	k := w.sink()
+	w.run(k)
+	for n := 1; ; n++ {
+		buildID := fmt.Sprintf("%04x", n)
+		w.publishCubins(0, madeCubin{buildID, 375, 395, 0})
+		w.settled(30 * time.Second)
+		record := stream.CubinRecord{Whole: true, SizeBytes: 9, Hash: "h", KeptUntilDay: table.DayOf(time.Now().UnixNano()) + 20}
+		if _, err := kv.Put(t.Context(), stream.CubinKey("acme", buildID), record.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+		renewer, calls := w.sink(), 0
+		renewer.SetStep(func(int, string) error {
+			if calls++; calls == n {
+				w.waitMark(k, 0, w.publishDeletion(0, fmt.Sprint("d", n), buildID))
+			}
+			return nil
+		})
+		if _, err := renewer.RenewCubins(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if calls < n {
+			if n < 4 {
+				t.Errorf("there were %d steps only", n-1)
+			}
+			break
+		}
+		w.noCubin(buildID, 0)
+		if e, err := kv.Get(t.Context(), stream.CubinKey("acme", buildID)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("step %d: the record has the deleted cubin: %v, %v", n, e, err)
+		}
+		w.settled(30 * time.Second)
+	}
+}
+
+// A cubin is deleted while ClickHouse copies its rows: the statement of a renewal, made slow, brings them back, and they go again. The
+// audit agrees.
+func TestDeletionDuringTheCopyOfARenewal(t *testing.T) {
+	w := shared(t)
+	k := w.sink()
+	k.SetLookAgain(3 * time.Second)
+	w.run(k)
+	conn := w.conn()
+	defer conn.Close()
+	w.publishCubins(0, madeCubin{"aa", 375, 395, 0})
+	w.settled(30 * time.Second)
+	copied := make(chan error, 1)
+	go func() {
+		copied <- conn.Exec(t.Context(), "INSERT INTO cubin_lines_data SELECT * REPLACE (toDate(now('UTC')) + sleepEachRow(0.9) AS "+
+			"received_day) FROM cubin_lines_data WHERE build_id = 'aa' SETTINGS insert_deduplicate = 0")
+	}()
+	time.Sleep(300 * time.Millisecond) // it has begun to read
+	w.waitMark(k, 0, w.publishDeletion(0, "d", "aa"))
+	if err := <-copied; err != nil {
+		t.Fatal(err)
+	}
+	if left := w.rowsOf("acme", stream.CubinSession+"aa"); len(left) != 1 || left["cubin_lines_data"] != 3 {
+		t.Fatalf("the copy should have brought back 3 lines, there is %v", left)
+	}
+	w.noCubin("aa", 30*time.Second)
+	w.settled(30 * time.Second)
+}

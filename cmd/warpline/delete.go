@@ -276,8 +276,12 @@ func (e *eraser) wait(ctx context.Context) error {
 	said, began := time.Now(), time.Now()
 	for len(e.wanted) > 0 {
 		for id := range e.wanted {
-			entry, err := e.streams.Deletions.Get(limit, id)
-			if errors.Is(err, jetstream.ErrKeyNotFound) {
+			// A server that is killed does not answer, and another may be there at the next try.
+			try, cancel := context.WithTimeout(limit, 5*time.Second)
+			entry, err := e.streams.Deletions.Get(try, id)
+			missed := try.Err() != nil
+			cancel()
+			if errors.Is(err, jetstream.ErrKeyNotFound) || err != nil && missed && limit.Err() == nil {
 				continue
 			}
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -148,8 +149,9 @@ func (c *cubin) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publis
 		return err
 	}
 	defer unlock()
+	// An agent sends a cubin once, so it is taken also while nobody can say whether it is stored: if it is, the worker drops it.
 	old, revision, err := look(ctx, kv, u.Tenant, c.buildID)
-	if err != nil {
+	if ctx.Err() != nil {
 		return err
 	}
 	to.Tally.Accept(1, c.size)
@@ -188,33 +190,47 @@ func (c *cubin) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publis
 	if err := to.Flush(ctx); err != nil {
 		return err
 	}
-	return c.register(ctx, kv, u.Tenant, key)
+	c.register(ctx, kv, u.Tenant, key)
+	return nil
 }
 
-// register says that the cubin is stored, unless a better one is.
-func (c *cubin) register(ctx context.Context, kv jetstream.KeyValue, tenantName, key string) error {
-	value := c.record.Append(nil)
-	for range 20 {
-		old, revision, err := look(ctx, kv, tenantName, c.buildID)
-		if err != nil {
-			return err
+// registerFor is how long an upload waits for the record of cubins: the keeper makes a bucket that is gone anew within seconds.
+const registerFor = 8 * time.Second
+
+// register says that the cubin is stored, unless a better one is. It is stored whether or not that can be recorded: without a record,
+// agents are asked for it again.
+func (c *cubin) register(ctx context.Context, kv jetstream.KeyValue, tenantName, key string) {
+	ctx, cancel := context.WithTimeout(ctx, registerFor)
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := c.writeRecord(ctx, kv, tenantName, key)
+		if err == nil || broker.IsFull(err) {
+			return
 		}
-		if revision > 0 && !old.Declined && old.Whole && !c.record.Whole && old.KeptUntilDay >= c.record.KeptUntilDay {
-			return nil
-		}
-		if revision == 0 {
-			_, err = kv.Create(ctx, key, value)
-		} else {
-			_, err = kv.Update(ctx, key, value, revision)
-		}
-		if err == nil || broker.IsFull(err) { // without room agents are asked for it again
-			return nil
-		}
-		if !broker.IsWrongSequence(err) {
-			return ingest.Unavailable("not_stored", "JetStream does not answer", fmt.Errorf("register a cubin: %w", err))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
 		}
 	}
-	return nil // others do it
+}
+
+// writeRecord tries once to write the record.
+func (c *cubin) writeRecord(ctx context.Context, kv jetstream.KeyValue, tenantName, key string) error {
+	value := c.record.Append(nil)
+	old, revision, err := look(ctx, kv, tenantName, c.buildID)
+	if err != nil {
+		return err
+	}
+	if revision > 0 && !old.Declined && old.Whole && !c.record.Whole && old.KeptUntilDay >= c.record.KeptUntilDay {
+		return nil
+	}
+	if revision == 0 {
+		_, err = kv.Create(ctx, key, value)
+	} else {
+		_, err = kv.Update(ctx, key, value, revision)
+	}
+	return err
 }
 
 // Answer implements ingest.Intake.

@@ -32,9 +32,10 @@ var (
 // mayLose is the oldest that an upload may be which a power cut takes in mode "os".
 const mayLose = 2 * time.Minute
 
-// The power is cut at random moments under load, on an ext4 volume that is cut off from its device at that instant, and the service is
-// started on what the journal replay finds. With --durability fsync everything accepted is there once; with os the newest may be lost, the
-// service starts each time, nothing is doubled, and what is sent later, resends of what was lost included, is there once.
+// The power is cut at random moments under load of GPU Flight and of Parca agents, on an ext4 volume that is cut off from its device at
+// that instant, and the service is started on what the journal replay finds. With --durability fsync everything accepted is there once;
+// with os the newest may be lost, the service starts each time, nothing is doubled, and what is sent later, resends of what was lost
+// included, is there once.
 // The long form: go test ./cmd/warpline/e2e -run PowerCut -cuts 20 -timeout 90m
 func TestPowerCut(t *testing.T) {
 	for _, mode := range []string{"fsync", "os"} {
@@ -44,18 +45,20 @@ func TestPowerCut(t *testing.T) {
 			b := &cutService{t: t, disk: newDisk(t, 4<<30), mode: mode}
 			b.start()
 			l := &cutLoad{t: t, addr: b.listen}
+			agents := &cutParca{t: t, addr: b.grpc, toy: parcaFile(t, "toy.sm_75.cubin")}
 			some := false // something was lost, ever
 			for n := range *cuts {
 				most := 8 * time.Second
 				if *cuts > 1 {
 					most = 40 * time.Second
 				}
-				stop := l.run()
+				stop, stopAgents := l.run(), agents.run()
 				time.Sleep(4*time.Second + time.Duration(r.Int64N(int64(most-4*time.Second))))
 				b.disk.cut()
 				at := time.Now()
 				b.kill()
 				stop()
+				stopAgents()
 				b.disk.replay()
 				began, accepted := time.Now(), l.count()
 				b.start()
@@ -66,10 +69,18 @@ func TestPowerCut(t *testing.T) {
 				for _, u := range lost {
 					oldest = max(oldest, at.Sub(u.accepted))
 				}
-				t.Logf("cut %d: %d accepted so far, %d lost, the oldest %v before the cut; ready again after %v", n+1, accepted, len(lost),
-					oldest.Round(time.Millisecond), started.Round(time.Millisecond))
+				lostAt, lostAgents := agents.compare(b, fmt.Sprintf("cut %d", n+1))
+				if lostAgents > 0 {
+					oldest = max(oldest, at.Sub(lostAt))
+				}
+				t.Logf("cut %d: %d accepted so far, %d lost, and %d of %d batches and %d cubins of agents, the oldest %v before the cut; ready "+
+					"again after %v", n+1, accepted, len(lost), lostAgents, len(agents.batches), len(agents.cubins), oldest.Round(time.Millisecond),
+					started.Round(time.Millisecond))
 				if mode == "fsync" && len(lost) > 0 {
 					t.Errorf("cut %d: %d of %d accepted uploads are lost, the first is %s", n+1, len(lost), accepted, lost[0])
+				}
+				if mode == "fsync" && lostAgents > 0 {
+					t.Errorf("cut %d: %d accepted batches and cubins of agents are lost", n+1, lostAgents)
 				}
 				if oldest > mayLose {
 					t.Errorf("cut %d: an upload accepted %v before the cut is lost", n+1, oldest)
@@ -78,7 +89,12 @@ func TestPowerCut(t *testing.T) {
 				if late := b.compare(l, fmt.Sprintf("after cut %d", n+1)); len(late) > 0 {
 					t.Errorf("after cut %d: %d uploads that were sent after the start are not there, the first is %s", n+1, len(late), late[0])
 				}
-				some = some || len(lost) > 0
+				agents.again(b)
+				if _, late := agents.compare(b, fmt.Sprintf("after cut %d", n+1)); late > 0 {
+					t.Errorf("after cut %d: %d batches and cubins that were sent after the start are not there", n+1, late)
+				}
+				agents.books(b)
+				some = some || len(lost)+lostAgents > 0
 				b.audit(some)
 				if t.Failed() {
 					return
@@ -121,7 +137,7 @@ type cutService struct {
 	disk         *disk
 	mode         string
 	listen, http string
-	tcp          string
+	tcp, grpc    string
 	cmd          *exec.Cmd
 	words        *bytes.Buffer
 	done         chan struct{}
@@ -134,10 +150,10 @@ func (b *cutService) launch() {
 	b.t.Helper()
 	enginetest.Need(b.t)
 	if b.listen == "" {
-		b.listen, b.http, b.tcp = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
+		b.listen, b.http, b.tcp, b.grpc = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
 	}
 	b.words, b.done = &bytes.Buffer{}, make(chan struct{})
-	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--grpc-listen", "127.0.0.1:0",
+	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--grpc-listen", b.grpc,
 		"--clickhouse-http-port", port(b.http),
 		"--clickhouse-tcp-port", port(b.tcp),
 		"--durability", b.mode, "--sink-interval", "50ms", "--dev-key", devKey, "--limit-events-per-second", "1e9", "--limit-bytes-per-second",

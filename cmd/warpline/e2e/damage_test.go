@@ -38,9 +38,9 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	enginetest.Need(t)
 	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t),
-		roles: map[string]*role{}}
+		grpcAddr: freeAddr(t), roles: map[string]*role{}}
 	s := &site{cluster: c, t: t, data: filepath.Join(c.dir, "data")}
-	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--grpc-listen", "127.0.0.1:0",
+	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--grpc-listen", c.grpcAddr,
 		"--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
 		"--clickhouse-http-port", port(c.clickHTTP),
 		"--dev-key", devKey, "--partitions", "4")
@@ -183,7 +183,7 @@ func (s *site) flip(name string) {
 func (s *site) fillStore(name string) {
 	s.t.Helper()
 	kind, bucket, _ := strings.Cut(name, "_")
-	if name != "KV_"+stream.DictionariesBucket && name != "KV_"+stream.DeletionsBucket && kind != "OBJ" {
+	if name != "KV_"+stream.DictionariesBucket && name != "KV_"+stream.DeletionsBucket && name != "KV_"+stream.CubinsBucket && kind != "OBJ" {
 		return
 	}
 	s.nats(func(ctx context.Context, js jetstream.JetStream) {
@@ -274,7 +274,7 @@ func TestDamage(t *testing.T) {
 			audit: []string{"table " + table + ": received ", time.Now().UTC().Format("2006-01"), "dev: "}})
 	}
 	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_MARKS", "KV_WL_KEYS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS",
-		"OBJ_WL_STATE", "OBJ_WL_PARTS", "OBJ_WL_CHUNKS"} {
+		"KV_WL_CUBINS", "OBJ_WL_STATE", "OBJ_WL_PARTS", "OBJ_WL_CHUNKS"} {
 		words := []string{name}
 		if name == "INGEST" {
 			words = append(words, "uploads of tenant dev")
@@ -289,7 +289,7 @@ func TestDamage(t *testing.T) {
 	}, killed: func(s *site) { s.flip("INGEST") },
 		audit: []string{"INGEST", "uploads of tenant dev"}, log: []string{"stream=INGEST"}, unfolded: true})
 	for _, name := range []string{"INGEST", "ROWS", "KV_WL_WINDOWS", "KV_WL_LEASES", "KV_WL_MARKS", "KV_WL_DICTIONARIES", "KV_WL_DELETIONS",
-		"KV_WL_KEYS", "OBJ_WL_PARTS", "OBJ_WL_STATE", "OBJ_WL_CHUNKS"} {
+		"KV_WL_KEYS", "KV_WL_CUBINS", "OBJ_WL_PARTS", "OBJ_WL_STATE", "OBJ_WL_CHUNKS"} {
 		attacks = append(attacks, attack{name: name + " deleted", running: func(s *site) {
 			s.nats(func(ctx context.Context, js jetstream.JetStream) {
 				if err := js.DeleteStream(ctx, name); err != nil {

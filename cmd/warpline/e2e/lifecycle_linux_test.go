@@ -188,8 +188,8 @@ func TestDeletedUnderUp(t *testing.T) {
 	defer nc.Close()
 	groups := [][]string{
 		{"KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket, "KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket},
-		{"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "OBJ_" + stream.PartsObjects, "OBJ_" + stream.StateObjects,
-			"OBJ_" + stream.ChunksObjects},
+		{"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "KV_" + stream.CubinsBucket, "OBJ_" + stream.PartsObjects,
+			"OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects},
 		{stream.IngestStream},
 	}
 	if *each {
