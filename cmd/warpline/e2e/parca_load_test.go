@@ -189,9 +189,9 @@ func (l *parcaLoad) checkRejects(t *testing.T, c *cluster) {
 	})
 }
 
-// 200 agents find their gateway gone, retry as agents do, and come back at once: every batch is counted once. An agent sends one batch after
-// the other; what it samples meanwhile makes the next one larger. An agent gives a batch up after five minutes; of long outages this is the
-// fate of some, because gRPC itself waits for up to two minutes before it dials again. Those are not counted, all others once.
+// 200 agents find their gateway gone, retry as agents do, and come back at once: every batch is counted once. An agent sends one batch
+// after the other; what it samples meanwhile makes the next one larger. An agent gives a batch up after five minutes; of long outages this
+// is the fate of some, because gRPC itself waits for up to two minutes before it dials again. Those are not counted, all others once.
 // The long form: go test ./cmd/warpline/e2e -run ParcaAgentsComeBack -outage 3m -timeout 15m
 func TestParcaAgentsComeBack(t *testing.T) {
 	c := newCluster(t, 1)
