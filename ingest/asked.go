@@ -149,6 +149,13 @@ func (a *asked) repeat(w *window) {
 	a.refused += w.rejected
 }
 
+// known takes note of events of which nothing waits in INGEST, as their source found them stored.
+func (a *asked) known(events uint64) {
+	if a != nil {
+		a.repeated += events
+	}
+}
+
 // mayWait reports whether parts of an upload that was recognised may still wait in INGEST to be folded.
 func (a *asked) mayWait(w *window) bool {
 	return a != nil && w.at > 0 && time.Since(time.Unix(w.at, 0)) < doubtedFor

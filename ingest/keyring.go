@@ -149,9 +149,12 @@ const (
 
 // await looks for a key that the watch has not brought yet, and waits until it does: a new key is used at once, and clients give up at a
 // 401. Only the watch lets keys in, so a key that is deleted meanwhile stays out. late is true when the key is in the bucket and the watch
-// has not brought it in time.
+// has not brought it in time, and when nobody can tell.
 func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) {
-	if !k.conn.IsConnected() || !k.asks.Allow() {
+	if !k.conn.IsConnected() {
+		return nil, true // it may have been made meanwhile
+	}
+	if !k.asks.Allow() {
 		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchLag)

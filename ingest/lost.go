@@ -190,7 +190,7 @@ func keyOf(e *stream.Envelope) string {
 	kind, rest, named := strings.Cut(e.Identity, "/")
 	generation, name, numbered := strings.Cut(rest, "/")
 	switch {
-	case named && kind == "telemetry" && !isNumber(generation):
+	case named && numbered && !isNumber(generation): // <source>/<kind>/<id>, see BySource
 		return e.Tenant + ".t." + generation + "." + name
 	case named && numbered:
 		return windowKey(e.Tenant, e.Session, kind, name)

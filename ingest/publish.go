@@ -161,7 +161,10 @@ func (p *Publisher) await(ctx context.Context) error {
 }
 
 // Known says that so many of the upload's events are stored already: they are counted as repeated, and not published.
-func (p *Publisher) Known(events uint64) { p.known += events }
+func (p *Publisher) Known(events uint64) {
+	p.known += events
+	p.asked.known(events)
+}
 
 // Streams is where the source's own records are.
 func (p *Publisher) Streams() *broker.Streams { return p.gateway.streams }

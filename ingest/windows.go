@@ -240,8 +240,8 @@ func (u *Upload) ByContent(content Digest, name string) Identity {
 }
 
 // BySource is the identity of an upload of several sessions: the source says by what it is known, in a kind of its own, and what content
-// that stands for. name is the identity of its parts. Each upload has its own record, so a tenant's many processes never wait for each
-// other.
+// that stands for. name is the identity of its parts, <source>/<kind>/<id>, from which the record is found. Each upload has its own record,
+// so a tenant's many processes never wait for each other.
 func (u *Upload) BySource(kind string, id, content Digest, name string) Identity {
 	// Nothing else has a second token of one letter.
 	return Identity{at: place{key: u.Tenant + ".t." + kind + "." + id.String()}, want: window{id: id, body: content}, name: name}

@@ -90,7 +90,7 @@ func (b *batch) Survey(u *ingest.Upload) (ingest.Identity, error) {
 // of each batch would be the most that NATS holds.
 func (b *batch) identity(u *ingest.Upload) ingest.Identity {
 	id := b.digest()
-	name := "sha256-" + id.String()
+	name := "parca/batch/" + id.String() // where AuditUploads looks for the record of a file's batches
 	if !b.recorded {
 		return ingest.Unrecorded(name)
 	}

@@ -45,7 +45,8 @@ type Envelope struct {
 	Source  string `json:"source"`            // sessions.source and usage.source: gpu-flight, parca, telemetry, …
 	Channel string `json:"channel,omitempty"` // device, scope, system, sass; "" when the client did not say
 	// Identity names what was uploaded: "<channel>/<conflicts accepted>/<window id>", "sha256-<32 hex>" of the body for uploads without a
-	// window, or "complete". (Identity, Part) is folded once per session, however often it is published.
+	// window, "<source>/<kind>/<id>" for those of several sessions, or "complete". (Identity, Part) is folded once per session, however
+	// often it is published.
 	Identity string `json:"identity"`
 	Part     int    `json:"part"`
 	Last     bool   `json:"last,omitempty"` // this is the upload's last part

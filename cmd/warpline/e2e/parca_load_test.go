@@ -189,7 +189,9 @@ func (l *parcaLoad) checkRejects(t *testing.T, c *cluster) {
 	})
 }
 
-// 200 agents find their gateway gone, retry as agents do, and come back at once: every batch is counted once.
+// 200 agents find their gateway gone, retry as agents do, and come back at once: every batch is counted once. An agent sends one batch
+// after the other; what it samples meanwhile makes the next one larger. An agent gives a batch up after five minutes; of long outages this
+// is the fate of some, because gRPC itself waits for up to two minutes before it dials again. Those are not counted, all others once.
 // The long form: go test ./cmd/warpline/e2e -run ParcaAgentsComeBack -outage 3m -timeout 15m
 func TestParcaAgentsComeBack(t *testing.T) {
 	c := newCluster(t, 1)
@@ -198,8 +200,9 @@ func TestParcaAgentsComeBack(t *testing.T) {
 	key := c.makeKey("fleet")
 	totals := newParcaTotals()
 	c.kill("gateway")
+	gone := time.Now()
 	var wg sync.WaitGroup
-	var tries atomic.Int64
+	var tries, givenUp atomic.Int64
 	for i := range 200 {
 		a, err := parcatest.Dial(c.grpcAddr, key)
 		if err != nil {
@@ -208,11 +211,22 @@ func TestParcaAgentsComeBack(t *testing.T) {
 		a.Retry = parcatest.AsAgent
 		wg.Go(func() {
 			defer a.Close()
-			rows := parcaBatch(fmt.Sprint("node-", i), i)
-			batch := parcatest.Arrow(rows)
-			totals.add(rows, len(batch))
-			if err := a.WriteArrow(ctx, batch); err != nil {
-				t.Errorf("agent %d after %d tries: %v", i, a.Tries.Load(), err)
+			node := fmt.Sprint("node-", i)
+			var later []parca.WireRow // what it gathers while its first batch waits is its next batch
+			for n := range int(*outage/(5*time.Second)) + 1 {
+				later = append(later, parcaBatch(node, i+n+1)...)
+			}
+			for _, rows := range [][]parca.WireRow{parcaBatch(node, i), later} {
+				batch := parcatest.Arrow(rows)
+				err := a.WriteArrow(ctx, batch)
+				switch {
+				case err == nil:
+					totals.add(rows, len(batch))
+				case *outage >= time.Minute && strings.Contains(err.Error(), "connection refused"): // it never came to a gateway
+					givenUp.Add(1)
+				default:
+					t.Errorf("agent %d after %d tries and %v: %v", i, a.Tries.Load(), time.Since(gone).Round(time.Second), err)
+				}
 			}
 			tries.Add(a.Tries.Load())
 		})
@@ -221,8 +235,8 @@ func TestParcaAgentsComeBack(t *testing.T) {
 	c.start("gateway")
 	back := time.Now()
 	wg.Wait()
-	t.Logf("all have an answer %v after the gateway is back, after %.1f tries each", time.Since(back).Round(time.Millisecond),
-		float64(tries.Load())/200)
+	t.Logf("all have an answer %v after the gateway is back, after %.1f tries each; %d of 400 batches were given up",
+		time.Since(back).Round(time.Millisecond), float64(tries.Load())/200, givenUp.Load())
 	c.checkParca(t, "fleet", totals.pc, totals.kernels)
 	c.books(t, "fleet", totals.events, totals.cpu, totals.bytes)
 	c.auditClean(t)

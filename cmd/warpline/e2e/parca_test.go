@@ -17,16 +17,16 @@ import (
 	"github.com/warpline/warpline/proto/parca/parcatest"
 )
 
-// Both batches of the vectors add up to their sums in every column, whatever the order, the gateway, the number of times and the encoding;
-// usage counts each row once.
+// Both batches of the vectors add up to their sums in every column, whatever the order, the gateway, the number of times and the encoding,
+// each encoding in an empty service of its own; usage counts each row once.
 func TestParcaEveryEncodingAddsUp(t *testing.T) {
-	c := newCluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+	shared := newCluster(t, 1) // by forms that differ in order and repeats alone
 	second := freeAddr(t)
-	c.addGateway("gateway2", freeAddr(t), second)
-	c.start("gateway2")
-	c.waitReady("gateway2", 30*time.Second)
+	shared.addGateway("gateway2", freeAddr(t), second)
+	shared.start("gateway2")
+	shared.waitReady("gateway2", 30*time.Second)
 	one, two := parcaFile(t, "batch1.v2.lz4.arrows"), parcaFile(t, "batch2.v2.lz4.arrows")
 	rows1, rows2 := parcaRows(t, "batch1.wire_rows.ndjson"), parcaRows(t, "batch2.wire_rows.ndjson")
 	events, arrow := uint64(len(rows1)+len(rows2)), uint64(len(one)+len(two))
@@ -38,7 +38,7 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 		}
 		return nil
 	}
-	post := func(key string, bodies ...[]byte) error {
+	post := func(c *cluster, key string, bodies ...[]byte) error {
 		for _, b := range bodies {
 			if code, answer := c.postFile(key, "/api/v1/parca", b); code != http.StatusOK {
 				return fmt.Errorf("%d %s", code, answer)
@@ -58,15 +58,16 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 	padata, padata1 := parcatest.Padata(rows1, rows2), parcatest.PadataV1(rows1, rows2)
 	for _, form := range []struct {
 		tenant string
+		alone  bool
 		bytes  uint64 // 0: not looked at
-		send   func(key string, a, b *parcatest.Client) error
+		send   func(c *cluster, key string, a, b *parcatest.Client) error
 	}{
-		{"in-order", arrow, func(_ string, a, _ *parcatest.Client) error { return write(a, one, two) }},
-		{"other-way-round", arrow, func(_ string, a, _ *parcatest.Client) error { return write(a, two, one) }},
-		{"encoded-anew", 0, func(_ string, a, _ *parcatest.Client) error {
+		{"in-order", false, arrow, func(_ *cluster, _ string, a, _ *parcatest.Client) error { return write(a, one, two) }},
+		{"other-way-round", false, arrow, func(_ *cluster, _ string, a, _ *parcatest.Client) error { return write(a, two, one) }},
+		{"encoded-anew", true, 0, func(_ *cluster, _ string, a, _ *parcatest.Client) error {
 			return write(a, parcatest.Arrow(rows1), parcatest.Arrow(rows2))
 		}},
-		{"doubled-over-two-gateways", arrow, func(_ string, a, b *parcatest.Client) error {
+		{"doubled-over-two-gateways", false, arrow, func(_ *cluster, _ string, a, b *parcatest.Client) error {
 			var wg sync.WaitGroup
 			errs := make(chan error, 4)
 			for _, client := range []*parcatest.Client{a, b} {
@@ -83,13 +84,13 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 			time.Sleep(1500 * time.Millisecond) // JetStream has forgotten them: now the worker must not
 			return write(b, two, one, two)
 		}},
-		{"v1", n1 + n2, func(_ string, a, _ *parcatest.Client) error {
+		{"v1", true, n1 + n2, func(_ *cluster, _ string, a, _ *parcatest.Client) error {
 			if err := dialogue1(a); err != nil {
 				return err
 			}
 			return dialogue2(a)
 		}},
-		{"otlp", 0, func(_ string, a, _ *parcatest.Client) error {
+		{"otlp", true, 0, func(_ *cluster, _ string, a, _ *parcatest.Client) error {
 			for _, request := range [][]byte{otlp1, otlp2} {
 				if err := a.Export(ctx, request); err != nil {
 					return err
@@ -97,21 +98,25 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 			}
 			return nil
 		}},
-		{"padata", 0, func(key string, _, _ *parcatest.Client) error { return post(key, padata) }},
-		{"padata-v1", 0, func(key string, _, _ *parcatest.Client) error { return post(key, padata1) }},
-		{"padata-zst-twice", 0, func(key string, _, _ *parcatest.Client) error {
+		{"padata", true, 0, func(c *cluster, key string, _, _ *parcatest.Client) error { return post(c, key, padata) }},
+		{"padata-v1", true, 0, func(c *cluster, key string, _, _ *parcatest.Client) error { return post(c, key, padata1) }},
+		{"padata-zst-twice", false, 0, func(c *cluster, key string, _, _ *parcatest.Client) error {
 			file := parcaFile(t, "offline_v2.padata.zst")
-			return post(key, file, file)
+			return post(c, key, file, file)
 		}},
-		{"padata-grows", 0, func(key string, _, _ *parcatest.Client) error {
+		{"padata-grows", false, 0, func(c *cluster, key string, _, _ *parcatest.Client) error {
 			torn := padata[:8+4+int(endian.BigEndian.Uint32(padata[8:]))+100] // the first batch, and the head of the second
-			return post(key, torn, padata)
+			return post(c, key, torn, padata)
 		}},
-		{"http", arrow, func(key string, _, _ *parcatest.Client) error { return post(key, one, two, one) }},
+		{"http", true, arrow, func(c *cluster, key string, _, _ *parcatest.Client) error { return post(c, key, one, two, one) }},
 	} {
 		t.Run(form.tenant, func(t *testing.T) {
+			c := shared
+			if form.alone {
+				c = newCluster(t, 1)
+			}
 			key := c.makeKey(form.tenant)
-			if err := form.send(key, c.agent(c.grpcAddr, key), c.agent(second, key)); err != nil {
+			if err := form.send(c, key, c.agent(c.grpcAddr, key), c.agent(second, key)); err != nil {
 				t.Fatal(err)
 			}
 			pc, kernels := parcaSums(t)
@@ -129,9 +134,12 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 				got, err := c.tryRows("SELECT session_id, toUInt64(samples) FROM sessions WHERE tenant = ? AND source = 'parca'", form.tenant)
 				return err == nil && len(got) == 1, fmt.Sprint(got, err)
 			})
+			if c != shared {
+				c.auditClean(t)
+			}
 		})
 	}
-	t.Run("audit", func(t *testing.T) { c.auditClean(t) })
+	t.Run("audit", func(t *testing.T) { shared.auditClean(t) })
 }
 
 // What never can be accepted is refused for good, and what may pass is asked for again.
