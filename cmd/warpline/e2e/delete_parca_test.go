@@ -298,7 +298,7 @@ func (d *parcaDeletion) check(stays, busy, quiet string, gone map[string]bool) {
 	t.Helper()
 	c.checkParca(t, "red", d.red.pc, d.red.kernels)
 	c.checkParca(t, "blue", d.blue.pc, d.blue.kernels)
-	functions := c.rows("SELECT DISTINCT toString(function), toUInt64(1) FROM pc_stacks_data WHERE tenant = 'red'")
+	functions := c.rows("SELECT DISTINCT toString(function), toUInt64(1) FROM kernel_stacks WHERE tenant = 'red'")
 	maps.Copy(functions, c.rows("SELECT DISTINCT toString(kernel), toUInt64(1) FROM kernel_stats WHERE tenant = 'red'"))
 	maps.Copy(functions, c.rows("SELECT DISTINCT toString(function), toUInt64(1) FROM kernel_stalls WHERE tenant = 'red'"))
 	for f := range gone {

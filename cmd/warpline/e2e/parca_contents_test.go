@@ -67,10 +67,11 @@ func (c *cluster) parcaLaunchStacks(ctx context.Context, t *testing.T) {
 		return err == nil && len(got["bare"]) == 0 && len(full) == 3 && full[0] == samples["full"][0] && full[1] > 0 && full[2] > 1,
 			fmt.Sprintf("%v (%v), want those of full alone, of %v samples", got, err, samples["full"])
 	})
-	for table, n := range c.rows("SELECT 'pc_stacks_data', countIf(session_id LIKE 'parca:bare:%'), countIf(session_id LIKE 'parca:full:%') " +
-		"FROM pc_stacks_data WHERE tenant = 'stacks'") {
-		if n[0] != 0 || n[1] == 0 {
-			t.Errorf("%s has %d rows of the key without launch stacks, %d of the other", table, n[0], n[1])
+	for _, table := range []string{"session_stacks_data", "kernel_stacks_data", "pc_stack_lines"} {
+		n := c.rows("SELECT '', countIf(session_id LIKE 'parca:bare:%'), countIf(session_id LIKE 'parca:full:%') FROM " + table +
+			" WHERE tenant = 'stacks'")[""]
+		if len(n) != 2 || n[0] != 0 || n[1] == 0 {
+			t.Errorf("%s: rows of the key without launch stacks and of the other: %v", table, n)
 		}
 	}
 }
