@@ -1,7 +1,6 @@
 package intrakernel
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -9,15 +8,15 @@ import (
 // digitBits is the width of a digit of the sort: 2,048 counters stay in the first cache.
 const digitBits = 11
 
-// sortByTime sorts items by what time returns, those of equal time in the order in which they stand. It needs one spare slice of the same
-// length, and returns the two: the sorted one first. Digits that all times share cost nothing.
-func sortByTime[T any](items, spare []T, time func(*T) uint64) (sorted, other []T) {
+// sortBy sorts items by their keys, those of equal key in the order in which they stand. It needs one spare slice of the same length, and
+// returns the two: the sorted one first. Digits that all keys share cost nothing, and no order of the items is a bad one.
+func sortBy[T any](items, spare []T, key func(*T) uint64) (sorted, other []T) {
 	if len(items) < 2 {
 		return items, spare
 	}
-	low, differ, last, inOrder := time(&items[0]), uint64(0), uint64(0), true
+	low, differ, last, inOrder := key(&items[0]), uint64(0), uint64(0), true
 	for i := range items {
-		at := time(&items[i])
+		at := key(&items[i])
 		low = min(low, at)
 		inOrder = inOrder && at >= last
 		last = at
@@ -26,7 +25,7 @@ func sortByTime[T any](items, spare []T, time func(*T) uint64) (sorted, other []
 		return items, spare
 	}
 	for i := range items {
-		differ |= time(&items[i]) - low
+		differ |= key(&items[i]) - low
 	}
 	spare = spare[:len(items)]
 	for shift := 0; shift < bits.Len64(differ); shift += digitBits {
@@ -35,7 +34,7 @@ func sortByTime[T any](items, spare []T, time func(*T) uint64) (sorted, other []
 		}
 		var places [1 << digitBits]int
 		for i := range items {
-			places[(time(&items[i])-low)>>shift&(1<<digitBits-1)]++
+			places[(key(&items[i])-low)>>shift&(1<<digitBits-1)]++
 		}
 		at := 0
 		for i, n := range places {
@@ -43,7 +42,7 @@ func sortByTime[T any](items, spare []T, time func(*T) uint64) (sorted, other []
 			at += n
 		}
 		for i := range items {
-			digit := (time(&items[i]) - low) >> shift & (1<<digitBits - 1)
+			digit := (key(&items[i]) - low) >> shift & (1<<digitBits - 1)
 			spare[places[digit]] = items[i]
 			places[digit]++
 		}
@@ -67,15 +66,18 @@ func sortTies[T any](items []T, same func(a, b *T) bool, compare func(a, b T) in
 }
 
 // sortRecords brings records into the order in which the peer pairs them: by time, SM, block, warp, type and region. It may use spare, and
-// returns the sorted slice and the other one.
+// returns the sorted slice and the other one. Ticks of the clock are 32 ns apart and warps run in step, so hundreds of records share a time:
+// all keys are sorted in the same way, the least important first.
+//
+// An end comes behind the begin of the same region and time, even where it was recorded before.
 func sortRecords(records, spare []Record) (sorted, other []Record) {
-	sorted, other = sortByTime(records, spare, func(r *Record) uint64 { return r.TS })
-	sortTies(sorted, func(a, b *Record) bool { return a.TS == b.TS }, compareTies)
-	return sorted, other
-}
-
-// compareTies orders records of the same time. An end comes behind the begin of the same region, even where it was recorded before.
-func compareTies(a, b Record) int {
-	return cmp.Or(cmp.Compare(a.SM(), b.SM()), cmp.Compare(a.Block, b.Block), cmp.Compare(a.Warp(), b.Warp()),
-		cmp.Compare(a.Type.rank(), b.Type.rank()), cmp.Compare(a.Region, b.Region))
+	regions := uint64(1)
+	for i := range records {
+		regions = max(regions, uint64(records[i].Region)+1)
+	}
+	records, spare = sortBy(records, spare, func(r *Record) uint64 { return uint64(r.Type.rank())*regions + uint64(r.Region) })
+	records, spare = sortBy(records, spare, func(r *Record) uint64 {
+		return uint64(r.SM())<<22 | uint64(r.Block)<<6 | uint64(r.Warp())
+	})
+	return sortBy(records, spare, func(r *Record) uint64 { return r.TS })
 }

@@ -249,9 +249,13 @@ func (t *traceReader) timeline(known bool) (*Timeline, error) {
 	}
 	if t.halves > 0 {
 		c := &Capture{Records: t.records}
-		return c.Timeline(t.h)
+		line, err := c.Timeline(t.h)
+		if err == nil {
+			line.Rounded = t.rounded()
+		}
+		return line, err
 	}
-	line := &Timeline{header: t.h, Survivors: 2*len(t.events) + len(t.records), Events: t.events}
+	line := &Timeline{Rounded: t.rounded(), header: t.h, Survivors: 2*len(t.events) + len(t.records), Events: t.events}
 	// An end's place in the order of records; of two that end at once in one warp the later begin was the inner one.
 	slices.SortFunc(line.Events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(a.TS+a.Dur, b.TS+b.Dur), cmp.Compare(a.SM(), b.SM()), cmp.Compare(a.Block, b.Block),
@@ -259,3 +263,6 @@ func (t *traceReader) timeline(known bool) (*Timeline, error) {
 	})
 	return line, nil
 }
+
+// rounded reports whether a ns is less than what six decimals show.
+func (t *traceReader) rounded() bool { s := math.Abs(t.h.Options.Scale); return s > 0 && s < 1.2e-6 }

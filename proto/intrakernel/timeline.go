@@ -31,6 +31,8 @@ type Timeline struct {
 	Survivors int
 	// UnmatchedBegin and UnmatchedEnd are records without a partner, which are in no event.
 	UnmatchedBegin, UnmatchedEnd uint64
+	// Rounded tells that the trace it was read from has times that are less exact than a ns.
+	Rounded bool
 
 	records []Record          // in legacy mode
 	tracks  []uint64          // track keys of all survivors, ascending

@@ -61,7 +61,7 @@ func (t *Timeline) printTracks(p *printer) {
 // orderEvents sorts the events by track, begin, duration (the longest first, so that what is inside comes behind) and region.
 func (t *Timeline) orderEvents() {
 	o := &t.header.Options
-	sorted, spare := sortByTime(t.Events, make([]Event, len(t.Events)), func(e *Event) uint64 { return e.TS })
+	sorted, spare := sortBy(t.Events, make([]Event, len(t.Events)), func(e *Event) uint64 { return e.TS })
 	key := func(e *Event) uint64 { return o.trackKey(e.Block, e.Place) }
 	t.Events = byTrack(sorted, spare, t.tracks, key)
 	sortTies(t.Events, func(a, b *Event) bool { return a.TS == b.TS && key(a) == key(b) }, func(a, b Event) int {
