@@ -26,9 +26,9 @@ var helpTexts = kong.Vars{
 		"or from its trace (all but that), without a server.",
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited.",
-	"gateway_grpc_listen":         "Where Parca agents send, over gRPC; by default nowhere.",
-	"gateway_listen":              "Where clients send, and where /metrics, /healthz and /readyz are.",
-	"grpc_client_ca":              "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
+	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
+	"gateway_listen":      "Where clients send, and where /metrics, /healthz and /readyz are.",
+	"grpc_client_ca":      "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
 	"ikp_input": "JSON with the session, region names, block filter, options and path of the launch: what was given to the " +
 		"profiler's init and write_trace. - is stdin.",
 	"ikp_trace": "A trace that write_trace wrote, instead of buffers. Without --input what it does not say is 0, and a region's id " +

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -54,6 +55,8 @@ func (c *ikpCmd) check(p *program) error {
 
 // Run reads everything before it writes anything.
 func (c *ikpCmd) Run(ctx context.Context, p *program) error {
+	// Nearly all of the heap is a few large slices without pointers, which are quick to mark and dear to keep when they are garbage.
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	h, line, err := c.read(ctx, p.Stdin)
 	if err != nil {
 		return c.named(err)
@@ -82,7 +85,8 @@ func (c *ikpCmd) Run(ctx context.Context, p *program) error {
 			english.Plural(int(line.UnmatchedEnd), "end", ""), english.Plural(int(line.UnmatchedBegin), "begin", ""))
 	}
 	if fromTrace && line.Rounded {
-		fmt.Fprintf(p.Stderr, "at scale %v six decimals do not tell one ns from the next: durations are as near as the trace says\n", h.Options.Scale)
+		fmt.Fprintf(p.Stderr, "at scale %v six decimals do not tell one ns from the next: durations are as near as the trace says\n",
+			h.Options.Scale)
 	}
 	return nil
 }
@@ -199,8 +203,8 @@ func (f *inputFile) Read(b []byte) (int, error) {
 
 func (f *inputFile) Close() error { return f.close() }
 
-// openInput opens a file, - for stdin. It is unpacked if its name ends in .gz, or if it begins as gzip does and is not a regular file of the
-// size that a buffer has to have: a buffer may begin with any bytes.
+// openInput opens a file, - for stdin. It is unpacked if its name ends in .gz, or if it begins as gzip does and is not a regular file of
+// the size that a buffer has to have: a buffer may begin with any bytes.
 func openInput(ctx context.Context, name string, stdin io.Reader, size int64) (*inputFile, error) {
 	in, closing, exact := stdin, func() error { return nil }, false
 	if name != "-" {

@@ -140,7 +140,8 @@ func TestIKPReadsTheGEMMTrace(t *testing.T) {
 	}
 	dir = t.TempDir()
 	var words bytes.Buffer
-	p := &program{Stdin: bytes.NewReader(packedTrace), Stdout: io.Discard, Stderr: &words, Env: func(string) (string, bool) { return "", false }}
+	p := &program{Stdin: bytes.NewReader(packedTrace), Stdout: io.Discard, Stderr: &words,
+		Env: func(string) (string, bool) { return "", false }}
 	if code := p.run([]string{"ikp", "--trace", "-", "-o", dir}); code != 0 {
 		t.Fatal(words.String())
 	}
@@ -186,8 +187,8 @@ func TestIKPRefuses(t *testing.T) {
 		{[]string{"--input", good, "--events", dir, "--counters", counters}, exitUsage, "is a folder: name a file"},
 		{[]string{"--input", file("up.json", `{`+session+`,"trace_path":"../t.json"}`), "--events", events, "--counters", counters}, exitFailed,
 			`up.json: input: trace_path: "../t.json" leaves the output folder`},
-		{[]string{"--input", file("link.json", `{`+session+`,"trace_path":"link/t.json"}`), "--events", events, "--counters", counters}, exitFailed,
-			"escapes"},
+		{[]string{"--input", file("link.json", `{`+session+`,"trace_path":"link/t.json"}`), "--events", events, "--counters", counters},
+			exitFailed, "escapes"},
 		{[]string{"--input", file("cap.json", strings.Replace("{"+session+"}", "4", "5", 1)), "--events", events, "--counters", counters},
 			exitFailed, "cap.json: input: session.per_warp_cap: 5 is no power of two"},
 		{[]string{"--input", good, "--events", file("cut.bin", strings.Repeat("\x00", 20)), "--counters", counters}, exitFailed,
@@ -196,7 +197,8 @@ func TestIKPRefuses(t *testing.T) {
 			"long.bin.gz: events: longer than"},
 		{[]string{"--input", good, "--events", file("torn.bin.gz", zip(t, strings.Repeat("\x00", 64))[:20]), "--counters", counters}, exitFailed,
 			"torn.bin.gz: events: "},
-		{[]string{"--input", good, "--events", file("no.gz", strings.Repeat("text", 9)), "--counters", counters}, exitUsage, "no.gz: gzip: invalid header"},
+		{[]string{"--input", good, "--events", file("no.gz", strings.Repeat("text", 9)), "--counters", counters}, exitUsage,
+			"no.gz: gzip: invalid header"},
 		{[]string{"--trace", file("t.json", `[{"ph":"X"}]`)}, exitFailed, "t.json: trace: event at byte 1: args"},
 	} {
 		got := runIn(t, nil, append(append([]string{"ikp"}, c.args...), "-o", out)...)

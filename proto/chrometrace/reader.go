@@ -1,6 +1,6 @@
 // Package chrometrace reads traces in Chrome's JSON: an array of events, or an object with one under "traceEvents" and other members before
 // or behind it. A Reader gives one event at a time in bounded memory, however long the trace is. Values stay the text that they are in the
-// file, so that no digit of a time or an id is lost; Text, and the functions of strconv, read them. Packed traces are the caller's to unpack.
+// file, so that no digit of a time or an id is lost; Text, and the functions of strconv, read them. To unpack a trace is the caller's.
 package chrometrace
 
 import (
@@ -340,6 +340,10 @@ func (r *Reader) value(limit int) (text []byte, whole bool) {
 		case c == '{' || c == '[':
 			depth++
 		case depth == 0 && (c == '}' || c == ']' || c == ',' || c == ':' || c <= ' '): // behind a number or a word
+			if whole && r.at == begin {
+				r.fail("no value here")
+				return nil, false
+			}
 			return r.b[begin:r.at], whole && r.at-begin <= limit
 		case c == '}' || c == ']':
 			depth--

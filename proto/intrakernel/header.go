@@ -77,8 +77,8 @@ func (s Session) EventBytes() (uint64, error) {
 	ring := uint64(s.Cap) * RecordSize // below 2^36
 	over, n := bits.Mul64(s.Slots(), ring)
 	if over != 0 || n > math.MaxInt64 {
-		return 0, wrong(InHeader, "session: grid_x %d × warps %d × per_warp_cap %d × %d bytes is more than a file can have: give the numbers that "+
-			"init was given", s.Blocks, s.Warps, s.Cap, RecordSize)
+		return 0, wrong(InHeader, "session: grid_x %d × warps %d × per_warp_cap %d × %d bytes is more than a file can have: give the numbers "+
+			"that init was given", s.Blocks, s.Warps, s.Cap, RecordSize)
 	}
 	return n, nil
 }

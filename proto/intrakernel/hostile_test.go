@@ -64,8 +64,8 @@ func TestBuffersThatAreRefused(t *testing.T) {
 		{intrakernel.Session{Cap: 4, Blocks: 1, Warps: 0}, 0, 0, "session.threads_per_block: 0"},
 		{intrakernel.Session{Cap: 1 << 31, Blocks: math.MaxUint32, Warps: 1 << 27}, 0, 0, "is more than a file can have"},
 		{intrakernel.Session{Cap: 1, Blocks: 1 << 31, Warps: 1}, 16, 4, "counters: ends after 4 bytes, and grid_x × warps × 4 is 8589934592"},
-		{intrakernel.Session{Cap: 1 << 31, Blocks: 1, Warps: 1}, 64, 4, "events: ends after 64 bytes, and grid_x × warps × per_warp_cap × 16 is " +
-			"34359738368"},
+		{intrakernel.Session{Cap: 1 << 31, Blocks: 1, Warps: 1}, 64, 4, "events: ends after 64 bytes, and grid_x × warps × per_warp_cap × " +
+			"16 is 34359738368"},
 		{intrakernel.Session{Cap: 4, Blocks: 2, Warps: 1}, 100, 8, "events: ends after 100 bytes, inside a record, and"},
 		{intrakernel.Session{Cap: 4, Blocks: 2, Warps: 1}, 129, 8, "events: longer than grid_x × warps × per_warp_cap × 16, which is 128 bytes"},
 		{intrakernel.Session{Cap: 4, Blocks: 2, Warps: 1}, 128, 9, "counters: longer than grid_x × warps × 4, which is 8 bytes"},
@@ -109,8 +109,8 @@ func TestNumbersHaveSixDecimals(t *testing.T) {
 			t.Errorf("%v (%x): %s, want %s", x, math.Float64bits(x), got, want)
 		}
 	}
-	for _, x := range []float64{0, math.Copysign(0, -1), 0.5, 0.0000005, 0.0000015, 0.0000025, 1e-300, 5e-324, 1<<53 - 1, 1 << 53, 1 << 62, 1 << 63,
-		1 << 64, 1e300, 0.9999995, 0.99999949999, 2.5, 1.0 / 128, 1.0 / (1 << 20), 0x1p-21, 0x1p-74, 0x1p-75, 0x1p-76, math.MaxFloat64} {
+	for _, x := range []float64{0, math.Copysign(0, -1), 0.5, 0.0000005, 0.0000015, 0.0000025, 1e-300, 5e-324, 1<<53 - 1, 1 << 53, 1 << 62,
+		1 << 63, 1 << 64, 1e300, 0.9999995, 0.99999949999, 2.5, 1.0 / 128, 1.0 / (1 << 20), 0x1p-21, 0x1p-74, 0x1p-75, 0x1p-76, math.MaxFloat64} {
 		check(x)
 		check(-x)
 	}

@@ -66,8 +66,8 @@ func sortTies[T any](items []T, same func(a, b *T) bool, compare func(a, b T) in
 }
 
 // sortRecords brings records into the order in which the peer pairs them: by time, SM, block, warp, type and region. It may use spare, and
-// returns the sorted slice and the other one. Ticks of the clock are 32 ns apart and warps run in step, so hundreds of records share a time:
-// all keys are sorted in the same way, the least important first.
+// returns the sorted slice and the other one. Ticks of the clock are 32 ns apart and warps run in step, so hundreds of records share a
+// time: all keys are sorted in the same way, the least important first.
 //
 // An end comes behind the begin of the same region and time, even where it was recorded before.
 func sortRecords(records, spare []Record) (sorted, other []Record) {

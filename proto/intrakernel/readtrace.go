@@ -51,8 +51,8 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 	return t.timeline(known)
 }
 
-var errStretched = wrong(InTrace, "stretched_times: ikp_nsys_merge made this trace, and stretched its times over the kernel: give the trace that "+
-	"write_trace wrote")
+var errStretched = wrong(InTrace, "stretched_times: ikp_nsys_merge made this trace, and stretched its times over the kernel: give "+
+	"the trace that write_trace wrote")
 
 // traceReader collects the events of a trace.
 type traceReader struct {

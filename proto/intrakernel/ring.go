@@ -56,6 +56,7 @@ func (c *collector) slot(slot uint64) error {
 	}
 	c.capture.Recorded += uint64(count)
 	c.capture.Survived += uint64(held)
+	c.expect(slot, int(held))
 	first := len(c.capture.Records)
 	newer := first // where those begin that were written before the ring came round
 	for i := uint32(0); i < held; {
@@ -87,6 +88,17 @@ func (c *collector) slot(slot uint64) error {
 		}
 	}
 	return nil
+}
+
+// expect makes room for n records more. If slots go on as they did, it is enough for all, so that no second copy grows beside the first;
+// but it never is more than four times what was read.
+func (c *collector) expect(slot uint64, n int) {
+	have := len(c.capture.Records)
+	if n = min(n, 1<<16); cap(c.capture.Records)-have >= n {
+		return
+	}
+	all := float64(have) * 1.01 * float64(c.session.Slots()) / float64(slot+1)
+	c.capture.Records = slices.Grow(c.capture.Records, max(n, int(min(all, 4*float64(have)))-have))
 }
 
 // rotate moves the first n items behind the others.

@@ -147,7 +147,8 @@ func unique(keys []uint64) []uint64 {
 	return slices.Compact(keys)
 }
 
-// byTrack brings items into the order of their tracks, those of a track in the order in which they stand. tracks holds every key, ascending.
+// byTrack brings items into the order of their tracks, those of a track in the order in which they stand. tracks holds every key,
+// ascending.
 func byTrack[T any](items, spare []T, tracks []uint64, key func(*T) uint64) []T {
 	var index stateTable
 	for i, k := range tracks {

@@ -221,8 +221,8 @@ func TestTrapNoFMA(t *testing.T) {
 }
 
 func TestTrapNamesThatAreNoUTF8(t *testing.T) {
-	h, err := intrakernel.ParseHeader([]byte(`{"session":{"per_warp_cap":8,"grid_x":2,"threads_per_block":33},"region_names":["a` + "\xff\xc3" +
-		`","\udcff\u00e9\ud83d\ude00"]}`))
+	h, err := intrakernel.ParseHeader([]byte(`{"session":{"per_warp_cap":8,"grid_x":2,"threads_per_block":33},"region_names":["a` +
+		"\xff\xc3" + `","\udcff\u00e9\ud83d\ude00"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
