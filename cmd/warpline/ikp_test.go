@@ -213,6 +213,25 @@ func TestIKPRefuses(t *testing.T) {
 	}
 }
 
+// A file that cannot get its name leaves nothing under another one.
+func TestIKPLeavesNoParts(t *testing.T) {
+	out := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(out, "trace.json", "taken"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(ikpVectors, "paired_basic")
+	got := runIn(t, nil, "ikp", "--input", packed(filepath.Join(dir, "input.json")), "--events", filepath.Join(dir, "events.bin.gz"),
+		"--counters", filepath.Join(dir, "counters.bin"), "-o", out)
+	if got.code != exitFailed || !strings.Contains(got.stderr, "write below") {
+		t.Errorf("exit code %d, %s", got.code, got.stderr)
+	}
+	for path := range below(t, out) {
+		if strings.HasSuffix(path, ".partial") {
+			t.Errorf("%s is left", path)
+		}
+	}
+}
+
 func zip(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +145,29 @@ func again(t *testing.T, name string, h *intrakernel.Header) map[string]string {
 		t.Fatal(err)
 	}
 	return writeAll(t, timeline, h, true)
+}
+
+// Slices of a trace come in the order of their ends, as from the buffers: the sums depend on it.
+func TestSlicesComeInTheOrderOfTheirEnds(t *testing.T) {
+	recs := []rec{{0, 0, 1, 0, b, 0}, {0, 0, 1, 0, b, 10}, {0, 0, 1, 0, e, 20}, {0, 0, 1, 0, e, 20}, {0, 1, 1, 0, b, 1}, {0, 1, 1, 0, e, 20},
+		{1, 0, 0, 2, b, 3}, {1, 0, 0, 1, b, 4}, {1, 0, 0, 2, e, 20}, {1, 0, 0, 1, e, 20}, {1, 1, 0, 1, b, 0}, {1, 1, 0, 1, e, 7}}
+	h := small()
+	h.Path = "t.json"
+	events, counters := device(h.Session, recs)
+	c, err := intrakernel.Collect(bytes.NewReader(events), bytes.NewReader(counters), &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := c.Timeline(&h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Clone(line.Events)
+	trace := writeAll(t, line, &h, true)["t.json"]
+	read, err := intrakernel.ReadTrace(strings.NewReader(trace), &h, true)
+	if err != nil || !slices.Equal(read.Events, want) {
+		t.Errorf("%v\n got %v\nwant %v", err, read.Events, want)
+	}
 }
 
 // What is no trace of write_trace is refused with the byte, the field and what to do.

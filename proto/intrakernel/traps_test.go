@@ -159,6 +159,35 @@ func TestTrapRingOverflow(t *testing.T) {
 	}
 }
 
+// Records of a ring come oldest first, those of the slots one after the other, filtered or not.
+func TestRingsAreReadOldestFirst(t *testing.T) {
+	h := small()
+	var recs []rec
+	for i := range uint64(21) { // the device's clock may stand
+		recs = append(recs, rec{1, 0, 1, uint16(i), m, 5})
+	}
+	recs = append(recs, rec{0, 1, 1, 90, m, 5}, rec{1, 1, 1, 91, m, 5})
+	for _, filter := range [][]uint32{nil, {1}} {
+		h.Filter = filter
+		events, counters := device(h.Session, recs)
+		c, err := intrakernel.Collect(bytes.NewReader(events), bytes.NewReader(counters), &h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []uint16
+		for _, r := range c.Records {
+			ids = append(ids, r.Region)
+		}
+		want := "[13 14 15 16 17 18 19 20 91]"
+		if filter == nil {
+			want = "[90 " + want[1:]
+		}
+		if fmt.Sprint(ids) != want || c.Recorded != 23 || c.Survived != 10 {
+			t.Errorf("%v, want %s; %d recorded, %d survived", ids, want, c.Recorded, c.Survived)
+		}
+	}
+}
+
 func TestTrapSpansAbove2To53(t *testing.T) {
 	_, out := run(t, small(), rec{0, 0, 1, 0, b, 1<<60 + 1}, rec{0, 0, 1, 0, e, 1<<61 + 3})
 	contains(t, out["t.json"], `"ts":0.000000,"dur":1152921504606846976.000000`)
