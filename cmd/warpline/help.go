@@ -22,11 +22,17 @@ var helpTexts = kong.Vars{
 	"clickhouse_http":     "The same server's HTTP protocol; by default the host of --clickhouse at port 8123.",
 	"clickhouse_password": "That user's password; better by the environment than as a flag.",
 	"commands_demo":       "Show it all: start everything, replay captured sessions, print a report, leave nothing behind.",
+	"commands_ikp": "Write what the intra-kernel profiler's write_trace would, from its buffers (trace, summary, distributions of blocks) " +
+		"or from its trace (all but that), without a server.",
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited.",
-	"gateway_grpc_listen":         "Where Parca agents send, over gRPC; by default nowhere.",
-	"gateway_listen":              "Where clients send, and where /metrics, /healthz and /readyz are.",
-	"grpc_client_ca":              "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
+	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
+	"gateway_listen":      "Where clients send, and where /metrics, /healthz and /readyz are.",
+	"grpc_client_ca":      "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
+	"ikp_input": "JSON with the session, region names, block filter, options and path of the launch: what was given to the " +
+		"profiler's init and write_trace. - is stdin.",
+	"ikp_trace": "A trace that write_trace wrote, instead of buffers. Without --input what it does not say is 0, and a region's id " +
+		"is the lowest of its colour.",
 	"key_limit_events_per_second": "Events a second of this key; by default the service's limit, as with all below.",
 	"pprof_type": "What to write: pc, samples of instructions (kind stall alone), with inline frames, launch stacks and the labels " +
 		"stall_reason and sass; or kernels, calls and durations.",

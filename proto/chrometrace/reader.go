@@ -1,0 +1,356 @@
+// Package chrometrace reads traces in Chrome's JSON: an array of events, or an object with one under "traceEvents" and other members before
+// or behind it. A Reader gives one event at a time in bounded memory, however long the trace is. Values stay the text that they are in the
+// file, so that no digit of a time or an id is lost; Text, and the functions of strconv, read them. To unpack a trace is the caller's.
+package chrometrace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/warpline/warpline/proto/jsonscan"
+)
+
+// Bounds of one trace. What is larger is passed over, and not kept.
+const (
+	MaxEvent  = 1 << 20 // bytes of an event
+	MaxMember = 1 << 16 // bytes of another member of the object
+	MaxDepth  = 128     // of what is in an event
+)
+
+// rules are Python's, which writes NaN into traces.
+var rules = jsonscan.Rules{Depth: MaxDepth, Python: true}
+
+// Event is one element of the trace. Its values are JSON text, nil where the event has none, and good until the next call of Next. Of a
+// member that stands twice the last counts.
+type Event struct {
+	// Offset is the byte of the trace at which it begins.
+	Offset                                                     int64
+	Phase, Name, Category, Colour, TS, Dur, PID, TID, ID, Args []byte
+}
+
+// EventError is an element that is no event; reading can go on behind it.
+type EventError struct {
+	Offset int64
+	Reason string
+}
+
+// Error names the byte.
+func (e *EventError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Reason) }
+
+// SyntaxError is where a trace stops being one. Nothing is read behind it.
+type SyntaxError struct {
+	Offset int64
+	Reason string
+	// Torn tells that the trace ends there, and Err that reading failed.
+	Torn bool
+	Err  error
+}
+
+// Error names the byte.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Reason) }
+
+// Unwrap returns Err.
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// Reader reads the events of a trace. It is not safe for concurrent use.
+type Reader struct {
+	// Member, unless it is nil, is called with every other member of the object. value is nil if it is longer than MaxMember; both are
+	// good until Member returns.
+	Member func(key string, value []byte)
+
+	r      io.Reader
+	b      []byte // what was read and not yet passed is b[at:]
+	at     int
+	offset int64 // of b[0] in the trace
+	ended  error // what reading ended with
+	place  place
+	object bool // the trace is an object
+	first  bool // nothing of the array or object came yet
+	event  Event
+	err    error
+}
+
+// place is what comes next.
+type place uint8
+
+const (
+	atStart place = iota
+	inObject
+	inArray
+	atEnd
+)
+
+// NewReader returns a Reader of the trace in r.
+func NewReader(r io.Reader) *Reader { return &Reader{r: r, b: make([]byte, 0, 1<<16)} }
+
+// Next returns the next event, or io.EOF behind the last one, when the members behind the events were passed too. After an *EventError it
+// can be called again; every other error stays.
+func (r *Reader) Next() (*Event, error) {
+	for r.err == nil {
+		switch r.place {
+		case atStart:
+			r.open()
+		case inObject:
+			r.member()
+		case inArray:
+			if e, err := r.element(); e != nil || err != nil {
+				return e, err
+			}
+		case atEnd:
+			if r.space() {
+				r.fail("more text behind the trace")
+			} else if r.err == nil {
+				r.err = io.EOF
+			}
+		}
+	}
+	return nil, r.err
+}
+
+// Offset is the byte up to which the trace is passed.
+func (r *Reader) Offset() int64 { return r.offset + int64(r.at) }
+
+// fail ends reading here. If it is the end of the text, the trace is torn.
+func (r *Reader) fail(reason string) {
+	if r.err != nil {
+		return
+	}
+	e := &SyntaxError{Offset: r.Offset(), Reason: reason}
+	if r.at == len(r.b) && r.ended != nil {
+		e.Reason, e.Torn = "the trace ends here, before it is whole", true
+		if !errors.Is(r.ended, io.EOF) {
+			e.Reason, e.Torn, e.Err = "read: "+r.ended.Error(), false, r.ended
+		}
+	}
+	r.err = e
+}
+
+// more reads on, and keeps the last n bytes that were passed and those that were not. It reports whether there is more.
+func (r *Reader) more(keep int) bool {
+	if r.ended != nil {
+		return false
+	}
+	if from := r.at - keep; from > 0 {
+		n := copy(r.b, r.b[from:])
+		r.b, r.at, r.offset = r.b[:n], keep, r.offset+int64(from)
+	}
+	if len(r.b) == cap(r.b) {
+		r.b = append(r.b, make([]byte, cap(r.b))...)[:len(r.b)]
+	}
+	for range 100 {
+		n, err := r.r.Read(r.b[len(r.b):cap(r.b)])
+		r.b, r.ended = r.b[:len(r.b)+n], err
+		if n > 0 || err != nil {
+			return n > 0
+		}
+	}
+	r.ended = io.ErrNoProgress
+	return false
+}
+
+// space passes space, and reports whether anything comes behind it.
+func (r *Reader) space() bool {
+	for {
+		if r.at = jsonscan.Space(r.b, r.at); r.at < len(r.b) {
+			return true
+		}
+		if !r.more(0) {
+			return false
+		}
+	}
+}
+
+// next passes space and returns the byte behind it, 0 at the end.
+func (r *Reader) next() byte {
+	if !r.space() {
+		return 0
+	}
+	return r.b[r.at]
+}
+
+func (r *Reader) open() {
+	switch r.next() {
+	case '[':
+		r.place = inArray
+	case '{':
+		r.place, r.object = inObject, true
+	default:
+		r.fail("neither an array nor an object begins here")
+		return
+	}
+	r.at++
+	r.first = true
+}
+
+// separated passes the comma between elements or members, and reports whether another comes before the closing byte.
+func (r *Reader) separated(closing byte) bool {
+	c := r.next()
+	if !r.first && c == ',' {
+		r.at++
+		c = r.next()
+	} else if !r.first && c != closing && c != 0 {
+		r.fail("no comma here")
+		return false
+	}
+	r.first = false
+	if c == closing {
+		r.at++
+		return false
+	}
+	if c == 0 && !r.object && r.ended == io.EOF { // an array may end without its bracket, so that a writer can just stop
+		r.place = atEnd
+		return false
+	}
+	return true
+}
+
+// member passes one member of the object, up to the first element if it is the events.
+func (r *Reader) member() {
+	if !r.separated('}') {
+		if r.err == nil {
+			r.place = atEnd
+		}
+		return
+	}
+	if r.next() != '"' {
+		r.fail("no name of a member here")
+		return
+	}
+	key, whole := r.value(MaxMember)
+	if r.err != nil {
+		return
+	}
+	name := "" // of one that is too long
+	if whole {
+		name = Text(key)
+	}
+	if r.next() != ':' {
+		r.fail("no colon here")
+		return
+	}
+	r.at++
+	c := r.next()
+	if name == "traceEvents" && c == '[' {
+		r.at++
+		r.place, r.first = inArray, true
+		return
+	}
+	value, whole := r.value(MaxMember)
+	if r.err == nil && r.Member != nil {
+		if !whole {
+			value = nil
+		}
+		r.Member(name, value)
+	}
+}
+
+// element returns the next event of the array, or neither an event nor an error at its end.
+func (r *Reader) element() (*Event, error) {
+	if !r.separated(']') {
+		if r.err == nil && r.place == inArray {
+			r.place = atEnd
+			if r.object {
+				r.place = inObject
+			}
+		}
+		return nil, r.err
+	}
+	if r.next() == 0 {
+		r.fail("")
+		return nil, r.err
+	}
+	offset := r.Offset()
+	text, whole := r.value(MaxEvent)
+	switch {
+	case r.err != nil:
+		return nil, r.err
+	case !whole:
+		return nil, &EventError{offset, fmt.Sprintf("an event of more than %d bytes", MaxEvent)}
+	}
+	r.event = Event{Offset: offset}
+	if reason := r.event.split(text); reason != "" {
+		return nil, &EventError{offset, reason}
+	}
+	return &r.event, nil
+}
+
+// split finds the members of an event; it returns what is wrong.
+func (e *Event) split(b []byte) (reason string) {
+	if b[0] != '{' {
+		return "no object, and an event is one"
+	}
+	ok := eachMember(b, func(key, value []byte) {
+		switch string(key) {
+		case `"ph"`:
+			e.Phase = value
+		case `"name"`:
+			e.Name = value
+		case `"cat"`:
+			e.Category = value
+		case `"cname"`:
+			e.Colour = value
+		case `"ts"`:
+			e.TS = value
+		case `"dur"`:
+			e.Dur = value
+		case `"pid"`:
+			e.PID = value
+		case `"tid"`:
+			e.TID = value
+		case `"id"`:
+			e.ID = value
+		case `"args"`:
+			e.Args = value
+		}
+	})
+	if !ok {
+		return fmt.Sprintf("no JSON, or nested deeper than %d", MaxDepth)
+	}
+	return ""
+}
+
+// value passes the value here, and returns its text if it is at most limit bytes long; more is not kept. Brackets and strings alone are
+// looked at.
+func (r *Reader) value(limit int) (text []byte, whole bool) {
+	begin, depth, inString, escaped, whole := r.at, 0, false, false, true
+	for {
+		if r.at == len(r.b) {
+			keep := r.at - begin
+			if whole = whole && keep <= limit; !whole {
+				keep = 0
+			}
+			if !r.more(keep) {
+				r.fail("")
+				return nil, false
+			}
+			begin = r.at - keep
+		}
+		c := r.b[r.at]
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			if r.at = jsonscan.Special(r.b, r.at); r.at == len(r.b) {
+				continue
+			}
+			escaped, inString = r.b[r.at] == '\\', r.b[r.at] != '"'
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			depth++
+		case depth == 0 && (c == '}' || c == ']' || c == ',' || c == ':' || c <= ' '): // behind a number or a word
+			if whole && r.at == begin {
+				r.fail("no value here")
+				return nil, false
+			}
+			return r.b[begin:r.at], whole && r.at-begin <= limit
+		case c == '}' || c == ']':
+			depth--
+		}
+		r.at++
+		if depth == 0 && !inString && (c == '"' || c == '}' || c == ']' || r.b[r.at-1] == '"') {
+			return r.b[begin:r.at], whole && r.at-begin <= limit
+		}
+	}
+}
