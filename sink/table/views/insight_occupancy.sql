@@ -48,7 +48,7 @@ SELECT
             'Try other block sizes.')),
         rule = 'registers', concat(toString(r.most_registers), ' registers a thread leave room for ', {{percent "value"}},
             ' of the warps that fit. Bound them with __launch_bounds__ or -maxrregcount, and see that it does not spill then.'),
-        concat('Spills ', toString(r.spilled), ' bytes a thread to local memory. Use fewer registers a thread, or allow more: {{/**/ -}}
+        concat('Spills ', toString(r.spilled), ' bytes a thread to local memory. Use fewer registers a thread, or allow more:{{" " -}}
             smaller tiles, less unrolling, a higher -maxrregcount.')) AS message,
     multiIf(rule = 'occupancy', 'occupancy', rule = 'registers', 'reg_occupancy', 'local_mem_per_thread_bytes') AS metric,
     f.2 AS value,
