@@ -53,7 +53,7 @@ func (k *Sink) forgetCubins(ctx context.Context) {
 		if !mine || time.Now().Before(due) && time.Since(began) > forgetLong {
 			continue
 		}
-		next, n, err := k.ForgetCubins(ctx, suspects)
+		next, n, err := k.forgetOnce(ctx, suspects)
 		if n > 0 {
 			k.log.Warn("cubins were recorded as stored and have no rows: agents are asked for them again", "cubins", n)
 		}
@@ -70,10 +70,10 @@ func (k *Sink) forgetCubins(ctx context.Context) {
 	}
 }
 
-// ForgetCubins compares the record of cubins with the tables. It returns the records whose cubins should have rows and have none, or may
+// forgetOnce compares the record of cubins with the tables. It returns the records whose cubins should have rows and have none, or may
 // still get them, and forgets those that were among suspects already, which an earlier call returned. It may be called by any number of
 // sinks.
-func (k *Sink) ForgetCubins(ctx context.Context, suspects map[string]recorded) (next map[string]recorded, forgotten int, err error) {
+func (k *Sink) forgetOnce(ctx context.Context, suspects map[string]recorded) (next map[string]recorded, forgotten int, err error) {
 	if !k.has(table.Cubins.Table) {
 		return nil, 0, nil
 	}
