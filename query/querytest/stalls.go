@@ -66,7 +66,7 @@ var stalls = []string{
 		('acme', 'parca:node-1:100:train', '2026-11-20 12:00:00', 60, '_Z4gemmPKfPf', 1, 1, 2, 700, today(), 400)`,
 	// What the worker adds up beside the samples.
 	`pc_cubins_data (tenant, session_id, bucket, bucket_s, build_id, cubin, samples, received_day, retention_days)
-		SELECT tenant, session_id, bucket, bucket_s, build_id, cubin, sum(samples), received_day, retention_days FROM pc_buckets_data
+		SELECT tenant, session_id, bucket, bucket_s, build_id, cubin, sum(samples), received_day, retention_days FROM {db}.pc_buckets_data
 		GROUP BY ALL`,
 	`stack_frames_data (tenant, content_hi, content_lo, frames, received_day, retention_days) VALUES
 		('acme', 1, 1, 'launch.cc:9 launch\nmain.py:3 <module>', today(), 400),
