@@ -208,7 +208,12 @@ func (c *cluster) parcaContents(ctx context.Context, t *testing.T) {
 			t.Fatalf("delete %s: %v\n%s", session, err, out)
 		}
 	}
-	for s := range c.rows("SELECT session_id, toUInt64(1) FROM sessions WHERE tenant = 'ids' AND host = 'twin'") {
+	var twins map[string][]uint64
+	eventually(t, 30*time.Second, "the session to delete", func() (bool, string) { // samples may be there before it
+		twins = c.rows("SELECT session_id, toUInt64(1) FROM sessions WHERE tenant = 'ids' AND host = 'twin'")
+		return len(twins) == 1, fmt.Sprint(twins)
+	})
+	for s := range twins {
 		del(s)
 	}
 	lines("ids", "the lines", isRight)

@@ -194,7 +194,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 	c.books(t, "keys", totals.events, totals.cpu, totals.bytes)
 }
 
-// slowPost begins an upload by HTTP whose body comes when it is given.
+// slowPost begins an upload by HTTP whose body comes when it is given. When it returns, the gateway has asked for the body.
 func slowPost(ctx context.Context, t *testing.T, addr, key string) (body chan<- []byte, end <-chan error) {
 	t.Helper()
 	given, done, begun := make(chan []byte, 1), make(chan error, 1), make(chan struct{})
@@ -205,7 +205,9 @@ func slowPost(ctx context.Context, t *testing.T, addr, key string) (body chan<- 
 			return
 		}
 		req.Header.Set("Authorization", "Bearer "+key)
-		resp, err := http.DefaultClient.Do(req)
+		req.Header.Set("Expect", "100-continue")
+		client := http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableKeepAlives: true}}
+		resp, err := client.Do(req)
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode != http.StatusOK {
