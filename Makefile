@@ -16,8 +16,9 @@ BENCHKERNELS ?= 2000000
 
 check: test vet
 
+# Three packages at once on two cores: tests that kill and restart things mostly wait.
 test:
-	$(GO) test -timeout $(TIMEOUT) ./...
+	$(GO) test -p 3 -timeout $(TIMEOUT) ./...
 
 vet:
 	$(GO) vet ./...

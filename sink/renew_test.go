@@ -218,6 +218,9 @@ func (w *world) noCubin(buildID string, within time.Duration) {
 
 // A cubin is deleted at every step of its renewal: nothing of it is left, the record does not have it, and the audit agrees.
 func TestDeletionAtEveryStepOfARenewal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mostly waits")
+	}
 	w := shared(t)
 	kv := w.s.Cubins
 	k := w.sink()
@@ -257,6 +260,9 @@ func TestDeletionAtEveryStepOfARenewal(t *testing.T) {
 // A cubin is deleted while ClickHouse copies its rows: the statement of a renewal, made slow, brings them back, and they go again. The
 // audit agrees.
 func TestDeletionDuringTheCopyOfARenewal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mostly waits")
+	}
 	w := shared(t)
 	k := w.sink()
 	k.SetLookAgain(3 * time.Second)
