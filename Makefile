@@ -3,7 +3,7 @@
 
 GO ?= go
 # How long each fuzz target runs.
-FUZZTIME ?= 3s
+FUZZTIME ?= 2s
 # A package that kills and restarts things takes minutes on two cores; a machine half as fast must not end it at go's ten.
 TIMEOUT ?= 30m
 # What starts goroutines. sink/table starts none: its tests are questions to ClickHouse.
