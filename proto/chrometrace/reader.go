@@ -67,6 +67,7 @@ type Reader struct {
 	place  place
 	object bool // the trace is an object
 	first  bool // nothing of the array or object came yet
+	listed bool // an array of events began
 	event  Event
 	err    error
 }
@@ -107,6 +108,9 @@ func (r *Reader) Next() (*Event, error) {
 	}
 	return nil, r.err
 }
+
+// Listed reports whether an array of events has begun: other JSON objects have none.
+func (r *Reader) Listed() bool { return r.listed }
 
 // Offset is the byte up to which the trace is passed.
 func (r *Reader) Offset() int64 { return r.offset + int64(r.at) }
@@ -172,7 +176,7 @@ func (r *Reader) next() byte {
 func (r *Reader) open() {
 	switch r.next() {
 	case '[':
-		r.place = inArray
+		r.place, r.listed = inArray, true
 	case '{':
 		r.place, r.object = inObject, true
 	default:
@@ -233,7 +237,7 @@ func (r *Reader) member() {
 	c := r.next()
 	if name == "traceEvents" && c == '[' {
 		r.at++
-		r.place, r.first = inArray, true
+		r.place, r.first, r.listed = inArray, true, true
 		return
 	}
 	value, whole := r.value(MaxMember)

@@ -32,6 +32,9 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 	}
 	for {
 		e, err := in.Next()
+		if err == io.EOF && !in.Listed() {
+			return nil, &Error{In: InTrace, Text: "an object without a list traceEvents: give the trace, not another file of the profiler"}
+		}
 		if err == io.EOF {
 			break
 		}

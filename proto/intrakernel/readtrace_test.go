@@ -190,6 +190,7 @@ func TestTracesThatAreRefused(t *testing.T) {
 		{`{"traceEvents":` + event() + `,"metadata":{"ikp_nsys_merge":{}}}`, "stretched_times"},
 		{`{"traceEvents":` + event(`"X"`, `"C"`) + `,"metadata":{"ikp_nsys_merge":{}}}`, "stretched_times"},
 		{`{"traceEvents":[7]}`, "byte 16: no object"},
+		{`{"regions":[]}`, "an object without a list traceEvents"},
 		{`"text"`, "byte 0: neither an array nor an object"},
 		{``, "byte 0: the trace ends here"},
 		{event()[:len(event())-1] + "," + strings.Trim(event(`"X"`, `"B"`), "[]") + "]", "1 slices (X) beside 1 begins"},
