@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,17 +103,20 @@ func RunPC(ctx context.Context, svc *Service, rows int, o PCOptions) (*PCResult,
 	if err := r.send(ctx, svc, d, o); err != nil {
 		return nil, err
 	}
-	for _, w := range []want{
-		{"pc_samples", "SELECT sum(samples), sum(gpu_ns), sum(hits) FROM pc_samples", []int64{d.samples, d.gpuNS, d.pairs}},
-		{"pc_stacks", "SELECT sum(samples) FROM pc_stacks WHERE reason_kind = 'stall'", []int64{d.stalls}},
-	} {
-		got, equal, err := w.ask(ctx, svc.Read)
-		if err != nil {
-			return nil, err
-		}
-		if !equal {
-			r.Wrong = append(r.Wrong, fmt.Sprintf("%s: SQL answers %v, sent %v", w.name, got, w.numbers))
-		}
+	sums, err := pcSums(ctx, svc.Read)
+	if err != nil {
+		return nil, err
+	}
+	if want := []int64{d.samples, d.gpuNS, d.pairs}; !slices.Equal(sums, want) {
+		r.Wrong = append(r.Wrong, fmt.Sprintf("pc_samples: SQL answers %v, sent %v", sums, want))
+	}
+	stacks := want{"pc_stacks", "SELECT sum(samples) FROM pc_stacks WHERE reason_kind = 'stall'", []int64{d.stalls}}
+	got, equal, err := stacks.ask(ctx, svc.Read)
+	if err != nil {
+		return nil, err
+	}
+	if !equal {
+		r.Wrong = append(r.Wrong, fmt.Sprintf("%s: SQL answers %v, sent %v", stacks.name, got, stacks.numbers))
 	}
 	if o.Rest && svc.Write != nil {
 		o.Progress("merge everything", 0, 0)
@@ -128,6 +132,27 @@ func RunPC(ctx context.Context, svc *Service, rows int, o PCOptions) (*PCResult,
 		}
 	}
 	return r, nil
+}
+
+// pcSums adds up samples, gpu_ns and hits of the view pc_samples, minute by minute: the view makes a row for each bucket, and those of a
+// fleet are more than a question may hold in memory.
+func pcSums(ctx context.Context, sql SQL) ([]int64, error) {
+	minutes, err := sql.rows(ctx, "SELECT toUnixTimestamp(bucket) AS minute FROM pc_buckets_data GROUP BY minute ORDER BY minute")
+	if err != nil {
+		return nil, fmt.Errorf("minutes of pc_buckets_data: %w", err)
+	}
+	sums := make([]int64, 3)
+	for _, m := range minutes {
+		got, err := sql.numbers(ctx,
+			"SELECT sum(samples), sum(gpu_ns), sum(hits) FROM pc_samples WHERE bucket = toDateTime64("+m[0]+", 9, 'UTC')")
+		if err != nil {
+			return nil, fmt.Errorf("pc_samples: %w", err)
+		}
+		for i, n := range got {
+			sums[i] += n
+		}
+	}
+	return sums, nil
 }
 
 // send has every node's agent send its batches, at once or at its own five seconds, and waits until SQL counts them.

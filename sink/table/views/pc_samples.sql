@@ -73,7 +73,7 @@ SELECT
     b.function AS function, b.pc_offset AS pc_offset, b.sass AS sass, b.stall_reason AS stall_reason,
     {{reasonkind "b.stall_reason"}} AS reason_kind,
     b.period_ns AS period_ns, b.samples AS samples, b.gpu_ns AS gpu_ns, b.device_id AS device_id, b.hits AS hits, b.demangled AS demangled,
-    toUInt8(a.opcodes > 1) AS sass_ambiguous
+    toUInt8(a.opcode != '') AS sass_ambiguous
 FROM (
     SELECT
         tenant, session_id, bucket, cubin, build_id, function, pc_offset, sass, stall_reason, period_ns, device_id,
@@ -82,10 +82,10 @@ FROM (
     GROUP BY tenant, session_id, bucket, cubin, build_id, function, pc_offset, sass, stall_reason, period_ns, device_id
 ) AS b
 ANY LEFT JOIN (
-    SELECT tenant, session_id, build_id, cubin, function, pc_offset, uniqExact(sass) AS opcodes FROM {{db}}.pc_buckets_data
+    SELECT tenant, session_id, build_id, cubin, function, pc_offset, max(sass) AS opcode FROM {{db}}.pc_buckets_data
     WHERE sass != ''
     GROUP BY tenant, session_id, build_id, cubin, function, pc_offset
-    HAVING opcodes > 1
+    HAVING min(sass) != opcode
 ) AS a
     ON b.tenant = a.tenant AND b.session_id = a.session_id AND b.build_id = a.build_id AND b.cubin = a.cubin AND b.function = a.function
         AND b.pc_offset = a.pc_offset
