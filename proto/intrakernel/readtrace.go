@@ -41,6 +41,7 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 		if err != nil {
 			return nil, &Error{In: InTrace, Text: err.Error() + ": only a whole trace has its summary; write it again", Err: err}
 		}
+		t.elements++
 		if wrong == nil { // of what follows only the metadata is of interest: it may say what kind of trace this is
 			wrong = t.add(e)
 		}
@@ -71,6 +72,7 @@ type traceReader struct {
 	records       []Record
 	slices        int
 	halves        int // begins and ends
+	elements      uint64
 }
 
 func (t *traceReader) wrong(e *chrometrace.Event, format string, args ...any) error {
@@ -254,11 +256,15 @@ func (t *traceReader) timeline(known bool) (*Timeline, error) {
 		c := &Capture{Records: t.records}
 		line, err := c.Timeline(t.h)
 		if err == nil {
-			line.Rounded = t.rounded()
+			line.Rounded, line.Elements, line.halves = t.rounded(), t.elements, true
 		}
 		return line, err
 	}
-	line := &Timeline{Rounded: t.rounded(), header: t.h, Survivors: 2*len(t.events) + len(t.records), Events: t.events}
+	line := &Timeline{Rounded: t.rounded(), header: t.h, Survivors: 2*len(t.events) + len(t.records), Elements: t.elements}
+	for _, r := range t.records { // marks: there are no halves
+		t.events = append(t.events, Event{TS: r.TS, Region: r.Region, Block: r.Block, Place: r.Place, Instant: true})
+	}
+	line.Events = t.events
 	// An end's place in the order of records; of two that end at once in one warp the later begin was the inner one.
 	slices.SortFunc(line.Events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(a.TS+a.Dur, b.TS+b.Dur), cmp.Compare(a.SM(), b.SM()), cmp.Compare(a.Block, b.Block),

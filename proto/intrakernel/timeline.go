@@ -31,9 +31,12 @@ type Timeline struct {
 	Survivors int
 	// UnmatchedBegin and UnmatchedEnd are records without a partner, which are in no event.
 	UnmatchedBegin, UnmatchedEnd uint64
+	// Elements is how many elements the list of events had in the trace that it was read from.
+	Elements uint64
 	// Rounded tells that the trace it was read from has times that are less exact than a ns.
 	Rounded bool
 
+	halves  bool              // the trace it was read from has begins and ends
 	records []Record          // in legacy mode
 	tracks  []uint64          // track keys of all survivors, ascending
 	firstSM map[uint16]uint16 // by block: the SM of its first record
