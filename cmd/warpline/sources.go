@@ -5,15 +5,18 @@ import (
 
 	"github.com/warpline/warpline/aggregate"
 	gpuflightfold "github.com/warpline/warpline/aggregate/gpuflight"
+	intrakernelfold "github.com/warpline/warpline/aggregate/intrakernel"
 	parcafold "github.com/warpline/warpline/aggregate/parca"
 	telemetryfold "github.com/warpline/warpline/aggregate/telemetry"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
+	intrakerneldoor "github.com/warpline/warpline/ingest/intrakernel"
 	parcadoor "github.com/warpline/warpline/ingest/parca"
 	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
 	"github.com/warpline/warpline/sink/table"
 	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
+	intrakerneltable "github.com/warpline/warpline/sink/table/intrakernel"
 	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
 )
 
@@ -28,6 +31,7 @@ type source struct {
 var sources = []source{
 	{gpuflightdoor.Source(), gpuflightfold.Source(), gpuflighttable.Source},
 	{telemetrydoor.Source(), telemetryfold.Source(), telemetrytable.Source},
+	{intrakerneldoor.Source(), intrakernelfold.Source(), intrakerneltable.Source},
 	{door: parcadoor.Source(), fold: parcafold.Source()}, // its tables are those that sources share
 }
 

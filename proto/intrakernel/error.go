@@ -1,6 +1,9 @@
 package intrakernel
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // The inputs that an Error can be about.
 const (
@@ -24,6 +27,23 @@ func (e *Error) Error() string { return e.In + ": " + e.Text }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
+
+// ErrTooMany is what Error.Err is for a capture that has more records than Header.Most.
+var ErrTooMany = errors.New("too many records")
+
+// tooMany is the error of a capture that goes on after so many records.
+func tooMany(in string, most int) error {
+	return &Error{In: in, Err: ErrTooMany, Text: fmt.Sprintf("more than %d records are kept: give a block_filter in the input, or record less",
+		most)}
+}
+
+// most is how many records may be kept.
+func (h *Header) most() int {
+	if h.Most > 0 {
+		return min(h.Most, maxRecords)
+	}
+	return maxRecords
+}
 
 func wrong(in, format string, args ...any) error {
 	return &Error{In: in, Text: fmt.Sprintf(format, args...)}

@@ -29,6 +29,8 @@ type Header struct {
 	// Path is the trace's, as write_trace was given it. What else is written is named after it.
 	Path    string
 	Options Options
+	// Most is how many records are kept at most, 0 for as many as can be; more are an ErrTooMany.
+	Most int
 }
 
 // Session is the size of the device's buffers.

@@ -249,8 +249,8 @@ func appendEvent(dst []byte, e *Event, before uint64) []byte {
 
 var errPart = errors.New("intrakernel: the part is damaged")
 
-// Decode reads what AppendPart wrote into p, which may have been used before: its slices are used again. It takes at most some ten times the
-// memory that b has.
+// Decode reads what AppendPart wrote into p, which may have been used before: its slices are used again. It takes some ten times the memory
+// of b at most.
 func (p *Part) Decode(b []byte) error {
 	names, events := p.Names[:0], p.Events[:0]
 	*p = Part{}

@@ -127,7 +127,8 @@ func TestPartRoundTrip(t *testing.T) {
 		end := uint64(0)
 		for range r.IntN(50) {
 			end += r.Uint64() >> (8 + r.IntN(56))
-			e := intrakernel.Event{Dur: min(end, r.Uint64()>>r.IntN(64)), Region: uint16(r.Uint32()), Block: uint16(r.Uint32()), Place: uint16(r.Uint32())}
+			e := intrakernel.Event{Dur: min(end, r.Uint64()>>r.IntN(64)), Region: uint16(r.Uint32()), Block: uint16(r.Uint32()),
+				Place: uint16(r.Uint32())}
 			e.TS = end - e.Dur
 			want.Events = append(want.Events, e)
 		}

@@ -2,6 +2,7 @@ package intrakernel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -55,8 +56,11 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 	return t.timeline(known)
 }
 
-var errStretched = wrong(InTrace, "stretched_times: ikp_nsys_merge made this trace, and stretched its times over the kernel: give "+
-	"the trace that write_trace wrote")
+// ErrStretched is what Error.Err is for a trace whose times were stretched.
+var ErrStretched = errors.New("stretched times")
+
+var errStretched = &Error{In: InTrace, Err: ErrStretched, Text: "stretched_times: ikp_nsys_merge made this trace, and stretched its " +
+	"times over the kernel: give the trace that write_trace wrote"}
 
 // traceReader collects the events of a trace.
 type traceReader struct {
@@ -109,8 +113,8 @@ func (t *traceReader) add(e *chrometrace.Event) error {
 	if err != nil {
 		return err
 	}
-	if len(t.records) == maxRecords || len(t.events) == maxRecords {
-		return t.wrong(e, "more than %d events: cut the trace", maxRecords)
+	if most := t.h.most(); len(t.records)+len(t.events) >= most {
+		return tooMany(InTrace, most)
 	}
 	if string(e.Phase) != `"X"` {
 		t.records = append(t.records, Record{TS: ts, Region: region, Type: kind, Block: block, Place: place})

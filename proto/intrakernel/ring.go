@@ -25,7 +25,7 @@ func Collect(events, counters io.Reader, h *Header) (*Capture, error) {
 	if err := h.Session.check(); err != nil {
 		return nil, err
 	}
-	c := collector{session: h.Session, keep: h.filter(), events: bufio.NewReaderSize(events, 1<<16),
+	c := collector{session: h.Session, keep: h.filter(), most: h.most(), events: bufio.NewReaderSize(events, 1<<16),
 		counters: bufio.NewReaderSize(counters, 1<<12), capture: &Capture{}}
 	for slot := range h.Session.Slots() {
 		if err := c.slot(slot); err != nil {
@@ -38,6 +38,7 @@ func Collect(events, counters io.Reader, h *Header) (*Capture, error) {
 // collector reads both buffers side by side, so that neither has to be in memory.
 type collector struct {
 	session          Session
+	most             int
 	keep             []uint64 // a set of blocks; nil keeps all
 	events, counters *bufio.Reader
 	capture          *Capture
@@ -56,7 +57,7 @@ func (c *collector) slot(slot uint64) error {
 	}
 	c.capture.Recorded += uint64(count)
 	c.capture.Survived += uint64(held)
-	c.expect(slot, int(held))
+	c.expect(slot, min(int(held), c.most))
 	first := len(c.capture.Records)
 	newer := first // where those begin that were written before the ring came round
 	for i := uint32(0); i < held; {
@@ -70,14 +71,17 @@ func (c *collector) slot(slot uint64) error {
 			}
 			i++
 			r := DecodeRecord(block[at:])
+			if len(c.capture.Records) > c.most {
+				return tooMany(InEvents, c.most)
+			}
 			if c.keep == nil || c.keep[r.Block/64]&(1<<(r.Block%64)) != 0 {
 				c.capture.Records = append(c.capture.Records, r)
 			}
 		}
 		c.events.Discard(len(block)) // it is in the buffer
 	}
-	if len(c.capture.Records) > maxRecords {
-		return wrong(InEvents, "more than %d records are kept: give a block_filter in the input", maxRecords)
+	if len(c.capture.Records) > c.most {
+		return tooMany(InEvents, c.most)
 	}
 	rotate(c.capture.Records[first:], newer-first)
 	for rest := uint64(size-held) * RecordSize; rest > 0; {

@@ -27,6 +27,8 @@ const (
 	KindParca Kind = "parca"
 	// KindCubin is a cubin, whole or stripped, as it was uploaded: the session is cubin:<build id>.
 	KindCubin Kind = "cubin"
+	// KindIntraKernel is a piece of a capture of an intra-kernel profiler: intrakernel.AppendPart.
+	KindIntraKernel Kind = "intra-kernel"
 	// KindReject is bytes that the gateway refused; Reject says why.
 	KindReject Kind = "reject"
 	// KindComplete says that the client ended the session (session-complete). It does not have a body.

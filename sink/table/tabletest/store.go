@@ -22,6 +22,7 @@ import (
 	"github.com/warpline/warpline/sink/engine/enginetest"
 	"github.com/warpline/warpline/sink/table"
 	"github.com/warpline/warpline/sink/table/gpuflight"
+	"github.com/warpline/warpline/sink/table/intrakernel"
 	"github.com/warpline/warpline/sink/table/telemetry"
 )
 
@@ -32,7 +33,7 @@ var schema = sync.OnceValue(func() *table.Schema { return with() })
 
 // with returns the schema with the sources of today and more.
 func with(more ...table.Source) *table.Schema {
-	s, err := table.NewSchema(append([]table.Source{gpuflight.Source, telemetry.Source}, more...)...)
+	s, err := table.NewSchema(append([]table.Source{gpuflight.Source, intrakernel.Source, telemetry.Source}, more...)...)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}

@@ -1,0 +1,202 @@
+package intrakernel
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/intrakernel"
+	"github.com/warpline/warpline/proto/reject"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// Bounds of a capture, beside the tenant's.
+const (
+	// maxEventBytes is how long the buffer of events may be, whatever of it is kept.
+	maxEventBytes = 8 << 30
+	// maxCounterBytes is how long the buffer of counters may be: 16 M warps.
+	maxCounterBytes = 64 << 20
+	// maxRecords is how many records are kept: pairing takes up to 64 bytes of memory for each.
+	maxRecords = 4 << 20
+	// smallCapture is how many records are held between looking at a capture and publishing it; of a larger one they are read again.
+	smallCapture = 1 << 16
+)
+
+// upload is one capture.
+type upload struct {
+	o       *options
+	most    int64         // limit-body
+	working chan struct{} // full while a gateway pairs a capture: one at a time, so that memory has a bound
+	session string        // its id
+
+	line *intrakernel.Timeline // nil: it is read again
+	head intrakernel.PartHead
+	text int64 // bytes of a trace's text
+}
+
+// answer is the answer to an upload. Accepted and Rejected are the same when it comes again.
+type answer struct {
+	SessionID string   `json:"session_id"`
+	Accepted  uint64   `json:"accepted"` // records that rings and filter left; of a trace, elements of its list
+	Rejected  uint64   `json:"rejected"`
+	Duplicate bool     `json:"duplicate"` // all of it was stored before
+	Errors    []string `json:"errors"`
+}
+
+func newUpload(working chan struct{}) func(*http.Request, tenant.Limits) (ingest.Intake, error) {
+	return func(r *http.Request, l tenant.Limits) (ingest.Intake, error) {
+		o, no := readOptions(r)
+		if no != nil {
+			return nil, no
+		}
+		return &upload{o: o, most: l.MaxBodyBytes, working: working}, nil
+	}
+}
+
+// Received implements ingest.Intake.
+func (p *upload) Received(u *ingest.Upload) error {
+	if u.Total() > u.Size() {
+		return refuse(http.StatusRequestEntityTooLarge, reject.BodyTooLarge, fmt.Sprintf("the body is longer than limit-body = %d bytes; "+
+			"nothing was stored: send the buffers as gzip, or ask the operator for a higher limit", p.most))
+	}
+	return nil
+}
+
+// Survey implements ingest.Intake. A capture is known by its session, and stands for what it holds and how it is to be read.
+func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
+	p.working <- struct{}{}
+	defer func() { <-p.working }()
+	sum := sha256.New()
+	if err := p.read(u, sum); err != nil {
+		return ingest.Identity{}, err
+	}
+	if p.line.Survivors > smallCapture {
+		p.line = nil
+	}
+	p.session = sessionID(p.o.session, [sha256.Size]byte(sum.Sum(nil)))
+	if reason, detail := u.SetSession(p.session); reason != "" {
+		return ingest.Identity{}, fmt.Errorf("BUG: ingest/intrakernel: session %q: %s", p.session, detail)
+	}
+	content := sha256.New()
+	fmt.Fprintf(content, "intra-kernel 1\n%x\n%t\n%v\n%+q\n", sum.Sum(nil), p.o.boundary != "", p.o.scale, p.o.said())
+	id := ingest.DigestOf(p.session)
+	return u.BySource("session", id, ingest.SumOf(content), "intra-kernel/session/"+id.String()), nil
+}
+
+// said is what the parameters say of a launch, in one order.
+func (o *options) said() []string {
+	number := func(n *int64) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	l := &o.launch
+	return []string{l.Kernel, l.Host, l.Device, l.Job, number(l.Rank), number(l.Number), strconv.FormatInt(l.StartedAt, 10)}
+}
+
+// Conflict implements ingest.Intake.
+func (p *upload) Conflict(*ingest.Upload) *ingest.Refusal {
+	return refuse(http.StatusUnprocessableEntity, "session_conflict", fmt.Sprintf("session %q has another capture, or the same one with "+
+		"other options; nothing was stored: call this one otherwise with ?session=, or delete that session first",
+		ingest.Printable(p.session, 300)))
+}
+
+// Publish implements ingest.Intake.
+func (p *upload) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publisher) error {
+	if p.line == nil {
+		select {
+		case p.working <- struct{}{}:
+		case <-ctx.Done():
+			return ingest.Unavailable("busy", "the capture waited its turn for too long", ctx.Err())
+		}
+		defer func() { <-p.working }()
+		if err := p.read(u, sha256.New()); err != nil {
+			return err
+		}
+	}
+	line := p.line
+	p.line = nil
+	to.Envelope.Kind = stream.KindIntraKernel
+	to.Tally.Whole = true
+	return line.Cut(p.head, stream.PartBytes, func(head *intrakernel.PartHead, records uint64, body []byte) error {
+		e := to.Envelope
+		e.Session, e.Part, e.Events, e.Last = u.Session, head.Index, records, head.Index == head.Parts-1
+		e.Bytes = records * intrakernel.RecordSize
+		if p.o.boundary == "" {
+			if e.Bytes = 0; head.Index == 0 {
+				e.Bytes = uint64(p.text)
+			}
+		}
+		to.Tally.Accept(records, int64(e.Bytes))
+		return to.Send(ctx, &e, body)
+	})
+}
+
+// Answer implements ingest.Intake.
+func (p *upload) Answer(o ingest.Outcome) any {
+	return answer{SessionID: p.session, Accepted: o.Accepted, Rejected: o.Rejected, Duplicate: o.Repeat, Errors: []string{}}
+}
+
+// read reads the capture and writes what it holds, without compression, to sum.
+func (p *upload) read(u *ingest.Upload, sum hash.Hash) error {
+	most := min(maxRecords, int(u.Own().MaxRawBytes/intrakernel.RecordSize))
+	if p.o.boundary != "" {
+		return p.readForm(u, sum, most)
+	}
+	h := &intrakernel.Header{Path: "trace.json", Options: intrakernel.DefaultOptions(), Most: most}
+	h.Options.Scale = p.o.scale
+	counted := &counter{r: io.TeeReader(u.Open(), sum)}
+	line, err := intrakernel.ReadTrace(counted, h, false)
+	if err != nil {
+		return p.refusal(err)
+	}
+	if _, err := io.Copy(io.Discard, counted); err != nil { // what stands behind the trace: the hash is of all
+		return p.refusal(err)
+	}
+	p.line, p.text = line, counted.n
+	p.head = intrakernel.PartHead{Launch: p.o.launch, Clock: "globaltimer", Recorded: uint64(line.Survivors)}
+	return nil
+}
+
+// counter counts what is read.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+// Read implements io.Reader.
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// refusal is the answer to a capture that cannot be read.
+func (p *upload) refusal(err error) error {
+	var torn *ingest.TornError
+	var of *intrakernel.Error
+	var no *ingest.Refusal
+	switch {
+	case errors.As(err, &no):
+		return no
+	case errors.As(err, &torn) && torn.Reason == reject.TornGzip:
+		return bad(torn.Reason, torn.Detail)
+	case errors.As(err, &torn):
+		return refuse(http.StatusRequestEntityTooLarge, torn.Reason, torn.Detail+"; nothing was stored")
+	case !errors.As(err, &of):
+		return ingest.Unavailable("spool_failed", "the gateway cannot read its spool folder", err)
+	case errors.Is(err, intrakernel.ErrTooMany):
+		return refuse(http.StatusRequestEntityTooLarge, "too_many_records", of.Error()+"; nothing was stored")
+	case errors.Is(err, intrakernel.ErrStretched):
+		return refuse(http.StatusUnprocessableEntity, "stretched_times", of.Error()+"; nothing was stored")
+	}
+	return bad("bad_"+of.In, ingest.Printable(of.Error(), 1024))
+}
