@@ -117,9 +117,13 @@ func startedAt(text string) (int64, error) {
 // parseLaunch reads what the JSON of a header says of the launch beside the header.
 func parseLaunch(input []byte) (l intrakernel.Launch, no *ingest.Refusal) {
 	var in struct {
-		Kernel, Host, Device, Job *string
-		Rank, Launch              *int64
-		StartedAt                 json.RawMessage `json:"started_at"`
+		Kernel    *string         `json:"kernel"`
+		Host      *string         `json:"host"`
+		Device    *string         `json:"device"`
+		Job       *string         `json:"job"`
+		Rank      *int64          `json:"rank"`
+		Launch    *int64          `json:"launch"`
+		StartedAt json.RawMessage `json:"started_at"`
 	}
 	if err := json.Unmarshal(input, &in); err != nil {
 		var typed *json.UnmarshalTypeError

@@ -15,7 +15,7 @@ var views embed.FS
 
 // Source is what captures of intra-kernel profilers add to a schema.
 var Source = table.Source{
-	Name:   "intra-kernel",
+	Name:   "intrakernel",
 	Tables: []*table.Table{Regions.Table, RegionMarks.Table, RegionCaptures.Table, RegionTrends.Table, RegionBlocks.Table},
 	Views:  views,
 	Funcs:  template.FuncMap{"levels": levelsSQL},

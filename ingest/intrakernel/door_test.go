@@ -1,0 +1,226 @@
+package intrakernel_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/intrakernel"
+)
+
+// timeline pairs a case without the gateway.
+func timeline(t testing.TB, c *capture) (*intrakernel.Header, *intrakernel.Timeline) {
+	t.Helper()
+	h, err := intrakernel.ParseHeader(c.input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Options.CompleteEvents = true
+	kept, err := intrakernel.Collect(bytes.NewReader(c.events), bytes.NewReader(c.counters), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := kept.Timeline(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, line
+}
+
+// Of every vector, what travels on is what pairing gives; every record is accepted once; the session is named after the content.
+func TestEveryVectorTravels(t *testing.T) {
+	r := start(t, nil)
+	want := map[string][]intrakernel.Event{}
+	for _, name := range names(t) {
+		c := load(t, name)
+		_, line := timeline(t, c)
+		sum := sha256.Sum256(bytes.Join([][]byte{c.input, c.events, c.counters}, nil))
+		id := fmt.Sprintf("ikp:%x", sum[:16])
+		a := r.send("", c)
+		if a.status != http.StatusOK || a.SessionID != id || a.Accepted != uint64(line.Survivors) || a.Rejected != 0 || a.Duplicate {
+			t.Errorf("%s: %d records, session %s: %s", name, line.Survivors, id, a.raw)
+		}
+		want[id] = line.Events
+		packed := &capture{zip(c.input), zip(c.events), zip(c.counters)}
+		if again := r.send("", packed); !again.Duplicate || again.SessionID != id || again.Accepted != a.Accepted {
+			t.Errorf("%s, sent again as gzip: %s", name, again.raw)
+		}
+	}
+	got := r.parts()
+	if len(got) != len(want) {
+		t.Errorf("%d sessions, want %d", len(got), len(want))
+	}
+	for id, events := range want {
+		var all []intrakernel.Event
+		for _, p := range got[id] {
+			all = append(all, p.Events...)
+		}
+		if len(all) != len(events) || len(all) > 0 && !reflect.DeepEqual(all, events) {
+			t.Errorf("%s: %d events, want %d", id, len(all), len(events))
+		}
+	}
+}
+
+// The trace of the GEMM sample gives slices; equal bytes count once, also at two gateways at once.
+func TestTraceAtTwoGateways(t *testing.T) {
+	r := start(t, nil)
+	other := r.gateway(nil)
+	trace := readFile(t, vectors+"/samples/gemm_trace.json")
+	var wait sync.WaitGroup
+	answers := make([]answer, 8)
+	for i := range answers {
+		server := r.server
+		if i%2 == 1 {
+			server = other
+		}
+		wait.Go(func() {
+			answers[i] = r.postTo(server, "session=gemm&kernel=tile", "application/json", bytes.NewReader(trace))
+		})
+	}
+	wait.Wait()
+	for _, a := range answers {
+		if a.status != http.StatusOK || a.SessionID != "ikp:gemm" || a.Accepted < 12352 {
+			t.Fatal(a.raw)
+		}
+	}
+	slices := 0
+	for _, p := range r.parts()["ikp:gemm"] {
+		slices += len(p.Events)
+		if p.Kernel != "tile" || p.SliceRecords != 1 {
+			t.Errorf("%+v", p.PartHead)
+		}
+	}
+	if slices != 12352 {
+		t.Errorf("%d slices, the sample has 12352", slices)
+	}
+}
+
+// What a session holds cannot be replaced: other content or other options are a conflict, whatever came between.
+func TestConflicts(t *testing.T) {
+	r := start(t, nil)
+	one, two := load(t, "paired_basic"), load(t, "two_samples")
+	if a := r.send("session=a:b", one); a.SessionID != "ikp:a%3Ab" {
+		t.Fatal(a.raw)
+	}
+	changed := *one
+	changed.input = bytes.Replace(one.input, []byte(`{`), []byte(`{"kernel":"k",`), 1)
+	for _, c := range []*capture{two, &changed} {
+		a := r.send("session=a:b", c)
+		if a.status != http.StatusUnprocessableEntity || a.Code != "session_conflict" || !strings.Contains(a.Detail, "ikp:a%3Ab") {
+			t.Error(a.raw)
+		}
+	}
+	if a := r.send("session=a:b", one); !a.Duplicate {
+		t.Error(a.raw)
+	}
+}
+
+// Every input that cannot be taken is answered with the field and what to do, and nothing of it is stored.
+func TestHostile(t *testing.T) {
+	r := start(t, nil)
+	c := load(t, "paired_basic")
+	input := func(session string) []byte { return []byte(`{"session":{` + session + `},"trace_path":"t.json"}`) }
+	const small = `"per_warp_cap":8,"grid_x":1,"threads_per_block":32`
+	nested := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16)
+	manyNames := `{"region_names":[` + strings.TrimSuffix(strings.Repeat(`"n",`, 1_000_000), ",") + `],"session":{` + small + `}}`
+	trace := func(event string) string { return `{"traceEvents":[` + event + `]}` }
+	good := `{"name":"a","ph":"X","ts":1,"dur":2,"pid":3,"tid":65,"cname":"good","args":{"sm":3,"block":1,"warp":1}}`
+	for _, test := range []struct {
+		name                    string
+		input, events, counters []byte
+		status                  int
+		code, detail            string
+	}{
+		{"counters of 2^32-1", input(small), make([]byte, 128), []byte{255, 255, 255, 255}, 200, "", ""},
+		{"a ring that is no power of two", input(`"per_warp_cap":6,"grid_x":1,"threads_per_block":32`), c.events, c.counters, 400, "bad_input",
+			"per_warp_cap: 6"},
+		{"a product that overflows", input(`"per_warp_cap":2147483648,"grid_x":4294967295,"threads_per_block":4294967295`), c.events,
+			c.counters, 400, "bad_input", "per_warp_cap 2147483648"},
+		{"2^31 blocks", input(`"per_warp_cap":8,"grid_x":2147483648,"threads_per_block":32`), c.events, c.counters, 400, "bad_input",
+			"grid_x 2147483648"},
+		{"a file of another length", input(small), make([]byte, 256), make([]byte, 4), 400, "bad_events", "longer than"},
+		{"cut inside a record", input(small), make([]byte, 100), []byte{8, 0, 0, 0}, 400, "bad_events", "inside a record"},
+		{"too few counters", input(small), make([]byte, 128), nil, 400, "bad_counters", "ends after 0 bytes"},
+		{"wrong types", []byte(`{"session":{"grid_x":"1"}}`), nil, nil, 400, "bad_input", "session.grid_x"},
+		{"a kernel that is a number", []byte(`{"kernel":5,"session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input",
+			"kernel"},
+		{"a rank below 0", []byte(`{"rank":-1,"session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input", "rank: -1"},
+		{"a time that is none", []byte(`{"started_at":"noon","session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input",
+			"started_at"},
+		{"deep", []byte(`{"x":` + nested + `}`), nil, nil, 400, "bad_input", "nested"},
+		{"a million names", []byte(manyNames), nil, nil, 400, "bad_input", "region_names[65536]"},
+		{"gzip that is longer than declared", input(small), zip(make([]byte, 64<<20)), make([]byte, 4), 400, "bad_events", "longer than"},
+		{"gzip that is cut", input(small), zip(c.events)[:20], make([]byte, 4), 400, "bad_events", "ends after"},
+		{"no JSON", []byte("nonsense"), nil, nil, 400, "bad_input", "no JSON"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := r.send("", &capture{test.input, test.events, test.counters})
+			if a.status != test.status || a.Code != test.code || !strings.Contains(a.Detail, test.detail) {
+				t.Errorf("%d %.400s; want %d %s with %q", a.status, a.raw, test.status, test.code, test.detail)
+			}
+		})
+	}
+	for _, test := range []struct {
+		name, query, contentType, body string
+		status                         int
+		code, detail                   string
+	}{
+		{"a form without end", "", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"input\"\r\n\r\n{", 400,
+			"bad_form", "ends in the middle"},
+		{"a form without boundary", "", "multipart/form-data", "--x--", 400, "bad_form", "boundary"},
+		{"a field that is missing", "", "multipart/form-data; boundary=x",
+			"--x\r\nContent-Disposition: form-data; name=\"input\"\r\n\r\n{}\r\n--x--\r\n", 400, "bad_form", "no field events"},
+		{"a field that is unknown", "", "multipart/form-data; boundary=x",
+			"--x\r\nContent-Disposition: form-data; name=\"trace\"\r\n\r\n{}\r\n--x--\r\n", 400, "bad_form", "trace"},
+		{"an option that is unknown", "scael=2", "application/json", "{}", 400, "bad_option", "scael"},
+		{"a scale that is none", "scale=x", "application/json", "{}", 400, "bad_option", "scale"},
+		{"options of a form", "scale=2", "multipart/form-data; boundary=x", "--x--", 400, "bad_option", "scale"},
+		{"no trace", "", "application/json", "{}", 400, "bad_trace", "traceEvents"},
+		{"a trace of another tool", "", "application/json", trace(`{"name":"a","ph":"X","ts":1,"dur":2,"pid":1,"tid":1}`), 400, "bad_trace",
+			"event at byte"},
+		{"a trace that ends", "", "application/json", trace(good)[:60], 400, "bad_trace", "trace"},
+		{"a merged trace", "", "application/json", `{"traceEvents":[` + good + `],"metadata":{"ikp_nsys_merge":{}}}`, 422, "stretched_times",
+			"stretched"},
+		{"another scale than it was written with", "scale=3", "application/json", trace(good), 400, "bad_trace", "scale"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := r.post(test.query, test.contentType, text(test.body))
+			if a.status != test.status || a.Code != test.code || !strings.Contains(a.Detail, test.detail) {
+				t.Errorf("%d %.400s; want %d %s with %q", a.status, a.raw, test.status, test.code, test.detail)
+			}
+		})
+	}
+	if stored := r.parts(); len(stored) != 1 {
+		t.Errorf("%d sessions are stored, want the one that was taken", len(stored))
+	}
+}
+
+// A buffer that is far larger than limit-raw-body is taken, since little of it is kept; too many kept records are refused.
+func TestLimitsCountWhatIsKept(t *testing.T) {
+	r := start(t, func(c *ingest.Config) { c.Defaults.MaxRawBytes = 1 << 20 })
+	const warps, ring = 64, 1 << 16 // 64 MiB
+	input := fmt.Appendf(nil, `{"session":{"per_warp_cap":%d,"grid_x":%d,"threads_per_block":32},"block_filter":[0],"trace_path":"t.json"}`,
+		ring, warps)
+	events, counters := make([]byte, 0, warps*ring*16), make([]byte, 0, 4*warps)
+	for block := range warps {
+		for i := range ring {
+			events = intrakernel.AppendRecord(events, intrakernel.Record{TS: uint64(i), Type: intrakernel.Type(i % 2), Block: uint16(block)})
+		}
+		counters = append(counters, 0, 0, 1, 0)
+	}
+	a := r.send("", &capture{input, zip(events), counters})
+	if a.status != http.StatusOK || a.Accepted != ring {
+		t.Errorf("a buffer of %d bytes, of which %d are kept: %s", len(events), ring*16, a.raw)
+	}
+	all := bytes.Replace(input, []byte("[0]"), []byte("null"), 1)
+	a = r.send("", &capture{all, zip(events), counters})
+	if a.status != http.StatusRequestEntityTooLarge || a.Code != "too_many_records" {
+		t.Errorf("a buffer of which all is kept: %s", a.raw)
+	}
+}
