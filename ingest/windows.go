@@ -239,6 +239,14 @@ func (u *Upload) ByContent(content Digest, name string) Identity {
 	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, content)}, want: window{id: content, body: content}, name: name}
 }
 
+// BySession is the identity of an upload that is all that its session has. What it stands for is content: the session with other content is
+// a conflict. The parts are named after both, so that a worker that remembers longer than the record does not take one for the other.
+func (u *Upload) BySession(content Digest) Identity {
+	id := DigestOf(u.Session)
+	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, id)}, want: window{id: id, body: content},
+		name: "session-" + id.String() + "~" + content.String()}
+}
+
 // BySource is the identity of an upload of several sessions: the source says by what it is known, in a kind of its own, and what content
 // that stands for. name is the identity of its parts, <source>/<kind>/<id>, from which the record is found. Each upload has its own record,
 // so a tenant's many processes never wait for each other.

@@ -86,8 +86,7 @@ func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	}
 	content := sha256.New()
 	fmt.Fprintf(content, "intra-kernel 1\n%x\n%t\n%v\n%+q\n", sum.Sum(nil), p.o.boundary != "", p.o.scale, p.o.said())
-	id := ingest.DigestOf(p.session)
-	return u.BySource("session", id, ingest.SumOf(content), "intra-kernel/session/"+id.String()), nil
+	return u.BySession(ingest.SumOf(content)), nil
 }
 
 // said is what the parameters say of a launch, in one order.
@@ -188,7 +187,7 @@ func (p *upload) refusal(err error) error {
 	case errors.As(err, &no):
 		return no
 	case errors.As(err, &torn) && torn.Reason == reject.TornGzip:
-		return bad(torn.Reason, torn.Detail)
+		return unusable(torn.Reason, torn.Detail)
 	case errors.As(err, &torn):
 		return refuse(http.StatusRequestEntityTooLarge, torn.Reason, torn.Detail+"; nothing was stored")
 	case !errors.As(err, &of):
@@ -198,5 +197,5 @@ func (p *upload) refusal(err error) error {
 	case errors.Is(err, intrakernel.ErrStretched):
 		return refuse(http.StatusUnprocessableEntity, "stretched_times", of.Error()+"; nothing was stored")
 	}
-	return bad("bad_"+of.In, ingest.Printable(of.Error(), 1024))
+	return unusable("bad_"+of.In, ingest.Printable(of.Error(), 1024))
 }

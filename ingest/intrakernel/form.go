@@ -32,7 +32,7 @@ func (p *upload) readForm(u *ingest.Upload, sum hash.Hash, most int) error {
 	seen := map[string]bool{}
 	err := p.walk(u, func(name string, field io.Reader) (more bool, err error) {
 		if seen[name] {
-			return false, bad("bad_form", fmt.Sprintf("the form has the field %s twice", name))
+			return false, unusable("bad_form", fmt.Sprintf("the form has the field %s twice", name))
 		}
 		seen[name] = true
 		switch name {
@@ -48,7 +48,7 @@ func (p *upload) readForm(u *ingest.Upload, sum hash.Hash, most int) error {
 	}
 	for _, name := range []string{fieldInput, fieldEvents, fieldCounters} {
 		if !seen[name] {
-			return bad("bad_form", "the form has no field "+name+": send input, events and counters")
+			return unusable("bad_form", "the form has no field "+name+": send input, events and counters")
 		}
 	}
 	h, err := intrakernel.ParseHeader(input)
@@ -60,7 +60,7 @@ func (p *upload) readForm(u *ingest.Upload, sum hash.Hash, most int) error {
 		return no
 	}
 	if n, err := h.Session.EventBytes(); err == nil && n > maxEventBytes {
-		return bad("bad_input", fmt.Sprintf("input: session: grid_x %d × warps %d × per_warp_cap %d × %d bytes are %d, and at most %d "+
+		return unusable("bad_input", fmt.Sprintf("input: session: grid_x %d × warps %d × per_warp_cap %d × %d bytes are %d, and at most %d "+
 			"are read",
 			h.Session.Blocks, h.Session.Warps, h.Session.Cap, intrakernel.RecordSize, n, int64(maxEventBytes)))
 	}
@@ -95,7 +95,7 @@ func (p *upload) walk(u *ingest.Upload, visit func(name string, field io.Reader)
 	if u.Gzip() {
 		z, err := gzip.NewReader(body)
 		if err != nil {
-			return bad("bad_form", "the gzip data of the body is damaged")
+			return unusable("bad_form", "the gzip data of the body is damaged")
 		}
 		defer z.Close()
 		body = io.LimitReader(z, maxFormBytes)
@@ -107,13 +107,13 @@ func (p *upload) walk(u *ingest.Upload, visit func(name string, field io.Reader)
 			return nil
 		}
 		if err != nil {
-			return bad("bad_form", "the form ends in the middle or is damaged: "+ingest.Printable(err.Error(), 200))
+			return unusable("bad_form", "the form ends in the middle or is damaged: "+ingest.Printable(err.Error(), 200))
 		}
 		name := part.FormName()
 		switch name {
 		case fieldInput, fieldEvents, fieldCounters:
 		default:
-			return bad("bad_form", fmt.Sprintf("%q is no field of a capture: there are input, events and counters", ingest.Printable(name, 40)))
+			return unusable("bad_form", fmt.Sprintf("%q is no field of a capture: there are input, events and counters", ingest.Printable(name, 40)))
 		}
 		if more, err := visit(name, part); err != nil || !more {
 			return err
@@ -129,7 +129,7 @@ func unpacked(name string, field io.Reader) (io.Reader, error) {
 	}
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, bad("bad_"+name, name+": the gzip data is damaged: "+err.Error())
+		return nil, unusable("bad_"+name, name+": the gzip data is damaged: "+err.Error())
 	}
 	return z, nil
 }
@@ -143,11 +143,11 @@ func all(name string, field io.Reader, most int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(in, most+1))
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, bad("bad_form", name+": the form or its gzip data ends in the middle")
+		return nil, unusable("bad_form", name+": the form or its gzip data ends in the middle")
 	case err != nil:
-		return nil, bad("bad_"+name, name+": read: "+ingest.Printable(err.Error(), 200))
+		return nil, unusable("bad_"+name, name+": read: "+ingest.Printable(err.Error(), 200))
 	case int64(len(b)) > most:
-		return nil, bad("bad_"+name, fmt.Sprintf("%s: more than %d bytes", name, most))
+		return nil, unusable("bad_"+name, fmt.Sprintf("%s: more than %d bytes", name, most))
 	}
 	return b, nil
 }

@@ -128,10 +128,10 @@ func parseLaunch(input []byte) (l intrakernel.Launch, no *ingest.Refusal) {
 	if err := json.Unmarshal(input, &in); err != nil {
 		var typed *json.UnmarshalTypeError
 		if errors.As(err, &typed) {
-			return l, bad("bad_input", fmt.Sprintf("input: %s: a JSON %s, and it must be %s", ingest.Printable(typed.Field, 100),
+			return l, unusable("bad_input", fmt.Sprintf("input: %s: a JSON %s, and it must be %s", ingest.Printable(typed.Field, 100),
 				ingest.Printable(typed.Value, 100), map[bool]string{true: "text", false: "a whole number"}[typed.Type.Kind().String() == "string"]))
 		}
-		return l, bad("bad_input", "input: "+ingest.Printable(err.Error(), 200))
+		return l, unusable("bad_input", "input: "+ingest.Printable(err.Error(), 200))
 	}
 	for _, f := range []struct {
 		name     string
@@ -141,7 +141,8 @@ func parseLaunch(input []byte) (l intrakernel.Launch, no *ingest.Refusal) {
 			continue
 		}
 		if ingest.Printable(*f.from, maxTextBytes) != *f.from {
-			return l, bad("bad_input", fmt.Sprintf("input: %s: must be UTF-8 without control characters, at most %d bytes", f.name, maxTextBytes))
+			return l, unusable("bad_input", fmt.Sprintf("input: %s: must be UTF-8 without control characters, at most %d bytes", f.name,
+				maxTextBytes))
 		}
 		*f.to = *f.from
 	}
@@ -150,7 +151,7 @@ func parseLaunch(input []byte) (l intrakernel.Launch, no *ingest.Refusal) {
 		n    *int64
 	}{{"rank", in.Rank}, {"launch", in.Launch}} {
 		if f.n != nil && *f.n < 0 {
-			return l, bad("bad_input", fmt.Sprintf("input: %s: %d, and it must be 0 or more", f.name, *f.n))
+			return l, unusable("bad_input", fmt.Sprintf("input: %s: %d, and it must be 0 or more", f.name, *f.n))
 		}
 	}
 	l.Rank, l.Number = in.Rank, in.Launch
@@ -159,7 +160,7 @@ func parseLaunch(input []byte) (l intrakernel.Launch, no *ingest.Refusal) {
 		json.Unmarshal(in.StartedAt, &text) // a text without its quotes; a number stays as it is
 		at, err := startedAt(text)
 		if err != nil {
-			return l, bad("bad_input", "input: started_at: "+err.Error())
+			return l, unusable("bad_input", "input: started_at: "+err.Error())
 		}
 		l.StartedAt = at
 	}

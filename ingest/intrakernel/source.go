@@ -32,6 +32,6 @@ func refuse(status int, code, detail string) *ingest.Refusal {
 	return &ingest.Refusal{Status: status, Code: code, Detail: detail}
 }
 
-func bad(code, detail string) *ingest.Refusal {
+func unusable(code, detail string) *ingest.Refusal {
 	return refuse(http.StatusBadRequest, code, detail+"; nothing was stored")
 }
