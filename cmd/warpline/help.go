@@ -23,7 +23,7 @@ var helpTexts = kong.Vars{
 	"clickhouse_password": "That user's password; better by the environment than as a flag.",
 	"commands_demo":       "Show it all: start everything, replay captured sessions, print a report, leave nothing behind.",
 	"commands_ikp": "Write what the intra-kernel profiler's write_trace would, from its buffers (trace, summary, distributions of blocks) " +
-		"or from its trace (all but that), without a server.",
+		"or from its trace (all but that), without a server; with \"ikp plot\" draw the distributions.",
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited.",
 	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
@@ -31,6 +31,12 @@ var helpTexts = kong.Vars{
 	"grpc_client_ca":      "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
 	"ikp_input": "JSON with the session, region names, block filter, options and path of the launch: what was given to the " +
 		"profiler's init and write_trace. - is stdin.",
+	"ikp_plot": "Draw summaries and distributions of blocks: each region, all over each other, blocks over each other, and a heat map of " +
+		"blocks and regions.",
+	"ikp_plot_path": "Summaries (_summary.json), distributions (block_N.json, or their folder _block_region_dists), or a folder " +
+		"that \"warpline ikp\" wrote to; what is packed with gzip is unpacked.",
+	"ikp_write": "Write what write_trace would, from buffers or from its trace. The word \"write\" may be left out; \"warpline ikp plot\" " +
+		"draws what is there.",
 	"ikp_trace": "A trace that write_trace wrote, instead of buffers. Without --input what it does not say is 0, and a region's id " +
 		"is the lowest of its colour.",
 	"key_limit_events_per_second": "Events a second of this key; by default the service's limit, as with all below.",
