@@ -22,7 +22,10 @@ func narrow(low, high float64) bool { return high-low <= 1e-9*max(math.Abs(low),
 func barsOf(r *region) bars {
 	h := &r.Hist
 	if narrow(h.Min, h.Max) { // all in one bin; a bar needs a width
-		half := max(math.Abs(h.Min)*0.01, 1e-6)
+		half := math.Abs(h.Min) * 0.01
+		if half == 0 {
+			half = 0.5
+		}
 		return bars{edges: []float64{h.Min - half, h.Min + half}, prob: []float64{sum(h.Prob)}, merged: h.Bins}
 	}
 	b := bars{merged: (h.Bins + maxBars - 1) / maxBars}

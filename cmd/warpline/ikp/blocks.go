@@ -26,16 +26,24 @@ const (
 
 // drawBlocks draws one region's blocks over each other.
 func drawBlocks(all []blockRegion, unit string, logx bool) *picture {
-	regions := make([]*region, len(all))
-	for i := range all {
-		regions[i] = all[i].region
+	how := blocksOf(len(all))
+	order := slices.Clone(all)
+	slices.SortStableFunc(order, func(a, b blockRegion) int { return cmp.Compare(a.Mean, b.Mean) })
+	if len(order) > mostLines { // from the earliest to the latest
+		how = fmt.Sprintf("%d of %s", mostLines, how)
+		for i := range mostLines {
+			order[i] = order[i*(len(order)-1)/(mostLines-1)]
+		}
+		order = order[:mostLines]
+	}
+	regions := make([]*region, len(order))
+	for i := range order {
+		regions[i] = order[i].region
 	}
 	low, high := span(regions)
 	first := all[0]
-	p := newPlot(fmt.Sprintf("region %d: %s, %s over each other", first.ID, shown(first.Name, 50), blocksOf(len(all))), unit, low, high, logx)
+	p := newPlot(fmt.Sprintf("region %d: %s, %s over each other", first.ID, shown(first.Name, 50), how), unit, low, high, logx)
 	p.Y.Label.Text = fmt.Sprintf("share of the block's slices in each of %d bins", blockBins)
-	order := slices.Clone(all)
-	slices.SortStableFunc(order, func(a, b blockRegion) int { return cmp.Compare(a.Mean, b.Mean) })
 	ramp := warm(101).Colors()
 	named := map[int]bool{}
 	for i := range order {
@@ -62,7 +70,7 @@ func drawBlocks(all []blockRegion, unit string, logx bool) *picture {
 		}
 	}
 	p.Y.Max = highest * 1.05
-	p.Legend.Add("by mean, latest first")
+	p.Legend.Add("mean, longest first")
 	for i := len(order) - 1; i >= 0; i-- {
 		switch {
 		case named[i]:

@@ -12,8 +12,8 @@ import (
 	"github.com/warpline/warpline/proto/intrakernel"
 )
 
-// maxDistribution is how long a file of distributions may be unpacked: each of 65,536 regions with 1,000 bins.
-const maxDistribution = 1 << 30
+// maxDistribution is how long a file of distributions may be unpacked: that of 65,536 regions with 128 bins has less.
+const maxDistribution = 256 << 20
 
 // distribution is a summary, or the distributions of one block.
 type distribution struct {
@@ -67,10 +67,22 @@ func readDistribution(ctx context.Context, name string) (*distribution, error) {
 		return nil, err
 	}
 	defer in.Close()
+	d, err := decode(in)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return d, nil
+}
+
+// decode reads one object, and refuses what cannot be drawn.
+func decode(in io.Reader) (*distribution, error) {
 	bounded := &io.LimitedReader{R: in, N: maxDistribution + 1}
 	d := &distribution{}
 	dec := json.NewDecoder(bounded)
-	err = dec.Decode(d)
+	err := dec.Decode(d)
 	if err == nil {
 		if _, more := dec.Token(); more == nil {
 			err = errors.New("more follows behind its object")
@@ -79,21 +91,19 @@ func readDistribution(ctx context.Context, name string) (*distribution, error) {
 		}
 	}
 	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
 	case bounded.N <= 0:
-		return nil, fmt.Errorf("%s: longer than %d bytes: write it with fewer bins or regions", name, maxDistribution)
+		return nil, fmt.Errorf("longer than %d bytes: write it with fewer bins or regions", maxDistribution)
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w: give a whole _summary.json or block_N.json, as \"warpline ikp\" writes them", name, err)
+		return nil, fmt.Errorf("%w: give a whole _summary.json or block_N.json, as \"warpline ikp\" writes them", err)
 	case d.Events != nil:
-		return nil, fmt.Errorf("%s: a trace, which has no distributions: make them with \"warpline ikp --trace %s -o DIR\" and draw those", name, name)
+		return nil, errors.New("a trace, which has no distributions: make them with \"warpline ikp --trace\", and draw those")
 	case d.Dir != nil:
-		return nil, fmt.Errorf("%s: an index, which only lists the blocks: name the folder that it is in", name)
+		return nil, errors.New("an index, which only lists the blocks: name the folder that it is in")
 	case d.Regions == nil:
-		return nil, fmt.Errorf("%s: no regions: give a _summary.json or block_N.json, as \"warpline ikp\" writes them", name)
+		return nil, errors.New("no regions: give a _summary.json or block_N.json, as \"warpline ikp\" writes them")
 	}
 	if err := d.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w: write the file again with \"warpline ikp\"", name, err)
+		return nil, fmt.Errorf("%w: write the file again with \"warpline ikp\"", err)
 	}
 	return d, nil
 }

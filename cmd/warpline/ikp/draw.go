@@ -1,11 +1,14 @@
 package ikp
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"io"
 	"math"
+	"strconv"
 
+	"github.com/dustin/go-humanize"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/plotter"
@@ -29,7 +32,13 @@ func (p *picture) write(w io.Writer, format string) error {
 	if format == "svg" {
 		c := vgsvg.New(p.width, p.height)
 		p.draw(draw.New(c))
-		_, err := c.WriteTo(w)
+		var b bytes.Buffer
+		if _, err := c.WriteTo(&b); err != nil {
+			return err
+		}
+		// Where that font is not there, one like it.
+		_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
+			[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
 		return err
 	}
 	c := vgimg.NewWith(vgimg.UseWH(p.width, p.height), vgimg.UseDPI(dotsPerInch))
@@ -94,10 +103,18 @@ func style(p *plot.Plot) {
 }
 
 // ticks are at round numbers, about six of them.
-func ticks(low, high float64) []plot.Tick { return roundTicks(low, high, number) }
+func ticks(low, high float64) []plot.Tick {
+	return roundTicks(low, high, func(x, step float64) string {
+		digits := -int(math.Floor(math.Log10(step)))
+		if top := max(math.Abs(low), math.Abs(high)); digits > 6 || top >= 1e12 {
+			return strconv.FormatFloat(x, 'g', 10, 64)
+		}
+		return humanize.CommafWithDigits(x, max(digits, 0))
+	})
+}
 
 // roundTicks are at multiples of 1, 2 or 5 of a power of ten.
-func roundTicks(low, high float64, label func(float64) string) (all []plot.Tick) {
+func roundTicks(low, high float64, label func(x, step float64) string) (all []plot.Tick) {
 	step := math.Pow10(int(math.Floor(math.Log10((high - low) / 6))))
 	for _, m := range []float64{1, 2, 5, 10} {
 		if (high-low)/(step*m) <= 7 {
@@ -107,8 +124,8 @@ func roundTicks(low, high float64, label func(float64) string) (all []plot.Tick)
 	}
 	first := math.Ceil(low / step)
 	for n := 0.0; n < 10 && (first+n)*step <= high; n++ {
-		x := (first + n) * step
-		all = append(all, plot.Tick{Value: x, Label: label(x)})
+		x := (first+n)*step + 0 // no -0
+		all = append(all, plot.Tick{Value: x, Label: label(x, step)})
 	}
 	return all
 }
@@ -136,7 +153,7 @@ func logTicks(low, high float64) []plot.Tick {
 
 // shares writes parts of 1 as per cent.
 func shares(low, high float64) []plot.Tick {
-	return roundTicks(low, high, func(x float64) string { return fmt.Sprintf("%.4g %%", x*100) })
+	return roundTicks(low, high, func(x, _ float64) string { return fmt.Sprintf("%.4g %%", x*100) })
 }
 
 // beside draws p with its legend to the right of it, where it hides nothing.

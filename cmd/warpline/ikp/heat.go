@@ -1,9 +1,11 @@
 package ikp
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -70,6 +72,7 @@ const cellsNamed = 24
 func drawMeans(m *means, unit string) *picture {
 	p := plot.New()
 	style(p)
+	m.keep(mostRows)
 	p.Title.Text = "mean duration of each block beside that of its region" + m.note
 	p.X.Label.Text = "block"
 	far := 0.01
@@ -101,6 +104,38 @@ func drawMeans(m *means, unit string) *picture {
 	width := min(max(vg.Length(len(m.blocks))*0.55*vg.Inch+3*vg.Inch, 6*vg.Inch), 13*vg.Inch)
 	height := min(vg.Length(len(m.regions))*0.45*vg.Inch+1.4*vg.Inch, 90*vg.Inch)
 	return &picture{width: width, height: max(height, 2.4*vg.Inch), draw: withScale(p, far, shades)}
+}
+
+// mostRows is how many regions have room in one drawing.
+const mostRows = 100
+
+// keep leaves the n regions whose blocks differ most, in their order.
+func (m *means) keep(n int) {
+	if len(m.regions) <= n {
+		return
+	}
+	m.note += fmt.Sprintf(": %d of %s regions, those that differ most", n, number(float64(len(m.regions))))
+	far := make([]float64, len(m.regions))
+	for row := range m.regions {
+		for block := range m.blocks {
+			if off := math.Abs(m.off(block, row)); off > far[row] { // not NaN
+				far[row] = off
+			}
+		}
+	}
+	rows := make([]int, len(far))
+	for i := range rows {
+		rows[i] = i
+	}
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(far[b], far[a]) })
+	rows = rows[:n]
+	slices.Sort(rows)
+	kept := means{blocks: m.blocks, note: m.note}
+	for _, row := range rows {
+		kept.regions = append(kept.regions, m.regions[row])
+		kept.mean, kept.count = append(kept.mean, m.mean[row]), append(kept.count, m.count[row])
+	}
+	*m = kept
 }
 
 // blockTicks names the columns, as many as have room.
@@ -151,7 +186,7 @@ func withScale(p *plot.Plot, far float64, shades warm) func(draw.Canvas) {
 	return func(c draw.Canvas) {
 		white(c)
 		c = draw.Crop(c, 6, -6, 6, -6)
-		const room = 1 * vg.Inch
+		const room = 1.3 * vg.Inch
 		p.Draw(draw.Crop(c, 0, -room, 0, 0))
 		key := plot.New()
 		style(key)

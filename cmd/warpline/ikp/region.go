@@ -1,8 +1,10 @@
 package ikp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -31,8 +33,15 @@ func drawRegion(r *region, of, unit string, logx bool) *picture {
 
 // drawRegions draws all regions over each other.
 func drawRegions(regions []*region, of, unit string, logx bool) *picture {
+	title := "durations of all regions" + of
+	if len(regions) > mostLines {
+		title = fmt.Sprintf("durations of %d of %s regions%s, those with most slices", mostLines, number(float64(len(regions))), of)
+		regions = slices.Clone(regions)
+		slices.SortStableFunc(regions, func(a, b *region) int { return cmp.Compare(b.Count, a.Count) })
+		regions = regions[:mostLines]
+	}
 	low, high := span(regions)
-	p := newPlot("durations of all regions"+of, unit, low, high, logx)
+	p := newPlot(title, unit, low, high, logx)
 	highest := 0.0
 	for i, r := range regions {
 		b := barsOf(r)
@@ -48,6 +57,9 @@ func drawRegions(regions []*region, of, unit string, logx bool) *picture {
 	p.Y.Max = highest * 1.05
 	return &picture{width: 8.5 * vg.Inch, height: 4.2 * vg.Inch, draw: beside(p)}
 }
+
+// mostLines is how many lines one drawing has: more are one blot, and a large file.
+const mostLines = 200
 
 // maxLegend is how many lines a legend has room for.
 const maxLegend = 20

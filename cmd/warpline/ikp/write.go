@@ -1,5 +1,5 @@
-// Package ikp makes the files of an intra-kernel profiler's host side without a service: trace, summary and distributions of blocks (Write),
-// and drawings of the last two (Plot).
+// Package ikp makes the files of an intra-kernel profiler's host side without a service: trace, summary and distributions of blocks
+// (Write), and drawings of the last two (Plot).
 package ikp
 
 import (
