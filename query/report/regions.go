@@ -121,8 +121,8 @@ func (q RegionsQuery) of(view, session string) (from string, args []any) {
 		where, args = append(where, "tenant = ?"), append(args, q.Tenant)
 	}
 	if session != "" {
-		where = append(where, "(startsWith(toString(session_id), ?) OR startsWith(toString(session_id), ?))")
-		args = append(args, session, "ikp:"+session)
+		begins, asked := SessionBegins("session_id", session)
+		where, args = append(where, begins), append(args, asked...)
 	}
 	if q.Kernel != "" {
 		where, args = append(where, "kernel = ?"), append(args, q.Kernel)

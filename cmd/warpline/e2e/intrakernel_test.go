@@ -239,6 +239,18 @@ func TestIntraKernel(t *testing.T) {
 		c.checkLaunches(t, "red", all)
 	})
 
+	t.Run("send", func(t *testing.T) {
+		const trace = 12388 // elements of the sample's list
+		key, dir := c.makeKey("files"), "../../../testdata/intrakernel"
+		if s := c.send(t, key, dir); s.code != 0 || s.Stored == nil || *s.Stored != int64(records)+trace || s.Rejected != 0 {
+			t.Errorf("all files: %v, want %d stored\n%s", s, records+trace, s.stderr)
+		}
+		if s := c.send(t, key, dir+"/marks/events.bin.gz", dir+"/samples"); s.code != 0 || s.Stored == nil || *s.Stored != 0 ||
+			*s.Duplicates != 7+trace {
+			t.Errorf("some of them again: %v\n%s", s, s.stderr)
+		}
+	})
+
 	t.Run("report", func(t *testing.T) {
 		out, err := exec.Command(binary, append([]string{"report", "regions", "--tenant", "red", "--session", "ring_overflow_odd", "--against",
 			"gemm_like"}, c.asking()...)...).CombinedOutput()
