@@ -12,3 +12,8 @@ var GPUFlight embed.FS
 //
 //go:embed parca/batch1.v2.lz4.arrows parca/batch2.v2.lz4.arrows parca/pc_sample_toy.sm_121.cubin
 var Parca embed.FS
+
+// IntraKernel holds the trace of a matrix product by an intra-kernel profiler; see intrakernel/README.md.
+//
+//go:embed intrakernel/samples/gemm_trace.json.gz
+var IntraKernel embed.FS

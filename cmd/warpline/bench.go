@@ -19,7 +19,7 @@ import (
 // benchCmd measures this machine, or a service that runs elsewhere. Load is generated into files first and sent from this process; what
 // is measured runs as a process of its own, so that memory and CPU are its alone.
 type benchCmd struct {
-	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour,pc" help:"${bench_workload}"`
+	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour,pc,regions" help:"${bench_workload}"`
 	Kernels   int           `default:"0" help:"Kernels to send; 0 for 16 M columnar, 6 M full, 4 M mixed."`
 	Sessions  int           `default:"8" help:"Sessions to send in parallel."`
 	First     int           `name:"first-session-kernels" default:"0" help:"Kernels of the first session; 0 for as many as the others have."`
@@ -73,9 +73,10 @@ func (c *benchCmd) check(p *program) error {
 		return fmt.Errorf("%s needs %s: the bench counts in SQL what it has sent", s.name("url"), s.name("clickhouse-http"))
 	case c.URL == "" && (c.Key != "" || c.ClickHouse != "" || c.ClickHouseHTTP != ""):
 		return fmt.Errorf("%s is for a service elsewhere: name its gateway with %s", s.name("clickhouse-http"), s.name("url"))
-	case slices.Contains(c.Workload, string(bench.PC)) && (c.URL != "" || c.Soak > 0 || c.Read || c.Fsync || c.Record != "" ||
-		c.Against != ""):
-		return fmt.Errorf("%s pc is measured on a service of the bench's own, without %s, %s, %s, %s, %s and %s", s.name("workload"),
+	case (slices.Contains(c.Workload, string(bench.PC)) || slices.Contains(c.Workload, string(bench.Regions))) &&
+		(c.URL != "" || c.Soak > 0 || c.Read || c.Fsync || c.Record != "" ||
+			c.Against != ""):
+		return fmt.Errorf("%s pc and regions are measured on a service of the bench's own, without %s, %s, %s, %s, %s and %s", s.name("workload"),
 			s.name("url"), s.name("soak"), s.name("read"), s.name("fsync"), s.name("record"), s.name("against"))
 	}
 	return c.benchPCFlags.check(s, c.Rate)
@@ -98,8 +99,9 @@ func (c *benchCmd) Run(ctx context.Context, p *program) error {
 		if i > 0 && !c.JSON {
 			fmt.Fprintln(p.Stdout)
 		}
-		if bench.Workload(name) == bench.PC {
-			if err := c.pc(ctx, p, filepath.Join(dir, fmt.Sprint(i))); err != nil {
+		if one := map[bench.Workload]func(context.Context, *program, string) error{bench.PC: c.pc,
+			bench.Regions: c.regions}[bench.Workload(name)]; one != nil {
+			if err := one(ctx, p, filepath.Join(dir, fmt.Sprint(i))); err != nil {
 				return fmt.Errorf("bench %s: %w", name, err)
 			}
 			continue

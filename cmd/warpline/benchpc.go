@@ -11,18 +11,21 @@ import (
 	"github.com/warpline/warpline/cmd/warpline/bench"
 )
 
-// benchPCFlags are of workload pc.
+// benchPCFlags are of workloads pc and regions.
 type benchPCFlags struct {
-	Pairs int           `default:"0" help:"Workload pc: pairs to send with each size of batch; 0 for 2.5 M and 5 M."`
-	Nodes int           `default:"0" help:"Workload pc: measure a fleet of so many agents that send --rate pairs a second together."`
-	For   time.Duration `name:"for" default:"10m" help:"Workload pc: how long the fleet sends."`
+	Pairs    int           `default:"0" help:"Workload pc: pairs to send with each size of batch; 0 for 2.5 M and 5 M."`
+	Nodes    int           `default:"0" help:"Workload pc: measure a fleet of so many agents that send --rate pairs a second together."`
+	Captures int           `default:"0" help:"Workload regions: captures to send, 1 M slices each; 0 for 10."`
+	For      time.Duration `name:"for" default:"10m" help:"Workload pc: how long the fleet sends."`
 }
 
 func (f benchPCFlags) check(s *settings, rate float64) error {
 	switch {
-	case f.Pairs < 0 || f.Nodes < 0 || f.For <= 0:
-		return fmt.Errorf("%s, %s, %s: %d, %d and %v: cannot be negative, and a time must be above zero", s.name("pairs"), s.name("nodes"),
-			s.name("for"), f.Pairs, f.Nodes, f.For)
+	case f.Pairs < 0 || f.Nodes < 0 || f.Captures < 0 || f.For <= 0:
+		return fmt.Errorf("%s, %s, %s, %s: %d, %d, %d and %v: cannot be negative, and a time must be above zero", s.name("pairs"),
+			s.name("nodes"), s.name("captures"), s.name("for"), f.Pairs, f.Nodes, f.Captures, f.For)
+	case f.Captures > 30:
+		return fmt.Errorf("%s: %d: at most 30, which are in memory", s.name("captures"), f.Captures)
 	case f.Nodes > 0 && rate <= 0:
 		return fmt.Errorf("%s needs %s: pairs a second over all nodes", s.name("nodes"), s.name("rate"))
 	}
@@ -73,4 +76,33 @@ func (c *benchCmd) pcOne(ctx context.Context, p *program, rows int, dir string) 
 	defer svc.Stop()
 	return bench.RunPC(ctx, svc, rows, bench.PCOptions{Seed: c.Seed, Pairs: c.Pairs, Nodes: c.Nodes, Rate: c.Rate, For: c.For, Dir: dir,
 		Rest: !c.NoRest, Progress: phases.tell})
+}
+
+// regions measures workload regions.
+func (c *benchCmd) regions(ctx context.Context, p *program, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	phases := newPhases(p.Stderr)
+	defer phases.end()
+	svc, err := c.start(ctx, phases, dir)
+	if err != nil {
+		return err
+	}
+	defer svc.Stop()
+	r, err := bench.RunRegions(ctx, svc, bench.RegionsOptions{Seed: c.Seed, Captures: c.Captures, Rest: !c.NoRest, Progress: phases.tell})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = newEncoder(p.Stdout).Encode(r)
+	} else {
+		err = r.Print(p.Stdout)
+	}
+	var wrong []error
+	for _, w := range r.Wrong {
+		wrong = append(wrong, errors.New(w))
+	}
+	return errors.Join(err, withCode(errors.Join(wrong...), exitUnbalanced))
 }

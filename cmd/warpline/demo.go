@@ -81,7 +81,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	if err != nil {
 		return err
 	}
-	sampled, sampledBytes, err := c.sendParca(ctx, s, secret, say)
+	sampled, sampledBytes, err := c.sendFiles(ctx, s, secret, say)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,9 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 		srv.HTTP = "" // what the report proposes to ask would find nobody
 	}
 	if err := printReport(p, p.Stdout, r, srv, uint64(sent.Bytes)+sampledBytes); err != nil {
+		return err
+	}
+	if err := c.printRegions(ctx, p, srv); err != nil {
 		return err
 	}
 	if !c.Keep {

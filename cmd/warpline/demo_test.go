@@ -27,7 +27,7 @@ type counts struct {
 	disturbed                                               int64                 // kernels that ran in a deep window
 	sessions                                                int
 	kernels, memcpys, device, host, pc, sass, events, twice int64
-	kernelNS, copyBytes, samples                            int64
+	kernelNS, copyBytes, samples, slices                    int64
 	bySession                                               map[string]int64
 }
 
@@ -73,7 +73,38 @@ func readCaptures(t *testing.T) counts {
 		}
 	}
 	c.parca(t)
+	c.regions(t)
 	return c
+}
+
+// regions adds the trace of an intra-kernel profiler.
+func (c *counts) regions(t *testing.T) {
+	t.Helper()
+	f, err := os.Open("../../testdata/intrakernel/samples/gemm_trace.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace struct {
+		Events []struct {
+			Phase string  `json:"ph"`
+			Dur   float64 `json:"dur"`
+		} `json:"traceEvents"`
+	}
+	if err := json.NewDecoder(z).Decode(&trace); err != nil {
+		t.Fatal(err)
+	}
+	c.sessions++
+	c.events += int64(len(trace.Events))
+	for _, e := range trace.Events {
+		if e.Phase == "X" {
+			c.slices++
+		}
+	}
 }
 
 // parca adds the two batches of PC samples, from their rows as the agent's own library reads them, and the cubin.
@@ -205,7 +236,7 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 		comma(want.samples) + " PC samples", "Hottest instructions", "v_fma_f32 v0, v1, 42, v0       vec.cu:3",
 		humanize.IBytes(uint64(want.copyBytes)) + " moved",
 		comma(want.events) + " events received", comma(want.twice) + " duplicates",
-		"at rest",
+		"at rest", "regions " + comma(want.slices), "The latest warps",
 	} {
 		if !strings.Contains(r.stdout, w) && !strings.Contains(flat, w) {
 			t.Errorf("the report lacks %q", w)

@@ -13,9 +13,10 @@ import (
 
 // reportCmd is the reports there are; without a name it is that on everything.
 type reportCmd struct {
-	All    reportAllCmd    `cmd:"" default:"withargs" help:"${report_all}"`
-	Memory reportMemoryCmd `cmd:"" help:"Memory of each rank and device over time, and what is odd about it."`
-	Stalls reportStallsCmd `cmd:"" help:"Where warps waited and why: kernels, lines and reasons, and which shares rose."`
+	All     reportAllCmd     `cmd:"" default:"withargs" help:"${report_all}"`
+	Memory  reportMemoryCmd  `cmd:"" help:"Memory of each rank and device over time, and what is odd about it."`
+	Stalls  reportStallsCmd  `cmd:"" help:"Where warps waited and why: kernels, lines and reasons, and which shares rose."`
+	Regions reportRegionsCmd `cmd:"" help:"What warps did inside a kernel: regions, late blocks and warps, what changed."`
 }
 
 // reportAllCmd prints what is known of some sessions.

@@ -35,12 +35,18 @@ type telemetryFile struct {
 func findAll(name string, o telemetry.Options) ([]replay.Session, []telemetryFile, error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
-		if base := filepath.Base(name); err == nil && (segmentName.MatchString(base) || base == "manifest.json") {
+		base := filepath.Base(name)
+		if err == nil && (segmentName.MatchString(base) || base == "manifest.json") {
 			if files, ok, err := sinkIn(filepath.Dir(name)); err != nil || ok && base == "manifest.json" {
 				return nil, files, err
 			} else if i := slices.IndexFunc(files, func(f telemetryFile) bool { return filepath.Base(f.path) == base }); i >= 0 {
 				return nil, files[i : i+1], nil
 			}
+		}
+		if of, ok := captureIn(filepath.Dir(name)); err == nil && ok && slices.ContainsFunc(captureFields, func(f [2]string) bool {
+			return strings.TrimSuffix(base, ".gz") == f[1]
+		}) {
+			return nil, []telemetryFile{of}, nil
 		}
 		if err == nil {
 			if f, ok := telemetryAt(name, info.Size(), true, o); ok {
@@ -81,6 +87,10 @@ func telemetryIn(dir string, o telemetry.Options) (found []telemetryFile, err er
 		case e.IsDir():
 			if size, ok := isBundle(name); ok {
 				found = append(append(found, telemetryFile{path: name, format: "oom", size: size}), bundleSummary(name)...)
+				return fs.SkipDir
+			}
+			if f, ok := captureIn(name); ok { // a trace beside it is of the same launch
+				found = append(found, f)
 				return fs.SkipDir
 			}
 			segments, ok, err := sinkIn(name)
@@ -162,6 +172,10 @@ func telemetryAt(name string, size int64, asked bool, o telemetry.Options) (tele
 		if size, ok := isBundle(dir); ok {
 			return telemetryFile{path: dir, format: "oom", size: size}, true
 		}
+	}
+	if f.isRegions() {
+		f.format = formatRegions
+		return f, true
 	}
 	if f.isTrack(o) {
 		f.format = "tf"

@@ -164,7 +164,7 @@ func (c *sendCmd) postUntilTaken(ctx context.Context, s *replay.Sender, f teleme
 
 func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f telemetryFile, ask *replay.Attempt) (*telemetryAnswer, error) {
 	var body io.Reader
-	size := f.size
+	size, contentType := f.size, ""
 	if f.body != nil {
 		body = bytes.NewReader(f.body)
 	} else if f.format == "oom" {
@@ -173,6 +173,13 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 			return nil, err
 		}
 		body, size = bytes.NewReader(b), int64(len(b))
+	} else if f.format == formatCapture {
+		form, of, err := captureBody(f.path)
+		if err != nil {
+			return nil, err
+		}
+		defer form.Close()
+		body, size, contentType = form, -1, of
 	} else {
 		file, err := os.Open(f.path)
 		if err != nil {
@@ -196,6 +203,9 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 	if f.gzip {
 		req.Header.Set("Content-Encoding", "gzip")
 	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
 	if c.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Key)
 	}
@@ -216,6 +226,9 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 	a := &telemetryAnswer{}
 	if err := json.Unmarshal(text, a); err != nil {
 		return nil, fmt.Errorf("the answer is not the gateway's: %w", err)
+	}
+	if f.format == formatCapture || f.format == formatRegions {
+		a.Sessions = 1 // a launch is a session
 	}
 	return a, nil
 }

@@ -72,6 +72,14 @@ func TestSendTellsFilesApart(t *testing.T) {
 	write("f/table.csv", "host,pid\nh,1\n")
 	write("f/log.ndjson", `{"session_id":"s"}`+"\n")
 	write("f/.hidden.json", "["+record+"]")
+	// A folder with the buffers of a launch is one upload, with what lies beside them; a trace alone is another.
+	write("g/input.json", `{}`)
+	write("g/events.bin.gz", "x")
+	write("g/counters.bin", "x")
+	const regions = `{"displayTimeUnit":"ns","traceEvents":[
+{"ph":"M","name":"process_name","pid":3,"tid":0,"args":{"name":"sm 3"}}]}`
+	write("g/out/trace.json", regions)
+	write("h/trace.json", regions)
 	got := runIn(t, nil, "send", dir, "--url", d.URL, "--key", "k", "--default-collector", "mine",
 		"--permissive-legacy=false", "--default-sampling-interval-ms", "7", "--events-key", "rows")
 	if got.code != exitOK {
@@ -84,6 +92,9 @@ func TestSendTellsFilesApart(t *testing.T) {
 		if !strings.Contains(strings.Join(d.posts, "\n"), want) {
 			t.Errorf("nothing was posted to %s: %q", want, d.posts)
 		}
+	}
+	if n := strings.Count(strings.Join(d.posts, "\n"), "/api/v1/intrakernel"); n != 2 {
+		t.Errorf("%d captures were posted, want 2: %q", n, d.posts)
 	}
 	// --permissive-legacy=false makes the others' first records no telemetry that is worth sending unasked.
 	d.posts = nil

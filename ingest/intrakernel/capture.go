@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/intrakernel"
@@ -32,11 +33,11 @@ const (
 // upload is one capture.
 type upload struct {
 	o       *options
-	most    int64         // limit-body
-	working chan struct{} // full while a gateway pairs a capture: one at a time, so that memory has a bound
-	session string        // its id
+	most    int64 // limit-body
+	desk    *desk
+	session string // its id
 
-	line *intrakernel.Timeline // nil: it is read again
+	line *intrakernel.Timeline // nil: it is read again; desk.mu guards it
 	head intrakernel.PartHead
 	text int64 // bytes of a trace's text
 }
@@ -50,13 +51,46 @@ type answer struct {
 	Errors    []string `json:"errors"`
 }
 
-func newUpload(working chan struct{}) func(*http.Request, tenant.Limits) (ingest.Intake, error) {
+// desk bounds what captures take of a gateway's memory: one is paired at a time, and one large one is held between looking at it and
+// publishing it. It is safe for concurrent use.
+type desk struct {
+	working chan struct{} // full while a capture is paired
+	mu      sync.Mutex
+	held    *upload // the large one, nil for none
+}
+
+// hold keeps the timeline of p, in place of that of another.
+func (d *desk) hold(p *upload) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.line.Survivors <= smallCapture {
+		return
+	}
+	if d.held != nil {
+		d.held.line = nil
+	}
+	d.held = p
+}
+
+// take returns the timeline of p, nil if it is not held any more.
+func (d *desk) take(p *upload) *intrakernel.Timeline {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := p.line
+	p.line = nil
+	if d.held == p {
+		d.held = nil
+	}
+	return line
+}
+
+func newUpload(d *desk) func(*http.Request, tenant.Limits) (ingest.Intake, error) {
 	return func(r *http.Request, l tenant.Limits) (ingest.Intake, error) {
 		o, no := readOptions(r)
 		if no != nil {
 			return nil, no
 		}
-		return &upload{o: o, most: l.MaxBodyBytes, working: working}, nil
+		return &upload{o: o, most: l.MaxBodyBytes, desk: d}, nil
 	}
 }
 
@@ -71,15 +105,13 @@ func (p *upload) Received(u *ingest.Upload) error {
 
 // Survey implements ingest.Intake. A capture is known by its session, and stands for what it holds and how it is to be read.
 func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
-	p.working <- struct{}{}
-	defer func() { <-p.working }()
+	p.desk.working <- struct{}{}
+	defer func() { <-p.desk.working }()
 	sum := sha256.New()
 	if err := p.read(u, sum); err != nil {
 		return ingest.Identity{}, err
 	}
-	if p.line.Survivors > smallCapture {
-		p.line = nil
-	}
+	p.desk.hold(p)
 	p.session = sessionID(p.o.session, [sha256.Size]byte(sum.Sum(nil)))
 	if reason, detail := u.SetSession(p.session); reason != "" {
 		return ingest.Identity{}, fmt.Errorf("BUG: ingest/intrakernel: session %q: %s", p.session, detail)
@@ -103,6 +135,7 @@ func (o *options) said() []string {
 
 // Conflict implements ingest.Intake.
 func (p *upload) Conflict(*ingest.Upload) *ingest.Refusal {
+	p.desk.take(p)
 	return refuse(http.StatusUnprocessableEntity, "session_conflict", fmt.Sprintf("session %q has another capture, or the same one with "+
 		"other options; nothing was stored: call this one otherwise with ?session=, or delete that session first",
 		ingest.Printable(p.session, 300)))
@@ -110,19 +143,19 @@ func (p *upload) Conflict(*ingest.Upload) *ingest.Refusal {
 
 // Publish implements ingest.Intake.
 func (p *upload) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publisher) error {
-	if p.line == nil {
+	line := p.desk.take(p)
+	if line == nil {
 		select {
-		case p.working <- struct{}{}:
+		case p.desk.working <- struct{}{}:
 		case <-ctx.Done():
 			return ingest.Unavailable("busy", "the capture waited its turn for too long", ctx.Err())
 		}
-		defer func() { <-p.working }()
+		defer func() { <-p.desk.working }()
 		if err := p.read(u, sha256.New()); err != nil {
 			return err
 		}
+		line = p.desk.take(p)
 	}
-	line := p.line
-	p.line = nil
 	to.Envelope.Kind = stream.KindIntraKernel
 	to.Tally.Whole = true
 	return line.Cut(p.head, stream.PartBytes, func(head *intrakernel.PartHead, records uint64, body []byte) error {
@@ -141,6 +174,7 @@ func (p *upload) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publi
 
 // Answer implements ingest.Intake.
 func (p *upload) Answer(o ingest.Outcome) any {
+	p.desk.take(p) // of a repeat
 	return answer{SessionID: p.session, Accepted: o.Accepted, Rejected: o.Rejected, Duplicate: o.Repeat, Errors: []string{}}
 }
 

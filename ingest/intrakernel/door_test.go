@@ -155,7 +155,7 @@ func TestHostile(t *testing.T) {
 			"started_at"},
 		{"deep", []byte(`{"x":` + nested + `}`), nil, nil, 400, "bad_input", "nested"},
 		{"a million names", []byte(manyNames), nil, nil, 400, "bad_input", "region_names[65536]"},
-		{"gzip that is longer than declared", input(small), zip(make([]byte, 64<<20)), make([]byte, 4), 400, "bad_events", "longer than"},
+		{"gzip that is longer than declared", input(small), zip(make([]byte, 8<<20)), make([]byte, 4), 400, "bad_events", "longer than"},
 		{"gzip that is cut", input(small), zip(c.events)[:20], make([]byte, 4), 400, "bad_events", "ends after"},
 		{"no JSON", []byte("nonsense"), nil, nil, 400, "bad_input", "no JSON"},
 	} {
@@ -204,7 +204,7 @@ func TestHostile(t *testing.T) {
 // A buffer that is far larger than limit-raw-body is taken, since little of it is kept; too many kept records are refused.
 func TestLimitsCountWhatIsKept(t *testing.T) {
 	r := start(t, func(c *ingest.Config) { c.Defaults.MaxRawBytes = 1 << 20 })
-	const warps, ring = 64, 1 << 16 // 64 MiB
+	const warps, ring = 16, 1 << 16 // 16 MiB
 	input := fmt.Appendf(nil, `{"session":{"per_warp_cap":%d,"grid_x":%d,"threads_per_block":32},"block_filter":[0],"trace_path":"t.json"}`,
 		ring, warps)
 	events, counters := make([]byte, 0, warps*ring*16), make([]byte, 0, 4*warps)

@@ -9,17 +9,20 @@ import (
 )
 
 // SessionBegins is the condition that column holds the session id that asked names, with the arguments of its placeholders. asked is the
-// whole id, its beginning, or what a report shows of it ("mem:sim-ho…5:-:0"). Memory telemetry is found without its "mem:" as well, since
-// its own tools do not know that prefix.
+// whole id, its beginning, or what a report shows of it ("mem:sim-ho…5:-:0"). Memory telemetry and captures of kernels are found without
+// their "mem:" and "ikp:" as well, since those who named them did not write a prefix.
 func SessionBegins(column, asked string) (condition string, args []any) {
 	head, tail, shortened := strings.Cut(asked, "…")
 	one := fmt.Sprintf("startsWith(toString(%s), ?)", column)
-	condition, args = "("+one+" OR "+one+")", []any{head, telemetry.SessionPrefix + head}
+	condition, args = "("+one+" OR "+one+" OR "+one+")", []any{head, telemetry.SessionPrefix + head, capturePrefix + head}
 	if shortened {
 		condition, args = condition+fmt.Sprintf(" AND endsWith(toString(%s), ?)", column), append(args, tail)
 	}
 	return condition, args
 }
+
+// capturePrefix begins the ids of captures of intra-kernel profilers.
+const capturePrefix = "ikp:"
 
 var uuid = regexp.MustCompile(`(?i)^(mem:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 

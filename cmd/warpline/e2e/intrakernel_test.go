@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -236,6 +237,55 @@ func TestIntraKernel(t *testing.T) {
 			}
 		}
 		c.checkLaunches(t, "red", all)
+	})
+
+	t.Run("send", func(t *testing.T) {
+		const trace = 12388 // elements of the sample's list
+		key, dir := c.makeKey("files"), "../../../testdata/intrakernel"
+		if s := c.send(t, key, dir); s.code != 0 || s.Stored == nil || *s.Stored != int64(records)+trace || s.Rejected != 0 {
+			t.Errorf("all files: %v, want %d stored\n%s", s, records+trace, s.stderr)
+		}
+		if s := c.send(t, key, dir+"/marks/events.bin.gz", dir+"/samples"); s.code != 0 || s.Stored == nil || *s.Stored != 0 ||
+			*s.Duplicates != 7+trace {
+			t.Errorf("some of them again: %v\n%s", s, s.stderr)
+		}
+	})
+
+	t.Run("report", func(t *testing.T) {
+		out, err := exec.Command(binary, append([]string{"report", "regions", "--tenant", "red", "--session", "ring_overflow_odd", "--against",
+			"gemm_like"}, c.asking()...)...).CombinedOutput()
+		for _, want := range []string{"overwrote 11 of 15 records", "per_warp_cap 8 in place of 4", "What changed", "The latest warps"} {
+			if err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("report without %q: %v\n%s", want, err, out)
+			}
+		}
+		out, err = exec.Command(binary, append([]string{"report", "regions", "--json", "--tenant", "red", "--session", "gemm_like"},
+			c.asking()...)...).Output()
+		var r struct {
+			Regions []struct {
+				Name    string
+				Count   uint64
+				TotalNS uint64 `json:"total_ns"`
+				Blocks  []float64
+			}
+		}
+		if err := json.Unmarshal(out, &r); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		slices, ns := uint64(0), uint64(0)
+		for _, x := range r.Regions {
+			slices, ns = slices+x.Count, ns+x.TotalNS
+			if len(x.Blocks) != 8 {
+				t.Errorf("%s: %d blocks, the launch has 8", x.Name, len(x.Blocks))
+			}
+		}
+		if err != nil || slices != 640 || ns != 518079 {
+			t.Errorf("%d slices of %d ns, want 640 of 518079: %v\n%s", slices, ns, err, out)
+		}
+		out, err = exec.Command(binary, append([]string{"report", "regions", "--session", "nobody"}, c.asking()...)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "no captures of session") {
+			t.Errorf("a session that is not there: %v\n%s", err, out)
+		}
 	})
 
 	out, err := exec.Command(binary, append([]string{"session", "export", "red", "ikp:marks"}, c.asking()...)...).Output()
