@@ -283,7 +283,8 @@ func TestSafeNames(t *testing.T) {
 // Whatever is taken can be drawn.
 func FuzzDistribution(f *testing.F) {
 	for _, seed := range []string{one("1", `"a"`, 1, 2, "0.5,0.5", ""), one("1", `"a"`, 5, 5, "1", `,"block":3`),
-		one("0", `""`, -1e200, 1e200, "1,0,0", ""), one("1", `"a"`, 0, 0, "1", `,"by_block_warp_regions":{"region_a":{"region":1,"by_block_warp":[{"block":1,"count":2,"mean_dur":-3}]}}`)} {
+		one("0", `""`, -1e200, 1e200, "1,0,0", ""), one("1", `"a"`, 0, 0, "1",
+			`,"by_block_warp_regions":{"region_a":{"region":1,"by_block_warp":[{"block":1,"count":2,"mean_dur":-3}]}}`)} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
