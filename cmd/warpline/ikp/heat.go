@@ -73,6 +73,7 @@ func drawMeans(m *means, unit string) *picture {
 	p := plot.New()
 	style(p)
 	m.keep(mostRows)
+	m.crowd(mostColumns)
 	p.Title.Text = "mean duration of each block beside that of its region" + m.note
 	p.X.Label.Text = "block"
 	far := 0.01
@@ -86,7 +87,6 @@ func drawMeans(m *means, unit string) *picture {
 	shades := warm(255)
 	heat := plotter.NewHeatMap(m, shades)
 	heat.Min, heat.Max, heat.NaN = -far, far, color.NRGBA{0xcc, 0xcc, 0xcc, 0xff}
-	heat.Rasterized = len(m.blocks) > 512
 	p.Add(heat)
 	if len(m.blocks) <= cellsNamed {
 		p.Add(m.labels(far))
@@ -136,6 +136,35 @@ func (m *means) keep(n int) {
 		kept.mean, kept.count = append(kept.mean, m.mean[row]), append(kept.count, m.count[row])
 	}
 	*m = kept
+}
+
+// mostColumns is how many columns of blocks one drawing has.
+const mostColumns = 1024
+
+// crowd puts neighbouring blocks into one column where there are more than n, and shows the one that is farthest off: a mean would hide it.
+func (m *means) crowd(n int) {
+	k := (len(m.blocks) + n - 1) / n
+	if k < 2 {
+		return
+	}
+	m.note += fmt.Sprintf("\na column has the one of %d blocks that is farthest off", k)
+	var blocks []uint64
+	for i := 0; i < len(m.blocks); i += k {
+		blocks = append(blocks, m.blocks[i])
+	}
+	for row := range m.regions {
+		mean, count := make([]float64, len(blocks)), make([]uint64, len(blocks))
+		for c := range blocks {
+			far := -1.0
+			for b := c * k; b < min(c*k+k, len(m.blocks)); b++ {
+				if off := math.Abs(m.off(b, row)); off > far { // not NaN
+					far, mean[c], count[c] = off, m.mean[row][b], m.count[row][b]
+				}
+			}
+		}
+		m.mean[row], m.count[row] = mean, count
+	}
+	m.blocks = blocks
 }
 
 // blockTicks names the columns, as many as have room.

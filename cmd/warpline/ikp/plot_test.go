@@ -213,6 +213,26 @@ func TestRebinKeepsAll(t *testing.T) {
 	}
 }
 
+// A late block among very many is seen, though it has no column of its own.
+func TestManyBlocksHideNone(t *testing.T) {
+	blocks := make([]uint64, 5000)
+	for i := range blocks {
+		blocks[i] = uint64(i)
+	}
+	m := newMeans([]*region{{ID: 1, Name: "a"}}, blocks)
+	for i := range blocks {
+		mean := 100.0
+		if i == 4321 {
+			mean = 900
+		}
+		m.add(0, i, 1, mean)
+	}
+	m.crowd(mostColumns)
+	if c, _ := m.Dims(); c != 1000 || m.mean[0][4321/5] != 900 || m.blocks[4321/5] != 4320 {
+		t.Errorf("%d columns, block %d has %v", c, m.blocks[4321/5], m.mean[0][4321/5])
+	}
+}
+
 // What cannot be drawn is refused with the file, the field and what to do, and nothing is written.
 func TestPlotRefuses(t *testing.T) {
 	dir := t.TempDir()
