@@ -16,8 +16,9 @@ import (
 	"github.com/warpline/warpline/testdata"
 )
 
-// demoFiles are single files that the demo sends. As Parca's agent would: two batches of samples and, after them, the cubin whose lines they
-// need, which is the usual order, since the agent uploads a cubin once it has seen samples of it. And what each warp did in one launch.
+// demoFiles are single files that the demo sends. As Parca's agent would: two batches of samples and, after them, the cubin whose lines
+// they need, which is the usual order, since the agent uploads a cubin once it has seen samples of it. And what each warp did in one
+// launch.
 var demoFiles = []struct {
 	route string
 	from  embed.FS
