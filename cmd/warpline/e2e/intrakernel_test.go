@@ -247,7 +247,8 @@ func TestIntraKernel(t *testing.T) {
 		}
 		got := c.rows("SELECT '', count(), "+off("p50_ns", "0.5")+", "+off("p90_ns", "0.9")+", "+off("p99_ns", "0.99")+
 			" FROM region_trends AS t INNER JOIN (SELECT session_id, region, arraySort(groupArray(duration_ns)) AS sorted, count() AS n "+
-			"FROM regions WHERE tenant = $1 GROUP BY session_id, region) AS s ON t.session_id = s.session_id AND t.region = s.region WHERE t.tenant = $1", "red")[""]
+			"FROM regions WHERE tenant = $1 "+
+			"GROUP BY session_id, region) AS s ON t.session_id = s.session_id AND t.region = s.region WHERE t.tenant = $1", "red")[""]
 		if len(got) != 4 || got[0] < 70 || got[1]+got[2]+got[3] != 0 {
 			t.Errorf("of %v regions so many are off", got)
 		}
