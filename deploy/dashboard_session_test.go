@@ -34,7 +34,8 @@ func asked(sql, tenant, session string, from, to int64) string {
 		fmt.Sprintf("$1 >= toDateTime(%d) AND $1 <= toDateTime(%d)", from, to))
 	sql = regexp.MustCompile(`\$__timeInterval\((\w[\w.]*)\)`).ReplaceAllString(sql, "toStartOfInterval(toDateTime($1), INTERVAL 60 second)")
 	return strings.NewReplacer("$tenant", tenant, "${session:sqlstring}", "'"+strings.ReplaceAll(session, "'", "''")+"'", "${app:sqlstring}",
-		"'it''s train.py'", "${host:sqlstring}", "'all'", "$__fromTime", fmt.Sprintf("toDateTime(%d)", from)).Replace(sql)
+		"'it''s train.py'", "${kernel:sqlstring}", "'all'", "${host:sqlstring}", "'all'",
+		"$__fromTime", fmt.Sprintf("toDateTime(%d)", from)).Replace(sql)
 }
 
 // Captures of days ago are sent now. Whichever session is picked in the table, each panel shows all that there is of it, in the range of

@@ -37,7 +37,7 @@ type dashboard struct {
 }
 
 // boards are the dashboards by the names of their files; loadDashboard gives the first.
-var boards = []string{"warpline", "stalls"}
+var boards = []string{"warpline", "stalls", "regions"}
 
 func loadDashboard(t *testing.T) dashboard {
 	t.Helper()
