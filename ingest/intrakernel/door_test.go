@@ -153,6 +153,8 @@ func TestHostile(t *testing.T) {
 		{"a rank below 0", []byte(`{"rank":-1,"session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input", "rank: -1"},
 		{"a time that is none", []byte(`{"started_at":"noon","session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input",
 			"started_at"},
+		{"a time before 1970", []byte(`{"started_at":"1970-01-01T00:00:00+05:00","session":{` + small + `}}`), make([]byte, 128),
+			make([]byte, 4), 400, "bad_input", "started_at"},
 		{"deep", []byte(`{"x":` + nested + `}`), nil, nil, 400, "bad_input", "nested"},
 		{"a million names", []byte(manyNames), nil, nil, 400, "bad_input", "region_names[65536]"},
 		{"gzip that is longer than declared", input(small), zip(make([]byte, 8<<20)), make([]byte, 4), 400, "bad_events", "longer than"},

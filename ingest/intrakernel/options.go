@@ -108,7 +108,7 @@ func startedAt(text string) (int64, error) {
 		return ns, nil
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || at.Year() < 1970 || at.Year() > 2261 {
+	if year := at.UTC().Year(); err != nil || year < 1970 || year > 2261 {
 		return 0, errors.New("must be ns since 1970, or a time such as 2026-01-31T12:00:00Z")
 	}
 	return at.UnixNano(), nil
