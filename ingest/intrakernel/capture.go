@@ -26,9 +26,12 @@ const (
 	maxCounterBytes = 64 << 20
 	// maxRecords is how many records are kept: pairing takes up to 64 bytes of memory for each.
 	maxRecords = 4 << 20
-	// smallCapture is how many records are held between looking at a capture and publishing it; of a larger one they are read again.
+	// smallCapture is how many records a capture may have to wait for no other.
 	smallCapture = 1 << 16
 )
+
+// tooManyRecords is the code of the answer to a capture of more records than may be kept.
+const tooManyRecords = "too_many_records"
 
 // upload is one capture.
 type upload struct {
@@ -36,6 +39,7 @@ type upload struct {
 	most    int64 // limit-body
 	desk    *desk
 	session string // its id
+	large   bool   // it has more than smallCapture records
 
 	line *intrakernel.Timeline // nil: it is read again; desk.mu guards it
 	head intrakernel.PartHead
@@ -51,21 +55,19 @@ type answer struct {
 	Errors    []string `json:"errors"`
 }
 
-// desk bounds what captures take of a gateway's memory: one is paired at a time, and one large one is held between looking at it and
-// publishing it. It is safe for concurrent use.
+// desk bounds what large captures take of a gateway's memory: one is read and paired at a time, one is held between looking at it and
+// publishing it, and two are published. Small ones wait for nobody, whatever others send. It is safe for concurrent use.
 type desk struct {
-	working chan struct{} // full while a capture is paired
+	working chan struct{} // full while a large capture is read
+	sending chan struct{} // has one for each that is published
 	mu      sync.Mutex
-	held    *upload // the large one, nil for none
+	held    *upload // nil for none
 }
 
 // hold keeps the timeline of p, in place of that of another.
 func (d *desk) hold(p *upload) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p.line.Survivors <= smallCapture {
-		return
-	}
 	if d.held != nil {
 		d.held.line = nil
 	}
@@ -105,13 +107,17 @@ func (p *upload) Received(u *ingest.Upload) error {
 
 // Survey implements ingest.Intake. A capture is known by its session, and stands for what it holds and how it is to be read.
 func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
-	p.desk.working <- struct{}{}
-	defer func() { <-p.desk.working }()
 	sum := sha256.New()
-	if err := p.read(u, sum); err != nil {
+	err := p.read(u, sum, smallCapture)
+	if p.large = errors.Is(err, errLarge); p.large {
+		sum.Reset()
+		if err = p.readLarge(u, sum); err == nil {
+			p.desk.hold(p)
+		}
+	}
+	if err != nil {
 		return ingest.Identity{}, err
 	}
-	p.desk.hold(p)
 	p.session = sessionID(p.o.session, [sha256.Size]byte(sum.Sum(nil)))
 	if reason, detail := u.SetSession(p.session); reason != "" {
 		return ingest.Identity{}, fmt.Errorf("BUG: ingest/intrakernel: session %q: %s", p.session, detail)
@@ -119,6 +125,13 @@ func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	content := sha256.New()
 	fmt.Fprintf(content, "intra-kernel 1\n%x\n%t\n%v\n%+q\n", sum.Sum(nil), p.o.boundary != "", p.o.scale, p.o.said())
 	return u.BySession(ingest.SumOf(content)), nil
+}
+
+// readLarge reads a capture of more than smallCapture records, in its turn.
+func (p *upload) readLarge(u *ingest.Upload, sum hash.Hash) error {
+	p.desk.working <- struct{}{}
+	defer func() { <-p.desk.working }()
+	return p.read(u, sum, maxRecords)
 }
 
 // said is what the parameters say of a launch, in one order.
@@ -143,15 +156,17 @@ func (p *upload) Conflict(*ingest.Upload) *ingest.Refusal {
 
 // Publish implements ingest.Intake.
 func (p *upload) Publish(ctx context.Context, u *ingest.Upload, to *ingest.Publisher) error {
-	line := p.desk.take(p)
-	if line == nil {
+	if p.large {
 		select {
-		case p.desk.working <- struct{}{}:
+		case p.desk.sending <- struct{}{}:
 		case <-ctx.Done():
 			return ingest.Unavailable("busy", "the capture waited its turn for too long", ctx.Err())
 		}
-		defer func() { <-p.desk.working }()
-		if err := p.read(u, sha256.New()); err != nil {
+		defer func() { <-p.desk.sending }()
+	}
+	line := p.desk.take(p)
+	if line == nil {
+		if err := p.readLarge(u, sha256.New()); err != nil {
 			return err
 		}
 		line = p.desk.take(p)
@@ -178,9 +193,22 @@ func (p *upload) Answer(o ingest.Outcome) any {
 	return answer{SessionID: p.session, Accepted: o.Accepted, Rejected: o.Rejected, Duplicate: o.Repeat, Errors: []string{}}
 }
 
-// read reads the capture and writes what it holds, without compression, to sum.
-func (p *upload) read(u *ingest.Upload, sum hash.Hash) error {
-	most := min(maxRecords, int(u.Own().MaxRawBytes/intrakernel.RecordSize))
+// read reads a capture of at most so many records, and writes what it holds, without compression, to sum. One that has more, but not more
+// than may be kept, is errLarge.
+func (p *upload) read(u *ingest.Upload, sum hash.Hash, most int) error {
+	bound := max(1, min(maxRecords, int(u.Own().MaxRawBytes/intrakernel.RecordSize)))
+	most = min(most, bound)
+	err := p.readAtMost(u, sum, most)
+	var of *ingest.Refusal
+	if most < bound && errors.As(err, &of) && of.Code == tooManyRecords {
+		return errLarge
+	}
+	return err
+}
+
+var errLarge = errors.New("a large capture")
+
+func (p *upload) readAtMost(u *ingest.Upload, sum hash.Hash, most int) error {
 	if p.o.boundary != "" {
 		return p.readForm(u, sum, most)
 	}
@@ -227,7 +255,7 @@ func (p *upload) refusal(err error) error {
 	case !errors.As(err, &of):
 		return ingest.Unavailable("spool_failed", "the gateway cannot read its spool folder", err)
 	case errors.Is(err, intrakernel.ErrTooMany):
-		return refuse(http.StatusRequestEntityTooLarge, "too_many_records", of.Error()+"; nothing was stored")
+		return refuse(http.StatusRequestEntityTooLarge, tooManyRecords, of.Error()+"; nothing was stored")
 	case errors.Is(err, intrakernel.ErrStretched):
 		return refuse(http.StatusUnprocessableEntity, "stretched_times", of.Error()+"; nothing was stored")
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/warpline/warpline/ingest"
+	door "github.com/warpline/warpline/ingest/intrakernel"
 	"github.com/warpline/warpline/proto/intrakernel"
 )
 
@@ -224,5 +225,49 @@ func TestLimitsCountWhatIsKept(t *testing.T) {
 	a = r.send("", &capture{all, zip(events), counters})
 	if a.status != http.StatusRequestEntityTooLarge || a.Code != "too_many_records" {
 		t.Errorf("a buffer of which all is kept: %s", a.raw)
+	}
+}
+
+// While a large capture is read, whoever sent it, small ones are taken.
+func TestSmallCapturesWaitForNobody(t *testing.T) {
+	r := start(t, func(c *ingest.Config) { c.Sources = []ingest.Source{door.Busy()} })
+	for _, name := range []string{"gemm_like", "marks"} {
+		if a := r.send("", load(t, name)); a.status != http.StatusOK {
+			t.Errorf("%s: %s", name, a.raw)
+		}
+	}
+	trace := bytes.NewReader(readFile(t, vectors+"/samples/gemm_trace.json"))
+	if a := r.post("session=gemm", "application/json", trace); a.status != http.StatusOK {
+		t.Error(a.raw)
+	}
+}
+
+// A large capture is stored whole, also when another one took its place meanwhile.
+func TestLargeCaptures(t *testing.T) {
+	r := start(t, nil)
+	const ring = 1 << 17
+	var wait sync.WaitGroup
+	for n := range 3 {
+		events := make([]byte, 0, ring*intrakernel.RecordSize)
+		for i := range ring {
+			events = intrakernel.AppendRecord(events, intrakernel.Record{TS: uint64(i + n), Type: intrakernel.Type(i % 2), Region: uint16(n)})
+		}
+		input := fmt.Appendf(nil, `{"session":{"per_warp_cap":%d,"grid_x":1,"threads_per_block":32},"trace_path":"t.json"}`, ring)
+		wait.Go(func() {
+			a := r.send(fmt.Sprintf("session=large%d", n), &capture{input, zip(events), []byte{0, 0, 2, 0}})
+			if a.status != http.StatusOK || a.Accepted != ring {
+				t.Error(a.raw)
+			}
+		})
+	}
+	wait.Wait()
+	for session, parts := range r.parts() {
+		slices := 0
+		for _, p := range parts {
+			slices += len(p.Events)
+		}
+		if slices != ring/2 {
+			t.Errorf("%s: %d slices, want %d", session, slices, ring/2)
+		}
 	}
 }

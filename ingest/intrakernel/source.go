@@ -18,13 +18,16 @@ const SessionPrefix = "ikp:"
 // Source is captures of intra-kernel profilers, for ingest.Config.Sources. Their sessions have the ids that clients choose, which may come
 // again.
 func Source() ingest.Source {
-	d := &desk{working: make(chan struct{}, 1)}
+	return source(&desk{working: make(chan struct{}, 1), sending: make(chan struct{}, 2)})
+}
+
+func source(d *desk) ingest.Source {
 	return ingest.Source{
 		Name: "intra-kernel", Prefixes: []string{SessionPrefix}, Recurs: true,
 		Routes: []ingest.Route{{Path: "/api/v1/intrakernel", Upload: newUpload(d)}},
 		Kinds:  []stream.Kind{stream.KindIntraKernel},
 		Refusals: []string{"bad_option", "bad_input", "bad_events", "bad_counters", "bad_trace", "bad_form", "stretched_times",
-			"session_conflict", "too_many_records"},
+			"session_conflict", tooManyRecords},
 	}
 }
 
