@@ -92,8 +92,8 @@ func (c *Cutter) Cut(r io.Reader) error {
 			}
 			c.size += size
 			c.refuse(&Refusal{Reason: reason, Detail: broken.Reason, Offset: broken.Offset, Size: size})
-		case errors.As(err, &syntax):
-			return c.finish() // a fault of the reader was one in Survey too, or is told by the body itself
+		case errors.As(err, &syntax) && (syntax.Err == nil || !c.Meta.Complete && c.Meta.TornAt == syntax.Offset):
+			return c.finish() // it ends here for Survey too
 		default:
 			return err
 		}

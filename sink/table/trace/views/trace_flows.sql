@@ -1,0 +1,37 @@
+-- A row is an arrow from one slice to another: from a call to what it launched (kind launch), or of the kind that the trace says.
+-- A launch is a runtime or driver call, and what it launched has its correlation: kernels, copies, memsets, and waits as the GPU's row shows
+-- them. Other arrows are those of the trace, from the latest start of their id to each step and end. from_name is '' where the trace does not
+-- say which slice it starts on.
+SELECT
+    c.tenant AS tenant, c.session_id AS session_id, 'launch' AS kind, c.correlation AS correlation,
+    c.name AS from_name, c.started_at AS from_started_at, c.duration_ns AS from_duration_ns,
+    g.name AS to_name, g.started_at AS to_started_at, g.duration_ns AS to_duration_ns
+FROM (
+    SELECT tenant, session_id, correlation, name, started_at, duration_ns FROM {{db}}.trace_slices_data
+    WHERE correlation != 0 AND kind IN ('kernel', 'memcpy', 'memset', 'sync')
+) AS g
+INNER JOIN (
+    SELECT tenant, session_id, correlation, name, started_at, duration_ns FROM {{db}}.trace_slices_data
+    WHERE correlation != 0 AND kind IN ('runtime', 'driver')
+) AS c
+    ON c.tenant = g.tenant AND c.session_id = g.session_id AND c.correlation = g.correlation
+UNION ALL
+SELECT
+    e.tenant, e.session_id, e.category, e.flow_id, start.2, start.1, start.3, e.slice_name, e.at, e.slice_duration_ns
+FROM (
+    SELECT
+        e.tenant AS tenant, e.session_id AS session_id, e.category AS category, e.flow_id AS flow_id, e.slice_name AS slice_name, e.at AS at,
+        e.slice_duration_ns AS slice_duration_ns,
+        arrayLast(x -> x.1 < e.at OR x.1 = e.at AND e.phase = 'f', starts) AS before,
+        if(before.1 > toDateTime64(0, 9, 'UTC') OR before.2 != '', before, starts[1]) AS start
+    FROM {{db}}.trace_flow_ends_data AS e
+    INNER JOIN (
+        SELECT tenant, session_id, category, name, flow_id, arraySort(groupArray((at, slice_name, slice_duration_ns))) AS starts
+        FROM {{db}}.trace_flow_ends_data
+        WHERE phase IN ('s', 't') AND category NOT IN {{launchflows}}
+        GROUP BY tenant, session_id, category, name, flow_id
+        HAVING countIf(phase = 's') > 0
+    ) AS s
+        ON e.tenant = s.tenant AND e.session_id = s.session_id AND e.category = s.category AND e.name = s.name AND e.flow_id = s.flow_id
+    WHERE e.phase IN ('t', 'f')
+) AS e
