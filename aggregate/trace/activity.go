@@ -50,8 +50,8 @@ func corrID(e *kineto.Event) uint32 {
 // streamID is a stream as GPU Flight's tables hold it: 0 for one that is not known.
 func streamID(e *kineto.Event) uint64 { return uint64(max(e.Stream, 0)) }
 
-// namesOf is where the ids of a trace's kernels begin. They follow from the trace, so that whoever folds a part uses the same; another trace
-// in a session of the same name has others.
+// namesOf is where the ids of a trace's kernels begin. They follow from the trace, so that whoever folds a part uses the same; another
+// trace in a session of the same name has others.
 func namesOf(p *aggregate.Part) uint32 {
 	return uint32(xxh3.HashString(p.Env.Identity)) &^ (2*kineto.MaxNames - 1)
 }

@@ -34,6 +34,7 @@ func (f *folding) describe(s *session, p *aggregate.Part, in *kineto.Part) {
 	set(&s.Host, in.Host)
 	set(&s.Vendor, in.Vendor)
 	s.Delta.RunID = rows.Clip(in.Job)
+	s.Place, s.WorldSize = uint32(in.Rank+1), uint32(in.WorldSize)
 	low, high := int64(0), int64(0)
 	for i := range in.Events {
 		e := &in.Events[i]
@@ -51,7 +52,7 @@ func (f *folding) describe(s *session, p *aggregate.Part, in *kineto.Part) {
 	s.Delta.SawEvent(low)
 	s.Delta.SawEvent(high)
 	if in.Index == 0 {
-		f.first(s, p, in)
+		f.devices(s, p, in)
 	}
 	if in.Last {
 		end := aggregate.SessionEnd{Rank: table.EndCompleted}
@@ -62,12 +63,8 @@ func (f *folding) describe(s *session, p *aggregate.Part, in *kineto.Part) {
 	}
 }
 
-func (f *folding) first(s *session, p *aggregate.Part, in *kineto.Part) {
-	table.Sessions.Append(f.Facts(p, table.Sessions.Table), &table.SessionRow{
-		HeadRow: s.Head(), Source: p.Env.Source, StartedAt: table.UnknownTime, FirstEventAt: table.UnknownTime,
-		LastReceivedAt: p.Env.ReceivedAt, SegmentIndex: -1, Place: uint32(in.Rank + 1), WorldSize: uint32(in.WorldSize),
-		ReceivedDay: rows.DayOf(p.Env.ReceivedAt),
-	})
+// devices writes what GPUs there are.
+func (f *folding) devices(s *session, p *aggregate.Part, in *kineto.Part) {
 	for _, d := range in.Devices {
 		known := false
 		for _, id := range s.DeviceIDs {
@@ -91,8 +88,8 @@ func (s *session) Flush(bool) {
 	clear(s.kernelNames)
 }
 
-// Dense is false: sums are not held back.
-func (s *session) Dense() bool { return false }
+// Dense is true: a chunk has the session's row, since what it says of the trace is in no state.
+func (s *session) Dense() bool { return true }
 
 // Append writes which parts were folded.
 func (s *session) Append(w *state.Writer, full bool) { s.parts.append(w, full) }

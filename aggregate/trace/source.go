@@ -1,5 +1,5 @@
-// Package trace folds Chrome traces, above all those of PyTorch's profiler: a row for each slice, counter and end of an arrow, sums by name,
-// and GPU Flight's rows for kernels, copies, memsets, waits, allocations, annotations and devices.
+// Package trace folds Chrome traces, above all those of PyTorch's profiler: a row for each slice, counter and end of an arrow, sums by
+// name, and GPU Flight's rows for kernels, copies, memsets, waits, allocations, annotations and devices.
 //
 // Start with Source. Parts say all that their rows need, so nothing waits here for another part; what is kept of a session is which parts
 // were folded.

@@ -173,8 +173,8 @@ func (p *upload) foreign(in *bufio.Reader) *ingest.Refusal {
 	if rest := bytes.TrimLeft(head, " \t\r\n"); len(rest) == 0 || rest[0] == '{' || rest[0] == '[' {
 		return nil
 	}
-	return refuse(http.StatusUnsupportedMediaType, "perfetto_protobuf", "the body is a Perfetto trace in protobuf, and traces in Chrome's JSON "+
-		"are taken: export it as JSON, with Perfetto's traceconv json; nothing was stored")
+	return refuse(http.StatusUnsupportedMediaType, "perfetto_protobuf", "the body is a Perfetto trace in protobuf, and traces in Chrome's "+
+		"JSON are taken: export it as JSON, with Perfetto's traceconv json; nothing was stored")
 }
 
 // refusal is the answer to a trace that cannot be read.

@@ -1,6 +1,7 @@
 package kineto
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -148,6 +149,10 @@ func (c *Cutter) add(e *chrometrace.Event, size int64) {
 		c.Head.Besides++
 		return
 	}
+	if bytes.IndexByte(known, phase) < 0 {
+		c.reject(e, size, UnknownPhase, "ph %s is no phase of an event", short(e.Phase))
+		return
+	}
 	for _, v := range [...][]byte{e.Name, e.Category, e.PID, e.TID, e.ID} {
 		if !isName(v) {
 			c.reject(e, size, BadName, "%s is no name, pid, tid or id: those are texts or numbers", short(v))
@@ -190,10 +195,11 @@ func (c *Cutter) add(e *chrometrace.Event, size int64) {
 		c.flow(e, FlowStep)
 	case 'f':
 		c.flow(e, FlowEnd)
-	default:
-		c.reject(e, size, UnknownPhase, "ph %s is no phase of an event", short(e.Phase))
 	}
 }
+
+// known are the phases that traces have, beside M.
+var known = []byte("XBESFTpbneiIRcNODPvVCstf")
 
 func (c *Cutter) complete(e *chrometrace.Event, size int64) {
 	if len(e.Dur) > 0 && string(e.Dur) != "null" {

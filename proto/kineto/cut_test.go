@@ -210,7 +210,8 @@ func TestEvents(t *testing.T) {
 			{"ph":"e","cat":"c","id":1,"ts":9}`,
 			`be  1000+8000 "a" "c" pid  tid  on "" dev -1 stream -1 corr 0 ext 0 ` + "\n" +
 				`b  2000+0 "b" "c" pid  tid  on "" dev -1 stream -1 corr 0 ext 0 `},
-		{"an arrow on its slice", `{"ph":"X","name":"k","ts":1,"dur":3,"pid":0,"tid":"7"},{"ph":"s","id":4,"name":"f","cat":"g","ts":1,"pid":0,"tid":7}`,
+		{"an arrow on its slice", `{"ph":"X","name":"k","ts":1,"dur":3,"pid":0,"tid":"7"},
+			{"ph":"s","id":4,"name":"f","cat":"g","ts":1,"pid":0,"tid":7}`,
 			`X  1000+3000 "k" "" pid 0 tid 7 on "" dev -1 stream -1 corr 0 ext 0 ` + "\n" +
 				`s  1000+3000 "f" "g" pid 0 tid 7 on "k" dev -1 stream -1 corr 4 ext 0 `},
 		{"metadata behind", `{"ph":"X","name":"k","ts":1,"dur":3,"pid":0,"tid":"7"},
@@ -254,7 +255,8 @@ func TestMicros(t *testing.T) {
 		ok   bool
 	}{
 		{"0", 0, true}, {"1", 1000, true}, {"1712345678901234.567", 1712345678901234567, true}, {"-1.5", -1500, true}, {"1e3", 1000000, true},
-		{"1.5E-3", 2, true}, {"1.4e-3", 1, true}, {"0.0004", 0, true}, {"0.0005", 1, true}, {"1e-99999999999", 0, true}, {"9223372036854775.807", 1<<63 - 1, true},
+		{"1.5E-3", 2, true}, {"1.4e-3", 1, true}, {"0.0004", 0, true}, {"0.0005", 1, true}, {"1e-99999999999", 0, true},
+		{"9223372036854775.807", 1<<63 - 1, true},
 		{"9223372036854775.808", 0, false}, {"1e300", 0, false}, {"1e99999999999999", 0, false}, {"0e99999999999999", 0, true}, {"NaN", 0, false},
 		{"", 0, false}, {`"12.5"`, 12500, true}, {`"x"`, 0, false}, {"{}", 0, false}, {"123456789.123456", 123456789123, true},
 		{"123456789.123999999", 123456789124, true}, {"99999999999999999999999", 0, false}, {"0.00000000000000000000000001", 0, true},

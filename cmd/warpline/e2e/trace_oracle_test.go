@@ -274,8 +274,8 @@ func (tr *trace) gpu(t *testing.T, e *element, a *args, kind string, add func(ta
 		if a.External != nil {
 			external = *a.External
 		}
-		add("kernels", "%d|%d|%s|%d|%d|%d|%d|%s|%s|%d", at, dur, e.Name, stream, corr, number(a.Device, -1), external, dims(a.Grid), dims(a.Block),
-			a.Registers)
+		add("kernels", "%d|%d|%s|%d|%d|%d|%d|%s|%s|%d", at, dur, e.Name, stream, corr, number(a.Device, -1), external,
+			dims(a.Grid), dims(a.Block), a.Registers)
 	case "memcpy":
 		add("memcpys", "%d|%d|%s|%d|%d|%d", at, dur, strings.Fields(e.Name)[1], a.Bytes, stream, corr)
 	case "memset":
@@ -289,11 +289,12 @@ func (tr *trace) gpu(t *testing.T, e *element, a *args, kind string, add func(ta
 
 // traceRows asks for the lines that rows makes.
 var traceRows = map[string]string{
-	"trace_slices": "toUnixTimestamp64Nano(started_at), duration_ns, phase, kind, category, name, pid, tid, device_id, stream_id, correlation, " +
-		"external_id, args",
+	"trace_slices": "toUnixTimestamp64Nano(started_at), duration_ns, phase, kind, category, name, pid, tid, device_id, stream_id, " +
+		"correlation, external_id, args",
 	"trace_flows": "kind, correlation, from_name, toUnixTimestamp64Nano(from_started_at), from_duration_ns, to_name, " +
 		"toUnixTimestamp64Nano(to_started_at), to_duration_ns",
-	"kernels":     "toUnixTimestamp64Nano(started_at), duration_ns, kernel, stream_id, corr_id, device_id, external_id, grid, block, registers",
+	"kernels": "toUnixTimestamp64Nano(started_at), duration_ns, kernel, stream_id, corr_id, device_id, external_id, grid, " +
+		"block, registers",
 	"memcpys":     "toUnixTimestamp64Nano(started_at), duration_ns, copy_kind, bytes, stream_id, corr_id",
 	"memsets":     "toUnixTimestamp64Nano(started_at), duration_ns, name, bytes, device_id, stream_id, corr_id",
 	"syncs":       "toUnixTimestamp64Nano(started_at), duration_ns, sync_type, stream_id, corr_id",

@@ -82,8 +82,8 @@ func (c *cluster) checkTraces(t *testing.T, tenant string, all []*trace) {
 		})
 	}
 	eventually(t, 60*time.Second, "trace_stats of "+tenant, func() (bool, string) {
-		off := c.rows("SELECT s.k, s.n, s.ns, r.n, r.ns FROM (SELECT session_id || category || name AS k, sum(calls) AS n, sum(total_ns) AS ns FROM "+
-			"trace_stats WHERE tenant = $1 GROUP BY k) AS s FULL OUTER JOIN (SELECT session_id || category || name AS k, count() AS n, "+
+		off := c.rows("SELECT s.k, s.n, s.ns, r.n, r.ns FROM (SELECT session_id || category || name AS k, sum(calls) AS n, sum(total_ns) AS ns "+
+			"FROM trace_stats WHERE tenant = $1 GROUP BY k) AS s FULL OUTER JOIN (SELECT session_id || category || name AS k, count() AS n, "+
 			"sum(duration_ns) AS ns FROM trace_slices WHERE tenant = $1 AND phase = 'X' GROUP BY k) AS r ON s.k = r.k "+
 			"WHERE s.n != r.n OR s.ns != r.ns", tenant)
 		return len(off) == 0, fmt.Sprint(off)

@@ -1,7 +1,7 @@
 -- A row is an arrow from one slice to another: from a call to what it launched (kind launch), or of the kind that the trace says.
--- A launch is a runtime or driver call, and what it launched has its correlation: kernels, copies, memsets, and waits as the GPU's row shows
--- them. Other arrows are those of the trace, from the latest start of their id to each step and end. from_name is '' where the trace does not
--- say which slice it starts on.
+-- A launch is a runtime or driver call, and what it launched has its correlation: kernels, copies, memsets, and waits as the GPU's row
+-- shows them. Other arrows are those of the trace, from the latest start of their id to each step and end. from_name is '' where the trace
+-- does not say which slice it starts on.
 SELECT
     c.tenant AS tenant, c.session_id AS session_id, 'launch' AS kind, c.correlation AS correlation,
     c.name AS from_name, c.started_at AS from_started_at, c.duration_ns AS from_duration_ns,
@@ -20,8 +20,8 @@ SELECT
     e.tenant, e.session_id, e.category, e.flow_id, start.2, start.1, start.3, e.slice_name, e.at, e.slice_duration_ns
 FROM (
     SELECT
-        e.tenant AS tenant, e.session_id AS session_id, e.category AS category, e.flow_id AS flow_id, e.slice_name AS slice_name, e.at AS at,
-        e.slice_duration_ns AS slice_duration_ns,
+        e.tenant AS tenant, e.session_id AS session_id, e.category AS category, e.flow_id AS flow_id, e.slice_name AS slice_name,
+        e.at AS at, e.slice_duration_ns AS slice_duration_ns,
         arrayLast(x -> x.1 < e.at OR x.1 = e.at AND e.phase = 'f', starts) AS before,
         if(before.1 > toDateTime64(0, 9, 'UTC') OR before.2 != '', before, starts[1]) AS start
     FROM {{db}}.trace_flow_ends_data AS e
