@@ -234,8 +234,8 @@ func TestEveryWayOfSending(t *testing.T) {
 	}
 	wait.Wait()
 	for _, a := range answers {
-		if a.status != http.StatusOK || a.SessionID != fmt.Sprintf("trace:%x", sum[:16]) || a.Accepted != 1408 || a.Rejected != 0 || !a.Complete ||
-			a.TornAt != nil {
+		if a.status != http.StatusOK || a.SessionID != fmt.Sprintf("trace:%x", sum[:16]) || a.Accepted != 1408 || a.Rejected != 0 ||
+			!a.Complete || a.TornAt != nil {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	}
@@ -285,7 +285,8 @@ func TestAnswers(t *testing.T) {
 		{"another profiler's", traces, "", []byte(`[{"ph":"M","name":"process_name","pid":1,"args":{"name":"sm 1"}},` + event + `]`), 422,
 			"intra_kernel_trace", 0, 0, 0},
 		{"stretched", traces, "", []byte(`{"metadata":{"ikp_nsys_merge":{}},"traceEvents":[` + event + `]}`), 422, "stretched_times", 0, 0, 0},
-		{"refused elements", traces, "", []byte(`[` + event + `,{"ph":"Q"},{"ph":"X","ts":1e300},7,` + event + `]`), 200, "unknown_phase", 2, 3, -1},
+		{"refused elements", traces, "", []byte(`[` + event + `,{"ph":"Q"},{"ph":"X","ts":1e300},7,` + event + `]`), 200,
+			"unknown_phase", 2, 3, -1},
 		{"a huge element", traces, "", []byte(`[` + event + `,{"ph":"X","ts":1,"args":{"a":"` + strings.Repeat("x", 2<<20) + `"}}]`), 200,
 			"event_too_large", 1, 1, -1},
 		{"an option", traces + "?ranks=1", "", []byte("[" + event + "]"), 400, "bad_option", 0, 0, 0},
