@@ -63,24 +63,7 @@ func (c *cluster) checkTraces(t *testing.T, tenant string, all []*trace) {
 	for _, tr := range all {
 		tr.rows(t, want)
 	}
-	for table, columns := range traceRows {
-		line := "session_id"
-		for column := range strings.SplitSeq(columns, ", ") {
-			line += " || '|' || toString(" + column + ")"
-		}
-		eventually(t, 90*time.Second, table+" of "+tenant, func() (bool, string) {
-			got, err := c.tryRows("SELECT "+line+" AS line, count() FROM "+table+" WHERE tenant = $1 GROUP BY line", tenant)
-			if err != nil {
-				return false, err.Error()
-			}
-			for line, n := range want[table] {
-				if have := got[line]; len(have) != 1 || have[0] != n {
-					return false, fmt.Sprintf("%.600s is there %v times, want %d; %s", line, have, n, like(got, line))
-				}
-			}
-			return len(got) == len(want[table]), fmt.Sprintf("%d rows, want %d", len(got), len(want[table]))
-		})
-	}
+	c.checkLines(t, tenant, traceRows, want)
 	eventually(t, 60*time.Second, "trace_stats of "+tenant, func() (bool, string) {
 		off := c.rows("SELECT s.k, s.n, s.ns, r.n, r.ns FROM (SELECT session_id || category || name AS k, sum(calls) AS n, sum(total_ns) AS ns "+
 			"FROM trace_stats WHERE tenant = $1 GROUP BY k) AS s FULL OUTER JOIN (SELECT session_id || category || name AS k, count() AS n, "+
@@ -98,6 +81,29 @@ func (c *cluster) checkTraces(t *testing.T, tenant string, all []*trace) {
 		}
 		return true, ""
 	})
+}
+
+// checkLines waits until the columns of each table are, as lines, exactly what is wanted of a tenant.
+func (c *cluster) checkLines(t *testing.T, tenant string, columnsOf map[string]string, want map[string]map[string]uint64) {
+	t.Helper()
+	for table, columns := range columnsOf {
+		line := "session_id"
+		for column := range strings.SplitSeq(columns, ", ") {
+			line += " || '|' || toString(" + column + ")"
+		}
+		eventually(t, 90*time.Second, table+" of "+tenant, func() (bool, string) {
+			got, err := c.tryRows("SELECT "+line+" AS line, count() FROM "+table+" WHERE tenant = $1 GROUP BY line", tenant)
+			if err != nil {
+				return false, err.Error()
+			}
+			for line, n := range want[table] {
+				if have := got[line]; len(have) != 1 || have[0] != n {
+					return false, fmt.Sprintf("%.600s is there %v times, want %d; %s", line, have, n, like(got, line))
+				}
+			}
+			return len(got) == len(want[table]), fmt.Sprintf("%d rows, want %d", len(got), len(want[table]))
+		})
+	}
 }
 
 // like is a line that begins as another does, for a message.
@@ -140,6 +146,7 @@ func TestTrace(t *testing.T) {
 	}
 	senders.Wait()
 	c.checkTraces(t, "red", all)
+	c.checkViews(t, "red", all)
 	elements := uint64(0)
 	for _, tr := range all {
 		elements += uint64(len(tr.elements))

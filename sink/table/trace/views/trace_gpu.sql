@@ -1,7 +1,7 @@
 -- A row is work of a GPU in a trace: a kernel, a copy or a memset, with the call that launched it.
--- work is communication for kernels of NCCL, RCCL and HCCL, memory for copies and memsets, else compute. launched is 0 where the trace has no
--- call with its correlation. inverted is 1 where it begins before that call, and astray where it does so by more than a second: such work
--- is in no breakdown, since its time cannot be right.
+-- work is communication for kernels of NCCL, RCCL and HCCL, memory for copies and memsets, else compute. launched is 0 where the trace has
+-- no call with its correlation. inverted is 1 where it begins before that call, and astray where it does so by more than a second: such
+-- work is in no breakdown, since its time cannot be right.
 SELECT
     g.tenant AS tenant, g.session_id AS session_id, g.device_id AS device_id, g.stream_id AS stream_id,
     g.started_at AS started_at, addNanoseconds(g.started_at, g.duration_ns) AS ended_at, g.duration_ns AS duration_ns,

@@ -2,7 +2,8 @@
 -- kinds lists them: communication, compute and memory, with + between them.
 SELECT
     tenant, session_id, device_id,
-    arrayStringConcat(arrayFilter((k, n) -> n > 0, ['communication', 'compute', 'memory'], [communicating, computing, moving]), '+') AS kinds,
+    arrayStringConcat(arrayFilter((k, n) -> n > 0, ['communication', 'compute', 'memory'], [communicating, computing, moving]), '+')
+        AS kinds,
     sum(toUInt64(next - at)) AS ns
 FROM (
     SELECT
@@ -12,11 +13,13 @@ FROM (
     FROM (
         SELECT
             tenant, session_id, device_id, at,
-            sumIf(step, work = 'communication') AS communication, sumIf(step, work = 'compute') AS compute, sumIf(step, work = 'memory') AS memory
+            sumIf(step, work = 'communication') AS communication, sumIf(step, work = 'compute') AS compute,
+            sumIf(step, work = 'memory') AS memory
         FROM (
             SELECT
                 tenant, session_id, device_id, work,
-                arrayJoin([(toUnixTimestamp64Nano(started_at), 1), (toUnixTimestamp64Nano(ended_at), -1)]) AS edge, edge.1 AS at, edge.2 AS step
+                arrayJoin([(toUnixTimestamp64Nano(started_at), 1), (toUnixTimestamp64Nano(ended_at), -1)]) AS edge,
+                edge.1 AS at, edge.2 AS step
             FROM {{db}}.trace_gpu
             WHERE astray = 0 AND duration_ns > 0
         )

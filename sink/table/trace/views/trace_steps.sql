@@ -1,4 +1,5 @@
--- A row is a step of a trace, as ProfilerStep#N marks it, and a GPU: how long the step took on the host, and how long of that the GPU was busy.
+-- A row is a step of a trace, as ProfilerStep#N marks it, and a GPU: how long the step took on the host, and how long of that the GPU was
+-- busy.
 -- device_id is -1 in a trace without work of GPUs.
 SELECT
     s.tenant AS tenant, s.session_id AS session_id, s.step AS step, s.started_at AS started_at, s.duration_ns AS duration_ns,
