@@ -158,6 +158,8 @@ func TestTrace(t *testing.T) {
 		return len(b) == 3 && b[0]-b[2] == elements && b[1] == 0, fmt.Sprintf("%v, want %d elements", b, elements)
 	})
 
+	t.Run("synthetic", func(t *testing.T) { c.syntheticTraces(t) })
+
 	t.Run("deletion", func(t *testing.T) {
 		gone := all[0]
 		out, err := exec.Command(binary, append([]string{"session", "delete", "red", "trace:" + gone.name, "--yes", "--wait", "60s"},

@@ -1,7 +1,7 @@
 -- A row is a collective operation of a job: the kernels of all its ranks that belong together.
--- Those of one process group with one Seq do; where kernels have no Seq, the first of a name in each rank do, the second, and so on. skew_ns
--- is from the first rank's start to that of the last, which is late_rank; transfer_ns from there to the first rank's end. Ranks of a job are
--- sessions with one run_id; a session without is a job by itself.
+-- Those of one process group with one Seq do; where kernels have no Seq, the first of a name in each rank do, the second, and so on.
+-- skew_ns is from the first rank's start to that of the last, which is late_rank; transfer_ns from there to the first rank's end. Ranks of
+-- a job are sessions with one run_id; a session without is a job by itself.
 SELECT
     tenant, job AS run_id, process_group, any(title) AS name, if(has_seq, toInt64(nth), -1) AS seq, if(has_seq, 0, nth) AS ordinal,
     count() AS ranks, fromUnixTimestamp64Nano(min(at), 'UTC') AS started_at,

@@ -17,17 +17,19 @@ INNER JOIN (
     ON c.tenant = g.tenant AND c.session_id = g.session_id AND c.correlation = g.correlation
 UNION ALL
 SELECT
-    e.tenant, e.session_id, e.category, e.flow_id, start.2, start.1, start.3, e.slice_name, e.at, e.slice_duration_ns
+    e.tenant, e.session_id, e.category, e.flow_id, start.3, start.2, start.4, e.slice_name, e.slice_started_at, e.slice_duration_ns
 FROM (
     SELECT
         e.tenant AS tenant, e.session_id AS session_id, e.category AS category, e.flow_id AS flow_id, e.slice_name AS slice_name,
-        e.at AS at, e.slice_duration_ns AS slice_duration_ns,
-        arrayLast(x -> x.1 < e.at OR x.1 = e.at AND e.phase = 'f', starts) AS before,
-        if(before.1 > toDateTime64(0, 9, 'UTC') OR before.2 != '', before, starts[1]) AS start
-    FROM {{db}}.trace_flow_ends_data AS e
+        e.slice_started_at AS slice_started_at, e.slice_duration_ns AS slice_duration_ns,
+        arrayLastIndex(x -> x.1 < e.at OR x.1 = e.at AND e.phase = 'f', starts) AS before,
+        starts[greatest(before, 1)] AS start
+    FROM {{db}}.trace_flow_ends AS e
     INNER JOIN (
-        SELECT tenant, session_id, category, name, flow_id, arraySort(groupArray((at, slice_name, slice_duration_ns))) AS starts
-        FROM {{db}}.trace_flow_ends_data
+        SELECT
+            tenant, session_id, category, name, flow_id,
+            arraySort(groupArray((s.at, s.slice_started_at, s.slice_name, s.slice_duration_ns))) AS starts
+        FROM {{db}}.trace_flow_ends AS s
         WHERE phase IN ('s', 't') AND category NOT IN {{launchflows}}
         GROUP BY tenant, session_id, category, name, flow_id
         HAVING countIf(phase = 's') > 0
