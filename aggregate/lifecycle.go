@@ -46,6 +46,8 @@ func (f *Fold) flushSession(s *Session) {
 		Events:          d.events,
 		Bytes:           d.bytes,
 		Rejects:         d.Rejects,
+		Place:           s.Place,
+		WorldSize:       s.WorldSize,
 		ReceivedDay:     s.ReceivedDay(),
 	})
 	s.Delta = sessionDelta{}

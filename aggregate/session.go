@@ -48,9 +48,12 @@ type Session struct {
 	states []State // what its sources keep, in the order of fold.sources; nil for those that have not sent anything
 
 	// Facts, published whole when the session is touched.
-	source, App, Host, IP                       string
-	PID                                         uint32
-	Vendor                                      string
+	source, App, Host, IP string
+	PID                   uint32
+	Vendor                string
+	// Place is the rank in its job plus 1, and WorldSize how many ranks that has; 0 is unknown. They are not part of the state: a source that
+	// knows them says so with every part, and has the session's row written with each chunk, see State.Dense.
+	Place, WorldSize                            uint32
 	DeviceIDs                                   []int32 // in `devices`; more than one means that kernels' device is unknown
 	Completed, Shutdown                         bool
 	firstReceived, LastReceived, LastReceivedAt int64 // ns, gateway stamps; At: owner's clock when it was folded

@@ -74,6 +74,8 @@ type TornError struct {
 	Reason, Detail string
 	// Intact says that everything before is known to be good, so a last line without a newline is a line.
 	Intact bool
+	// Cut says that compressed data is missing at the end; what came before it is as it was sent, as far as one can tell.
+	Cut bool
 	// Raw is the first stream.RejectBytes of the refused bytes, as they were received, where they cannot be decoded; RawSize is
 	// how many there are.
 	Raw     []byte
@@ -171,7 +173,7 @@ func (s *Body) torn(err error) error {
 		return &TornError{Reason: reject.TornGzip,
 			Detail: "the gzip checksum is wrong: some of the decompressed bytes are not what was compressed"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &TornError{Reason: reject.TornGzip, Detail: "the gzip data ends in the middle"}
+		return &TornError{Reason: reject.TornGzip, Detail: "the gzip data ends in the middle", Cut: true}
 	}
 	if !errors.Is(err, inflate.ErrCorrupt) {
 		return fmt.Errorf("read spooled body: %w", err)

@@ -56,7 +56,7 @@ var helpTexts = kong.Vars{
 	"send_data": "Data folder of a \"warpline up\" on this machine, for its address and its key.",
 	"send_path": "Session folders, folders of session folders, .log, .ndjson and .gz files, memory telemetry " +
 		"(.json, .ndjson and .csv exports, oom_dump folders), files of Parca agents (.padata, .padata.zst), cubins (.cubin, a stripped one " +
-		"named <build id>.cubin), or folders of all of them.",
+		"named <build id>.cubin), captures and traces (.json, .json.gz), or folders of all of them.",
 	"send_url": "The gateway, with its path prefix if it has one; by default that of the \"warpline up\" on " +
 		"--data, or else http://127.0.0.1:8080.",
 	"telemetry_check_file": "A JSON file: one record, an array, or an object with a list of events. Named .ndjson, .jsonl " +

@@ -33,6 +33,7 @@ type sendCmd struct {
 	Retry    time.Duration `default:"5s" help:"Pause before a window is sent again."`
 	verdictFlags
 	telemetryFlags
+	traceFlags
 
 	guessed bool // nobody named URL, and nothing runs on Data
 }

@@ -177,6 +177,10 @@ func telemetryAt(name string, size int64, asked bool, o telemetry.Options) (tele
 		f.format = formatRegions
 		return f, true
 	}
+	if f.isTrace() {
+		f.format = formatTrace
+		return f, true
+	}
 	if f.isTrack(o) {
 		f.format = "tf"
 		return f, true

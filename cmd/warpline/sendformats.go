@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+
+	"github.com/warpline/warpline/proto/chrometrace"
 )
 
 // Formats beside those of telemetry: of Parca's agent a file of its offline mode and a cubin; of an intra-kernel profiler the folder with
@@ -20,6 +23,7 @@ const (
 	formatCubin   = "cubin"
 	formatCapture = "capture"
 	formatRegions = "region trace"
+	formatTrace   = "trace"
 )
 
 // route is where a file is posted.
@@ -34,6 +38,8 @@ func (c *sendCmd) route(f telemetryFile) string {
 		return "/api/v1/cubins"
 	case formatCapture, formatRegions:
 		return "/api/v1/intrakernel"
+	case formatTrace:
+		return "/api/v1/traces" + c.ofTrace()
 	}
 	return "/api/v1/telemetry?" + c.query(f)
 }
@@ -134,4 +140,46 @@ func (f *telemetryFile) isRegions() bool {
 	head := make([]byte, 16<<10)
 	n, _ := io.ReadFull(in, head)
 	return regionsAre.Match(head[:n])
+}
+
+// traceFlags say whose traces are.
+type traceFlags struct {
+	Job  string `placeholder:"NAME" help:"Job that traces are of."`
+	Rank *int32 `placeholder:"N" help:"Rank that a trace is of; by default the one that it says."`
+}
+
+// ofTrace is what the query says of a trace.
+func (c *traceFlags) ofTrace() string {
+	q := url.Values{}
+	if c.Job != "" {
+		q.Set("job", c.Job)
+	}
+	if c.Rank != nil {
+		q.Set("rank", strconv.FormatInt(int64(*c.Rank), 10))
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// maxTraceHead bounds what is read of a file to find out whether it is a trace.
+const maxTraceHead = 4 << 20
+
+// isTrace reports whether the file is a Chrome trace: a list, under traceEvents or not, whose first readable element has a phase.
+func (f *telemetryFile) isTrace() bool {
+	in, file, err := f.open()
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	events := chrometrace.NewReader(io.LimitReader(in, maxTraceHead))
+	for {
+		e, err := events.Next()
+		var broken *chrometrace.EventError
+		if errors.As(err, &broken) {
+			continue
+		}
+		return err == nil && len(e.Phase) > 0
+	}
 }

@@ -83,6 +83,7 @@ type telemetryAnswer struct {
 	Sessions  int64 `json:"sessions"`
 	Errors    []struct {
 		Index   int    `json:"index"`
+		Offset  *int64 `json:"offset"` // of a trace, in place of Index
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"errors"`
@@ -130,7 +131,11 @@ func (c *sendCmd) sendTelemetry(ctx context.Context, p *program, s *replay.Sende
 				fmt.Fprintf(p.Stderr, "  and %d more: \"warpline reject list\" has them\n", a.Rejected-shownRefusals)
 				break
 			}
-			fmt.Fprintf(p.Stderr, "  record %d: %s (%s)\n", e.Index, report.Printable(e.Message), e.Code)
+			at := fmt.Sprintf("record %d", e.Index)
+			if e.Offset != nil {
+				at = fmt.Sprintf("byte %d", *e.Offset)
+			}
+			fmt.Fprintf(p.Stderr, "  %s: %s (%s)\n", at, report.Printable(e.Message), e.Code)
 		}
 	}
 	return nil
@@ -227,8 +232,8 @@ func (c *sendCmd) postTelemetry(ctx context.Context, client *http.Client, f tele
 	if err := json.Unmarshal(text, a); err != nil {
 		return nil, fmt.Errorf("the answer is not the gateway's: %w", err)
 	}
-	if f.format == formatCapture || f.format == formatRegions {
-		a.Sessions = 1 // a launch is a session
+	if f.format == formatCapture || f.format == formatRegions || f.format == formatTrace {
+		a.Sessions = 1 // a launch is a session, and so is a trace
 	}
 	return a, nil
 }

@@ -8,16 +8,19 @@ import (
 	intrakernelfold "github.com/warpline/warpline/aggregate/intrakernel"
 	parcafold "github.com/warpline/warpline/aggregate/parca"
 	telemetryfold "github.com/warpline/warpline/aggregate/telemetry"
+	tracefold "github.com/warpline/warpline/aggregate/trace"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
 	intrakerneldoor "github.com/warpline/warpline/ingest/intrakernel"
 	parcadoor "github.com/warpline/warpline/ingest/parca"
 	telemetrydoor "github.com/warpline/warpline/ingest/telemetry"
+	tracedoor "github.com/warpline/warpline/ingest/trace"
 	"github.com/warpline/warpline/sink/table"
 	gpuflighttable "github.com/warpline/warpline/sink/table/gpuflight"
 	intrakerneltable "github.com/warpline/warpline/sink/table/intrakernel"
 	telemetrytable "github.com/warpline/warpline/sink/table/telemetry"
+	tracetable "github.com/warpline/warpline/sink/table/trace"
 )
 
 // source is one source of data, as each stage knows it.
@@ -32,6 +35,7 @@ var sources = []source{
 	{gpuflightdoor.Source(), gpuflightfold.Source(), gpuflighttable.Source},
 	{telemetrydoor.Source(), telemetryfold.Source(), telemetrytable.Source},
 	{intrakerneldoor.Source(), intrakernelfold.Source(), intrakerneltable.Source},
+	{tracedoor.Source(), tracefold.Source(), tracetable.Source},
 	{door: parcadoor.Source(), fold: parcafold.Source()}, // its tables are those that sources share
 }
 

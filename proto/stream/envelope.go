@@ -29,6 +29,8 @@ const (
 	KindCubin Kind = "cubin"
 	// KindIntraKernel is a piece of a capture of an intra-kernel profiler: intrakernel.AppendPart.
 	KindIntraKernel Kind = "intra-kernel"
+	// KindTrace is a piece of a Chrome trace: kineto.Part.
+	KindTrace Kind = "trace"
 	// KindReject is bytes that the gateway refused; Reject says why.
 	KindReject Kind = "reject"
 	// KindComplete says that the client ended the session (session-complete). It does not have a body.

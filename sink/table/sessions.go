@@ -29,6 +29,8 @@ type SessionRow struct {
 	Events          uint64
 	Bytes           uint64
 	Rejects         uint64
+	Place           uint32
+	WorldSize       uint32
 	ReceivedDay     int32
 }
 
@@ -62,6 +64,8 @@ var Sessions = DefineRows(DefineRollup("sessions_data", "tenant, session_id", fa
 	c.U64("events", &r.Events, Sum)
 	c.U64("bytes", &r.Bytes, Sum)
 	c.U64("rejects", &r.Rejects, Sum)
+	c.U32("place", &r.Place, Most, Note("rank + 1, 0 unknown"))
+	c.U32("world_size", &r.WorldSize, Most, Note("ranks of the job, 0 unknown"))
 	c.FactTail(&r.ReceivedDay)
 })
 

@@ -24,6 +24,7 @@ import (
 	"github.com/warpline/warpline/sink/table/gpuflight"
 	"github.com/warpline/warpline/sink/table/intrakernel"
 	"github.com/warpline/warpline/sink/table/telemetry"
+	"github.com/warpline/warpline/sink/table/trace"
 )
 
 // Schema returns the schema with the sources of today.
@@ -33,7 +34,7 @@ var schema = sync.OnceValue(func() *table.Schema { return with() })
 
 // with returns the schema with the sources of today and more.
 func with(more ...table.Source) *table.Schema {
-	s, err := table.NewSchema(append([]table.Source{gpuflight.Source, intrakernel.Source, telemetry.Source}, more...)...)
+	s, err := table.NewSchema(append([]table.Source{gpuflight.Source, intrakernel.Source, telemetry.Source, trace.Source}, more...)...)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}

@@ -24,7 +24,9 @@ SELECT
     e.end.5 AS signal,
     e.end.6 AS window_stopped,
     toUInt8({{synthetic "s.tenant" "s.session_id"}}) AS synthetic_durations,
-    clock_offset_ns, system_rate_ms
+    clock_offset_ns, system_rate_ms,
+    toInt32(place) - 1 AS rank,
+    world_size
 FROM (
     SELECT
         s.tenant AS tenant,
@@ -57,7 +59,9 @@ FROM (
         sum(s.bytes) AS bytes,
         sum(s.rejects) AS rejects,
         max(s.clock_offset_ns) AS clock_offset_ns,
-        max(s.system_rate_ms) AS system_rate_ms
+        max(s.system_rate_ms) AS system_rate_ms,
+        max(s.place) AS place,
+        max(s.world_size) AS world_size
     FROM {{db}}.sessions_data AS s
     GROUP BY s.tenant, s.session_id
 ) AS s

@@ -1,0 +1,187 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime/multipart"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// deliver sends the trace until it is answered: as it is, as gzip, or as the form of GPU Flight's Python client.
+func (tr *trace) deliver(t *testing.T, addr, key string, how int) {
+	path, contentType, body := "/api/v1/traces", "application/json", tr.body
+	switch how % 3 {
+	case 1:
+		contentType, body = "application/gzip", tr.packed
+	case 2:
+		var form bytes.Buffer
+		w := multipart.NewWriter(&form)
+		part, _ := w.CreateFormFile("trace", "trace.json.gz")
+		part.Write(tr.packed)
+		w.Close()
+		path, contentType, body = "/api/v1/events/import/torch-profiler", w.FormDataContentType(), form.Bytes()
+	}
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		req, err := http.NewRequest(http.MethodPost, "http://"+addr+path+"?job=night&session="+tr.name, bytes.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		req.Header.Set("Content-Type", contentType)
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			text, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			switch {
+			case resp.StatusCode == http.StatusOK:
+				return
+			case resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests:
+				t.Errorf("%s: %d %s", tr.name, resp.StatusCode, text)
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s: never answered: %v", tr.name, err)
+			return
+		}
+	}
+}
+
+// checkTraces waits until SQL has exactly the rows of the traces of a tenant.
+func (c *cluster) checkTraces(t *testing.T, tenant string, all []*trace) {
+	t.Helper()
+	want := map[string]map[string]uint64{}
+	for _, tr := range all {
+		tr.rows(t, want)
+	}
+	c.checkLines(t, tenant, traceRows, want)
+	eventually(t, 60*time.Second, "trace_stats of "+tenant, func() (bool, string) {
+		off := c.rows("SELECT s.k, s.n, s.ns, r.n, r.ns FROM (SELECT session_id || category || name AS k, sum(calls) AS n, sum(total_ns) AS ns "+
+			"FROM trace_stats WHERE tenant = $1 GROUP BY k) AS s FULL OUTER JOIN (SELECT session_id || category || name AS k, count() AS n, "+
+			"sum(duration_ns) AS ns FROM trace_slices WHERE tenant = $1 AND phase = 'X' GROUP BY k) AS r ON s.k = r.k "+
+			"WHERE s.n != r.n OR s.ns != r.ns", tenant)
+		return len(off) == 0, fmt.Sprint(off)
+	})
+	eventually(t, 30*time.Second, "sessions of "+tenant, func() (bool, string) {
+		sessions := c.rows("SELECT session_id || state || run_id, toUInt64(rank + 1), toUInt64(source = 'trace') FROM sessions WHERE tenant = ?",
+			tenant)
+		for _, tr := range all {
+			if got := sessions["trace:"+tr.name+"completenight"]; fmt.Sprint(got) != fmt.Sprint([]uint64{uint64(tr.rank + 1), 1}) {
+				return false, fmt.Sprintf("%s: session %v, want rank %d; there are %v", tr.name, got, tr.rank, sessions)
+			}
+		}
+		return true, ""
+	})
+}
+
+// checkLines waits until the columns of each table are, as lines, exactly what is wanted of a tenant.
+func (c *cluster) checkLines(t *testing.T, tenant string, columnsOf map[string]string, want map[string]map[string]uint64) {
+	t.Helper()
+	for table, columns := range columnsOf {
+		line := "session_id"
+		for column := range strings.SplitSeq(columns, ", ") {
+			line += " || '|' || toString(" + column + ")"
+		}
+		eventually(t, 90*time.Second, table+" of "+tenant, func() (bool, string) {
+			got, err := c.tryRows("SELECT "+line+" AS line, count() FROM "+table+" WHERE tenant = $1 GROUP BY line", tenant)
+			if err != nil {
+				return false, err.Error()
+			}
+			for line, n := range want[table] {
+				if have := got[line]; len(have) != 1 || have[0] != n {
+					return false, fmt.Sprintf("%.600s is there %v times, want %d; %s", line, have, n, like(got, line))
+				}
+			}
+			return len(got) == len(want[table]), fmt.Sprintf("%d rows, want %d", len(got), len(want[table]))
+		})
+	}
+}
+
+// like is a line that begins as another does, for a message.
+func like(got map[string][]uint64, line string) string {
+	for n := len(line); n > 20; n -= 5 {
+		for have := range got {
+			if strings.HasPrefix(have, line[:n]) {
+				return "there is " + have[:min(len(have), 600)]
+			}
+		}
+	}
+	return "there is none like it"
+}
+
+// Traces in any order and every form, each sent twice and to two gateways, while every role is killed: rows, rollups, arrows and books are
+// exact. Then one is deleted and sent again, and another tenant's equal trace does not notice.
+func TestTrace(t *testing.T) {
+	c := newCluster(t, 1)
+	addr2 := freeAddr(t)
+	c.addGateway("gateway2", addr2, "")
+	c.start("gateway2")
+	c.waitReady("gateway2", 30*time.Second)
+	red, blue := c.makeKey("red"), c.makeKey("blue")
+	all := traces(t)
+	twice := slices.Concat(all, all, all)
+	rand.Shuffle(len(twice), func(i, j int) { twice[i], twice[j] = twice[j], twice[i] })
+	var senders sync.WaitGroup
+	for part := range 3 {
+		senders.Go(func() {
+			for i := part; i < len(twice); i += 3 {
+				twice[i].deliver(t, []string{c.gatewayAddr, addr2}[i%2], red, rand.IntN(3))
+				time.Sleep(30 * time.Millisecond)
+			}
+		})
+	}
+	for _, victim := range []string{"gateway", "worker0", "sink", "gateway2", "worker0", "sink"} {
+		time.Sleep(100 * time.Millisecond)
+		c.kill(victim)
+		c.start(victim)
+	}
+	senders.Wait()
+	c.checkTraces(t, "red", all)
+	c.checkViews(t, "red", all)
+	elements := uint64(0)
+	for _, tr := range all {
+		elements += uint64(len(tr.elements))
+		tr.deliver(t, c.gatewayAddr, blue, 1)
+	}
+	eventually(t, 60*time.Second, "usage", func() (bool, string) {
+		b := c.rows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)) FROM usage WHERE tenant = 'red' AND " +
+			"source = 'trace'")[""]
+		return len(b) == 3 && b[0]-b[2] == elements && b[1] == 0, fmt.Sprintf("%v, want %d elements", b, elements)
+	})
+
+	t.Run("synthetic", func(t *testing.T) { c.syntheticTraces(t) })
+
+	t.Run("deletion", func(t *testing.T) {
+		gone := all[0]
+		out, err := exec.Command(binary, append([]string{"session", "delete", "red", "trace:" + gone.name, "--yes", "--wait", "60s"},
+			c.reach()...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "trace_slices_data") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if left := c.stored("red", "trace:"+gone.name); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		c.checkTraces(t, "blue", all)
+		gone.deliver(t, c.gatewayAddr, red, 0)
+		c.checkTraces(t, "red", all)
+	})
+
+	out, err := exec.Command(binary, append([]string{"session", "export", "red", "trace:" + all[0].name}, c.asking()...)...).Output()
+	for _, table := range []string{"trace_slices", "trace_flows", "trace_stats"} {
+		if err != nil || !strings.Contains(string(out), `"table":"`+table+`"`) {
+			t.Errorf("export without %s: %v\n%.2000s", table, err, out)
+		}
+	}
+	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
+		t.Errorf("audit: %v\n%s", err, out)
+	}
+}
