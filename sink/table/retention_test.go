@@ -10,6 +10,7 @@ import (
 	"github.com/warpline/warpline/sink/table"
 	"github.com/warpline/warpline/sink/table/tabletest"
 	"github.com/warpline/warpline/sink/table/telemetry"
+	"github.com/warpline/warpline/sink/table/trace"
 )
 
 func TestEveryTableTakesItsBatches(t *testing.T) {
@@ -24,7 +25,8 @@ func TestEveryTableTakesItsBatches(t *testing.T) {
 		}
 	}
 	for _, v := range tabletest.Schema().Views(s.Opts) {
-		if strings.HasPrefix(v.Name, "insight_") || v.Source == telemetry.Source.Name { // those of telemetry need more, its own test has it
+		if strings.HasPrefix(v.Name, "insight_") || v.Source == telemetry.Source.Name || v.Source == trace.Source.Name {
+			// Those of telemetry and of traces need more; their own tests have it.
 			continue
 		}
 		if n := s.Query("SELECT count() FROM (SELECT * FROM {db}." + v.From() + ")"); n == "0" {

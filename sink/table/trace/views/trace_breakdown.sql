@@ -5,11 +5,11 @@ SELECT
     tenant, session_id, device_id,
     maxIf(span, works = 'all') AS span_ns,
     sumIf(covered, works = 'all') AS busy_ns,
-    span_ns - busy_ns AS idle_ns,
+    toUInt64(span_ns - busy_ns) AS idle_ns,
     sumIf(covered, works = 'compute') AS compute_ns,
     sumIf(covered, works = 'communication') AS communication_ns,
     sumIf(covered, works = 'memory') AS memory_ns,
-    compute_ns + communication_ns - sumIf(covered, works = 'both') AS overlap_ns,
+    toUInt64(compute_ns + communication_ns - sumIf(covered, works = 'both')) AS overlap_ns,
     sumIf(summed, works = 'all') AS summed_ns
 FROM (
     SELECT
