@@ -53,8 +53,8 @@ trace:ends|g|3|short|200000|5000|Z|1000|1000`},
 		"a breakdown": {"trace_breakdown", "session_id, span_ns, busy_ns, summed_ns", `trace:astray|8000|8000|10000
 trace:rank0|50000|50000|50000
 trace:rank1|20000|20000|20000`},
-		"launches":    {"trace_launches", "session_id, correlation, delay_ns, inverted", "trace:astray|1|0|1\ntrace:astray|2|0|1"},
-		"large ids":   {"kernels", "session_id, corr_id, count()",
+		"launches": {"trace_launches", "session_id, correlation, delay_ns, inverted", "trace:astray|1|0|1\ntrace:astray|2|0|1"},
+		"large ids": {"kernels", "session_id, corr_id, count()",
 			"trace:astray|0|1\ntrace:astray|1|1\ntrace:astray|2|1\ntrace:rank0|0|1\ntrace:rank1|0|1"},
 		"counters":    {"trace_counters", "name, series, value", "m|a|1.5\nm|b|2"},
 		"collectives": {"trace_collectives", "run_id, process_group, seq, ranks, skew_ns, transfer_ns, late_rank", "night|0|4|2|30000|20000|1"},
