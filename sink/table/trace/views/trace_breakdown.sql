@@ -1,6 +1,6 @@
 -- A row is a GPU in a trace: how long it was busy and with what, in ns.
--- busy_ns is the time in which any work ran, compute_ns, communication_ns and memory_ns that in which such work ran, overlap_ns that in which
--- communication and computation ran both. summed_ns adds up all work, however much of it ran at once.
+-- busy_ns is the time in which any work ran, compute_ns, communication_ns and memory_ns that in which such work ran, overlap_ns that in
+-- which communication and computation ran both. summed_ns adds up all work, however much of it ran at once.
 SELECT
     tenant, session_id, device_id,
     maxIf(span, works = 'all') AS span_ns,
@@ -17,7 +17,8 @@ FROM (
         sum(toUInt64(greatest(till - greatest(at, before), 0))) AS covered
     FROM (
         SELECT
-            tenant, session_id, device_id, works, toUnixTimestamp64Nano(started_at) AS at, at + toInt64(duration_ns) AS till, duration_ns AS took,
+            tenant, session_id, device_id, works, toUnixTimestamp64Nano(started_at) AS at, at + toInt64(duration_ns) AS till,
+            duration_ns AS took,
             max(till) OVER (PARTITION BY tenant, session_id, device_id, works ORDER BY at, till
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
         FROM (
