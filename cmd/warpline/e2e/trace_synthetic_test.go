@@ -35,6 +35,7 @@ func (c *cluster) syntheticTraces(t *testing.T) {
 {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":200000000010,"dur":2,"args":{"correlation":2}},
 {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":200000000009,"dur":5,"args":{"correlation":2}},
 {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":200000000012,"dur":5,"args":{"correlation":4294967296}}]`)},
+		{name: "torn", body: []byte(`{"traceEvents":[{"ph":"i","name":"a","ts":1},{"ph":`)},
 		{name: "counters", body: []byte(`[{"ph":"C","name":"m","pid":1,"ts":5,"args":{"a":1.5,"b":"2","c":"x","d":NaN}}]`)},
 		{name: "names", body: []byte("[" + names.String()[1:] + "]")},
 		{name: "rank0", body: []byte(rank(0, 0))}, {name: "rank1", body: []byte(rank(1, 30))},
@@ -58,12 +59,13 @@ trace:rank1|20000|20000|20000`},
 			"trace:astray|2|1\ntrace:rank0|0|1\ntrace:rank1|0|1"},
 		"counters":    {"trace_counters", "name, series, value", "m|a|1.5\nm|b|2"},
 		"collectives": {"trace_collectives", "run_id, process_group, seq, ranks, skew_ns, transfer_ns, late_rank", "night|0|4|2|30000|20000|1"},
-		"sessions": {"sessions", "session_id, rank, world_size", `trace:astray|-1|0
-trace:counters|-1|0
-trace:ends|-1|0
-trace:names|-1|0
-trace:rank0|0|2
-trace:rank1|1|2`},
+		"sessions": {"sessions", "session_id, rank, world_size, state", `trace:astray|-1|0|complete
+trace:counters|-1|0|complete
+trace:ends|-1|0|complete
+trace:names|-1|0|complete
+trace:rank0|0|2|complete
+trace:rank1|1|2|complete
+trace:torn|-1|0|crashed`},
 		"names": {"(SELECT tenant, uniqExact(name) AS names, sum(calls) AS total, sumIf(calls, name = '(more names)') AS more FROM trace_stats " +
 			"WHERE category = 'c' GROUP BY tenant)", "names, total, more", "65536|70000|4465"},
 		"their slices": {"(SELECT tenant, uniqExact(name) AS names FROM trace_slices WHERE category = 'c' GROUP BY tenant)", "names", "70000"},

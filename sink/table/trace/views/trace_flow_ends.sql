@@ -1,7 +1,7 @@
 -- A row is an end of an arrow as the trace has it, and the slice that it stands on.
 -- That is the slice that stood just before it in the trace, if it has its thread and time; else the shortest that begins there, and else
--- the last begun that ends there. slice_name is '' where there is none. Arrows of launches are in trace_flows by their correlation, and here
--- without such a search.
+-- the last begun that ends there. slice_name is '' where there is none. Arrows of launches are in trace_flows by their correlation, and
+-- here without such a search.
 SELECT
     e.tenant AS tenant, e.session_id AS session_id, e.category AS category, e.name AS name, e.flow_id AS flow_id, e.phase AS phase,
     e.at AS at, e.pid AS pid, e.tid AS tid,
