@@ -285,7 +285,7 @@ func (g *Gateway) enterCall(r *http.Request, c *Call) (*meter, *Refusal) {
 		m, no := g.keys.authenticate(r)
 		if no == nil {
 			c.exchange.tenant = m.guest.name
-			m.share(int(g.replicas.Load()))
+			m.shareOut(int(g.replicas.Load()))
 			no = m.admitRequest(time.Now())
 		}
 		return m, no

@@ -195,7 +195,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
 		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}}
-	g.guests.met = g.metrics.meet
+	g.guests.met, g.guests.defaults = g.metrics.meet, cfg.Defaults
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
@@ -212,10 +212,11 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.replicas.Store(1)
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
 		defaults: cfg.Defaults, guests: &g.guests,
-		meters: map[string]*meter{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
+		meters: map[string]*meter{}, households: map[string]*household{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
-		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, g.guests.of("dev"))
+		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, cfg.Defaults,
+			g.guests.of("dev"))
 	}
 	g.routing = g.routes()
 	g.handler = http.HandlerFunc(g.serve)

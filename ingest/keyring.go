@@ -34,6 +34,9 @@ type keyring struct {
 	mu     sync.RWMutex
 	meters map[string]*meter // by key hash
 	dev    string            // hash of the dev key, whose meter is not in the bucket
+
+	households map[string]*household // by tenant
+	gathering  bool                  // the whole bucket is being read
 }
 
 // run watches until ctx ends. The watch is begun anew on every reconnect: an ordered consumer notices only after its heartbeats
@@ -67,6 +70,7 @@ func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-c
 	}
 	defer w.Stop()
 	seen := map[string]bool{} // until the first state is complete
+	k.gather()
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,7 +89,15 @@ func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-c
 			if e == nil {
 				k.retain(seen)
 				seen = nil
+				k.gathered()
 				k.loaded.Store(true)
+				continue
+			}
+			if name, ok := strings.CutPrefix(e.Key(), tenantPrefix); ok {
+				k.tenant(name, e)
+				if seen != nil {
+					seen[e.Key()] = true
+				}
 				continue
 			}
 			if e.Operation() != jetstream.KeyValuePut {
@@ -106,17 +118,36 @@ func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-c
 	}
 }
 
+// tenant takes over what the bucket says of a tenant. What cannot be read leaves the tenant as it was.
+func (k *keyring) tenant(name string, e jetstream.KeyValueEntry) {
+	if e.Operation() != jetstream.KeyValuePut {
+		k.putRecord(name, nil)
+		return
+	}
+	r, err := parseTenant(name, e.Value())
+	if err != nil {
+		k.log.Warn("a stored tenant cannot be read and is left as it was", "tenant", name, "err", err)
+		return
+	}
+	k.putRecord(name, &r)
+}
+
 func (k *keyring) put(hash string, key tenant.Key) {
 	if hash == k.dev {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	h := k.household(key.Tenant)
+	own, uploads := h.of(key, k.defaults)
 	if m := k.meters[hash]; m != nil && m.guest.name == key.Tenant {
-		m.update(key, key.Limits.Or(k.defaults))
-		return
+		m.update(key, own, uploads)
+	} else {
+		k.drop(hash)
+		m = newMeter(key, own, uploads, k.guests.of(key.Tenant))
+		k.meters[hash], h.keys[hash] = m, m
 	}
-	k.meters[hash] = newMeter(key, key.Limits.Or(k.defaults), k.guests.of(key.Tenant))
+	k.limit(key.Tenant, h)
 }
 
 func (k *keyring) remove(hash string) {
@@ -125,16 +156,35 @@ func (k *keyring) remove(hash string) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.meters, hash)
+	k.drop(hash)
 }
 
-// retain forgets keys that vanished while nobody watched.
+// drop forgets a key. The caller holds the lock.
+func (k *keyring) drop(hash string) {
+	m := k.meters[hash]
+	if m == nil {
+		return
+	}
+	delete(k.meters, hash)
+	if h := k.households[m.guest.name]; h != nil {
+		delete(h.keys, hash)
+		k.limit(m.guest.name, h)
+	}
+}
+
+// retain forgets keys and records that vanished while nobody watched.
 func (k *keyring) retain(seen map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for hash := range k.meters {
 		if !seen[hash] && hash != k.dev {
-			delete(k.meters, hash)
+			k.drop(hash)
+		}
+	}
+	for name, h := range k.households {
+		if h.record != nil && !seen[tenantPrefix+name] {
+			h.record = nil
+			k.limit(name, h)
 		}
 	}
 }
@@ -201,10 +251,14 @@ func (k *keyring) authenticate(r *http.Request) (*meter, *Refusal) {
 			return nil, Unavailable("starting", "the key is not loaded yet", nil)
 		}
 	}
-	if m != nil && bearer {
+	if m != nil && bearer && (k.loaded.Load() || hash == k.dev) { // before that nobody knows whether its tenant is disabled
 		key, _ := m.current()
 		var ok bool
 		ok, why = key.Valid(time.Now())
+		if ok && m.guest.disabled.Load() {
+			return nil, &Refusal{Status: http.StatusForbidden, Code: "tenant_disabled", RetryAfter: soon(),
+				Detail: "the operator has disabled tenant " + m.guest.name + "; nothing was taken: ask the operator, and keep what you have"}
+		}
 		if ok {
 			return m, nil
 		}

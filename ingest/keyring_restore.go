@@ -7,30 +7,34 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
-	"github.com/warpline/warpline/proto/tenant"
 )
 
-// restore puts the keys that this gateway knows into a bucket that was deleted and made anew: deleting the bucket does not revoke the keys
-// in it, and clients that get a 401 may give up. A key that another gateway or a person has already put there is left as it is.
+// restore puts the keys and tenants that this gateway knows into a bucket that was deleted and made anew: deleting the bucket does not
+// revoke the keys in it, and clients that get a 401 may give up. A key that another gateway or a person has already put there stays.
 func (k *keyring) restore(ctx context.Context) {
 	k.mu.RLock()
-	known := make(map[string]tenant.Key, len(k.meters))
+	known := make(map[string]any, len(k.meters))
 	for hash, m := range k.meters {
 		if hash != k.dev {
 			known[hash], _ = m.current()
 		}
 	}
+	for name, h := range k.households {
+		if h.record != nil {
+			known[tenantPrefix+name] = *h.record
+		}
+	}
 	k.mu.RUnlock()
 	back, failed := 0, error(nil)
-	for hash, key := range known {
-		value, err := json.Marshal(key)
+	for name, of := range known {
+		value, err := json.Marshal(of)
 		if err != nil {
 			failed = err
 			continue
 		}
 		for range 5 {
 			try, cancel := context.WithTimeout(ctx, 5*time.Second)
-			_, err = k.kv.Create(try, hash, value)
+			_, err = k.kv.Create(try, name, value)
 			cancel()
 			if err == nil || broker.IsWrongSequence(err) || ctx.Err() != nil {
 				break

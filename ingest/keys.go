@@ -22,6 +22,9 @@ type Keys struct{ kv jetstream.KeyValue }
 // NewKeys returns the keys in the bucket stream.KeysBucket.
 func NewKeys(kv jetstream.KeyValue) *Keys { return &Keys{kv: kv} }
 
+// Bucket is the bucket itself, for NewTenants.
+func (k *Keys) Bucket() jetstream.KeyValue { return k.kv }
+
 // Create makes a key for a tenant and returns its secret, which is stored nowhere. Zero limits are the service's defaults; ttl 0
 // means that the key does not expire. Gateways take it at once.
 func (k *Keys) Create(ctx context.Context, tenantName, note string, limits tenant.Limits, ttl time.Duration) (
@@ -54,42 +57,57 @@ func (k *Keys) Put(ctx context.Context, secret, tenantName, note string, limits 
 	return key, nil
 }
 
-// Revoke ends a key, named by its whole secret or by the beginning of its id (with or without tenant.Prefix), and returns it. A name
-// that fits no key or several is an error. Revoking twice keeps the first time.
+// Revoke ends a key, which is named as for Change, and returns it. Revoking twice keeps the first time.
 func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error) {
-	idOrSecret = strings.TrimSpace(idOrSecret)
-	hash := tenant.Hash(idOrSecret)
-	prefix := strings.TrimPrefix(idOrSecret, tenant.Prefix)
-	if prefix == "" {
-		return tenant.Key{}, errors.New("which key? name it by its id, see `warpline key list`")
+	return k.Change(ctx, idOrSecret, func(key *tenant.Key) error {
+		if key.Revoked.IsZero() {
+			key.Revoked = time.Now().UTC()
+		}
+		return nil
+	})
+}
+
+// Rotate makes a key with the tenant, note and limits of another, and lets the old one work for overlap more, unless it ends before that.
+// It returns the new secret, which is stored nowhere, and both keys.
+func (k *Keys) Rotate(ctx context.Context, idOrSecret string, overlap time.Duration) (secret string, made, old tenant.Key, err error) {
+	old, err = k.Change(ctx, idOrSecret, func(key *tenant.Key) error {
+		if ok, why := key.Valid(time.Now()); !ok {
+			return fmt.Errorf("%s: make a new one with `warpline key create %s`", why, key.Tenant)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", made, old, err
 	}
+	var left time.Duration
+	if !old.Expires.IsZero() {
+		left = old.Expires.Sub(old.Created) // as long as the old one had
+	}
+	secret, made, err = k.Create(ctx, old.Tenant, old.Note, old.Limits, left)
+	if err != nil {
+		return "", made, old, err
+	}
+	old, err = k.Change(ctx, idOrSecret, func(key *tenant.Key) error {
+		if end := time.Now().Add(overlap).UTC(); key.Expires.IsZero() || key.Expires.After(end) {
+			key.Expires = end
+		}
+		return nil
+	})
+	return secret, made, old, err
+}
+
+// Change alters a key, named by its whole secret or by the beginning of its id (with or without tenant.Prefix), and returns it. A name that
+// fits no key or several is an error, and so is what change returns: then nothing is stored. Gateways take it over at once.
+func (k *Keys) Change(ctx context.Context, idOrSecret string, change func(*tenant.Key) error) (tenant.Key, error) {
 	for range recordTries {
-		entries, err := k.entries(ctx)
+		e, err := k.named(ctx, strings.TrimSpace(idOrSecret))
 		if err != nil {
 			return tenant.Key{}, err
 		}
-		var found []keyEntry
-		for _, e := range entries {
-			if e.hash == hash {
-				found = []keyEntry{e}
-				break
-			}
-			// What is longer than an id must be the whole secret, and that is compared by its hash.
-			if strings.HasPrefix(e.key.ID, prefix) {
-				found = append(found, e)
-			}
+		before := e.key
+		if err := change(&e.key); err != nil || e.key == before {
+			return e.key, err
 		}
-		switch {
-		case len(found) == 0:
-			return tenant.Key{}, fmt.Errorf("no key %q: see `warpline key list`", tenant.ID(idOrSecret))
-		case len(found) > 1:
-			return tenant.Key{}, fmt.Errorf("%d keys begin with %q: name more of it", len(found), prefix)
-		}
-		e := found[0]
-		if !e.key.Revoked.IsZero() {
-			return e.key, nil
-		}
-		e.key.Revoked = time.Now().UTC()
 		value, err := json.Marshal(e.key)
 		if err != nil {
 			return tenant.Key{}, fmt.Errorf("encode key: %w", err)
@@ -102,6 +120,35 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 		}
 	}
 	return tenant.Key{}, errors.New("the key changes all the time: try again")
+}
+
+// named finds the one key of a name.
+func (k *Keys) named(ctx context.Context, idOrSecret string) (keyEntry, error) {
+	hash, prefix := tenant.Hash(idOrSecret), strings.TrimPrefix(idOrSecret, tenant.Prefix)
+	if prefix == "" {
+		return keyEntry{}, errors.New("which key? name it by its id, see `warpline key list`")
+	}
+	entries, err := k.entries(ctx)
+	if err != nil {
+		return keyEntry{}, err
+	}
+	var found []keyEntry
+	for _, e := range entries {
+		if e.hash == hash {
+			return e, nil
+		}
+		// What is longer than an id must be the whole secret, and that is compared by its hash.
+		if strings.HasPrefix(e.key.ID, prefix) {
+			found = append(found, e)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return keyEntry{}, fmt.Errorf("no key %q: see `warpline key list`", tenant.ID(idOrSecret))
+	case 1:
+		return found[0], nil
+	}
+	return keyEntry{}, fmt.Errorf("%d keys begin with %q: name more of it", len(found), prefix)
 }
 
 // List returns all keys, revoked and expired ones included, by tenant and then by time of creation. A value that is not a key, which

@@ -13,12 +13,21 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// meter is one key: what it may send and what it has sent. It is safe for concurrent use.
+// meter is one key: what it may send and what it has sent, beside what its tenant has with all its keys. It is safe for concurrent use.
 type meter struct {
 	guest *guest // whose key it is; a key never changes its tenant
+	rates
+
+	keyMu   sync.Mutex
+	key     tenant.Key
+	uploads tenant.Limits // that hold for one upload
+}
+
+// rates are the limits per second of a key, or of a tenant for all its keys together. It is safe for concurrent use.
+type rates struct {
+	what string // "key ab12cd34" or "tenant red"
 
 	mu       sync.Mutex
-	key      tenant.Key
 	limits   tenant.Limits // defaults filled in
 	replicas int
 	events   *rate.Limiter
@@ -27,19 +36,19 @@ type meter struct {
 	requests *rate.Limiter
 }
 
-// bucket is one limit of a meter, by its flag.
+// bucket is one limit of rates, by its flag.
 type bucket struct {
 	limiter *rate.Limiter
 	name    string
 	rate    float64
 }
 
-// buckets are the limits of a meter. The caller holds the lock.
-func (m *meter) buckets() [4]bucket {
+// buckets are the limits of r. The caller holds the lock.
+func (r *rates) buckets() [4]bucket {
 	return [4]bucket{
-		{m.events, "limit-events-per-second", m.limits.EventsPerSecond}, {m.bytes, "limit-bytes-per-second", m.limits.BytesPerSecond},
-		{m.raw, "limit-raw-bytes-per-second", m.limits.RawBytesPerSecond},
-		{m.requests, "limit-requests-per-second", m.limits.RequestsPerSecond},
+		{r.events, "limit-events-per-second", r.limits.EventsPerSecond}, {r.bytes, "limit-bytes-per-second", r.limits.BytesPerSecond},
+		{r.raw, "limit-raw-bytes-per-second", r.limits.RawBytesPerSecond},
+		{r.requests, "limit-requests-per-second", r.limits.RequestsPerSecond},
 	}
 }
 
@@ -50,47 +59,75 @@ type cost struct {
 	raw    int64  // after decompression
 }
 
-func newMeter(key tenant.Key, limits tenant.Limits, of *guest) *meter {
+// begin makes the buckets, full.
+func (r *rates) begin(what string, limits tenant.Limits) {
 	limiter := func(perSecond float64) *rate.Limiter {
 		return rate.NewLimiter(rate.Limit(perSecond), burstOf(perSecond, limits.BurstSeconds))
 	}
-	return &meter{
-		guest: of, replicas: 1, key: key, limits: limits, events: limiter(limits.EventsPerSecond), bytes: limiter(limits.BytesPerSecond),
-		raw: limiter(limits.RawBytesPerSecond), requests: limiter(limits.RequestsPerSecond),
-	}
+	r.what, r.replicas, r.limits = what, 1, limits
+	r.events, r.bytes = limiter(limits.EventsPerSecond), limiter(limits.BytesPerSecond)
+	r.raw, r.requests = limiter(limits.RawBytesPerSecond), limiter(limits.RequestsPerSecond)
 }
 
-// current returns the key and its limits, defaults filled in.
+func newMeter(key tenant.Key, own, uploads tenant.Limits, of *guest) *meter {
+	m := &meter{guest: of, key: key, uploads: uploads}
+	m.begin("key "+key.ID, own)
+	return m
+}
+
+// current returns the key and the limits of an upload with it.
 func (m *meter) current() (tenant.Key, tenant.Limits) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.key, m.limits
+	m.keyMu.Lock()
+	defer m.keyMu.Unlock()
+	return m.key, m.uploads
 }
 
-// update takes over a changed key. Debts stay.
-func (m *meter) update(key tenant.Key, limits tenant.Limits) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.key, m.limits = key, limits
-	m.apply()
+// update takes over a changed key, or changed limits of its tenant. Debts stay.
+func (m *meter) update(key tenant.Key, own, uploads tenant.Limits) {
+	m.keyMu.Lock()
+	m.key, m.uploads = key, uploads
+	m.keyMu.Unlock()
+	m.change(own)
 }
 
-// share sets among how many gateways the limits are shared.
-func (m *meter) share(replicas int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.replicas != replicas {
-		m.replicas = replicas
-		m.apply()
+// change sets other limits. Debts stay, and what nobody has used is full again.
+func (r *rates) change(limits tenant.Limits) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.limits == limits {
+		return
+	}
+	now := time.Now()
+	for _, l := range []**rate.Limiter{&r.events, &r.bytes, &r.raw, &r.requests} {
+		if (*l).TokensAt(now) >= float64((*l).Burst()) {
+			*l = rate.NewLimiter(rate.Inf, math.MaxInt)
+		}
+	}
+	r.limits = limits
+	r.apply()
+}
+
+// shareOut sets among how many gateways the limits of key and tenant are shared.
+func (m *meter) shareOut(replicas int) {
+	m.share(replicas)
+	m.guest.share(replicas)
+}
+
+func (r *rates) share(replicas int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.replicas != replicas {
+		r.replicas = replicas
+		r.apply()
 	}
 }
 
 // apply sets rates and bursts. The rate is divided among the gateways, the burst is not: a single large window must get in at each of them.
-func (m *meter) apply() {
+func (r *rates) apply() {
 	now := time.Now()
-	for _, b := range m.buckets() {
-		b.limiter.SetLimitAt(now, rate.Limit(b.rate/float64(m.replicas)))
-		b.limiter.SetBurstAt(now, burstOf(b.rate, m.limits.BurstSeconds))
+	for _, b := range r.buckets() {
+		b.limiter.SetLimitAt(now, rate.Limit(b.rate/float64(r.replicas)))
+		b.limiter.SetBurstAt(now, burstOf(b.rate, r.limits.BurstSeconds))
 	}
 }
 
@@ -98,58 +135,88 @@ func burstOf(perSecond, seconds float64) int {
 	return int(min(max(perSecond*seconds, 1), 1<<53))
 }
 
-// admit lets a request in unless a bucket is in debt, and charges the bytes that are known to come (0 or less: not known yet).
+// admit lets a request in unless a bucket of the key or its tenant is in debt, and charges the bytes that are known to come (0 or less: not
+// known yet).
 func (m *meter) admit(now time.Time, bytes int64) *Refusal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, b := range m.buckets() {
-		if no := m.owes(now, b); no != nil && b.limiter != m.requests {
+	for _, r := range m.both() {
+		if no := r.inDebt(now); no != nil {
 			return no
 		}
 	}
-	charge(m.bytes, now, bytes)
+	m.charge(now, cost{bytes: bytes})
 	return nil
 }
+
+// both are the limits that hold: those of the key, which may be narrower, and those of its tenant.
+func (m *meter) both() [2]*rates { return [2]*rates{&m.rates, &m.guest.rates} }
 
 // admitRequest lets a request in unless there were too many, before anything else is done for it.
 func (m *meter) admitRequest(now time.Time) *Refusal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if no := m.owes(now, m.buckets()[3]); no != nil {
-		return no
+	for _, r := range m.both() {
+		if no := r.tooMany(now); no != nil {
+			return no
+		}
 	}
-	charge(m.requests, now, 1)
+	m.chargeRequests(now, 1)
 	return nil
 }
 
-// owes refuses when a bucket is in debt.
-func (m *meter) owes(now time.Time, b bucket) *Refusal {
+// chargeRequests takes so many requests.
+func (m *meter) chargeRequests(now time.Time, n int64) {
+	for _, r := range m.both() {
+		r.mu.Lock()
+		charge(r.requests, now, n)
+		r.mu.Unlock()
+	}
+}
+
+func (r *rates) inDebt(now time.Time) *Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.buckets() {
+		if no := r.owes(now, b); no != nil && b.limiter != r.requests {
+			return no
+		}
+	}
+	return nil
+}
+
+func (r *rates) tooMany(now time.Time) *Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owes(now, r.buckets()[3])
+}
+
+// owes refuses when a bucket is in debt. The caller holds the lock.
+func (r *rates) owes(now time.Time, b bucket) *Refusal {
 	debt := -b.limiter.TokensAt(now)
 	if debt <= 0 {
 		return nil
 	}
 	wait := time.Duration(min(debt/float64(b.limiter.Limit()), 3600) * float64(time.Second))
 	shared := ""
-	if m.replicas > 1 {
-		shared = fmt.Sprintf(", shared by %d gateways", m.replicas)
+	if r.replicas > 1 {
+		shared = fmt.Sprintf(", shared by %d gateways", r.replicas)
 	}
 	return &Refusal{
 		Status: http.StatusTooManyRequests, Code: "rate_limited",
 		// A little jitter, so that senders that were refused together do not come back together.
 		RetryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
-		Detail: fmt.Sprintf("key %s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After "+
+		Detail: fmt.Sprintf("%s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After "+
 			"seconds, or ask the operator for a higher limit",
-			m.key.ID, b.name, number(b.rate), m.limits.BurstSeconds, shared),
+			r.what, b.name, number(b.rate), r.limits.BurstSeconds, shared),
 	}
 }
 
 // charge takes what a request turned out to cost, which may put the buckets into debt.
 func (m *meter) charge(now time.Time, c cost) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	charge(m.events, now, int64(min(c.events, math.MaxInt64)))
-	charge(m.bytes, now, c.bytes)
-	charge(m.raw, now, c.raw)
+	for _, r := range m.both() {
+		r.mu.Lock()
+		charge(r.events, now, int64(min(c.events, math.MaxInt64)))
+		charge(r.bytes, now, c.bytes)
+		charge(r.raw, now, c.raw)
+		r.mu.Unlock()
+	}
 }
 
 func charge(l *rate.Limiter, now time.Time, n int64) {

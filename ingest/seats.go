@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 const (
@@ -25,15 +27,19 @@ func seatsOf(all int) int { return max(1, all/4) }
 
 // guest is a tenant at this gateway, with all its keys.
 type guest struct {
-	name     string
+	name  string
+	rates // of all its keys together
+	// disabled is set while none of its keys may be used.
+	disabled atomic.Bool
 	requests atomic.Int64  // being handled or waiting for a seat
 	turns    chan struct{} // bounds how many uploads are cut at once
 }
 
 // guests are the tenants that have keys. Safe for concurrent use.
 type guests struct {
-	mu sync.Mutex
-	by map[string]*guest
+	defaults tenant.Limits
+	mu       sync.Mutex
+	by       map[string]*guest
 	// met is called for each new one; it may be nil.
 	met func(name string)
 }
@@ -45,7 +51,9 @@ func (g *guests) of(name string) *guest {
 		g.by = map[string]*guest{}
 	}
 	if g.by[name] == nil {
-		g.by[name] = &guest{name: name, turns: make(chan struct{}, cutsPerTenant)}
+		of := &guest{name: name, turns: make(chan struct{}, cutsPerTenant)}
+		of.begin("tenant "+name, g.defaults)
+		g.by[name] = of
 		if g.met != nil {
 			g.met(name)
 		}
@@ -60,7 +68,7 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *Refusal) {
 		return nil, no
 	}
 	x.tenant = m.guest.name
-	m.share(int(g.replicas.Load()))
+	m.shareOut(int(g.replicas.Load()))
 	if no := m.admitRequest(time.Now()); no != nil {
 		return nil, no
 	}

@@ -120,6 +120,7 @@ func (g *Gateway) take(s *Source, route *Route) handlerFunc {
 			return no
 		}
 		defer g.leave(m)
+		defer func() { m.tell(w.Header(), time.Now()) }() // the answer is written behind it
 		_, limits := m.current()
 		in, err := route.Upload(r, limits)
 		if err != nil {

@@ -70,9 +70,7 @@ const partitionsPerRequest = 8
 
 // chargeQuestion takes what a question to many partitions costs beyond the request that brought it.
 func (m *meter) chargeQuestion(now time.Time, partitions int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	charge(m.requests, now, int64(max(partitions-1, 0)/partitionsPerRequest))
+	m.chargeRequests(now, int64(max(partitions-1, 0)/partitionsPerRequest))
 }
 
 // verdict asks the owners of the partitions.

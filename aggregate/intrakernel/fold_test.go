@@ -95,7 +95,7 @@ func TestSumsDoNotDependOnTheCut(t *testing.T) {
 			}
 			whole.add(&p)
 		}
-		small := bodies(t, line, intrakernel.MaxHeadBytes+1200)
+		small := bodies(t, line, intrakernel.MaxHeadBytes+2300)
 		if len(small) > 1 {
 			several++
 		}
@@ -149,7 +149,7 @@ func TestEveryRecordOnce(t *testing.T) {
 	f := newFold()
 	for name, line := range timelines(t) {
 		stored := uint64(0)
-		for i, b := range bodies(t, line, intrakernel.MaxHeadBytes+1200) {
+		for i, b := range bodies(t, line, intrakernel.MaxHeadBytes+2300) {
 			var part intrakernel.Part
 			if err := part.Decode(b); err != nil {
 				t.Fatal(err)
@@ -184,7 +184,7 @@ func TestTimesThatDoNotFit(t *testing.T) {
 		}
 	}
 	var s sums
-	s.add(&intrakernel.Part{PartHead: intrakernel.PartHead{Parts: 1}, Events: []intrakernel.Event{{Dur: 1<<64 - 1}, {Dur: 3}}})
+	s.add(&intrakernel.Part{PartHead: intrakernel.PartHead{Parts: 1}, Visits: []intrakernel.Visit{{Dur: 1<<64 - 1}, {Dur: 3}}})
 	if r := s.regions[0]; r.total != regiontable.MostAdded+3 || r.longest != 1<<64-1 || r.shortest != 3 {
 		t.Error(fmt.Sprintf("%+v", r), reflect.TypeOf(r))
 	}
@@ -206,5 +206,5 @@ func BenchmarkFold(b *testing.B) {
 			f.Out.Reset()
 		}
 	}
-	b.ReportMetric(float64(b.N*len(part.Events))/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(b.N*len(part.Visits))/b.Elapsed().Seconds(), "rows/s")
 }

@@ -26,8 +26,8 @@ func (f *folding) regions(s *session, p *aggregate.Part, in *intrakernel.Part) {
 	s.sums.add(in)
 	if in.Index == in.Parts-1 {
 		ended := int64(0)
-		if k := len(in.Events); k > 0 && in.StartedAt > 0 {
-			ended = timeOf(in, in.Events[k-1].TS+in.Events[k-1].Dur)
+		if k := len(in.Visits); k > 0 && in.StartedAt > 0 {
+			ended = timeOf(in, in.Visits[k-1].TS+in.Visits[k-1].Dur)
 		}
 		f.Tell(p, aggregate.SessionEnd{Rank: table.EndCompleted, At: ended})
 	}
@@ -48,8 +48,8 @@ func (f *folding) describe(s *session, in *intrakernel.Part) {
 	if in.StartedAt > 0 {
 		s.Delta.Began(in.StartedAt)
 		s.Delta.SawEvent(in.StartedAt)
-		if k := len(in.Events); k > 0 {
-			s.Delta.SawEvent(timeOf(in, in.Events[k-1].TS+in.Events[k-1].Dur))
+		if k := len(in.Visits); k > 0 {
+			s.Delta.SawEvent(timeOf(in, in.Visits[k-1].TS+in.Visits[k-1].Dur))
 		}
 	}
 }
@@ -101,22 +101,23 @@ func (f *folding) slices(s *session, p *aggregate.Part, in *intrakernel.Part) {
 	t := &regiontable.Regions
 	b := f.Out.Batch(t.Table, p.Raw)
 	n := 0
-	names := f.names(b, t.Name, in)
+	names := f.names(b, t.Kernel, t.Name, in)
+	kernel := t.Kernel.Slice(b)
 	region, name, block, warp, sm := t.Region.Slice(b), t.Name.Slice(b), t.Block.Slice(b), t.Warp.Slice(b), t.SM.Slice(b)
 	at, took := t.StartedAt.Slice(b), t.DurationNS.Slice(b)
-	for i := range in.Events {
-		e := &in.Events[i]
+	for i := range in.Visits {
+		e := &in.Visits[i]
 		if e.Instant {
 			continue
 		}
 		n++
-		*region, *name = append(*region, uint32(e.Region)), append(*name, names(e.Region))
-		*block, *warp, *sm = append(*block, uint32(e.Block)), append(*warp, e.Warp()), append(*sm, e.SM())
+		called := names(e.Region)
+		*kernel, *region, *name = append(*kernel, called.kernel), append(*region, uint32(e.Region)), append(*name, called.name)
+		*block, *warp, *sm = append(*block, e.Block), append(*warp, e.Warp), append(*sm, e.SM)
 		*at, *took = append(*at, timeOf(in, e.TS)), append(*took, e.Dur)
 	}
 	t.Tenant.AppendN(b, t.Tenant.Index(b, s.Key.Tenant), n)
 	t.SessionID.AppendN(b, t.SessionID.Index(b, s.Key.ID), n)
-	t.Kernel.AppendN(b, t.Kernel.Index(b, in.Kernel), n)
 	t.ReceivedAt.AppendN(b, p.Env.ReceivedAt, n)
 }
 
@@ -124,47 +125,50 @@ func (f *folding) slices(s *session, p *aggregate.Part, in *intrakernel.Part) {
 func (f *folding) marks(s *session, p *aggregate.Part, in *intrakernel.Part) {
 	t := &regiontable.RegionMarks
 	var b *table.Batch
-	var names func(uint16) int32
-	var kernel int32
-	for i := range in.Events {
-		e := &in.Events[i]
+	var names func(uint16) called
+	for i := range in.Visits {
+		e := &in.Visits[i]
 		if !e.Instant {
 			continue
 		}
 		if b == nil {
 			b = f.Out.Batch(t.Table, p.Raw)
-			names, kernel = f.names(b, t.Name, in), t.Kernel.Index(b, in.Kernel)
+			names = f.names(b, t.Kernel, t.Name, in)
 		}
 		t.Tenant.AppendString(b, s.Key.Tenant)
 		t.SessionID.AppendString(b, s.Key.ID)
-		t.Kernel.Append(b, kernel)
+		called := names(e.Region)
+		t.Kernel.Append(b, called.kernel)
 		t.Region.Append(b, uint32(e.Region))
-		t.Name.Append(b, names(e.Region))
-		t.Block.Append(b, uint32(e.Block))
-		t.Warp.Append(b, e.Warp())
-		t.SM.Append(b, e.SM())
+		t.Name.Append(b, called.name)
+		t.Block.Append(b, e.Block)
+		t.Warp.Append(b, e.Warp)
+		t.SM.Append(b, e.SM)
 		t.At.Append(b, timeOf(in, e.TS))
 		t.ReceivedAt.Append(b, p.Env.ReceivedAt)
 	}
 }
 
-// names returns what gives the index of a region's name in a batch.
-func (f *folding) names(b *table.Batch, col table.DictCol, in *intrakernel.Part) func(region uint16) int32 {
-	f.indices = f.indices[:0]
+// called is what a region is called in a batch: the indices of its kernel and its name.
+type called struct{ kernel, name int32 }
+
+// names returns what gives a region's names in a batch.
+func (f *folding) names(b *table.Batch, kernels, names table.DictCol, in *intrakernel.Part) func(region uint16) called {
+	f.called = f.called[:0]
 	if k := len(in.Names); k > 0 {
-		f.indices = append(f.indices, make([]int32, int(in.Names[k-1].Region)+1)...)
+		f.called = append(f.called, make([]called, int(in.Names[k-1].Region)+1)...)
 	}
-	unnamed := col.Index(b, "")
-	for i := range f.indices {
-		f.indices[i] = unnamed
+	unnamed := called{kernels.Index(b, in.Kernel), names.Index(b, "")}
+	for i := range f.called {
+		f.called[i] = unnamed
 	}
 	for _, n := range in.Names {
-		f.indices[n.Region] = col.Index(b, n.Name)
+		f.called[n.Region] = called{kernels.Index(b, n.Kernel), names.Index(b, n.Name)}
 	}
-	indices := f.indices
-	return func(region uint16) int32 {
-		if int(region) < len(indices) {
-			return indices[region]
+	all := f.called
+	return func(region uint16) called {
+		if int(region) < len(all) {
+			return all[region]
 		}
 		return unnamed
 	}

@@ -25,8 +25,8 @@ type shared = aggregate.Fold
 // folding folds the captures of a partition.
 type folding struct {
 	*shared
-	part    intrakernel.Part // scratch
-	indices []int32          // scratch: of the names of a part, in a batch
+	part   intrakernel.Part // scratch
+	called []called         // scratch: of the regions of a part, in a batch
 }
 
 func open(f *aggregate.Fold) aggregate.Folding { return &folding{shared: f} }

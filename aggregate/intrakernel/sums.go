@@ -6,17 +6,16 @@ import (
 	regiontable "github.com/warpline/warpline/sink/table/intrakernel"
 )
 
-// sums adds up the regions of an open chunk. A capture has one kernel, and a session one capture.
+// sums adds up the regions of an open chunk. A session is one capture, in which the id of a region says its kernel too.
 type sums struct {
-	kernel  string
 	regions map[uint16]*regionSum
-	blocks  map[uint32]*blockSum // by region and block
-	last    *blockSum            // that of the event before
-	lastKey uint32
+	blocks  map[uint64]*blockSum // by region and block
+	last    *blockSum            // that of the visit before
+	lastKey uint64
 }
 
 type regionSum struct {
-	name              string
+	kernel, name      string
 	startedAt         int64
 	slices, total     uint64
 	shortest, longest uint64
@@ -30,13 +29,12 @@ type blockSum struct {
 
 // add adds up the slices of a part.
 func (s *sums) add(in *intrakernel.Part) {
-	s.kernel = in.Kernel
-	for i := range in.Events {
-		e := &in.Events[i]
+	for i := range in.Visits {
+		e := &in.Visits[i]
 		if e.Instant {
 			continue
 		}
-		key := uint32(e.Region)<<16 | uint32(e.Block)
+		key := uint64(e.Region)<<32 | uint64(e.Block)
 		block := s.last
 		if block == nil || key != s.lastKey {
 			if block = s.blocks[key]; block == nil {
@@ -60,14 +58,15 @@ func (s *sums) add(in *intrakernel.Part) {
 }
 
 // block makes the sum of a block that is new.
-func (s *sums) block(in *intrakernel.Part, key uint32) *blockSum {
+func (s *sums) block(in *intrakernel.Part, key uint64) *blockSum {
 	if s.blocks == nil {
-		s.blocks, s.regions = map[uint32]*blockSum{}, map[uint16]*regionSum{}
+		s.blocks, s.regions = map[uint64]*blockSum{}, map[uint16]*regionSum{}
 	}
-	region := uint16(key >> 16)
+	region := uint16(key >> 32)
 	r := s.regions[region]
 	if r == nil {
-		r = &regionSum{name: in.Name(region)}
+		called := in.Region(region)
+		r = &regionSum{kernel: called.Kernel, name: called.Name}
 		s.regions[region] = r
 	}
 	b := &blockSum{of: r}
@@ -85,7 +84,7 @@ func (s *session) Flush(bool) {
 	for region, r := range s.sums.regions {
 		t.Tenant.AppendString(b, s.Key.Tenant)
 		t.SessionID.AppendString(b, s.Key.ID)
-		t.Kernel.AppendString(b, s.sums.kernel)
+		t.Kernel.AppendString(b, r.kernel)
 		t.Region.Append(b, uint32(region))
 		t.Name.AppendString(b, r.name)
 		t.StartedAt.Append(b, r.startedAt)
@@ -101,9 +100,9 @@ func (s *session) Flush(bool) {
 	for key, sum := range s.sums.blocks {
 		u.Tenant.AppendString(b, s.Key.Tenant)
 		u.SessionID.AppendString(b, s.Key.ID)
-		u.Kernel.AppendString(b, s.sums.kernel)
-		u.Region.Append(b, key>>16)
-		u.Block.Append(b, key&0xffff)
+		u.Kernel.AppendString(b, sum.of.kernel)
+		u.Region.Append(b, uint32(key>>32))
+		u.Block.Append(b, uint32(key))
 		u.Slices.Append(b, sum.slices)
 		u.TotalNS.Append(b, sum.total)
 		u.ReceivedDay.Append(b, s.ReceivedDay())

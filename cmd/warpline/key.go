@@ -19,6 +19,8 @@ import (
 
 type keyCmd struct {
 	Create keyCreateCmd `cmd:"" help:"Make a key and print it. It is shown this once and stored only as a hash."`
+	Set    keySetCmd    `cmd:"" help:"Change limits, expiry or note of a key, within 10 s."`
+	Rotate keyRotateCmd `cmd:"" help:"Make a key like another, which works for a while beside it and then ends."`
 	Revoke keyRevokeCmd `cmd:"" help:"Make a key stop working, within 10 s, for good."`
 	List   keyListCmd   `cmd:"" help:"List the keys there are, without their secrets."`
 }
@@ -60,6 +62,85 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 	fmt.Fprintf(p.Stderr, "key %s of %s; limits: %s; keep it, it is shown this once\n", key.ID, of, limitsOf(key.Limits))
 	_, err = fmt.Fprintln(p.Stdout, secret)
 	return err
+}
+
+type keySetCmd struct {
+	reachFlags
+	ID             string         `arg:"" help:"Id of the key, as \"warpline key list\" shows it."`
+	Note           *string        `help:"A few words on who has it."`
+	Expires        *time.Duration `placeholder:"DURATION" help:"How long it works from now on, as 720h; 0 for ever."`
+	NoLaunchStacks *bool          `negatable:"" help:"Keep the launch stacks of PC samples out of the tables."`
+	changeLimitFlags
+}
+
+func (c *keySetCmd) check(p *program) error {
+	if c.Expires != nil && *c.Expires < 0 {
+		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), *c.Expires)
+	}
+	return c.changeLimitFlags.check(p.Settings)
+}
+
+// Run changes what is given and leaves the rest.
+func (c *keySetCmd) Run(ctx context.Context, p *program) error {
+	keys, done, err := openKeys(ctx, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	key, err := keys.Change(ctx, c.ID, func(k *tenant.Key) error {
+		if !k.Revoked.IsZero() {
+			return fmt.Errorf("key %s is revoked, for good: make another with \"warpline key create %s\"", k.ID, k.Tenant)
+		}
+		set(&k.Note, c.Note)
+		set(&k.Limits.NoLaunchStacks, c.NoLaunchStacks)
+		if c.Expires != nil {
+			k.Expires = time.Time{}
+			if *c.Expires > 0 {
+				k.Expires = time.Now().Add(*c.Expires).UTC()
+			}
+		}
+		c.apply(&k.Limits)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("change the key: %w", err)
+	}
+	fmt.Fprintf(p.Stderr, "key %s of tenant %s; limits: %s; gateways keep to it within 10 s\n", key.ID, key.Tenant, limitsOf(key.Limits))
+	return nil
+}
+
+type keyRotateCmd struct {
+	reachFlags
+	ID      string        `arg:"" help:"Id of the key, as \"warpline key list\" shows it."`
+	Overlap time.Duration `default:"24h" help:"How long the old key works beside the new one."`
+}
+
+func (c *keyRotateCmd) check(p *program) error {
+	if c.Overlap < 0 {
+		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("overlap"), c.Overlap)
+	}
+	return nil
+}
+
+// Run prints the new secret alone on stdout, for scripts.
+func (c *keyRotateCmd) Run(ctx context.Context, p *program) error {
+	keys, done, err := openKeys(ctx, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	secret, made, old, err := keys.Rotate(ctx, c.ID, c.Overlap)
+	if secret != "" {
+		if _, err := fmt.Fprintln(p.Stdout, secret); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("rotate: %w", err)
+	}
+	fmt.Fprintf(p.Stderr, "key %s of tenant %s; keep it, it is shown this once; key %s works until %s\n", made.ID, made.Tenant, old.ID,
+		old.Expires.Format("2006-01-02 15:04:05 UTC"))
+	return nil
 }
 
 type keyRevokeCmd struct {

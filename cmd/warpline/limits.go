@@ -44,13 +44,13 @@ func (f layoutFlags) check(s *settings) error {
 	return nil
 }
 
-// limitFlags are what a key may do where it has no limits of its own. Their defaults are those of tenant.DefaultLimits (a test compares),
-// which a zero means too.
+// limitFlags are what a tenant may do where it has no limits of its own. Their defaults are those of tenant.DefaultLimits (a test
+// compares), which a zero means too.
 type limitFlags struct {
-	EventsPerSecond float64 `name:"limit-events-per-second" default:"5000000" help:"Events a second of one key."`
-	BytesPerSecond  size    `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one key, as received."`
-	RawPerSecond    size    `name:"limit-raw-bytes-per-second" default:"1GiB" help:"Bytes a second of one key, after decompression."`
-	Requests        float64 `name:"limit-requests-per-second" default:"5000" help:"Requests a second of one key."`
+	EventsPerSecond float64 `name:"limit-events-per-second" default:"5000000" help:"Events a second of one tenant."`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one tenant, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" default:"1GiB" help:"Bytes a second of one tenant, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" default:"5000" help:"Requests a second of one tenant."`
 	BurstSeconds    float64 `name:"limit-burst-seconds" default:"2" help:"How many seconds' worth may come at once."`
 	MaxBody         size    `name:"limit-body" default:"256MiB" help:"Largest body as received."`
 	MaxRaw          size    `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
@@ -75,6 +75,62 @@ type keyLimitFlags struct {
 	MaxCubin        size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+}
+
+// changeLimitFlags change the limits of a key or a tenant: what is left out stays, and 0 is the default again.
+type changeLimitFlags struct {
+	EventsPerSecond *float64 `name:"limit-events-per-second" placeholder:"N" help:"${change_limit_events_per_second}"`
+	BytesPerSecond  *size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
+	RawPerSecond    *size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
+	Requests        *float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
+	BurstSeconds    *float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
+	MaxBody         *size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
+	MaxRaw          *size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
+	MaxRatio        *float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
+	MaxLine         *size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
+	MaxCubin        *size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
+	RetentionDays   *uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      *uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+}
+
+func (f changeLimitFlags) check(s *settings) error {
+	var l tenant.Limits
+	f.apply(&l)
+	return limitFlags{EventsPerSecond: l.EventsPerSecond, Requests: l.RequestsPerSecond, BurstSeconds: l.BurstSeconds, MaxRatio: l.MaxRatio,
+		MaxCubin: size(l.MaxCubinBytes)}.check(s)
+}
+
+// apply changes what is given.
+func (f changeLimitFlags) apply(l *tenant.Limits) {
+	bytes := func(to *int64, v *size) {
+		if v != nil {
+			*to = int64(*v)
+		}
+	}
+	perSecond := func(to *float64, v *size) {
+		if v != nil {
+			*to = float64(*v)
+		}
+	}
+	set(&l.EventsPerSecond, f.EventsPerSecond)
+	perSecond(&l.BytesPerSecond, f.BytesPerSecond)
+	perSecond(&l.RawBytesPerSecond, f.RawPerSecond)
+	set(&l.RequestsPerSecond, f.Requests)
+	set(&l.BurstSeconds, f.BurstSeconds)
+	bytes(&l.MaxBodyBytes, f.MaxBody)
+	bytes(&l.MaxRawBytes, f.MaxRaw)
+	set(&l.MaxRatio, f.MaxRatio)
+	bytes(&l.MaxLineBytes, f.MaxLine)
+	bytes(&l.MaxCubinBytes, f.MaxCubin)
+	set(&l.RetentionDays, f.RetentionDays)
+	set(&l.RollupDays, f.RollupDays)
+}
+
+// set sets what is given.
+func set[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
+	}
 }
 
 func (f limitFlags) limits() tenant.Limits {

@@ -39,6 +39,56 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 		}
 	})
 
+	t.Run("tenant and key are changed", func(t *testing.T) {
+		for _, c := range []struct {
+			args []string
+			code int
+			says string // on both
+		}{
+			{[]string{"tenant", "create", "umbra", "--limit-events-per-second", "500", "--note", "trial"}, exitOK, "events-per-second 500; "},
+			{[]string{"tenant", "create", "umbra"}, exitFailed, "warpline tenant set umbra"},
+			{[]string{"tenant", "set", "umbra", "--limit-body", "1MiB", "--limit-events-per-second", "0"}, exitOK, "limits: body 1MiB;"},
+			{[]string{"tenant", "set", "umbra", "--limit-ratio=-1"}, exitUsage, "use a positive number"},
+			{[]string{"tenant", "set", "nobody", "--note", "x"}, exitFailed, "warpline tenant create nobody"},
+			{[]string{"key", "create", "umbra", "--note", "first"}, exitOK, "of tenant umbra"},
+			{[]string{"tenant", "disable", "umbra"}, exitOK, "umbra is disabled"},
+			{[]string{"tenant", "show", "umbra"}, exitOK, "disabled since"},
+			{[]string{"tenant", "list"}, exitOK, "disabled; body 1MiB"},
+			{[]string{"tenant", "enable", "umbra"}, exitOK, "umbra is enabled"},
+			{[]string{"tenant", "delete", "umbra"}, exitFailed, "1 valid key"},
+			{[]string{"tenant", "show", "nobody"}, exitFailed, "has no record"},
+			{[]string{"key", "set", "nosuch", "--note", "x"}, exitFailed, "no key"},
+			{[]string{"key", "set", "nosuch", "--expires=-1h"}, exitUsage, "cannot be negative"},
+			{[]string{"key", "rotate", "nosuch"}, exitFailed, "no key"},
+		} {
+			got := runIn(t, nil, append(c.args, "--data", dir)...)
+			if got.code != c.code || !strings.Contains(got.stdout+got.stderr, c.says) {
+				t.Errorf("%v: %+v, want %d and %q", c.args, got, c.code, c.says)
+			}
+		}
+		var key struct {
+			ID string
+		}
+		for line := range strings.Lines(runIn(t, nil, "key", "list", "--json", "--data", dir).stdout) {
+			if strings.Contains(line, `"umbra"`) {
+				if err := json.Unmarshal([]byte(line), &key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := runIn(t, nil, "key", "set", key.ID, "--limit-line", "1MiB", "--expires", "720h", "--data", dir); got.code != exitOK ||
+			!strings.Contains(got.stderr, "limits: line 1MiB;") {
+			t.Errorf("%+v", got)
+		}
+		got := runIn(t, nil, "key", "rotate", key.ID, "--overlap", "1h", "--data", dir)
+		if got.code != exitOK || !strings.HasPrefix(got.stdout, "gpfl_") || !strings.Contains(got.stderr, "key "+key.ID+" works until") {
+			t.Errorf("%+v", got)
+		}
+		if shown := runIn(t, nil, "tenant", "show", "umbra", "--data", dir).stdout; strings.Count(shown, "line 1MiB") != 2 {
+			t.Error(shown)
+		}
+	})
+
 	t.Run("purge of keys alone", func(t *testing.T) {
 		if got := runIn(t, nil, "tenant", "purge", "acme", "--yes", "--data", dir); got.code != exitFailed ||
 			!strings.Contains(got.stderr, "1 valid key: --revoke-keys") {

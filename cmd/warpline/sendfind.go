@@ -147,7 +147,7 @@ func telemetryFormat(name string) (format string, zipped bool) {
 		return "csv", zipped
 	case ".ndjson", ".jsonl":
 		return "ndjson", zipped
-	case ".json":
+	case ".json", ".chrome_trace": // Proton's name for JSON
 		return "json", zipped
 	}
 	return "", zipped

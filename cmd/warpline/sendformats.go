@@ -126,17 +126,18 @@ func captureBody(dir string) (body io.ReadCloser, contentType string, err error)
 	return r, form.FormDataContentType(), nil
 }
 
-// regionsAre how processes of a trace of write_trace are called.
-var regionsAre = regexp.MustCompile(`"ph":"M","name":"process_name","pid":\d+,"tid":0,"args":\{"name":"sm \d+`)
+// regionsAre how processes of a trace of write_trace are called, and of one of Triton's Proton.
+var regionsAre = regexp.MustCompile(`"ph":"M","name":"process_name","pid":\d+,"tid":0,"args":\{"name":"sm \d+|` +
+	`"pid": ?"(?:[^"]* Core\d+ CTA\d+|Kernel Call Path")`)
 
-// isRegions reports whether the file is a trace of write_trace.
+// isRegions reports whether the file is a trace of an intra-kernel profiler.
 func (f *telemetryFile) isRegions() bool {
 	in, file, err := f.open()
 	if err != nil {
 		return false
 	}
 	defer file.Close()
-	head := make([]byte, 4096)
+	head := make([]byte, 16<<10)
 	n, _ := io.ReadFull(in, head)
 	return regionsAre.Match(head[:n])
 }

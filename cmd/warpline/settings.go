@@ -166,6 +166,9 @@ func (s *settings) print(w io.Writer, ctx *kong.Context) error {
 			continue
 		}
 		seen[f.Name] = true
+		if f.Target.Kind() == reflect.Pointer && f.Target.IsNil() { // left as it is
+			continue
+		}
 		from := "default"
 		if src, ok := s.source[f.Name]; ok {
 			from = src
@@ -192,6 +195,9 @@ func (s *settings) print(w io.Writer, ctx *kong.Context) error {
 
 // plain turns a flag's value into what YAML shows on one line.
 func plain(v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return x.String()

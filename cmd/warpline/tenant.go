@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,14 @@ import (
 )
 
 type tenantCmd struct {
-	List  tenantListCmd  `cmd:"" help:"List the tenants that have data or keys."`
-	Purge tenantPurgeCmd `cmd:"" help:"Delete all that a tenant has sent so far, its books included. What it sends later is kept."`
+	Create  tenantCreateCmd  `cmd:"" help:"Give a tenant limits for all its keys together."`
+	List    tenantListCmd    `cmd:"" help:"List the tenants that have data, keys or limits of their own."`
+	Show    tenantShowCmd    `cmd:"" help:"Show the limits of a tenant and its keys."`
+	Set     tenantSetCmd     `cmd:"" help:"Change limits or note of a tenant, within 10 s."`
+	Disable tenantDisableCmd `cmd:"" help:"Refuse all that a tenant sends, within 10 s, until it is enabled."`
+	Enable  tenantEnableCmd  `cmd:"" help:"Take again what a tenant sends."`
+	Delete  tenantDeleteCmd  `cmd:"" help:"Forget a tenant's limits. It must have no valid key; what it sent stays (see purge)."`
+	Purge   tenantPurgeCmd   `cmd:"" help:"Delete all that a tenant has sent so far, its books included. What it sends later is kept."`
 }
 
 type tenantListCmd struct {
@@ -35,6 +42,8 @@ type tenantRow struct {
 	Bytes        uint64    `json:"bytes"`
 	LastReceived time.Time `json:"last_received_at"`
 	Keys         int       `json:"keys"` // valid ones
+	Disabled     bool      `json:"disabled"`
+	Limits       string    `json:"limits"`
 }
 
 // Run joins what ClickHouse and the bucket of keys know.
@@ -85,6 +94,16 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 			all[k.Tenant].Keys++
 		}
 	}
+	records, err := ingest.NewTenants(keys.Bucket()).List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if all[r.Name] == nil {
+			all[r.Name] = &tenantRow{Tenant: r.Name}
+		}
+		all[r.Name].Disabled, all[r.Name].Limits = !r.Disabled.IsZero(), limitsOf(r.Limits)
+	}
 	names := make([]string, 0, len(all))
 	for name := range all {
 		names = append(names, name)
@@ -93,7 +112,7 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 	enc := newEncoder(p.Stdout)
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	if !c.JSON {
-		fmt.Fprintln(w, "TENANT\tSESSIONS\tEVENTS\tSENT\tLAST HEARD\tVALID KEYS")
+		fmt.Fprintln(w, "TENANT\tSESSIONS\tEVENTS\tSENT\tLAST HEARD\tVALID KEYS\tLIMITS")
 	}
 	for _, name := range names {
 		r := all[name]
@@ -107,7 +126,11 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 		if r.LastReceived.Unix() > 0 {
 			last = humanize.Time(r.LastReceived)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\n", r.Tenant, r.Sessions, r.Events, humanize.IBytes(r.Bytes), last, r.Keys)
+		limits := cmp.Or(r.Limits, "the service's")
+		if r.Disabled {
+			limits = "disabled; " + limits
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%s\n", r.Tenant, r.Sessions, r.Events, humanize.IBytes(r.Bytes), last, r.Keys, limits)
 	}
 	return w.Flush()
 }

@@ -1,6 +1,7 @@
 package intrakernel
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -41,9 +42,14 @@ type upload struct {
 	session string // its id
 	large   bool   // it has more than smallCapture records
 
-	line *intrakernel.Timeline // nil: it is read again; desk.mu guards it
+	line parts // nil: it is read again; desk.mu guards it
 	head intrakernel.PartHead
 	text int64 // bytes of a trace's text
+}
+
+// parts is a capture that was read, whichever profiler it is from.
+type parts interface {
+	Cut(head intrakernel.PartHead, limit int, send func(head *intrakernel.PartHead, records uint64, body []byte) error) error
 }
 
 // answer is the answer to an upload. Accepted and Rejected are the same when it comes again.
@@ -64,7 +70,7 @@ type desk struct {
 	held    *upload // nil for none
 }
 
-// hold keeps the timeline of p, in place of that of another.
+// hold keeps what p read, in place of that of another.
 func (d *desk) hold(p *upload) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,8 +80,8 @@ func (d *desk) hold(p *upload) {
 	d.held = p
 }
 
-// take returns the timeline of p, nil if it is not held any more.
-func (d *desk) take(p *upload) *intrakernel.Timeline {
+// take returns what p read, nil if it is not held any more.
+func (d *desk) take(p *upload) parts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	line := p.line
@@ -214,8 +220,38 @@ func (p *upload) readAtMost(u *ingest.Upload, sum hash.Hash, most int) error {
 	}
 	h := &intrakernel.Header{Path: "trace.json", Options: intrakernel.DefaultOptions(), Most: most}
 	h.Options.Scale = p.o.scale
+	p.head = intrakernel.PartHead{Launch: p.o.launch, Clock: intrakernel.ClockGlobalTimer}
+	err := p.readTrace(u, sum, func(r io.Reader) (parts, error) {
+		line, err := intrakernel.ReadTrace(r, h, false)
+		if err == nil {
+			p.head.Recorded = uint64(line.Survivors)
+		}
+		return line, err
+	})
+	if !errors.Is(err, intrakernel.ErrProton) {
+		return err
+	}
+	if p.o.scale != 1 {
+		return unusable("bad_scale", fmt.Sprintf("scale %v: the times of Proton's traces are as they are; leave scale out", p.o.scale))
+	}
+	sum.Reset()
+	return p.readTrace(u, sum, func(r io.Reader) (parts, error) {
+		trace, err := intrakernel.ReadProton(r, most)
+		if err == nil {
+			p.head.Recorded = uint64(len(trace.Visits))
+			p.head.Kernel = cmp.Or(trace.Kernel(), p.o.launch.Kernel)
+		}
+		return trace, err
+	})
+}
+
+// readTrace reads a trace with read.
+func (p *upload) readTrace(u *ingest.Upload, sum hash.Hash, read func(io.Reader) (parts, error)) error {
 	counted := &counter{r: io.TeeReader(u.Open(), sum)}
-	line, err := intrakernel.ReadTrace(counted, h, false)
+	line, err := read(counted)
+	if errors.Is(err, intrakernel.ErrProton) {
+		return err
+	}
 	if err != nil {
 		return p.refusal(err)
 	}
@@ -223,7 +259,6 @@ func (p *upload) readAtMost(u *ingest.Upload, sum hash.Hash, most int) error {
 		return p.refusal(err)
 	}
 	p.line, p.text = line, counted.n
-	p.head = intrakernel.PartHead{Launch: p.o.launch, Clock: "globaltimer", Recorded: uint64(line.Survivors)}
 	return nil
 }
 

@@ -60,7 +60,10 @@ func TestEveryVectorTravels(t *testing.T) {
 	for id, events := range want {
 		var all []intrakernel.Event
 		for _, p := range got[id] {
-			all = append(all, p.Events...)
+			for _, v := range p.Visits {
+				all = append(all, intrakernel.Event{TS: v.TS, Dur: v.Dur, Region: v.Region, Block: uint16(v.Block), Place: v.Warp | v.SM<<6,
+					Instant: v.Instant})
+			}
 		}
 		if len(all) != len(events) || len(all) > 0 && !reflect.DeepEqual(all, events) {
 			t.Errorf("%s: %d events, want %d", id, len(all), len(events))
@@ -92,13 +95,39 @@ func TestTraceAtTwoGateways(t *testing.T) {
 	}
 	slices := 0
 	for _, p := range r.parts()["ikp:gemm"] {
-		slices += len(p.Events)
+		slices += len(p.Visits)
 		if p.Kernel != "tile" || p.SliceRecords != 1 {
 			t.Errorf("%+v", p.PartHead)
 		}
 	}
 	if slices != 12352 {
 		t.Errorf("%d slices, the sample has 12352", slices)
+	}
+}
+
+// A trace of Triton's Proton has its kernels, and no scale.
+func TestProton(t *testing.T) {
+	r := start(t, nil)
+	trace := readFile(t, "../../testdata/proton/two_kernels.chrome_trace")
+	for i, body := range [][]byte{trace, trace, zip(trace)} {
+		a := r.post("session=p&host=h", "application/json", bytes.NewReader(body))
+		if a.status != http.StatusOK || a.SessionID != "ikp:p" || a.Accepted != 22 || a.Duplicate != (i > 0) {
+			t.Error(a.raw)
+		}
+	}
+	if a := r.post("session=p", "application/json", bytes.NewReader(trace)); a.Code != "session_conflict" {
+		t.Error(a.raw)
+	}
+	if a := r.post("session=q&scale=2", "application/json", bytes.NewReader(trace)); a.Code != "bad_scale" {
+		t.Error(a.raw)
+	}
+	parts := r.parts()
+	if len(parts) != 1 || len(parts["ikp:p"]) != 1 {
+		t.Fatalf("%d sessions", len(parts))
+	}
+	p := parts["ikp:p"][0]
+	if p.Clock != intrakernel.ClockCycles || p.Host != "h" || p.Kernel != "" || len(p.Visits) != 21 || len(p.Names) != 4 {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -264,7 +293,7 @@ func TestLargeCaptures(t *testing.T) {
 	for session, parts := range r.parts() {
 		slices := 0
 		for _, p := range parts {
-			slices += len(p.Events)
+			slices += len(p.Visits)
 		}
 		if slices != ring/2 {
 			t.Errorf("%s: %d slices, want %d", session, slices, ring/2)

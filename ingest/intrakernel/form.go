@@ -81,11 +81,12 @@ func (p *upload) readForm(u *ingest.Upload, sum hash.Hash, most int) error {
 		return p.refusal(err)
 	}
 	sum.Write(counters)
-	p.head = intrakernel.PartHead{Launch: launch, Clock: "globaltimer", Recorded: c.Recorded, Lost: c.Recorded - c.Survived}
-	p.line, err = c.Timeline(h)
+	p.head = intrakernel.PartHead{Launch: launch, Clock: intrakernel.ClockGlobalTimer, Recorded: c.Recorded, Lost: c.Recorded - c.Survived}
+	line, err := c.Timeline(h)
 	if err != nil {
 		return p.refusal(err)
 	}
+	p.line = line
 	return nil
 }
 

@@ -27,6 +27,8 @@ type Event struct {
 	// Offset is the byte of the trace at which it begins.
 	Offset                                                     int64
 	Phase, Name, Category, Colour, TS, Dur, PID, TID, ID, Args []byte
+	// Of arrows and of slices at their ends; Scope is of instants.
+	BindingPoint, BindID, FlowIn, FlowOut, Scope []byte
 }
 
 // EventError is an element that is no event; reading can go on behind it.
@@ -306,6 +308,16 @@ func (e *Event) split(b []byte) (reason string) {
 			e.ID = value
 		case `"args"`:
 			e.Args = value
+		case `"bp"`:
+			e.BindingPoint = value
+		case `"bind_id"`:
+			e.BindID = value
+		case `"flow_in"`:
+			e.FlowIn = value
+		case `"flow_out"`:
+			e.FlowOut = value
+		case `"s"`:
+			e.Scope = value
 		}
 	})
 	if !ok {

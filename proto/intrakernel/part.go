@@ -23,10 +23,18 @@ type Launch struct {
 	StartedAt int64 `json:"started_at,omitempty"`
 }
 
+// The clocks that a profiler reads.
+const (
+	// ClockGlobalTimer counts ns.
+	ClockGlobalTimer = "globaltimer"
+	// ClockCycles counts cycles of a multiprocessor, which are shown as ns: as if it ran at 1 GHz.
+	ClockCycles = "cycles"
+)
+
 // PartHead is what every part of a capture says of the whole.
 type PartHead struct {
 	Launch
-	// Clock is what times were counted with: globaltimer.
+	// Clock is what times were counted with: ClockGlobalTimer or ClockCycles.
 	Clock     string  `json:"clock"`
 	Scale     float64 `json:"scale"`
 	GroupBySM bool    `json:"group_by_smid"`
@@ -52,35 +60,44 @@ type PartHead struct {
 	Parts int `json:"parts"`
 }
 
-// RegionName is the name of a region.
+// RegionName is what a region is called, and the kernel that it is in: a trace of Proton can have several.
 type RegionName struct {
-	Region uint16
-	Name   string
+	Region       uint16
+	Kernel, Name string
+}
+
+// Visit is one time that a warp was in a region, or passed a mark.
+type Visit struct {
+	// TS is when it began, in ns since the first record of the capture; Dur is how long it took, 0 of a mark.
+	TS, Dur          uint64
+	Block            uint32
+	Region, Warp, SM uint16
+	Instant          bool // it is a mark
 }
 
 // Part is a piece of a capture, as it travels from the gateway to the worker.
 type Part struct {
 	PartHead
-	// Names has a name for each region of Events, by id.
+	// Names has an entry for each region of Visits, by id.
 	Names []RegionName
-	// Events are slices and instants, in the order of a timeline's.
-	Events []Event
+	// Visits are in the order in which they ended.
+	Visits []Visit
 }
 
-// Name is the name of a region of the part.
-func (p *Part) Name(region uint16) string {
+// Region is what a region of the part is called, and its kernel.
+func (p *Part) Region(region uint16) RegionName {
 	i, ok := slices.BinarySearchFunc(p.Names, region, func(n RegionName, r uint16) int { return cmp.Compare(n.Region, r) })
 	if !ok {
-		return ""
+		return RegionName{Region: region, Kernel: p.Kernel}
 	}
-	return p.Names[i].Name
+	return p.Names[i]
 }
 
-// Records is how many records the part's events were made of. Those that are in no event are in the first part.
+// Records is how many records the part's visits were made of. Those that are in none are in the first part.
 func (p *Part) Records() uint64 {
 	n := uint64(0)
-	for i := range p.Events {
-		if p.Events[i].Instant {
+	for i := range p.Visits {
+		if p.Visits[i].Instant {
 			n++
 		} else {
 			n += p.SliceRecords
@@ -92,8 +109,11 @@ func (p *Part) Records() uint64 {
 	return n
 }
 
-// partVersion is the first byte of a part.
-const partVersion = 1
+// The first byte of a part. Version 1 had one kernel, and warp and multiprocessor in one number; parts of it may still be in INGEST.
+const (
+	partVersion1 = 1
+	partVersion  = 2
+)
 
 // MaxHeadBytes bounds what a PartHead takes, so that parts have room for events.
 const MaxHeadBytes = 64 << 10
@@ -101,113 +121,8 @@ const MaxHeadBytes = 64 << 10
 // maxNameBytes bounds the name of a region that is stored.
 const maxNameBytes = 1 << 10
 
-// mostEventBytes is the longest that an event can be: five numbers.
-const mostEventBytes = 2*binary.MaxVarintLen64 + 3*binary.MaxVarintLen32
-
-// Cut cuts a timeline into parts of at most limit bytes and gives each to send, encoded, with the records that it counts. head is what they
-// say of the whole; Cut fills in what the timeline knows. How it is cut follows from head, the timeline and limit alone.
-func (t *Timeline) Cut(head PartHead, limit int, send func(head *PartHead, records uint64, body []byte) error) error {
-	o := &t.header.Options
-	head.Scale, head.GroupBySM, head.HistBins, head.BlockBins = o.Scale, o.GroupBySM, cmp.Or(o.HistBins, defaultBins),
-		cmp.Or(o.BlockRegionBins, defaultBins)
-	head.Blocks, head.Warps, head.Cap = t.header.Session.Blocks, t.header.Session.Warps, t.header.Session.Cap
-	head.Survived, head.UnmatchedBegin, head.UnmatchedEnd = uint64(t.Survivors), t.UnmatchedBegin, t.UnmatchedEnd
-	head.SliceRecords, head.Besides = 2, t.UnmatchedBegin+t.UnmatchedEnd
-	if t.Elements > 0 {
-		t.countElements(&head)
-	}
-	room := limit - MaxHeadBytes - 16
-	if room < maxNameBytes+mostEventBytes+16 {
-		return fmt.Errorf("intrakernel: BUG: parts of %d bytes have no room for an event", limit)
-	}
-	var ends []int // of the parts, in Events
-	for at := 0; at < len(t.Events); {
-		at = t.fill(at, room)
-		ends = append(ends, at)
-	}
-	if len(ends) == 0 {
-		ends = []int{0}
-	}
-	head.Parts = len(ends)
-	var body []byte
-	from := 0
-	for i, end := range ends {
-		head.Index = i
-		p := Part{PartHead: head, Events: t.Events[from:end]}
-		p.Names = t.names(p.Events)
-		var err error
-		if body, err = AppendPart(body[:0], &p); err != nil {
-			return err
-		}
-		if err := send(&head, p.Records(), body); err != nil {
-			return err
-		}
-		from = end
-	}
-	return nil
-}
-
-// countElements counts what a trace has: whole slices, or begins and ends, and beside them the names of processes and threads.
-func (t *Timeline) countElements(head *PartHead) {
-	slices, instants := uint64(0), uint64(0)
-	for i := range t.Events {
-		if t.Events[i].Instant {
-			instants++
-		} else {
-			slices++
-		}
-	}
-	if !t.halves {
-		head.SliceRecords = 1
-	}
-	head.Besides = t.Elements - instants - slices*head.SliceRecords
-}
-
-// fill returns where a part ends that begins at from and has room bytes for names and events.
-func (t *Timeline) fill(from, room int) int {
-	var seen stateTable
-	var scratch [mostEventBytes]byte
-	before := uint64(0)
-	for i := from; i < len(t.Events); i++ {
-		e := &t.Events[i]
-		size := len(appendEvent(scratch[:0], e, before))
-		before = e.TS + e.Dur
-		if known := seen.at(uint64(e.Region)); *known == 0 {
-			*known = 1
-			size += len(clipName(t.header.name(e.Region))) + 2*binary.MaxVarintLen32
-		}
-		if room -= size; room < 0 {
-			return i
-		}
-	}
-	return len(t.Events)
-}
-
-// names are those of the regions of events.
-func (t *Timeline) names(events []Event) []RegionName {
-	var ids []uint16
-	var seen stateTable
-	for i := range events {
-		if known := seen.at(uint64(events[i].Region)); *known == 0 {
-			*known = 1
-			ids = append(ids, events[i].Region)
-		}
-	}
-	slices.Sort(ids)
-	names := make([]RegionName, len(ids))
-	for i, id := range ids {
-		names[i] = RegionName{id, clipName(t.header.name(id))}
-	}
-	return names
-}
-
-// clipName cuts a name that is too long to be stored.
-func clipName(name string) string {
-	if len(name) > maxNameBytes {
-		return name[:maxNameBytes]
-	}
-	return name
-}
+// mostVisitBytes is the longest that a visit can be: six numbers.
+const mostVisitBytes = 2*binary.MaxVarintLen64 + 4*binary.MaxVarintLen32
 
 // AppendPart appends the encoded part to dst. It fails when the head is longer than MaxHeadBytes.
 func AppendPart(dst []byte, p *Part) ([]byte, error) {
@@ -220,44 +135,63 @@ func AppendPart(dst []byte, p *Part) ([]byte, error) {
 	}
 	dst = append(dst, partVersion)
 	dst = append(binary.AppendUvarint(dst, uint64(len(head))), head...)
+	kernels, at := p.kernels()
+	dst = binary.AppendUvarint(dst, uint64(len(kernels)))
+	for _, k := range kernels {
+		dst = append(binary.AppendUvarint(dst, uint64(len(k))), k...)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(p.Names)))
 	for _, n := range p.Names {
 		dst = binary.AppendUvarint(dst, uint64(n.Region))
+		dst = binary.AppendUvarint(dst, at[n.Kernel])
 		dst = append(binary.AppendUvarint(dst, uint64(len(n.Name))), n.Name...)
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(p.Events)))
+	dst = binary.AppendUvarint(dst, uint64(len(p.Visits)))
 	before := uint64(0)
-	for i := range p.Events {
-		dst = appendEvent(dst, &p.Events[i], before)
-		before = p.Events[i].TS + p.Events[i].Dur
+	for i := range p.Visits {
+		dst = appendVisit(dst, &p.Visits[i], before)
+		before = p.Visits[i].TS + p.Visits[i].Dur
 	}
 	return dst, nil
 }
 
-// appendEvent appends an event that follows one that ended at before. Ends rise in a timeline, so the step is small.
-func appendEvent(dst []byte, e *Event, before uint64) []byte {
-	dst = binary.AppendUvarint(dst, e.TS+e.Dur-before)
-	dst = binary.AppendUvarint(dst, e.Dur)
-	region := uint64(e.Region) << 1
-	if e.Instant {
+// kernels are those of the names, each once, and where they are.
+func (p *Part) kernels() (all []string, at map[string]uint64) {
+	at = map[string]uint64{}
+	for _, n := range p.Names {
+		if _, ok := at[n.Kernel]; !ok {
+			at[n.Kernel] = uint64(len(all))
+			all = append(all, n.Kernel)
+		}
+	}
+	return all, at
+}
+
+// appendVisit appends a visit that follows one that ended at before. Ends rise in a capture, so the step is small.
+func appendVisit(dst []byte, v *Visit, before uint64) []byte {
+	dst = binary.AppendUvarint(dst, v.TS+v.Dur-before)
+	dst = binary.AppendUvarint(dst, v.Dur)
+	region := uint64(v.Region) << 1
+	if v.Instant {
 		region |= 1
 	}
 	dst = binary.AppendUvarint(dst, region)
-	dst = binary.AppendUvarint(dst, uint64(e.Block))
-	return binary.AppendUvarint(dst, uint64(e.Place))
+	dst = binary.AppendUvarint(dst, uint64(v.Block))
+	dst = binary.AppendUvarint(dst, uint64(v.Warp))
+	return binary.AppendUvarint(dst, uint64(v.SM))
 }
 
 var errPart = errors.New("intrakernel: the part is damaged")
 
-// Decode reads what AppendPart wrote into p, which may have been used before: its slices are used again. It takes some ten times the memory
-// of b at most.
+// Decode reads what AppendPart wrote, or a build before it, into p, which may have been used before: its slices are used again. It takes
+// some ten times the memory of b at most.
 func (p *Part) Decode(b []byte) error {
-	names, events := p.Names[:0], p.Events[:0]
+	names, visits := p.Names[:0], p.Visits[:0]
 	*p = Part{}
-	if len(b) == 0 || b[0] != partVersion {
+	if len(b) == 0 || b[0] != partVersion && b[0] != partVersion1 {
 		return fmt.Errorf("%w: it is not of version %d", errPart, partVersion)
 	}
-	r := partReader{b: b[1:]}
+	r := partReader{first: b[0] == partVersion1, b: b[1:]}
 	if err := json.Unmarshal(r.bytes(MaxHeadBytes), &p.PartHead); err != nil {
 		return fmt.Errorf("%w: head: %w", errPart, err)
 	}
@@ -265,39 +199,68 @@ func (p *Part) Decode(b []byte) error {
 		p.SliceRecords > 2 {
 		return fmt.Errorf("%w: head: numbers out of range", errPart)
 	}
+	kernels := []string{clipName(p.Kernel)}
+	if !r.first {
+		kernels = kernels[:0]
+		for n := r.count(1); n > 0 && !r.bad; n-- {
+			kernels = append(kernels, string(r.bytes(maxNameBytes)))
+		}
+	}
 	for n := r.count(2); n > 0 && !r.bad; n-- {
-		id := r.number(math.MaxUint16)
-		name := RegionName{uint16(id), string(r.bytes(maxNameBytes))}
+		name := RegionName{Region: uint16(r.number(math.MaxUint16))}
+		k := uint64(0)
+		if !r.first {
+			k = r.number(math.MaxInt32)
+		}
+		if k >= uint64(len(kernels)) {
+			return fmt.Errorf("%w: a name of kernel %d of %d", errPart, k, len(kernels))
+		}
+		name.Kernel = kernels[k]
+		name.Name = string(r.bytes(maxNameBytes))
 		if k := len(names); k > 0 && names[k-1].Region >= name.Region {
 			return fmt.Errorf("%w: names out of order", errPart)
 		}
 		names = append(names, name)
 	}
 	n := r.count(5)
-	if !r.bad && cap(events) < n {
-		events = make([]Event, 0, n)
+	if !r.bad && cap(visits) < n {
+		visits = make([]Visit, 0, n)
 	}
 	before := uint64(0)
 	for ; n > 0 && !r.bad; n-- {
-		end := before + r.number(math.MaxUint64)
-		e := Event{Dur: r.number(math.MaxUint64)}
-		region := r.number(1<<17 - 1)
-		e.TS, e.Region, e.Instant = end-e.Dur, uint16(region>>1), region&1 == 1
-		e.Block, e.Place = uint16(r.number(math.MaxUint16)), uint16(r.number(math.MaxUint16))
-		events = append(events, e)
-		before = end
+		v := r.visit(before)
+		before = v.TS + v.Dur
+		visits = append(visits, v)
 	}
 	if r.bad || len(r.b) != 0 {
 		return fmt.Errorf("%w: %d bytes from its end", errPart, len(r.b))
 	}
-	p.Names, p.Events = names, events
+	p.Names, p.Visits = names, visits
 	return nil
 }
 
 // partReader reads numbers and texts; after the first that cannot be read, bad is set.
 type partReader struct {
-	b   []byte
-	bad bool
+	first bool // of version 1
+	b     []byte
+	bad   bool
+}
+
+// visit reads one that follows one that ended at before.
+func (r *partReader) visit(before uint64) Visit {
+	end := before + r.number(math.MaxUint64)
+	v := Visit{Dur: r.number(math.MaxUint64)}
+	region := r.number(1<<17 - 1)
+	v.TS, v.Region, v.Instant = end-v.Dur, uint16(region>>1), region&1 == 1
+	if r.first {
+		v.Block = uint32(r.number(math.MaxUint16))
+		place := r.number(math.MaxUint16)
+		v.Warp, v.SM = uint16(place&63), uint16(place>>6)
+		return v
+	}
+	v.Block = uint32(r.number(math.MaxUint32))
+	v.Warp, v.SM = uint16(r.number(math.MaxUint16)), uint16(r.number(math.MaxUint16))
+	return v
 }
 
 func (r *partReader) number(most uint64) uint64 {

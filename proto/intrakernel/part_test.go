@@ -35,27 +35,36 @@ func cut(t testing.TB, line *intrakernel.Timeline, limit int) (parts []intrakern
 	return parts
 }
 
+// visits are the events of a timeline.
+func visits(line *intrakernel.Timeline) (all []intrakernel.Visit) {
+	for _, e := range line.Events {
+		all = append(all, intrakernel.Visit{TS: e.TS, Dur: e.Dur, Block: uint32(e.Block), Region: e.Region, Warp: e.Warp(), SM: e.SM(),
+			Instant: e.Instant})
+	}
+	return all
+}
+
 // However a timeline is cut, its parts have its events in order, the names of their regions, and every record once.
 func TestPartsAddUp(t *testing.T) {
 	for _, name := range cases(t) {
 		_, line := load(t, name)
-		for _, limit := range []int{1 << 20, intrakernel.MaxHeadBytes + 1200} {
-			var events []intrakernel.Event
+		for _, limit := range []int{1 << 20, intrakernel.MaxHeadBytes + 2300} {
+			var events []intrakernel.Visit
 			records := uint64(0)
 			parts := cut(t, line, limit)
 			for _, p := range parts {
-				events = append(events, p.Events...)
+				events = append(events, p.Visits...)
 				records += p.Records()
 				if p.Parts != len(parts) {
 					t.Errorf("%s: %d parts, part %d says %d", name, len(parts), p.Index, p.Parts)
 				}
-				for _, e := range p.Events {
-					if p.Name(e.Region) == "" && !strings.HasPrefix(name, "names_") {
-						t.Errorf("%s: region %d has no name", name, e.Region)
+				for _, v := range p.Visits {
+					if p.Region(v.Region).Name == "" && !strings.HasPrefix(name, "names_") {
+						t.Errorf("%s: region %d has no name", name, v.Region)
 					}
 				}
 			}
-			if len(events) != len(line.Events) || len(events) > 0 && !reflect.DeepEqual(events, line.Events) {
+			if len(events) != len(line.Events) || len(events) > 0 && !reflect.DeepEqual(events, visits(line)) {
 				t.Errorf("%s at %d bytes: %d events, %d before", name, limit, len(events), len(line.Events))
 			}
 			if len(line.Events) > 0 && records != uint64(line.Survivors) {
@@ -84,16 +93,17 @@ func TestElementsOfTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := cut(t, line, 1<<20)[0]
-		if p.Records() != c.elements || p.SliceRecords != c.perSlice || uint64(len(p.Events)) != c.all {
-			t.Errorf("%s: %d records, %d a slice, %d events: %+v", c.name, p.Records(), p.SliceRecords, len(p.Events), p)
+		if p.Records() != c.elements || p.SliceRecords != c.perSlice || uint64(len(p.Visits)) != c.all {
+			t.Errorf("%s: %d records, %d a slice, %d events: %+v", c.name, p.Records(), p.SliceRecords, len(p.Visits), p)
 		}
 	}
 }
 
 // FuzzPart: no bytes break the decoder, and what it takes is encoded to the same part.
 func FuzzPart(f *testing.F) {
-	p := intrakernel.Part{PartHead: intrakernel.PartHead{Parts: 1, Scale: 1}, Names: []intrakernel.RegionName{{Region: 3, Name: "load"}},
-		Events: []intrakernel.Event{{TS: 5, Dur: 7, Region: 3, Block: 65535, Place: 65535}, {TS: 12, Region: 3, Instant: true}}}
+	p := intrakernel.Part{PartHead: intrakernel.PartHead{Parts: 1, Scale: 1},
+		Names:  []intrakernel.RegionName{{Region: 3, Kernel: "k", Name: "load"}},
+		Visits: []intrakernel.Visit{{TS: 5, Dur: 7, Region: 3, Block: 1 << 31, Warp: 63, SM: 65535}, {TS: 12, Region: 3, Instant: true}}}
 	seed, err := intrakernel.AppendPart(nil, &p)
 	if err != nil {
 		f.Fatal(err)
@@ -127,24 +137,24 @@ func TestPartRoundTrip(t *testing.T) {
 		end := uint64(0)
 		for range r.IntN(50) {
 			end += r.Uint64() >> (8 + r.IntN(56))
-			e := intrakernel.Event{Dur: min(end, r.Uint64()>>r.IntN(64)), Region: uint16(r.Uint32()), Block: uint16(r.Uint32()),
-				Place: uint16(r.Uint32())}
-			e.TS = end - e.Dur
-			want.Events = append(want.Events, e)
+			v := intrakernel.Visit{Dur: min(end, r.Uint64()>>r.IntN(64)), Region: uint16(r.Uint32()), Block: r.Uint32(),
+				Warp: uint16(r.Uint32()), SM: uint16(r.Uint32())}
+			v.TS = end - v.Dur
+			want.Visits = append(want.Visits, v)
 		}
 		b, err := intrakernel.AppendPart(nil, &want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Decode(b); err != nil || p.PartHead != want.PartHead || len(p.Events) != len(want.Events) {
+		if err := p.Decode(b); err != nil || p.PartHead != want.PartHead || len(p.Visits) != len(want.Visits) {
 			t.Fatalf("%v: %+v became %+v", err, want, p)
 		}
-		for i := range want.Events {
-			if p.Events[i] != want.Events[i] {
-				t.Fatalf("%+v became %+v", want.Events[i], p.Events[i])
+		for i := range want.Visits {
+			if p.Visits[i] != want.Visits[i] {
+				t.Fatalf("%+v became %+v", want.Visits[i], p.Visits[i])
 			}
 		}
-		if p.Decode(b[:len(b)-1]) == nil && len(want.Events) > 0 {
+		if p.Decode(b[:len(b)-1]) == nil && len(want.Visits) > 0 {
 			t.Fatal("a part without its last byte was taken")
 		}
 	}

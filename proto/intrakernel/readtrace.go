@@ -17,7 +17,8 @@ import (
 // later one 36 more), GroupBySM follows pid and tid, and Names and Options.GroupBySM of h are set. The scale has to be the one that the
 // trace was written with. Unmatched begins and ends are in no trace but a legacy one. WriteTrace is not for such a timeline.
 //
-// Traces that ikp_nsys_merge made are refused: their times were stretched over the kernel and are no measurement.
+// Traces that ikp_nsys_merge made are refused: their times were stretched over the kernel and are no measurement. Those of Triton's Proton
+// are ErrProton.
 func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 	if err := h.checkOptions(); err != nil {
 		return nil, err
@@ -41,6 +42,10 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 		}
 		if err != nil {
 			return nil, &Error{In: InTrace, Text: err.Error() + ": only a whole trace has its summary; write it again", Err: err}
+		}
+		if len(t.events)+len(t.records) == 0 && isProton(e) {
+			return nil, &Error{In: InTrace, Err: ErrProton, Text: "Triton's Proton wrote this trace, in cycles: send it to a service, which " +
+				"has the summaries in SQL"}
 		}
 		t.elements++
 		if wrong == nil { // of what follows only the metadata is of interest: it may say what kind of trace this is

@@ -15,7 +15,8 @@ func (r *Regions) Print(w io.Writer, st Style) error {
 	p := &printer{&errWriter{w: w}, style{st.Colour}, st}
 	if len(r.Captures) == 0 {
 		p.section("No captures", "")
-		p.paragraph("Send the buffers of a launch, or a trace of write_trace, to /api/v1/intrakernel: docs/send.md has the lines.")
+		p.paragraph("Send the buffers of a launch, or a trace of write_trace or of Triton's Proton, to /api/v1/intrakernel: docs/send.md has " +
+			"the lines.")
 		return p.w.err
 	}
 	p.regions(r)
@@ -123,6 +124,9 @@ func (p *printer) captures(r *Regions) {
 		g.add(c.Session, p.kernelOf(c.Kernel), count(c.Recorded), count(c.Lost), count(c.UnmatchedBegin+c.UnmatchedEnd))
 	}
 	g.write(p.w, p.Width, p.st)
+	if slices.ContainsFunc(r.Captures, func(c RegionCapture) bool { return c.Clock == "cycles" }) {
+		p.paragraph("Captures of Triton's Proton count cycles, and each is shown as a ns: compare them with each other, not with times.")
+	}
 	for _, c := range r.Captures {
 		if c.EnoughCap > 0 {
 			p.paragraph(fmt.Sprintf("%s: the rings overwrote %s of %s records. Give per_warp_cap %d in place of %d, or record fewer regions.",

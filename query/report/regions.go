@@ -38,7 +38,8 @@ type Regions struct {
 type RegionCapture struct {
 	Tenant         string    `json:"tenant"`
 	Session        string    `json:"session"`
-	Kernel         string    `json:"kernel"`
+	Kernel         string    `json:"kernel"`     // "" unknown, or several
+	Clock          string    `json:"clock"`      // globaltimer, or cycles, of which each is shown as a ns
 	StartedAt      time.Time `json:"started_at"` // 1970 unknown
 	Recorded       uint64    `json:"recorded"`
 	Lost           uint64    `json:"lost"`
@@ -131,13 +132,19 @@ func (q RegionsQuery) of(view, session string) (from string, args []any) {
 }
 
 func readCaptures(in *regionsReader) error {
-	from, args := in.r.Query.of("region_captures", in.r.Query.Session)
-	return in.each(fmt.Sprintf("SELECT toString(tenant), toString(session_id) AS id, toString(kernel), started_at, recorded, lost, "+
-		"unmatched_begin, unmatched_end, per_warp_cap, blocks * toUInt64(warps_per_block), count() OVER () FROM %s "+
+	all := in.r.Query
+	all.Kernel = ""
+	from, args := all.of("region_captures", all.Session)
+	if in.r.Query.Kernel != "" { // a capture can have several kernels
+		with, more := in.r.Query.of("region_trends", in.r.Query.Session)
+		from, args = from+" AND (tenant, session_id) IN (SELECT tenant, session_id FROM "+with+")", append(args, more...)
+	}
+	return in.each(fmt.Sprintf("SELECT toString(tenant), toString(session_id) AS id, toString(kernel), toString(clock), started_at, "+
+		"recorded, lost, unmatched_begin, unmatched_end, per_warp_cap, blocks * toUInt64(warps_per_block), count() OVER () FROM %s "+
 		"ORDER BY started_at DESC, id LIMIT %d", from, in.r.Query.Top), args, func(rows driver.Rows) error {
 		var c RegionCapture
 		var warps uint64
-		err := rows.Scan(&c.Tenant, &c.Session, &c.Kernel, &c.StartedAt, &c.Recorded, &c.Lost, &c.UnmatchedBegin, &c.UnmatchedEnd,
+		err := rows.Scan(&c.Tenant, &c.Session, &c.Kernel, &c.Clock, &c.StartedAt, &c.Recorded, &c.Lost, &c.UnmatchedBegin, &c.UnmatchedEnd,
 			&c.PerWarpCap, &warps, &in.r.All)
 		if c.Lost > 0 && warps > 0 && c.PerWarpCap > 0 {
 			c.EnoughCap = enoughCap(c.Recorded, warps, c.PerWarpCap)

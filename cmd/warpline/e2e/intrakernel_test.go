@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"mime/multipart"
 	"net/http"
@@ -81,7 +82,32 @@ func launches(t *testing.T) (all []launch) {
 		}
 		all = append(all, l)
 	}
-	return all
+	return append(all, protonLaunch(t))
+}
+
+// protonLaunch is a trace of Triton's Proton, of two kernels.
+func protonLaunch(t *testing.T) launch {
+	text, err := os.ReadFile("../../../testdata/proton/two_kernels.chrome_trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace struct {
+		TraceEvents []struct {
+			Cat string
+			Dur float64
+		}
+	}
+	if err := json.Unmarshal(text, &trace); err != nil {
+		t.Fatal(err)
+	}
+	n, ns := uint64(0), uint64(0)
+	for _, e := range trace.TraceEvents {
+		if e.Cat != "call_path" {
+			n, ns = n+1, ns+uint64(math.Round(e.Dur*1000))
+		}
+	}
+	return launch{name: "proton", contentType: "application/json", query: "session=proton", body: text,
+		records: uint64(len(trace.TraceEvents)), want: []uint64{n, ns, 0, n, 0, 0, 0}}
 }
 
 // maybePacked reads a file that may be there as gzip alone.
@@ -257,12 +283,34 @@ func TestIntraKernel(t *testing.T) {
 	t.Run("send", func(t *testing.T) {
 		const trace = 12388 // elements of the sample's list
 		key, dir := c.makeKey("files"), "../../../testdata/intrakernel"
-		if s := c.send(t, key, dir); s.code != 0 || s.Stored == nil || *s.Stored != int64(records)+trace || s.Rejected != 0 {
+		if s := c.send(t, key, dir, "../../../testdata/proton"); s.code != 0 || s.Stored == nil || *s.Stored != int64(records)+trace ||
+			s.Rejected != 0 {
 			t.Errorf("all files: %v, want %d stored\n%s", s, records+trace, s.stderr)
 		}
 		if s := c.send(t, key, dir+"/marks/events.bin.gz", dir+"/samples"); s.code != 0 || s.Stored == nil || *s.Stored != 0 ||
 			*s.Duplicates != 7+trace {
 			t.Errorf("some of them again: %v\n%s", s, s.stderr)
+		}
+	})
+
+	t.Run("Proton", func(t *testing.T) {
+		got := c.rows("SELECT kernel || ' ' || name, toUInt64(count), toUInt64(total_ns), toUInt64(max_ns) FROM region_trends WHERE "+
+			"tenant = ? AND session_id = 'ikp:proton'", "red")
+		want := map[string][]uint64{"matmul kernel load": {12, 3190, 501}, "matmul kernel compute": {6, 5400, 900},
+			"add_kernel load":    {2, 131, 131},
+			"add_kernel scope_1": {1, 400, 400}}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		blocks := c.rows("SELECT toString(block), count(), toUInt64(any(sm)) FROM regions WHERE tenant = ? AND session_id = 'ikp:proton' AND "+
+			"kernel = 'matmul kernel' GROUP BY block", "red")
+		if fmt.Sprint(blocks) != "map[0:[6 3] 1:[6 17] 70000:[6 131]]" {
+			t.Error(blocks)
+		}
+		out, err := exec.Command(binary, append([]string{"report", "regions", "--tenant", "red", "--kernel", "add_kernel"}, c.asking()...)...).
+			CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "scope_1") || !strings.Contains(string(out), "count cycles") {
+			t.Errorf("%v\n%s", err, out)
 		}
 	})
 

@@ -12,7 +12,8 @@ SELECT
 FROM {{db}}.trace_flow_ends_data AS e
 ANY LEFT JOIN (
     SELECT
-        tenant, session_id, pid, tid, started_at AS begun, argMin(s.name, s.duration_ns) AS title, min(s.duration_ns) AS took,
+        tenant, session_id, pid, tid, started_at AS begun, argMin(s.name, s.duration_ns) AS title,
+        min(s.duration_ns) AS took,
         count() AS found
     FROM {{db}}.trace_slices_data AS s
     WHERE phase IN ('X', 'BE') AND (tenant, session_id, pid, tid, started_at) IN (

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+type tenantCreateCmd struct {
+	reachFlags
+	Tenant string `arg:"" help:"Name of the tenant."`
+	Note   string `help:"A few words on who it is."`
+	keyLimitFlags
+}
+
+func (c *tenantCreateCmd) check(p *program) error {
+	return errors.Join(tenant.CheckName(c.Tenant), limitFlags(c.keyLimitFlags).check(p.Settings))
+}
+
+// Run stores the tenant. It has no key yet.
+func (c *tenantCreateCmd) Run(ctx context.Context, p *program) error {
+	tenants, done, err := openTenants(ctx, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := tenants.Create(ctx, c.Tenant, c.Note, limitFlags(c.keyLimitFlags).limits())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Stderr, "tenant %s; limits, for all its keys together: %s; \"warpline key create %[1]s\" makes a key\n", r.Name,
+		limitsOf(r.Limits))
+	return nil
+}
+
+type tenantSetCmd struct {
+	reachFlags
+	Tenant string  `arg:"" help:"The tenant."`
+	Note   *string `help:"A few words on who it is."`
+	changeLimitFlags
+}
+
+func (c *tenantSetCmd) check(p *program) error { return c.changeLimitFlags.check(p.Settings) }
+
+// Run changes what is given and leaves the rest.
+func (c *tenantSetCmd) Run(ctx context.Context, p *program) error {
+	return changeTenant(ctx, p, c.reachFlags, c.Tenant, func(r *tenant.Record) {
+		set(&r.Note, c.Note)
+		c.apply(&r.Limits)
+	})
+}
+
+type tenantDisableCmd struct {
+	reachFlags
+	Tenant string `arg:"" help:"The tenant."`
+}
+
+// Run lets gateways refuse the tenant. What it has sent stays.
+func (c *tenantDisableCmd) Run(ctx context.Context, p *program) error {
+	return changeTenant(ctx, p, c.reachFlags, c.Tenant, func(r *tenant.Record) {
+		if r.Disabled.IsZero() {
+			r.Disabled = time.Now().UTC()
+		}
+	})
+}
+
+type tenantEnableCmd struct {
+	reachFlags
+	Tenant string `arg:"" help:"The tenant."`
+}
+
+// Run lets the tenant in again.
+func (c *tenantEnableCmd) Run(ctx context.Context, p *program) error {
+	return changeTenant(ctx, p, c.reachFlags, c.Tenant, func(r *tenant.Record) { r.Disabled = time.Time{} })
+}
+
+func changeTenant(ctx context.Context, p *program, reach reachFlags, name string, change func(*tenant.Record)) error {
+	tenants, done, err := openTenants(ctx, reach)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := tenants.Change(ctx, name, change)
+	if err != nil {
+		return err
+	}
+	state := "enabled"
+	if !r.Disabled.IsZero() {
+		state = "disabled"
+	}
+	fmt.Fprintf(p.Stderr, "tenant %s is %s; limits: %s; gateways keep to it within 10 s\n", r.Name, state, limitsOf(r.Limits))
+	return nil
+}
+
+type tenantDeleteCmd struct {
+	reachFlags
+	Tenant string `arg:"" help:"The tenant."`
+}
+
+// Run forgets the record of a tenant that has no valid key, which would have the service's limits then.
+func (c *tenantDeleteCmd) Run(ctx context.Context, p *program) error {
+	keys, done, err := openKeys(ctx, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	valid, err := validKeys(ctx, keys, c.Tenant)
+	if err != nil {
+		return err
+	}
+	if len(valid) > 0 {
+		return fmt.Errorf("tenant %s has %s, which would have the service's limits: revoke them first, or \"warpline tenant disable %[1]s\"",
+			c.Tenant, plural(int64(len(valid)), "valid key"))
+	}
+	if err := ingest.NewTenants(keys.Bucket()).Delete(ctx, c.Tenant); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Stderr, "tenant %s has no limits of its own any more; \"warpline tenant purge %[1]s\" deletes what it sent\n", c.Tenant)
+	return nil
+}
+
+type tenantShowCmd struct {
+	reachFlags
+	Tenant string `arg:"" help:"The tenant."`
+	JSON   bool   `help:"One JSON object."`
+}
+
+// tenantShown is what is shown of a tenant.
+type tenantShown struct {
+	tenant.Record
+	Keys []tenant.Key `json:"keys"` // valid ones
+}
+
+// Run shows the record, which a tenant need not have, and the keys.
+func (c *tenantShowCmd) Run(ctx context.Context, p *program) error {
+	keys, done, err := openKeys(ctx, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := ingest.NewTenants(keys.Bucket()).Get(ctx, c.Tenant)
+	none := errors.Is(err, ingest.ErrNoTenant)
+	if err != nil && !none {
+		return err
+	}
+	valid, listErr := validKeys(ctx, keys, c.Tenant)
+	if listErr != nil {
+		return listErr
+	}
+	if none && len(valid) == 0 {
+		return err
+	}
+	r.Name = c.Tenant
+	if c.JSON {
+		return newEncoder(p.Stdout).Encode(tenantShown{r, valid})
+	}
+	state := "enabled"
+	if !r.Disabled.IsZero() {
+		state = "disabled since " + r.Disabled.Format("2006-01-02 15:04 UTC")
+	}
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "tenant\t%s\nstate\t%s\nlimits\t%s\n", r.Name, state, limitsOf(r.Limits))
+	if none {
+		fmt.Fprintln(w, "\tor, since it has none of its own, those of its widest key")
+	}
+	if r.Note != "" {
+		fmt.Fprintf(w, "note\t%s\n", r.Note)
+	}
+	for _, k := range valid {
+		fmt.Fprintf(w, "key\t%s\t%s\t%s\n", k.ID, limitsOf(k.Limits), k.Note)
+	}
+	return w.Flush()
+}
+
+func openTenants(ctx context.Context, f reachFlags) (*ingest.Tenants, func(), error) {
+	keys, done, err := openKeys(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ingest.NewTenants(keys.Bucket()), done, nil
+}

@@ -1,0 +1,219 @@
+package ingest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// taken sends small uploads for a while, with each of the keys in turn, and returns how many lines were taken and the last refusal.
+func (r *rig) taken(during time.Duration, keys ...[]string) (lines int, refused answer) {
+	for i, end := 0, time.Now().Add(during); time.Now().Before(end); i++ {
+		a := r.post("s", ndjson("s", 100), keys[i%len(keys)]...)
+		if a.status == http.StatusOK {
+			lines += 100
+			continue
+		}
+		refused = a
+		time.Sleep(5 * time.Millisecond)
+	}
+	return lines, refused
+}
+
+// The limits of a tenant are for all its keys together: twenty keys are not twenty times the limit, and a key can be narrower.
+func TestLimitsBelongToTheTenant(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	tenants := ingest.NewTenants(r.streams.Keys)
+	if _, err := tenants.Create(t.Context(), "red", "", tenant.Limits{EventsPerSecond: 2000, BurstSeconds: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var keys [][]string
+	for range 20 {
+		keys = append(keys, r.keyOf("red", tenant.Limits{}))
+	}
+	wide := r.keyOf("red", tenant.Limits{EventsPerSecond: 1e9})
+	const seconds = 4
+	for name, with := range map[string][][]string{"20 keys": keys, "a key that says it may more": {wide}} {
+		lines, refused := r.taken(seconds*time.Second, with...)
+		if most := 2000 * (seconds + 1) * 11 / 10; lines > most || lines < 2000*seconds*8/10 {
+			t.Errorf("%s: %d lines in %d s, at most %d are allowed", name, lines, seconds, most)
+		}
+		if refused.status != http.StatusTooManyRequests ||
+			!strings.Contains(refused.raw, "tenant red is over its limit limit-events-per-second = 2000") {
+			t.Errorf("%s: %s", name, refused.raw)
+		}
+	}
+	if _, err := tenants.Change(t.Context(), "red", func(r *tenant.Record) { r.Limits.EventsPerSecond = 1e6 }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "more is allowed", func() bool { return r.post("s", ndjson("s", 5000), keys[0]...).status == http.StatusOK })
+	narrow := r.keyOf("red", tenant.Limits{EventsPerSecond: 500, BurstSeconds: 1})
+	if lines, refused := r.taken(2*time.Second, narrow); lines > 1700 || !strings.Contains(refused.raw, "key ") {
+		t.Errorf("the narrow key: %d lines: %s", lines, refused.raw)
+	}
+	if a := r.post("s", ndjson("s", 5000), keys[1]...); a.status != http.StatusOK {
+		t.Errorf("its debt is the tenant's: %s", a.raw)
+	}
+}
+
+// Every answer to an upload says what is left of the limits, of key and tenant the narrower.
+func TestAnswersTellWhatIsLeft(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	limits := tenant.Limits{EventsPerSecond: 100, BurstSeconds: 10}
+	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "red", "", limits); err != nil {
+		t.Fatal(err)
+	}
+	key := r.keyOf("red", tenant.Limits{RequestsPerSecond: 50})
+	a := r.post("s", ndjson("s", 400), key...)
+	policy, left := a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit")
+	if !strings.HasPrefix(policy, `"events";q=1000;w=10, "bytes";q=`) || !strings.HasSuffix(policy, `"requests";q=500;w=10`) {
+		t.Errorf("policy %s", policy)
+	}
+	var events, wait int
+	if _, err := fmt.Sscanf(left, `"events";r=%d;t=%d,`, &events, &wait); err != nil || events < 600 || events > 640 || wait != 4 {
+		t.Errorf("left %s: %v", left, err)
+	}
+	r.post("s", ndjson("s", 5000), key...)
+	a = r.post("s", ndjson("s", 1), key...)
+	if left := a.header.Get("RateLimit"); a.status != http.StatusTooManyRequests || !strings.HasPrefix(left, `"events";r=0;t=5`) {
+		t.Errorf("%d, left %s", a.status, left)
+	}
+}
+
+// Bounds of uploads are the narrower of key and tenant.
+func TestUploadsWithinTheTenant(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	tenants := ingest.NewTenants(r.streams.Keys)
+	if _, err := tenants.Create(t.Context(), "red", "", tenant.Limits{MaxBodyBytes: 4096}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		limits tenant.Limits
+		whole  bool
+	}{
+		"as the tenant": {tenant.Limits{}, false}, "wider": {tenant.Limits{MaxBodyBytes: 1 << 20}, false},
+		"narrower": {tenant.Limits{MaxBodyBytes: 100}, false},
+	} {
+		key := r.keyOf("red", c.limits)
+		a := r.post(name, ndjson("s", 1000), key...)
+		if a.Accepted >= 1000 || a.Accepted == 0 && name != "narrower" {
+			t.Errorf("%s: %s", name, a.raw)
+		}
+	}
+}
+
+// A tenant that is disabled is refused, whichever of its keys it uses, and let in again; another does not notice. Without a record a wide
+// key is as wide as it was before there were records.
+func TestTenantIsDisabled(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.Defaults.EventsPerSecond, c.Defaults.BurstSeconds = 1000, 1 })
+	tenants := ingest.NewTenants(r.streams.Keys)
+	if _, err := tenants.Create(t.Context(), "red", "", tenant.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenants.Create(t.Context(), "red", "", tenant.Limits{}); err == nil || !strings.Contains(err.Error(), "tenant set") {
+		t.Errorf("a second time: %v", err)
+	}
+	red, blue := r.keyOf("red", tenant.Limits{}), r.keyOf("blue", tenant.Limits{EventsPerSecond: 1e6})
+	if lines, _ := r.taken(time.Second, blue); lines < 3000 {
+		t.Errorf("a wide key of a tenant without a record: %d lines", lines)
+	}
+	set := func(at time.Time) {
+		if _, err := tenants.Change(t.Context(), "red", func(r *tenant.Record) { r.Disabled = at }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(time.Now())
+	eventually(t, soon, "red is refused", func() bool { return r.post("s", ndjson("s", 1), red...).status == http.StatusForbidden })
+	a := r.post("s", ndjson("s", 1), red...)
+	if a.Code != "tenant_disabled" || a.header.Get("Retry-After") == "" || r.post("s", ndjson("s", 1), blue...).status != http.StatusOK {
+		t.Error(a.raw)
+	}
+	// A gateway that starts now knows it at once.
+	other := startOn(t, r.streams, nil)
+	if a := other.post("s", ndjson("s", 1), red...); a.status != http.StatusForbidden && a.status != http.StatusServiceUnavailable {
+		t.Errorf("a new gateway: %d %s", a.status, a.raw)
+	}
+	set(time.Time{})
+	eventually(t, soon, "red is let in", func() bool { return r.post("s", ndjson("s", 1), red...).status == http.StatusOK })
+	if err := tenants.Delete(t.Context(), "red"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenants.Get(t.Context(), "red"); !errors.Is(err, ingest.ErrNoTenant) {
+		t.Error(err)
+	}
+	if all, err := tenants.List(t.Context()); err != nil || len(all) != 0 {
+		t.Error(all, err)
+	}
+}
+
+// A record that the bucket lost is put back by the gateways, with the keys; one that cannot be read changes nothing.
+func TestTenantsSurviveTheirBucket(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { r.streams.Keep(ctx, broker.KeeperConfig{Every: 100 * time.Millisecond}) })
+	defer wait.Wait()
+	defer stop()
+	tenants := ingest.NewTenants(r.streams.Keys)
+	if _, err := tenants.Create(t.Context(), "red", "a note", tenant.Limits{EventsPerSecond: 7}); err != nil {
+		t.Fatal(err)
+	}
+	red := r.keyOf("red", tenant.Limits{})
+	eventually(t, soon, "the limit holds", func() bool { return r.post("s", ndjson("s", 100), red...).status == http.StatusTooManyRequests })
+	if _, err := r.streams.Keys.Put(t.Context(), "tenant.red", []byte(`{"name":"blue"}`)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if a := r.post("s", ndjson("s", 100), red...); a.status != http.StatusTooManyRequests {
+		t.Errorf("after a bad record: %s", a.raw)
+	}
+	js, err := jetstream.New(r.streams.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "KV_"+stream.KeysBucket); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the record is back", func() bool {
+		back, err := tenants.Get(t.Context(), "red")
+		return err == nil && back.Limits.EventsPerSecond == 7 && back.Note == "a note"
+	})
+}
+
+// A key that is rotated works beside its successor, which is like it, and then ends.
+func TestRotate(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	keys := ingest.NewKeys(r.streams.Keys)
+	secret, key, err := keys.Create(t.Context(), "red", "build farm", tenant.Limits{MaxBodyBytes: 1 << 20}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, next, old, err := keys.Rotate(t.Context(), key.ID, 2*time.Second)
+	if err != nil || next.Tenant != "red" || next.Note != "build farm" || next.Limits != key.Limits || !next.Expires.IsZero() ||
+		old.ID != key.ID {
+		t.Fatal(next, old, err)
+	}
+	status := func(secret string) int { return r.post("s", ndjson("s", 1), "Authorization", "Bearer "+secret).status }
+	if a, b := status(secret), status(made); a != http.StatusOK || b != http.StatusOK {
+		t.Errorf("during the overlap: %d and %d", a, b)
+	}
+	eventually(t, soon, "the old key ends", func() bool { return status(secret) == http.StatusUnauthorized })
+	if got := status(made); got != http.StatusOK {
+		t.Errorf("the new key: %d", got)
+	}
+	if _, _, _, err := keys.Rotate(t.Context(), key.ID, time.Hour); err == nil {
+		t.Error("an expired key was rotated")
+	}
+}
