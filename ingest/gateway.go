@@ -42,6 +42,8 @@ type Config struct {
 	GRPCClientCA string
 	// PathPrefix is a path below which every route answers too, such as "/profiler".
 	PathPrefix string
+	// UIURL is where people see sessions, for answers that say so; "" is nowhere.
+	UIURL string
 	// SpoolDir holds bodies while they are received (default: the system's folder for temporary files). Its files have no name.
 	SpoolDir string
 	// SpoolMaxBytes bounds the spooled bytes of all requests together (default 2 GiB); one tenant may use half.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -64,6 +65,14 @@ func (u *Upload) close() {
 	for _, s := range u.spilled {
 		s.close()
 	}
+}
+
+// SessionURL is where people see the upload's session, "" where no operator has said so.
+func (u *Upload) SessionURL() string {
+	if u.gateway.cfg.UIURL == "" {
+		return ""
+	}
+	return strings.TrimRight(u.gateway.cfg.UIURL, "/") + "/session?session=" + url.QueryEscape(u.Session)
 }
 
 // Reader reads the body as it came, compressed or not, as far as it is here.

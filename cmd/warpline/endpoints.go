@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -185,4 +186,15 @@ func loopback(addr string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
+}
+
+// checkUI returns what is wrong with the address of the UI.
+func checkUI(s *settings, address string) error {
+	if address == "" {
+		return nil
+	}
+	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%s: %q: write https://host/path", s.name("ui-url"), address)
+	}
+	return nil
 }

@@ -27,6 +27,7 @@ var helpTexts = kong.Vars{
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited.",
 	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
+	"gateway_ui_url":      "Where people see sessions: answers to traces have the link <URL>/session?session=<id> then.",
 	"gateway_listen":      "Where clients send, and where /metrics, /healthz and /readyz are.",
 	"grpc_client_ca":      "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
 	"ikp_input": "JSON with the session, region names, block filter, options and path of the launch: what was given to the " +

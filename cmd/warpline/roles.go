@@ -14,6 +14,7 @@ type gatewayCmd struct {
 	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"${gateway_listen}"`
 	GRPCListen string `name:"grpc-listen" placeholder:"HOST:PORT" help:"${gateway_grpc_listen}"`
 	PathPrefix string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
+	UIURL      string `name:"ui-url" placeholder:"URL" help:"${gateway_ui_url}"`
 	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen and --grpc-listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
 	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
@@ -42,13 +43,13 @@ func (c *gatewayCmd) check(p *program) error {
 				s.name("dev-key"), s.name(l.flag), l.addr)
 		}
 	}
-	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s))
+	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s))
 }
 
 // Run serves until a signal, then lets requests under way finish.
 func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 	return c.role(p).RunGateway(ctx, p.Hard, service.GatewayConfig{
-		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
+		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(),
 		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax),
 	})

@@ -20,6 +20,7 @@ type upCmd struct {
 	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"${gateway_listen}"`
 	GRPCListen string `name:"grpc-listen" default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"${up_grpc_listen}"`
 	PathPrefix string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
+	UIURL      string `name:"ui-url" placeholder:"URL" help:"${gateway_ui_url}"`
 	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen and --grpc-listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
 	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
@@ -88,7 +89,8 @@ func (c *upCmd) check(p *program) error {
 	if c.DrainTimeout <= 0 {
 		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), c.DrainTimeout)
 	}
-	return errors.Join(checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.clickhouseFlags.check(s),
+	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert),
+		c.clickhouseFlags.check(s),
 		c.layoutFlags.check(s), c.limitFlags.check(s),
 		c.chunkFlags.check(s), c.insertFlags.check(s))
 }
@@ -131,7 +133,7 @@ func (c *upCmd) config(p *program) service.Config {
 	// Only who names a size takes room back from streams that are there.
 	layout.Lower = p.Settings.given("ingest-max") || p.Settings.given("rows-max") || p.Settings.given("bucket-max") || c.StoreMax > 0
 	return service.Config{
-		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
+		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		GRPCListen: c.GRPCListen, GRPCClientCA: c.ClientCA,
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),

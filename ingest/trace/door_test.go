@@ -84,6 +84,7 @@ type answer struct {
 		Offset int64
 		Code   string
 	}
+	URL    string `json:"session_url"`
 	Code   string `json:"error"`
 	Detail string
 }
@@ -323,9 +324,10 @@ func TestAnswers(t *testing.T) {
 
 // A name stands for one trace with one set of options.
 func TestNames(t *testing.T) {
-	r := start(t, nil)
+	r := start(t, func(c *ingest.Config) { c.UIURL = "https://ui.example/w/" })
 	one, two := []byte("["+event+"]"), []byte("["+event+","+event+"]")
-	if a := r.post(traces+"?session=a:b%25&rank=3", "", one); a.SessionID != "trace:a%3Ab%25" || a.status != 200 {
+	if a := r.post(traces+"?session=a:b%25&rank=3", "", one); a.SessionID != "trace:a%3Ab%25" || a.status != 200 ||
+		a.URL != "https://ui.example/w/session?session=trace%3Aa%253Ab%2525" {
 		t.Fatalf("%s", a.raw)
 	}
 	for name, a := range map[string]answer{

@@ -117,6 +117,7 @@ func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	if reason, detail := u.SetSession(p.session); reason != "" {
 		return ingest.Identity{}, fmt.Errorf("BUG: ingest/trace: session %q: %s", p.session, detail)
 	}
+	p.answer.URL = u.SessionURL()
 	said := sha256.New()
 	fmt.Fprintf(said, "trace 1\n%x\n%q\n%q\n%d\n%d\n", content, p.o.job, p.o.host, p.o.rank, p.o.world)
 	id := u.BySession(ingest.SumOf(said))

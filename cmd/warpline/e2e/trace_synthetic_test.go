@@ -22,7 +22,7 @@ func (c *cluster) syntheticTraces(t *testing.T) {
 	for _, tr := range []*trace{
 		// The seed's: an arrow that leaves A at its end, where B begins and C after a while. Then one that starts where two begin.
 		{name: "ends", body: []byte(`[{"ph":"X","name":"A","pid":1,"tid":1,"ts":100,"dur":10},
-		{"ph":"X","name":"K","pid":0,"tid":7,"ts":130,"dur":5},
+{"ph":"X","name":"K","pid":0,"tid":7,"ts":130,"dur":5},
 {"ph":"s","id":1,"name":"f","cat":"g","pid":1,"tid":1,"ts":110},{"ph":"f","id":1,"name":"f","cat":"g","pid":0,"tid":"7","ts":130},
 {"ph":"X","name":"long","pid":1,"tid":2,"ts":200,"dur":10},{"ph":"X","name":"short","pid":1,"tid":2,"ts":200,"dur":5},{"ph":"M","name":"x"},
 {"ph":"X","name":"K2","pid":0,"tid":7,"ts":300,"dur":5},{"ph":"X","name":"Z","pid":9,"tid":9,"ts":1,"dur":1},
@@ -35,6 +35,7 @@ func (c *cluster) syntheticTraces(t *testing.T) {
 {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":200000000010,"dur":2,"args":{"correlation":2}},
 {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":200000000009,"dur":5,"args":{"correlation":2}},
 {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":200000000012,"dur":5,"args":{"correlation":4294967296}}]`)},
+		{name: "torn", body: []byte(`{"traceEvents":[{"ph":"i","name":"a","ts":1},{"ph":`)},
 		{name: "counters", body: []byte(`[{"ph":"C","name":"m","pid":1,"ts":5,"args":{"a":1.5,"b":"2","c":"x","d":NaN}}]`)},
 		{name: "names", body: []byte("[" + names.String()[1:] + "]")},
 		{name: "rank0", body: []byte(rank(0, 0))}, {name: "rank1", body: []byte(rank(1, 30))},
@@ -43,8 +44,8 @@ func (c *cluster) syntheticTraces(t *testing.T) {
 	}
 	for what, q := range map[string][3]string{
 		"arrows": {"trace_flows", "session_id, kind, correlation, from_name, toUnixTimestamp64Nano(from_started_at), from_duration_ns, " +
-			"to_name, toUnixTimestamp64Nano(to_started_at), to_duration_ns",
-			`trace:astray|launch|1|cudaLaunchKernel|200000000000000|2000|k|100000000000000|5000
+			"to_name, toUnixTimestamp64Nano(to_started_at), to_duration_ns", `
+trace:astray|launch|1|cudaLaunchKernel|200000000000000|2000|k|100000000000000|5000
 trace:astray|launch|2|cudaLaunchKernel|200000000010000|2000|k|200000000009000|5000
 trace:ends|g|1|A|100000|10000|K|130000|5000
 trace:ends|g|2|K2|300000|5000|K2|300000|5000
@@ -54,16 +55,17 @@ trace:ends|g|3|short|200000|5000|Z|1000|1000`},
 trace:rank0|50000|50000|50000
 trace:rank1|20000|20000|20000`},
 		"launches": {"trace_launches", "session_id, correlation, delay_ns, inverted", "trace:astray|1|0|1\ntrace:astray|2|0|1"},
-		"large ids": {"kernels", "session_id, corr_id, count()",
-			"trace:astray|0|1\ntrace:astray|1|1\ntrace:astray|2|1\ntrace:rank0|0|1\ntrace:rank1|0|1"},
+		"large ids": {"kernels", "session_id, corr_id, count()", "trace:astray|0|1\ntrace:astray|1|1\n" +
+			"trace:astray|2|1\ntrace:rank0|0|1\ntrace:rank1|0|1"},
 		"counters":    {"trace_counters", "name, series, value", "m|a|1.5\nm|b|2"},
 		"collectives": {"trace_collectives", "run_id, process_group, seq, ranks, skew_ns, transfer_ns, late_rank", "night|0|4|2|30000|20000|1"},
-		"sessions": {"sessions", "session_id, rank, world_size", `trace:astray|-1|0
-trace:counters|-1|0
-trace:ends|-1|0
-trace:names|-1|0
-trace:rank0|0|2
-trace:rank1|1|2`},
+		"sessions": {"sessions", "session_id, rank, world_size, state", `trace:astray|-1|0|complete
+trace:counters|-1|0|complete
+trace:ends|-1|0|complete
+trace:names|-1|0|complete
+trace:rank0|0|2|complete
+trace:rank1|1|2|complete
+trace:torn|-1|0|crashed`},
 		"names": {"(SELECT tenant, uniqExact(name) AS names, sum(calls) AS total, sumIf(calls, name = '(more names)') AS more FROM trace_stats " +
 			"WHERE category = 'c' GROUP BY tenant)", "names, total, more", "65536|70000|4465"},
 		"their slices": {"(SELECT tenant, uniqExact(name) AS names FROM trace_slices WHERE category = 'c' GROUP BY tenant)", "names", "70000"},
@@ -79,7 +81,7 @@ trace:rank1|1|2`},
 			if err != nil {
 				return false, err.Error()
 			}
-			_, ok := got[q[2]]
+			_, ok := got[strings.TrimSpace(q[2])]
 			return ok, fmt.Sprintf("%.2000v, want %s", got, q[2])
 		})
 	}

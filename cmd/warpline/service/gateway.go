@@ -12,6 +12,7 @@ import (
 // GatewayConfig is what a gateway needs that runs alone. Fields without a comment are as in Config.
 type GatewayConfig struct {
 	Listen, PathPrefix       string
+	UIURL                    string // where people see sessions, "" is nowhere
 	GRPCListen, GRPCClientCA string
 	TLSCert, TLSKey          string
 	DevKey                   string
@@ -42,7 +43,7 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	w := newWatcher(a.Log, reg)
 	g, err := ingest.New(streams, ingest.Config{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA,
-		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
+		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
 		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
 		Logger: a.Log, Registerer: reg, Ready: w.blocked,
 	})
