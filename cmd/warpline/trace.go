@@ -10,6 +10,7 @@ import (
 // traceCmd works on traces in Chrome's JSON without a service.
 type traceCmd struct {
 	Lint traceLintCmd `cmd:"" help:"${trace_lint}"`
+	Open traceOpenCmd `cmd:"" help:"Serve a trace on this machine, and print the link that opens it in Perfetto's viewer."`
 }
 
 type traceLintCmd struct {
@@ -34,4 +35,13 @@ func (c *traceLintCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("%s: not all is drawn as it was meant", c.File)
 	}
 	return err
+}
+
+type traceOpenCmd struct {
+	File string `arg:"" placeholder:"FILE" help:"A trace that Perfetto reads, packed with gzip or not."`
+}
+
+// Run serves the file until a signal.
+func (c *traceOpenCmd) Run(ctx context.Context, p *program) error {
+	return (&trace.Open{Path: c.File}).Run(ctx, p.Stdout, p.Stderr)
 }

@@ -1,4 +1,5 @@
-// Package trace works on files of traces in Chrome's JSON without a service: Lint says what viewers draw wrongly of them.
+// Package trace works on files of traces in Chrome's JSON without a service: Lint says what viewers draw wrongly of them, Open serves one
+// to Perfetto's viewer.
 package trace
 
 import (
