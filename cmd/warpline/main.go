@@ -60,6 +60,7 @@ type commands struct {
 	Pprof     pprofCmd     `cmd:"" group:"use" help:"Write PC samples or kernels as a profile for go tool pprof, or as folded stacks."`
 	Telemetry telemetryCmd `cmd:"" group:"use" help:"Check GPU memory telemetry files without a server."`
 	IKP       ikpCmd       `cmd:"" name:"ikp" group:"use" help:"${commands_ikp}"`
+	Trace     traceCmd     `cmd:"" group:"use" help:"Check traces in Chrome's JSON without a server."`
 
 	Session sessionCmd `cmd:"" group:"care" help:"List, export and delete sessions."`
 	Tenant  tenantCmd  `cmd:"" group:"care" help:"List tenants, and delete all that one has sent."`

@@ -35,8 +35,7 @@ type Drawing struct {
 	// Turned counts arrows that are drawn from the end to the start, because the end's slice begins earlier.
 	Turned uint64
 
-	bound []int32 // by flow: the slice, -1 for none
-	spill []uint32
+	drawn []int32 // by flow that ends or goes on: the row, plus one; 0 for none
 }
 
 // Perfetto draws the arrows as Perfetto does. It fills in the durations of slices that have a begin and an end.
@@ -44,11 +43,8 @@ func (t *Trace) Perfetto() *Drawing {
 	slices.SortFunc(t.events, func(a, b event) int {
 		return cmp.Or(cmp.Compare(a.ts, b.ts), cmp.Compare(a.rank(), b.rank()), a.longer(&b), cmp.Compare(a.order, b.order))
 	})
-	p := &drawer{Trace: t, Drawing: &Drawing{bound: make([]int32, len(t.flows))}, stacks: make([][]uint32, len(t.tracks.all)),
-		pending: map[uint32][]uint64{}, from: map[uint64]uint32{}, v1: make([]uint64, len(t.keys.all)), first: -1}
-	for i := range p.bound {
-		p.bound[i] = -1
-	}
+	p := &drawer{Trace: t, Drawing: &Drawing{drawn: make([]int32, len(t.flows))}, stacks: make([][]uint32, len(t.tracks.all)),
+		pending: map[uint32][]uint32{}, from: map[uint64]uint32{}, v1: make([]uint64, len(t.keys.all)), first: -1}
 	for i := range t.events {
 		p.draw(&t.events[i])
 	}
@@ -82,7 +78,7 @@ type drawer struct {
 	*Trace
 	*Drawing
 	stacks  [][]uint32          // by track: slices that are open
-	pending map[uint32][]uint64 // by track: flows that wait for the next slice
+	pending map[uint32][]uint32 // by track: ends that wait for the next slice
 	from    map[uint64]uint32   // by flow: the slice that it comes from
 	v1      []uint64            // by key: the number of the flow, plus one
 	next    uint64
@@ -127,16 +123,16 @@ func (p *drawer) open(e *event) {
 	}
 	if spilled {
 		p.Spilled++
-		p.spill = append(p.spill, e.ref)
 	} else {
 		p.stacks[s.track] = append(stack, e.ref)
 		if waiting := p.pending[s.track]; len(waiting) > 0 && s.kind != asyncHead {
-			for _, flow := range waiting { // P7: the first slice of all where no start came
-				from, ok := p.from[flow]
+			for _, ref := range waiting { // P7: the first slice of all where no start came
+				from, ok := p.from[p.v1[p.flows[ref].key]-1]
 				if !ok {
 					from = uint32(p.first)
 				}
 				p.row(from, e.ref)
+				p.drawn[ref] = int32(len(p.Rows))
 			}
 			delete(p.pending, s.track)
 		}
@@ -181,7 +177,7 @@ func (p *drawer) flow(e *event) {
 	}
 	id := p.v1[f.key] - 1
 	if e.kind == flowEnd && !f.enclose {
-		p.pending[f.track] = append(p.pending[f.track], id)
+		p.pending[f.track] = append(p.pending[f.track], e.ref)
 		return
 	}
 	stack := p.stacks[f.track]
@@ -190,7 +186,7 @@ func (p *drawer) flow(e *event) {
 		return
 	}
 	top := stack[len(stack)-1]
-	p.bound[e.ref] = int32(top)
+	rows := len(p.Rows)
 	switch e.kind {
 	case flowStart:
 		p.start(id, top)
@@ -198,6 +194,9 @@ func (p *drawer) flow(e *event) {
 		p.step(id, top)
 	case flowEnd:
 		p.end(id, top)
+	}
+	if len(p.Rows) > rows {
+		p.drawn[e.ref] = int32(len(p.Rows))
 	}
 }
 

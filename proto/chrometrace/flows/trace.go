@@ -15,6 +15,7 @@ type Slice struct {
 	Correlation int64 // 0 of none
 	Name        uint32
 	track       uint32
+	text        uint32 // thread as text
 	kind        kind
 	side        side
 }
@@ -60,8 +61,12 @@ type flow struct {
 	track   uint32
 	text    uint32 // thread as text: pid and tid, where a number and its text are one
 	before  int32  // the slice that was written just before it, with its thread and time; -1 for none
-	valid   bool   // the id is one
-	enclose bool   // bp is e
+	kind    kind
+	valid   bool // the id is one
+	enclose bool // bp is e
+	other   bool // bp is something else
+	input   bool // the category says that a missing bp means e to chrome://tracing
+	id      int64
 }
 
 // bind is an end of an arrow that stands on a slice itself.
@@ -135,8 +140,14 @@ func (t *Trace) Add(e *chrometrace.Event) {
 	ev := event{ts: ts, order: uint32(len(t.events))}
 	switch phase {
 	case 's', 't', 'f':
-		ev.kind = map[byte]kind{'s': flowStart, 't': flowStep, 'f': flowEnd}[phase]
-		ev.ref = t.addFlow(e, ts)
+		ev.kind = flowStart
+		switch phase {
+		case 't':
+			ev.kind = flowStep
+		case 'f':
+			ev.kind = flowEnd
+		}
+		ev.ref = t.addFlow(e, ts, ev.kind)
 	case 'E':
 		ev.kind, ev.ref = end, t.addEnd(t.thread(e))
 	case 'e':
@@ -187,6 +198,7 @@ func (t *Trace) addSlice(e *chrometrace.Event, phase byte, ev *event) bool {
 	if s.side != neither || len(e.Args) > 2 {
 		s.Correlation = correlationOf(e.Args)
 	}
+	s.text = t.threadText(e)
 	ev.ref = uint32(len(t.Slices))
 	if len(e.BindID) > 0 {
 		if id, ok := flowID(e.BindID); ok {
@@ -194,14 +206,17 @@ func (t *Trace) addSlice(e *chrometrace.Event, phase byte, ev *event) bool {
 		}
 	}
 	t.Slices = append(t.Slices, s)
-	t.last, t.lastTS, t.lastOn = int32(ev.ref), ev.ts, t.threadText(e)
+	t.last, t.lastTS, t.lastOn = int32(ev.ref), ev.ts, s.text
 	return true
 }
 
-func (t *Trace) addFlow(e *chrometrace.Event, ts int64) uint32 {
-	f := flow{ts: ts, offset: e.Offset, track: t.thread(e), text: t.threadText(e), before: -1, enclose: string(e.BindingPoint) == `"e"`}
+func (t *Trace) addFlow(e *chrometrace.Event, ts int64, kind kind) uint32 {
+	f := flow{ts: ts, offset: e.Offset, track: t.thread(e), text: t.threadText(e), before: -1, kind: kind,
+		enclose: string(e.BindingPoint) == `"e"`, input: bytes.Contains(e.Category, []byte("input")) ||
+			bytes.Contains(e.Category, []byte("ipc.flow"))}
+	f.other = len(e.BindingPoint) > 0 && !f.enclose
 	id, ok := flowID(e.ID)
-	f.valid = ok
+	f.valid, f.id = ok, int64(id)
 	key := strconv.AppendUint(make([]byte, 0, 64), id, 16)
 	key = append(append(key, 0), e.Category...)
 	f.key = t.keys.id(append(append(key, 0), e.Name...))
