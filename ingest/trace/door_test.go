@@ -370,7 +370,8 @@ func TestHostile(t *testing.T) {
 		middle, reason string
 		rejected       uint64 // 0: any number above
 	}{
-		"deep args":           {`{"ph":"X","ts":1,"args":` + strings.Repeat(`{"a":`, 5000) + `1` + strings.Repeat("}", 5000) + `}`, "bad_event", 1},
+		"deep args": {`{"ph":"X","ts":1,"args":` + strings.Repeat(`{"a":`, 5000) + `1` + strings.Repeat("}", 5000) + `}`,
+			"bad_event", 1},
 		"a pid that is none":  {`{"ph":"X","ts":1,"pid":{}}`, "bad_name", 1},
 		"an endless number":   {`{"ph":"X","ts":` + strings.Repeat("9", 100_000) + `}`, "bad_time", 1},
 		"a negative length":   {`{"ph":"X","ts":1,"dur":-0.001}`, "bad_duration", 1},
