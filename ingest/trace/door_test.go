@@ -362,3 +362,27 @@ func TestLimits(t *testing.T) {
 		t.Errorf("in a form: %d %s", a.status, a.raw)
 	}
 }
+
+// Hostile traces cost a reason each, and their neighbours stay.
+func TestHostile(t *testing.T) {
+	r := start(t, nil)
+	for name, c := range map[string]struct {
+		middle, reason string
+		rejected       uint64 // 0: any number above
+	}{
+		"deep args": {`{"ph":"X","ts":1,"args":` + strings.Repeat(`{"a":`, 5000) + `1` + strings.Repeat("}", 5000) + `}`,
+			"bad_event", 1},
+		"a pid that is none":  {`{"ph":"X","ts":1,"pid":{}}`, "bad_name", 1},
+		"an endless number":   {`{"ph":"X","ts":` + strings.Repeat("9", 100_000) + `}`, "bad_time", 1},
+		"a negative length":   {`{"ph":"X","ts":1,"dur":-0.001}`, "bad_duration", 1},
+		"begins without ends": {strings.Repeat(`{"ph":"B","ts":1,"name":"a"},`, 70_000) + event, "too_many_open", 0},
+		"a long string":       {`{"ph":"X","ts":1,"name":"` + strings.Repeat("x", 48<<20) + `"}`, "event_too_large", 1},
+		"ends without begins": {strings.Repeat(`{"ph":"E","ts":1},`, 500) + `{"ph":"e","ts":1}`, "no_begin", 501},
+	} {
+		a := r.post(traces, "", zip([]byte("["+event+","+c.middle+","+event+"]")))
+		if a.status != http.StatusOK || a.Rejected == 0 || c.rejected > 0 && a.Rejected != c.rejected || a.Accepted < 2 ||
+			len(a.Errors) == 0 || a.Errors[0].Code != c.reason || a.Errors[0].Offset < int64(len(event)) || len(a.Errors) > 100 {
+			t.Errorf("%s: %d %.500s", name, a.status, a.raw)
+		}
+	}
+}

@@ -35,6 +35,11 @@ func (c *cluster) syntheticTraces(t *testing.T) {
 {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":200000000010,"dur":2,"args":{"correlation":2}},
 {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":200000000009,"dur":5,"args":{"correlation":2}},
 {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":200000000012,"dur":5,"args":{"correlation":4294967296}}]`)},
+		// Two processes in one file, with one correlation.
+		{name: "merged", body: []byte(`[{"ph":"X","cat":"cuda_runtime","name":"l","pid":1,"tid":1,"ts":5,"dur":2,"args":{"correlation":7}},
+{"ph":"X","cat":"cuda_runtime","name":"l","pid":2,"tid":1,"ts":6,"dur":2,"args":{"correlation":7}},
+{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":10,"dur":5,"args":{"correlation":7}},
+{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":20,"dur":5,"args":{"correlation":7}}]`)},
 		{name: "torn", body: []byte(`{"traceEvents":[{"ph":"i","name":"a","ts":1},{"ph":`)},
 		{name: "counters", body: []byte(`[{"ph":"C","name":"m","pid":1,"ts":5,"args":{"a":1.5,"b":"2","c":"x","d":NaN}}]`)},
 		{name: "names", body: []byte("[" + names.String()[1:] + "]")},
@@ -52,16 +57,20 @@ trace:ends|g|2|K2|300000|5000|K2|300000|5000
 trace:ends|g|2|short|200000|5000|K2|300000|5000
 trace:ends|g|3|short|200000|5000|Z|1000|1000`},
 		"a breakdown": {"trace_breakdown", "session_id, span_ns, busy_ns, summed_ns", `trace:astray|8000|8000|10000
+trace:merged|15000|10000|10000
 trace:rank0|50000|50000|50000
 trace:rank1|20000|20000|20000`},
 		"launches": {"trace_launches", "session_id, correlation, delay_ns, inverted", "trace:astray|1|0|1\ntrace:astray|2|0|1"},
 		"large ids": {"kernels", "session_id, corr_id, count()", "trace:astray|0|1\ntrace:astray|1|1\n" +
-			"trace:astray|2|1\ntrace:rank0|0|1\ntrace:rank1|0|1"},
-		"counters":    {"trace_counters", "name, series, value", "m|a|1.5\nm|b|2"},
-		"collectives": {"trace_collectives", "run_id, process_group, seq, ranks, skew_ns, transfer_ns, late_rank", "night|0|4|2|30000|20000|1"},
+			"trace:astray|2|1\ntrace:merged|7|2\ntrace:rank0|0|1\ntrace:rank1|0|1"},
+		"ambiguous launches": {"(SELECT * FROM trace_gpu WHERE ambiguous = 1)", "session_id, launched, count()", "trace:merged|0|2"},
+		"counters":           {"trace_counters", "name, series, value", "m|a|1.5\nm|b|2"},
+		"collectives": {"trace_collectives", "run_id, process_group, seq, ranks, skew_ns, transfer_ns, late_rank",
+			"night|0|4|2|30000|20000|1"},
 		"sessions": {"sessions", "session_id, rank, world_size, state", `trace:astray|-1|0|complete
 trace:counters|-1|0|complete
 trace:ends|-1|0|complete
+trace:merged|-1|0|complete
 trace:names|-1|0|complete
 trace:rank0|0|2|complete
 trace:rank1|1|2|complete

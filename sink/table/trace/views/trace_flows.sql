@@ -1,7 +1,8 @@
 -- A row is an arrow from one slice to another: from a call to what it launched (kind launch), or of the kind that the trace says.
 -- A launch is a runtime or driver call, and what it launched has its correlation: kernels, copies, memsets, and waits as the GPU's row
 -- shows them. Other arrows are those of the trace, from the latest start of their id to each step and end. from_name is '' where the trace
--- does not say which slice it starts on.
+-- does not say which slice it starts on. A correlation that several calls have, as in merged traces, makes no arrow: trace_gpu counts those
+-- as ambiguous.
 SELECT
     c.tenant AS tenant, c.session_id AS session_id, 'launch' AS kind, c.correlation AS correlation,
     c.name AS from_name, c.started_at AS from_started_at, c.duration_ns AS from_duration_ns,
@@ -11,8 +12,12 @@ FROM (
     WHERE correlation != 0 AND kind IN ('kernel', 'memcpy', 'memset', 'sync')
 ) AS g
 INNER JOIN (
-    SELECT tenant, session_id, correlation, name, started_at, duration_ns FROM {{db}}.trace_slices_data
+    SELECT
+        tenant, session_id, correlation, any(s.name) AS name, any(s.started_at) AS started_at, any(s.duration_ns) AS duration_ns
+    FROM {{db}}.trace_slices_data AS s
     WHERE correlation != 0 AND kind IN ('runtime', 'driver')
+    GROUP BY tenant, session_id, correlation
+    HAVING count() = 1
 ) AS c
     ON c.tenant = g.tenant AND c.session_id = g.session_id AND c.correlation = g.correlation
 UNION ALL
