@@ -1,0 +1,73 @@
+package flows
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Arrows are all arrows that a trace means, each once: from each call of a runtime or driver to what a GPU did under the same correlation,
+// whether or not the trace has an arrow for it; what else Meant finds; and those that stand on slices themselves. ambiguous counts what
+// a GPU did under a correlation that several calls have, as in files that were merged: no arrow of these is told.
+func (t *Trace) Arrows() (all []Arrow, ambiguous uint64) {
+	calls := map[int64][]uint32{}
+	for i := range t.Slices {
+		if s := &t.Slices[i]; s.side == host && s.Correlation > 0 && s.kind == complete {
+			calls[s.Correlation] = append(calls[s.Correlation], uint32(i))
+		}
+	}
+	known := map[Row]bool{}
+	add := func(from, to uint32) {
+		if r := (Row{from, to}); from != to && !known[r] {
+			known[r] = true
+			all = append(all, Arrow{From: from, To: to})
+		}
+	}
+	for i := range t.Slices {
+		s := &t.Slices[i]
+		if s.side != device || s.Correlation <= 0 || s.kind != complete {
+			continue
+		}
+		switch of := calls[s.Correlation]; len(of) {
+		case 0:
+		case 1:
+			add(of[0], uint32(i))
+		default:
+			ambiguous++
+		}
+	}
+	meant, _, _ := t.Meant()
+	for _, a := range meant {
+		from, to := &t.Slices[a.From], &t.Slices[a.To]
+		if from.side == host && to.side == device && len(calls[to.Correlation]) > 1 {
+			continue
+		}
+		add(a.From, a.To)
+	}
+	t.eachBound(add)
+	return all, ambiguous
+}
+
+// eachBound visits the arrows that stand on slices (P12).
+func (t *Trace) eachBound(add func(from, to uint32)) {
+	order := make([]uint32, 0, len(t.binds))
+	for i := range t.binds {
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(t.Slices[a].TS, t.Slices[b].TS), cmp.Compare(t.Slices[b].Dur, t.Slices[a].Dur), cmp.Compare(a, b))
+	})
+	from := map[uint64]uint32{}
+	for _, i := range order {
+		b := t.binds[i]
+		at, ok := from[b.id]
+		if b.in && ok {
+			add(at, i)
+		}
+		if b.out && (!ok || b.in) {
+			from[b.id] = i
+		}
+	}
+}
+
+// Device reports whether a slice is what a GPU did.
+func (s *Slice) Device() bool { return s.side == device }
