@@ -66,6 +66,8 @@ var helpTexts = kong.Vars{
 	"telemetry_permissive_legacy":            "Convert telemetry of before schema version 2; --permissive-legacy=false refuses it.",
 	"telemetry_rules_peer": "Judge telemetry as this release of stormlog does: 0.4.3 takes schema versions 1 to 4, 0.2.9 " +
 		"those up to 2.",
+	"trace_fix": "Write traces anew with every arrow on the slices that it was meant for, overlaps in rows of their own, broken JSON " +
+		"mended, and the ranks of a job in one file.",
 	"trace_lint": "Say which arrows of a trace Perfetto and chrome://tracing draw on other slices than was meant, backwards or not at all, " +
 		"and at which byte Perfetto stops reading it.",
 	"up_clickhouse_http_port": "HTTP port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",

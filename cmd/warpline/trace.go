@@ -10,6 +10,7 @@ import (
 // traceCmd works on traces in Chrome's JSON without a service.
 type traceCmd struct {
 	Lint traceLintCmd `cmd:"" help:"${trace_lint}"`
+	Fix  traceFixCmd  `cmd:"" help:"${trace_fix}"`
 	Open traceOpenCmd `cmd:"" help:"Serve a trace on this machine, and print the link that opens it in Perfetto's viewer."`
 }
 
@@ -34,6 +35,18 @@ func (c *traceLintCmd) Run(ctx context.Context, p *program) error {
 	if err == nil && c.ExitCode && !c.Flows && found.Bad() {
 		return fmt.Errorf("%s: not all is drawn as it was meant", c.File)
 	}
+	return err
+}
+
+type traceFixCmd struct {
+	File   []string `arg:"" placeholder:"FILE" help:"Traces in Chrome's JSON, packed with gzip or not; several are ranks of a job."`
+	Out    string   `short:"o" required:"" placeholder:"OUT" help:"File to write: .json and .json.gz for Chrome's JSON, else Perfetto's own."`
+	Format string   `enum:",perfetto,chrome" default:"" help:"perfetto or chrome, whatever the name of OUT is."`
+}
+
+// Run writes the trace.
+func (c *traceFixCmd) Run(ctx context.Context, p *program) error {
+	_, err := (&trace.Fix{Paths: c.File, Out: c.Out, Format: c.Format}).Run(ctx, p.Stderr)
 	return err
 }
 

@@ -60,6 +60,8 @@ type Reader struct {
 	// Member, unless it is nil, is called with every other member of the object. value is nil if it is longer than MaxMember; both are
 	// good until Member returns.
 	Member func(key string, value []byte)
+	// Mended counts events whose text is no JSON and could be read all the same.
+	Mended uint64
 
 	r      io.Reader
 	b      []byte // what was read and not yet passed is b[at:]
@@ -71,6 +73,7 @@ type Reader struct {
 	first  bool // nothing of the array or object came yet
 	listed bool // an array of events began
 	event  Event
+	mended []byte // scratch
 	err    error
 }
 
@@ -275,9 +278,16 @@ func (r *Reader) element() (*Event, error) {
 		return nil, &EventError{offset, fmt.Sprintf("an event of more than %d bytes", MaxEvent)}
 	}
 	r.event = Event{Offset: offset}
-	if reason := r.event.split(text); reason != "" {
+	reason := r.event.split(text)
+	if reason == "" {
+		return &r.event, nil
+	}
+	r.mended = Mend(r.mended[:0], text)
+	r.event = Event{Offset: offset}
+	if r.event.split(r.mended) != "" {
 		return nil, &EventError{offset, reason}
 	}
+	r.Mended++
 	return &r.event, nil
 }
 

@@ -117,6 +117,30 @@ func TestReadErrorsAreTold(t *testing.T) {
 	}
 }
 
+// What is really written and no JSON is read: control characters and quotes in names, backslashes of paths, NaN.
+func TestMended(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\"ph\":\"X\",\"name\":\"a\nb\"}":             "a\nb",
+		"{\"ph\":\"X\",\"name\":\"a\x00b\"}":           "a\x00b",
+		`{"ph":"X","name":"op "quoted" name"}`:         `op "quoted" name`,
+		`{"ph":"X","name":"C:\\dir\\x"}`:               `C:\dir\x`,
+		`{"ph":"X","name":"C:\new dir\qx"}`:            "C:\new dir\\qx",
+		`{"ph":"X","name":"a","args":{"s":"x"y"z"}}`:   "a",
+		`{"ph":"X","name":"a","dur":NaN}`:              "a",
+		`{"ph":"X","name":"a \"good\" one","args":{}}`: `a "good" one`,
+	} {
+		r := NewReader(strings.NewReader("[" + text + `,{"ph":"i","name":"next"}]`))
+		e, err := r.Next()
+		if err != nil || Text(e.Name) != want {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if e, err := r.Next(); err != nil || Text(e.Name) != "next" {
+			t.Errorf("behind %s: %v", text, err)
+		}
+	}
+}
+
 // FuzzReader compares with encoding/json: of what that takes, every element is an event or broken, wherever the reads are cut.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("[" + one + "]"))

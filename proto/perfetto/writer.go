@@ -68,8 +68,9 @@ const (
 	longestIntered = 1 << 12
 )
 
-// Writer writes a trace. Times are ns; packets may come in any order of time, and of packets with one time those that were written first are
-// read first: so write ends before begins, and where an arrow starts before where it ends. It is not safe for concurrent use. Flush ends it.
+// Writer writes a trace. Times are ns; packets may come in any order of time, and of packets with one time those that were written first
+// are read first: so write ends before begins, and where an arrow starts before where it ends. It is not safe for concurrent use. Flush
+// ends it.
 type Writer struct {
 	w       *bufio.Writer
 	err     error

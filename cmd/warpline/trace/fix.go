@@ -2,22 +2,40 @@ package trace
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 )
 
-// Fix writes traces anew, for Perfetto: with every arrow on the slices that it was meant for, slices that overlap in lanes, broken JSON mended,
-// and several files, of the ranks of a job, in one.
+// Fix writes traces anew: with every arrow on the slices that it was meant for, for Perfetto slices that overlap in lanes, broken JSON
+// mended, and several files, of the ranks of a job, in one.
 type Fix struct {
-	Paths []string // files; packed with gzip or not
-	Out   string   // file to write; it must not be one of Paths
+	Paths  []string // files; packed with gzip or not
+	Out    string   // file to write; it must not be one of Paths
+	Format string   // FormatPerfetto, FormatChrome, or "" for what Out's name says
+}
+
+// The formats that Fix writes.
+const (
+	FormatPerfetto = "perfetto"
+	FormatChrome   = "chrome"
+)
+
+// format is what is asked, or what the name says: .json and .json.gz are Chrome's.
+func (f *Fix) format() string {
+	if f.Format == "" && strings.HasSuffix(strings.TrimSuffix(f.Out, ".gz"), ".json") {
+		return FormatChrome
+	}
+	return cmp.Or(f.Format, FormatPerfetto)
 }
 
 // Fixed is what Fix did.
@@ -28,8 +46,11 @@ type Fixed struct {
 	Lanes     uint64            // tracks beside those of threads, for slices that overlap
 	Ambiguous uint64            // work whose call cannot be told: several have its correlation
 	Broken    uint64            // elements that are no event
+	Mended    uint64            // events that are no JSON, and could be read all the same
 	LeftOut   map[string]uint64 // events by phase that are neither slices, instants, counters nor arrows
 	Torn      []string          // files that end before they are whole
+	Unsaid    uint64            // arrows that Chrome's JSON cannot say
+	Examples  []string          // of these
 }
 
 // Run writes the trace, under another name until it is whole, and says on words what it did.
@@ -70,26 +91,65 @@ func (f *Fix) distinct() error {
 }
 
 func (f *Fix) write(ctx context.Context, out io.Writer, dir string, done *Fixed) error {
+	if f.format() == FormatChrome {
+		return f.writeChrome(ctx, out, dir, done)
+	}
 	w := newFixWriter(out, done)
 	for i, path := range f.Paths {
 		file, err := readWhole(ctx, path, dir)
 		if err != nil {
 			return err
 		}
-		label := ""
-		if len(f.Paths) > 1 {
-			label = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".json") + ": "
-		}
-		if file.torn != "" {
-			done.Torn = append(done.Torn, path+": "+file.torn)
-		}
-		w.file(file, label, i)
+		w.file(file, f.label(path), i)
 		file.close()
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}
 	return w.out.Flush()
+}
+
+// label is what processes of a file are called by, where there are several files.
+func (f *Fix) label(path string) string {
+	if len(f.Paths) == 1 {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".json") + ": "
+}
+
+func (f *Fix) writeChrome(ctx context.Context, out io.Writer, dir string, done *Fixed) error {
+	var files []*wholeFile
+	var labels []string
+	defer func() {
+		for _, file := range files {
+			file.close()
+		}
+	}()
+	for _, path := range f.Paths {
+		file, err := readWhole(ctx, path, dir)
+		if err != nil {
+			return err
+		}
+		files, labels = append(files, file), append(labels, f.label(path))
+	}
+	return writeChrome(out, files, labels, strings.HasSuffix(f.Out, ".gz"), done)
+}
+
+// add counts what was found when a file was read.
+func (d *Fixed) add(f *wholeFile) {
+	d.Broken += f.broken
+	d.Mended += f.mended
+	if f.torn != "" {
+		d.Torn = append(d.Torn, f.path+": "+f.torn)
+	}
+}
+
+// unsaid counts an arrow that Chrome's JSON cannot say.
+func (d *Fixed) unsaid(arrow string) {
+	d.Unsaid++
+	if len(d.Examples) < maxExamples {
+		d.Examples = append(d.Examples, arrow)
+	}
 }
 
 // print says what was done, in the words of lint.
@@ -102,14 +162,25 @@ func (d *Fixed) print(out io.Writer, path string) {
 		fmt.Fprintf(w, "%s more rows hold slices that overlap the one before them in part\n", n(d.Lanes))
 	}
 	if d.Ambiguous > 0 {
-		fmt.Fprintf(w, "%s times a GPU's work has a correlation that several calls have: no arrow is drawn, since it may be of another rank\n",
+		fmt.Fprintf(w, "%s times a GPU's work has a correlation that several calls have: no arrow is drawn, since it may be of "+
+			"another rank\n",
 			n(d.Ambiguous))
+	}
+	if d.Mended > 0 {
+		fmt.Fprintf(w, "%s events were no JSON, and are mended\n", n(d.Mended))
 	}
 	if d.Broken > 0 {
 		fmt.Fprintf(w, "%s elements are no events, and are left out\n", n(d.Broken))
 	}
-	for phase, k := range d.LeftOut {
-		fmt.Fprintf(w, "%s events of phase %s are neither slices nor arrows, and are left out\n", n(k), phase)
+	for _, phase := range slices.Sorted(maps.Keys(d.LeftOut)) {
+		fmt.Fprintf(w, "%s events of phase %s are neither slices nor arrows, and are left out\n", n(d.LeftOut[phase]), phase)
+	}
+	if d.Unsaid > 0 {
+		fmt.Fprintf(w, "%s arrows cannot be said in Chrome's JSON: the slice where they end begins before the other, or at once and is "+
+			"longer, or has another arrow; write for Perfetto (-o NAME.pftrace)\n", n(d.Unsaid))
+		for _, e := range d.Examples {
+			fmt.Fprintf(w, "  %s\n", e)
+		}
 	}
 	for _, text := range d.Torn {
 		fmt.Fprintf(w, "%s; what stands before is there\n", text)

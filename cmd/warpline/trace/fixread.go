@@ -57,6 +57,7 @@ type process struct {
 
 // wholeFile is a file that was read. Close it.
 type wholeFile struct {
+	path  string
 	text  *os.File // unpacked
 	done  func()
 	base  int64
@@ -68,6 +69,7 @@ type wholeFile struct {
 	rows      []row
 	processes []process
 	broken    uint64
+	mended    uint64
 	left      map[string]uint64
 
 	rowIDs, processIDs map[string]uint32
@@ -82,8 +84,8 @@ func readWhole(ctx context.Context, path, dir string) (*wholeFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: name a trace in Chrome's JSON", err)
 	}
-	f := &wholeFile{text: file, done: func() { file.Close() }, flows: flows.New(), left: map[string]uint64{}, rowIDs: map[string]uint32{},
-		processIDs: map[string]uint32{}, open: map[uint32][]int32{}}
+	f := &wholeFile{path: path, text: file, done: func() { file.Close() }, flows: flows.New(), left: map[string]uint64{},
+		rowIDs: map[string]uint32{}, processIDs: map[string]uint32{}, open: map[uint32][]int32{}}
 	head := make([]byte, 2)
 	if n, _ := file.ReadAt(head, 0); n == 2 && head[0] == 0x1f && head[1] == 0x8b {
 		if err := f.unpack(path, dir); err != nil {
@@ -128,6 +130,7 @@ func (f *wholeFile) read(ctx context.Context, path string) error {
 			f.base, _ = strconv.ParseInt(string(value), 10, 64)
 		}
 	}
+	defer func() { f.mended = r.Mended }()
 	for n := 0; ; n++ {
 		e, err := r.Next()
 		var one *chrometrace.EventError

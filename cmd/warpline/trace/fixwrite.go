@@ -29,8 +29,8 @@ func newFixWriter(out io.Writer, done *Fixed) *fixWriter {
 
 func (w *fixWriter) next() uint64 { w.uuid++; return w.uuid }
 
-// step is one packet: what begins, or ends. At one time ends come first, the innermost before those around it, and then begins, the outermost
-// first, host before devices.
+// step is one packet: what begins, or ends. At one time ends come first, the innermost before those around it, and then begins, the
+// outermost first, host before devices.
 type step struct {
 	ts    int64
 	piece int32
@@ -40,7 +40,7 @@ type step struct {
 
 // file writes one file, whose processes are called by a label.
 func (w *fixWriter) file(f *wholeFile, label string, number int) {
-	w.done.Broken += f.broken
+	w.done.add(f)
 	for phase, n := range f.left {
 		w.done.LeftOut[phase] += n
 	}

@@ -1,5 +1,5 @@
-// Package trace works on files of traces in Chrome's JSON without a service: Lint says what viewers draw wrongly of them, Open serves one
-// to Perfetto's viewer.
+// Package trace works on files of traces in Chrome's JSON without a service: Lint says what viewers draw wrongly of them, Fix writes
+// them anew, Open serves one to Perfetto's viewer.
 package trace
 
 import (
@@ -60,6 +60,7 @@ type Found struct {
 	Inexact uint64 `json:"inexact"`      // times that Perfetto's doubles move
 	Skipped uint64 `json:"skipped"`      // events without a time, phase or duration
 	Broken  uint64 `json:"broken"`       // elements that are no event
+	Mended  uint64 `json:"mended"`       // events that are no JSON, and can be read all the same
 	TornAt  *int64 `json:"torn_at"`      // byte behind which nothing could be read; null if all was
 	Torn    string `json:"torn"`         // why
 	Refused *int64 `json:"refused_at"`   // byte at which strict JSON ends, and Perfetto with it; null if there is none
@@ -166,7 +167,7 @@ func (f *Found) read(ctx context.Context, in io.Reader) (*flows.Trace, error) {
 	if !r.Listed() && f.TornAt == nil {
 		return nil, fmt.Errorf("%s has no list traceEvents: name a trace in Chrome's JSON", f.File)
 	}
-	f.Skipped = trace.Skipped
+	f.Skipped, f.Mended = trace.Skipped, r.Mended
 	return trace, nil
 }
 

@@ -57,6 +57,7 @@ func (f *Found) print(out io.Writer) error {
 		{f.Spilled, "slices overlap the one before them on their thread in part: Perfetto draws them on another row, and arrows miss them"},
 		{f.Inexact, "events have times that Perfetto moves, since it reads them as doubles"},
 		{f.Skipped, "events have no time, phase or duration, and are not drawn"},
+		{f.Mended, "events are no JSON (warpline trace fix mends them)"},
 		{f.Broken, "elements are no events, and are not drawn"},
 	} {
 		if x.n > 0 {
