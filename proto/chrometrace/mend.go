@@ -33,6 +33,20 @@ func Mend(dst, b []byte) []byte {
 	return dst
 }
 
+// Split reads one event from its text alone, which is mended if that is needed. mended is scratch. e refers to text or mended.
+func Split(e *Event, text, mended []byte) (scratch []byte, ok bool) {
+	*e = Event{}
+	if len(text) > 0 && e.split(text) == "" {
+		return mended, true
+	}
+	if len(text) == 0 {
+		return mended, false
+	}
+	mended = Mend(mended[:0], text)
+	*e = Event{}
+	return mended, e.split(mended) == ""
+}
+
 // isEscape reports whether the backslash at b[i] begins an escape.
 func isEscape(b []byte, i int) bool {
 	if i+1 >= len(b) {

@@ -154,34 +154,34 @@ func TestHalfPublishedWindow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	const lines, perLine = 12000, 50
-	w := &window{session: "33333333-0000-4000-8000-000000000000", channel: "device", id: "half", sequence: 1}
-	var raw bytes.Buffer
-	for n := range lines {
-		fmt.Fprintf(&raw, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
-			`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, w.session, n+1,
-			1795175929972803352+n*1e6)
-		for i := range perLine {
-			if i > 0 {
-				raw.WriteByte(',')
-			}
-			fmt.Fprintf(&raw, "[%d,1,7,%d,%d,0,32,0]", i*100, 1000+i, n*perLine+i+1)
-		}
-		raw.WriteString("]}\n")
+	w := &window{channel: "device", id: "half", sequence: 1}
+	fresh := func(number int) { // a window of a session of its own
+		w.session = fmt.Sprintf("33333333-0000-4000-8000-%012d", number)
+		w.gz = zip(halfWindow(w.session, lines, perLine))
 	}
-	w.gz = zip(raw.Bytes())
-	half := 0
-	for try := range 20 { // until a kill hits the middle
+	fresh(0)
+	half, least, most := 0, time.Duration(0), time.Duration(0) // too early, too late
+	for try := range 30 {                                      // until a kill hits the middle
+		wait := time.Duration(30+15*try) * time.Millisecond
+		if most > 0 {
+			wait = (least + most) / 2
+		}
 		go w.post(ctx, c.gatewayAddr, devKey, true)
-		time.Sleep(time.Duration(30+15*try) * time.Millisecond)
+		time.Sleep(wait)
 		c.kill("gateway")
 		c.start("gateway")
 		c.waitReady("gateway", 30*time.Second)
 		time.Sleep(1200 * time.Millisecond) // past the duplicate window, and the worker folds what there is
-		n := c.one("SELECT count() FROM kernels")
-		if n > 0 {
-			half = int(n)
+		half = int(c.one("SELECT count() FROM kernels WHERE session_id = '" + w.session + "'"))
+		if half > 0 && half < lines*perLine {
 			break
 		}
+		if half == 0 {
+			least = wait
+			continue
+		}
+		most = wait
+		fresh(try + 1)
 	}
 	if half == 0 || half == lines*perLine {
 		t.Fatalf("no kill hit the middle: %d of %d rows", half, lines*perLine)
@@ -191,8 +191,27 @@ func TestHalfPublishedWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 90*time.Second, "every row once", func() (bool, string) {
-		got, err := c.tryRows("SELECT '', count(), uniqExact(corr_id), (SELECT toUInt64(sum(calls)) FROM kernel_stats) FROM kernels")
+		got, err := c.tryRows("SELECT '', count(), uniqExact(corr_id), (SELECT toUInt64(sum(calls)) FROM kernel_stats WHERE session_id = $1) "+
+			"FROM kernels WHERE session_id = $1", w.session)
 		ok := err == nil && len(got[""]) == 3 && got[""][0] == lines*perLine && got[""][1] == lines*perLine && got[""][2] == lines*perLine
 		return ok, fmt.Sprint(got, err)
 	})
+}
+
+// halfWindow is the text of a window of so many lines.
+func halfWindow(session string, lines, perLine int) []byte {
+	var raw bytes.Buffer
+	for n := range lines {
+		fmt.Fprintf(&raw, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":%d,"columns":["dt_ns",`+
+			`"kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, n+1,
+			1795175929972803352+n*1e6)
+		for i := range perLine {
+			if i > 0 {
+				raw.WriteByte(',')
+			}
+			fmt.Fprintf(&raw, "[%d,1,7,%d,%d,0,32,0]", i*100, 1000+i, n*perLine+i+1)
+		}
+		raw.WriteString("]}\n")
+	}
+	return raw.Bytes()
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ const (
 	FormatChrome   = "chrome"
 )
 
+// perfettoNames are how names of files in Perfetto's format end.
+var perfettoNames = []string{".pftrace", ".perfetto-trace", ".pb"}
+
 // format is what is asked, or what the name says: .json and .json.gz are Chrome's.
 func (f *Fix) format() string {
 	if f.Format == "" && strings.HasSuffix(strings.TrimSuffix(f.Out, ".gz"), ".json") {
@@ -49,14 +53,21 @@ type Fixed struct {
 	Mended    uint64            // events that are no JSON, and could be read all the same
 	LeftOut   map[string]uint64 // events by phase that are neither slices, instants, counters nor arrows
 	Torn      []string          // files that end before they are whole
+	Baseless  []string          // files with a base time that is no whole number
+	Far       bool              // Chrome's JSON has times that doubles of us do not hold to the ns
 	Unsaid    uint64            // arrows that Chrome's JSON cannot say
 	Examples  []string          // of these
 }
 
 // Run writes the trace, under another name until it is whole, and says on words what it did.
 func (f *Fix) Run(ctx context.Context, words io.Writer) (*Fixed, error) {
+	// Nearly all of the heap is a few large slices without pointers, which are quick to mark and dear to keep when they are garbage.
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	if err := f.distinct(); err != nil {
 		return nil, err
+	}
+	if f.Format == "" && f.format() == FormatPerfetto && !slices.Contains(perfettoNames, filepath.Ext(f.Out)) {
+		return nil, fmt.Errorf("%s: the name says no format: end it in .pftrace or .json, or choose one", f.Out)
 	}
 	dir := filepath.Dir(f.Out)
 	tmp, err := os.CreateTemp(dir, ".warpline-fix-*")
@@ -106,7 +117,7 @@ func (f *Fix) write(ctx context.Context, out io.Writer, dir string, done *Fixed)
 			return err
 		}
 	}
-	return w.out.Flush()
+	return cmp.Or(w.err, w.out.Flush())
 }
 
 // label is what processes of a file are called by, where there are several files.
@@ -139,6 +150,9 @@ func (f *Fix) writeChrome(ctx context.Context, out io.Writer, dir string, done *
 func (d *Fixed) add(f *wholeFile) {
 	d.Broken += f.broken
 	d.Mended += f.mended
+	if f.baseless {
+		d.Baseless = append(d.Baseless, f.path)
+	}
 	if f.torn != "" {
 		d.Torn = append(d.Torn, f.path+": "+f.torn)
 	}
@@ -181,6 +195,12 @@ func (d *Fixed) print(out io.Writer, path string) {
 		for _, e := range d.Examples {
 			fmt.Fprintf(w, "  %s\n", e)
 		}
+	}
+	for _, path := range d.Baseless {
+		fmt.Fprintf(w, "%s: baseTimeNanoseconds is no whole number, and counts as 0\n", path)
+	}
+	if d.Far {
+		fmt.Fprintln(w, "events lie more than 50 days apart, and viewers do not hold such times to the ns: write for Perfetto (-o NAME.pftrace)")
 	}
 	for _, text := range d.Torn {
 		fmt.Fprintf(w, "%s; what stands before is there\n", text)

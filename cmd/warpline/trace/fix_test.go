@@ -560,6 +560,7 @@ func TestFixRefuses(t *testing.T) {
 	for name, f := range map[string]trace.Fix{
 		"onto itself":        {Paths: []string{path}, Out: path},
 		"no file":            {Paths: []string{path + "x"}, Out: path + ".pftrace"},
+		"no format":          {Paths: []string{path}, Out: path + ".txt"},
 		"no trace":           {Paths: []string{write(t, "n.json", `{"a":1}`)}, Out: path + ".pftrace"},
 		"a folder not there": {Paths: []string{path}, Out: filepath.Join(path, "x", "y")},
 	} {

@@ -83,6 +83,9 @@ func (w *chromeWriter) file(f *wholeFile, number int, label string) error {
 			if _, broken := err.(*chrometrace.EventError); broken {
 				continue
 			}
+			if err != nil && err != io.EOF && f.torn == "" {
+				return fmt.Errorf("read %s again: %w", f.path, err)
+			}
 			if err != nil { // the end, or where it is torn
 				break
 			}
@@ -123,7 +126,7 @@ func (w *chromeWriter) bind(f *wholeFile) {
 		case p.kind != pieceSlice || q.kind != pieceSlice || target != nil || source != nil && !source.out:
 			w.done.unsaid(name)
 			continue
-		case q.ts < p.ts || q.ts == p.ts && q.till() > p.till():
+		case q.ts < p.ts || q.ts == p.ts && (q.till() > p.till() || q.till() == p.till() && !f.behind(from, to)):
 			w.done.unsaid(name)
 			continue
 		}
@@ -135,6 +138,15 @@ func (w *chromeWriter) bind(f *wholeFile) {
 		w.binds[to] = &chromeBind{id: source.id, in: true}
 		w.done.Arrows++
 	}
+}
+
+// behind reports whether the second piece is written behind the first: host before devices, else in the order of the file.
+func (f *wholeFile) behind(first, second int32) bool {
+	a, b := f.rows[f.pieces[first].row].device, f.rows[f.pieces[second].row].device
+	if a != b {
+		return b
+	}
+	return second > first
 }
 
 // event writes one event: its members as they are, save times, arrows, and of several files the process.
@@ -171,6 +183,7 @@ func (w *chromeWriter) event(f *wholeFile, e *chrometrace.Event, end int64, i in
 		case `"ts"`:
 			if ns, ok := kineto.Micros(value); ok && string(e.Phase) != `"M"` {
 				value = appendMicros(w.member[:0], ns+f.base-w.base)
+				w.done.Far = w.done.Far || ns+f.base-w.base >= 1000<<42
 			}
 		case `"dur"`:
 			if ns, ok := kineto.Micros(value); ok {

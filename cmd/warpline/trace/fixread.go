@@ -68,6 +68,7 @@ type wholeFile struct {
 	of        []int32 // by slice of flows: the piece, -1 for none
 	rows      []row
 	processes []process
+	baseless  bool // it has a base time that is no whole number
 	broken    uint64
 	mended    uint64
 	left      map[string]uint64
@@ -127,7 +128,7 @@ func (f *wholeFile) read(ctx context.Context, path string) error {
 	r := chrometrace.NewReader(bufio.NewReaderSize(f.text, 1<<18))
 	r.Member = func(key string, value []byte) {
 		if key == "baseTimeNanoseconds" {
-			f.base, _ = strconv.ParseInt(string(value), 10, 64)
+			f.base, f.baseless = baseOf(value)
 		}
 	}
 	defer func() { f.mended = r.Mended }()
@@ -224,6 +225,12 @@ func (f *wholeFile) add(e *chrometrace.Event, end int64) {
 		f.open[p.row] = append(f.open[p.row], int32(len(f.pieces)))
 	}
 	f.pieces = append(f.pieces, p)
+}
+
+// baseOf reads baseTimeNanoseconds, which may stand as text.
+func baseOf(value []byte) (ns int64, bad bool) {
+	ns, err := strconv.ParseInt(plain(value), 10, 64)
+	return ns, err != nil
 }
 
 // end gives the slice of a row that began last its end.

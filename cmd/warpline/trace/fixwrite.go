@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -19,8 +20,12 @@ type fixWriter struct {
 	uuid    uint64 // the last that was given
 	arrow   uint64
 	text    []byte            // scratch: of a piece
+	mended  []byte            // scratch
+	event   chrometrace.Event // of text
+	err     error             // the first of reading again
 	sources map[string]uint64 // counters of this file, by process and name
-	flowsOf map[int32][]uint64
+	ids     []uint64          // of arrows, by piece
+	from    []int32           // where a piece's ids begin in ids
 }
 
 func newFixWriter(out io.Writer, done *Fixed) *fixWriter {
@@ -107,20 +112,37 @@ func clamp(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)
 
 // arrows gives each arrow an id of its own, and each piece the ids of its arrows.
 func (w *fixWriter) arrows(f *wholeFile) {
-	w.flowsOf = map[int32][]uint64{}
 	f.flows.Perfetto() // slices get their ends
 	all, ambiguous := f.flows.Arrows()
 	w.done.Ambiguous += ambiguous
-	for _, a := range all {
-		from, to := f.of[a.From], f.of[a.To]
-		if from < 0 || to < 0 {
-			continue
+	w.from = append(w.from[:0], make([]int32, len(f.pieces)+1)...)
+	ends := func(visit func(from, to int32)) {
+		for _, a := range all {
+			if from, to := f.of[a.From], f.of[a.To]; from >= 0 && to >= 0 {
+				visit(from, to)
+			}
 		}
+	}
+	ends(func(from, to int32) {
+		w.from[from+1]++
+		w.from[to+1]++
+	})
+	for i := range f.pieces {
+		w.from[i+1] += w.from[i]
+	}
+	w.ids = append(w.ids[:0], make([]uint64, w.from[len(f.pieces)])...)
+	ends(func(from, to int32) {
 		w.arrow++
 		w.done.Arrows++
-		w.flowsOf[from] = append(w.flowsOf[from], w.arrow)
-		w.flowsOf[to] = append(w.flowsOf[to], w.arrow)
-	}
+		for _, i := range [2]int32{from, to} { // an id is never 0
+			at := w.from[i]
+			for w.ids[at] != 0 {
+				at++
+			}
+			w.ids[at] = w.arrow
+		}
+	})
+	f.flows, f.of = nil, nil // they take much memory
 }
 
 func (w *fixWriter) step(f *wholeFile, s *step) {
@@ -147,7 +169,7 @@ func (w *fixWriter) step(f *wholeFile, s *step) {
 		w.out.Slice(track, name, category)
 	}
 	w.args(e.Args)
-	for _, id := range w.flowsOf[s.piece] {
+	for _, id := range w.ids[w.from[s.piece]:w.from[s.piece+1]] {
 		w.out.Flow(id)
 	}
 	w.out.Send(ts)
@@ -168,15 +190,16 @@ func (w *fixWriter) end(f *wholeFile, p *piece, track uint64) {
 
 // load reads the text of an event again.
 func (w *fixWriter) load(f *wholeFile, at int64, size int32) *chrometrace.Event {
-	w.text = slices.Grow(w.text[:0], int(size)+2)[:int(size)+2]
-	w.text[0] = '['
-	n, _ := f.text.ReadAt(w.text[1:1+size], at)
-	w.text = append(w.text[:1+n], ']')
-	e, err := chrometrace.NewReader(bytes.NewReader(w.text)).Next()
-	if err != nil {
-		return &chrometrace.Event{}
+	w.text = slices.Grow(w.text[:0], int(size))[:size]
+	_, err := f.text.ReadAt(w.text, at)
+	ok := err == nil || err == io.EOF
+	if ok {
+		w.mended, ok = chrometrace.Split(&w.event, w.text, w.mended)
 	}
-	return e
+	if !ok && w.err == nil {
+		w.err = fmt.Errorf("%s changed while it was read: byte %d is no event any more", f.path, at)
+	}
+	return &w.event
 }
 
 // args writes the arguments of an event.

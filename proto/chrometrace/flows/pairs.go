@@ -7,13 +7,33 @@ import (
 
 // Arrows are all arrows that a trace means, each once: from each call of a runtime or driver to what a GPU did under the same correlation,
 // whether or not the trace has an arrow for it; what else Meant finds; and those that stand on slices themselves. ambiguous counts what
-// a GPU did under a correlation that several calls have, as in files that were merged: no arrow of these is told.
+// a GPU did under a correlation that several calls have, or that GPUs of several numbers have, as in files that were merged: no arrow of
+// these is told.
 func (t *Trace) Arrows() (all []Arrow, ambiguous uint64) {
-	calls := map[int64][]uint32{}
+	type call struct{ slice, others uint32 }
+	calls := map[int64]call{}
 	for i := range t.Slices {
 		if s := &t.Slices[i]; s.side == host && s.Correlation > 0 && s.kind == complete {
-			calls[s.Correlation] = append(calls[s.Correlation], uint32(i))
+			c, ok := calls[s.Correlation]
+			if ok {
+				c.others++
+			} else {
+				c.slice = uint32(i)
+			}
+			calls[s.Correlation] = c
 		}
+	}
+	places := map[int64]uint32{} // by correlation: the process of what a GPU did under it, plus one
+	several := map[int64]bool{}
+	for i := range t.Slices {
+		s := &t.Slices[i]
+		if s.side != device || s.Correlation <= 0 || s.kind != complete {
+			continue
+		}
+		if at, ok := places[s.Correlation]; ok && at != s.process {
+			several[s.Correlation] = true
+		}
+		places[s.Correlation] = s.process
 	}
 	known := map[Row]bool{}
 	add := func(from, to uint32) {
@@ -27,10 +47,10 @@ func (t *Trace) Arrows() (all []Arrow, ambiguous uint64) {
 		if s.side != device || s.Correlation <= 0 || s.kind != complete {
 			continue
 		}
-		switch of := calls[s.Correlation]; len(of) {
-		case 0:
-		case 1:
-			add(of[0], uint32(i))
+		switch of, ok := calls[s.Correlation]; {
+		case !ok:
+		case of.others == 0 && !several[s.Correlation]:
+			add(of.slice, uint32(i))
 		default:
 			ambiguous++
 		}
@@ -38,7 +58,7 @@ func (t *Trace) Arrows() (all []Arrow, ambiguous uint64) {
 	meant, _, _ := t.Meant()
 	for _, a := range meant {
 		from, to := &t.Slices[a.From], &t.Slices[a.To]
-		if from.side == host && to.side == device && len(calls[to.Correlation]) > 1 {
+		if from.side == host && to.side == device && (calls[to.Correlation].others > 0 || several[to.Correlation]) {
 			continue
 		}
 		add(a.From, a.To)

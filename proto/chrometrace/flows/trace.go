@@ -16,6 +16,7 @@ type Slice struct {
 	Name        uint32
 	track       uint32
 	text        uint32 // thread as text
+	process     uint32 // as text
 	kind        kind
 	side        side
 }
@@ -84,6 +85,7 @@ type Trace struct {
 	names  texts
 	tracks texts // threads as Perfetto has them
 	plain  texts // threads as text
+	pids   texts // processes as text
 	keys   texts
 	events []event
 	flows  []flow
@@ -198,7 +200,7 @@ func (t *Trace) addSlice(e *chrometrace.Event, phase byte, ev *event) bool {
 	if s.side != neither || len(e.Args) > 2 {
 		s.Correlation = correlationOf(e.Args)
 	}
-	s.text = t.threadText(e)
+	s.text, s.process = t.threadText(e), t.pids.id(bytes.Trim(e.PID, `"`))
 	ev.ref = uint32(len(t.Slices))
 	if len(e.BindID) > 0 {
 		if id, ok := flowID(e.BindID); ok {
