@@ -446,6 +446,21 @@ func TestFixSeedCases(t *testing.T) {
 	}
 }
 
+// The seed's trace, without correlations: its arrows start where slices end.
+func TestFixArrowsAtEnds(t *testing.T) {
+	for _, name := range []string{"01_seed_artifact", "03_file_order_does_not_help"} {
+		got, _ := fix(t, filepath.Join(vectors, "binding", name+".json"))
+		var arrows []string
+		for _, a := range got.arrows {
+			arrows = append(arrows, a[0].name+a[1].name)
+		}
+		sort.Strings(arrows)
+		if fmt.Sprint(arrows) != "[AK1 BK2]" {
+			t.Errorf("%s: %v", name, arrows)
+		}
+	}
+}
+
 // Two ranks with equal processes and correlations are kept apart; one file in which they were merged before has arrows that cannot be told.
 func TestFixRanks(t *testing.T) {
 	rank := func(name string) string {

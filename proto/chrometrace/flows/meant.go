@@ -19,8 +19,9 @@ type place struct {
 
 // Meant are the arrows as they were meant. An end stands for the slice that was written just before it with its thread and time; else for
 // the one of its correlation, of a runtime or driver where the arrow starts, of a GPU where it ends; else for the shortest that begins
-// there, and else for the last begun that ends there. Of ends whose id started several times the latest start before them counts. unknown
-// counts arrows of which an end stands for nothing, and lone ends that no start belongs to, which is normal.
+// there, and else for the last begun that ends there. In a trace whose arrows stand where slices end, that comes first. Of ends whose id
+// started several times the latest start before them counts. unknown counts arrows of which an end stands for nothing, and lone ends that
+// no start belongs to, which is normal.
 func (t *Trace) Meant() (all []Arrow, unknown, lone uint64) {
 	starts, heads := map[uint32][]int32{}, t.findable()
 	for i := range t.flows {
@@ -60,19 +61,57 @@ type finder struct {
 	works    map[int64][]uint32 // what GPUs did
 	begins   map[place]uint32   // the shortest that begins there
 	ends     map[place]uint32   // the last begun that ends there
+	atEnds   [2]bool            // starts of arrows, and their ends, are put where slices end
 }
 
 // findable indexes the slices that some end needs.
 func (t *Trace) findable() *finder {
-	f := &finder{t, map[int64][]uint32{}, map[int64][]uint32{}, map[place]uint32{}, map[place]uint32{}}
+	f := &finder{Trace: t, launches: map[int64][]uint32{}, works: map[int64][]uint32{}}
+	f.index(func(of *flow) bool { return of.before < 0 })
+	// Some writers put ends of arrows where slices end. Where such an end has no slice before it, more slices end there than begin.
+	var begin, end [2]int
+	for i := range t.flows {
+		of := &t.flows[i]
+		if of.before >= 0 {
+			continue
+		}
+		at := place{of.text, of.ts}
+		if _, ok := f.begins[at]; ok {
+			begin[of.side()]++
+		}
+		if _, ok := f.ends[at]; ok {
+			end[of.side()]++
+		}
+	}
+	f.atEnds = [2]bool{end[0] > begin[0], end[1] > begin[1]}
+	if f.atEnds != [2]bool{} {
+		f.index(func(*flow) bool { return true })
+	}
+	return f
+}
+
+// side is 0 of a start and 1 of an end.
+func (f *flow) side() int {
+	if f.kind == flowStart {
+		return 0
+	}
+	return 1
+}
+
+// index finds the slices at the places of the flows that are wanted.
+func (f *finder) index(wanted func(*flow) bool) {
+	t := f.Trace
+	f.begins, f.ends = map[place]uint32{}, map[place]uint32{}
+	clear(f.launches)
+	clear(f.works)
 	needed := map[place]bool{}
 	for i := range t.flows {
-		if of := &t.flows[i]; of.before < 0 {
+		if of := &t.flows[i]; wanted(of) {
 			needed[place{of.text, of.ts}] = true
 		}
 	}
 	if len(needed) == 0 {
-		return f
+		return
 	}
 	for i := range t.Slices {
 		s := &t.Slices[i]
@@ -97,13 +136,13 @@ func (t *Trace) findable() *finder {
 			}
 		}
 	}
-	return f
 }
 
 // of is the slice that an end of an arrow stands for, -1 for none.
 func (f *finder) of(i int32) int32 {
 	end := &f.flows[i]
-	if end.before >= 0 {
+	atEnds := f.atEnds[end.side()]
+	if end.before >= 0 && !atEnds {
 		return end.before
 	}
 	among := f.works
@@ -120,6 +159,12 @@ func (f *finder) of(i int32) int32 {
 		return int32(with[0])
 	}
 	at := place{end.text, end.ts}
+	if s, ok := f.ends[at]; ok && atEnds {
+		return int32(s)
+	}
+	if end.before >= 0 {
+		return end.before
+	}
 	if s, ok := f.begins[at]; ok {
 		return int32(s)
 	}
