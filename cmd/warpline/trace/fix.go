@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/klauspost/compress/gzip"
 )
 
 // Fix writes traces anew: with every arrow on the slices that it was meant for, for Perfetto slices that overlap in lanes, broken JSON
@@ -49,6 +50,8 @@ type Fixed struct {
 	Arrows    uint64
 	Lanes     uint64            // tracks beside those of threads, for slices that overlap
 	Ambiguous uint64            // work whose call cannot be told: several have its correlation
+	Unknown   uint64            // arrows in the file of which an end stands for no slice
+	Members   uint64            // members beside the events that are too long to be kept
 	Broken    uint64            // elements that are no event
 	Mended    uint64            // events that are no JSON, and could be read all the same
 	LeftOut   map[string]uint64 // events by phase that are neither slices, instants, counters nor arrows
@@ -66,7 +69,7 @@ func (f *Fix) Run(ctx context.Context, words io.Writer) (*Fixed, error) {
 	if err := f.distinct(); err != nil {
 		return nil, err
 	}
-	if f.Format == "" && f.format() == FormatPerfetto && !slices.Contains(perfettoNames, filepath.Ext(f.Out)) {
+	if f.Format == "" && f.format() == FormatPerfetto && !slices.Contains(perfettoNames, filepath.Ext(strings.TrimSuffix(f.Out, ".gz"))) {
 		return nil, fmt.Errorf("%s: the name says no format: end it in .pftrace or .json, or choose one", f.Out)
 	}
 	dir := filepath.Dir(f.Out)
@@ -101,7 +104,16 @@ func (f *Fix) distinct() error {
 	return nil
 }
 
+// write writes the trace, packed if Out's name ends so.
 func (f *Fix) write(ctx context.Context, out io.Writer, dir string, done *Fixed) error {
+	if !strings.HasSuffix(f.Out, ".gz") {
+		return f.writePlain(ctx, out, dir, done)
+	}
+	z := gzip.NewWriter(out)
+	return cmp.Or(f.writePlain(ctx, z, dir, done), z.Close())
+}
+
+func (f *Fix) writePlain(ctx context.Context, out io.Writer, dir string, done *Fixed) error {
 	if f.format() == FormatChrome {
 		return f.writeChrome(ctx, out, dir, done)
 	}
@@ -143,7 +155,7 @@ func (f *Fix) writeChrome(ctx context.Context, out io.Writer, dir string, done *
 		}
 		files, labels = append(files, file), append(labels, f.label(path))
 	}
-	return writeChrome(out, files, labels, strings.HasSuffix(f.Out, ".gz"), done)
+	return writeChrome(out, files, labels, done)
 }
 
 // add counts what was found when a file was read.
@@ -179,6 +191,12 @@ func (d *Fixed) print(out io.Writer, path string) {
 		fmt.Fprintf(w, "%s times a GPU's work has a correlation that several calls have: no arrow is drawn, since it may be of "+
 			"another rank\n",
 			n(d.Ambiguous))
+	}
+	if d.Unknown > 0 {
+		fmt.Fprintf(w, "%s arrows have an end where no slice begins or ends, and are left out: what they meant cannot be told\n", n(d.Unknown))
+	}
+	if d.Members > 0 {
+		fmt.Fprintf(w, "%s members beside the events are too long, and are left out\n", n(d.Members))
 	}
 	if d.Mended > 0 {
 		fmt.Fprintf(w, "%s events were no JSON, and are mended\n", n(d.Mended))

@@ -3,13 +3,11 @@ package trace
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-
-	"github.com/klauspost/compress/gzip"
+	"strings"
 
 	"github.com/warpline/warpline/proto/chrometrace"
 	"github.com/warpline/warpline/proto/kineto"
@@ -34,26 +32,22 @@ type chromeBind struct {
 	in, out bool
 }
 
-// writeChrome writes the files, packed if so asked.
-func writeChrome(out io.Writer, files []*wholeFile, labels []string, packed bool, done *Fixed) error {
-	var z *gzip.Writer
-	if packed {
-		z = gzip.NewWriter(out)
-		out = z
-	}
+// writeChrome writes the files. What stands beside the events of one file is kept; of several it would be that of one rank.
+func writeChrome(out io.Writer, files []*wholeFile, labels []string, done *Fixed) error {
 	w := &chromeWriter{out: bufio.NewWriterSize(out, 1<<18), done: done, base: firstOf(files), arrow: 1 << 32}
-	fmt.Fprintf(w.out, `{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"traceEvents":[`, w.base)
+	fmt.Fprintf(w.out, `{"displayTimeUnit":"ns","baseTimeNanoseconds":%d`, w.base)
+	if len(files) == 1 {
+		w.out.Write(files[0].members)
+		done.Members = files[0].unkept
+	}
+	w.out.WriteString(`,"traceEvents":[`)
 	for i, f := range files {
 		if err := w.file(f, i, labels[i]); err != nil {
 			return err
 		}
 	}
 	w.out.WriteString("\n]}\n")
-	err := w.out.Flush()
-	if z != nil {
-		err = cmp.Or(err, z.Close())
-	}
-	return err
+	return w.out.Flush()
 }
 
 // firstOf is the time of the first event.
@@ -105,12 +99,15 @@ func (w *chromeWriter) file(f *wholeFile, number int, label string) error {
 			w.event(f, e, r.Offset(), i, number, label)
 		}
 	}
+	w.nameProcesses(f, number, label)
 	return nil
 }
 
 // bind gives the slices of arrows their ids: one for all arrows of a call.
 func (w *chromeWriter) bind(f *wholeFile) {
 	f.flows.Perfetto()
+	_, unknown, _ := f.flows.Meant()
+	w.done.Unknown += unknown
 	all, ambiguous := f.flows.Arrows()
 	w.done.Ambiguous += ambiguous
 	w.binds = map[int32]*chromeBind{}
@@ -162,11 +159,7 @@ func (w *chromeWriter) event(f *wholeFile, e *chrometrace.Event, end int64, i in
 	if !chrometrace.EachMember(text, func(_, _ []byte) {}) {
 		text = chrometrace.Mend(nil, text)
 	}
-	between := ",\n"
-	if !w.begun {
-		w.begun, between = true, "\n"
-	}
-	w.out.WriteString(between)
+	w.between()
 	separator := byte('{')
 	put := func(key, value []byte) {
 		w.out.WriteByte(separator)
@@ -191,12 +184,15 @@ func (w *chromeWriter) event(f *wholeFile, e *chrometrace.Event, end int64, i in
 			}
 		case `"pid"`:
 			if number > 0 {
-				value = strconv.AppendQuote(w.member[:0], strconv.Itoa(number)+":"+plain(value))
+				value = ofFile(number, value)
+			}
+		case `"id"`: // of asynchronous slices it holds for all processes
+			if number > 0 && strings.Contains(`"b" "n" "e"`, string(e.Phase)) {
+				value = ofFile(number, value)
 			}
 		case `"args"`:
 			if naming && label != "" {
-				value = bytes.Replace(value, []byte(`"name":"`), []byte(`"name":"`+label), 1)
-				value = bytes.Replace(value, []byte(`"name": "`), []byte(`"name": "`+label), 1)
+				value = labelled(value, label)
 			}
 		}
 		put(key, quoteNaN(value))
@@ -221,6 +217,15 @@ func (w *chromeWriter) event(f *wholeFile, e *chrometrace.Event, end int64, i in
 	default:
 		w.done.Slices++
 	}
+}
+
+// between separates events.
+func (w *chromeWriter) between() {
+	if w.begun {
+		w.out.WriteByte(',')
+	}
+	w.out.WriteByte('\n')
+	w.begun = true
 }
 
 // appendMicros writes ns as us with three decimals.

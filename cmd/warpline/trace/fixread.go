@@ -51,6 +51,7 @@ type row struct {
 // process is a process of the trace.
 type process struct {
 	pid, name string
+	raw       string // pid as it is written
 	order     int
 	uuid      uint64
 }
@@ -74,7 +75,9 @@ type wholeFile struct {
 	left      map[string]uint64
 
 	rowIDs, processIDs map[string]uint32
-	open               map[uint32][]int32 // by row: pieces that have begun and not ended
+	marks              []mark
+	members            []byte // of the trace, beside its events: as a JSON object has them, each behind a comma
+	unkept             uint64 // members that are too long to be kept
 }
 
 func (f *wholeFile) close() { f.done() }
@@ -86,7 +89,7 @@ func readWhole(ctx context.Context, path, dir string) (*wholeFile, error) {
 		return nil, fmt.Errorf("%w: name a trace in Chrome's JSON", err)
 	}
 	f := &wholeFile{path: path, text: file, done: func() { file.Close() }, flows: flows.New(), left: map[string]uint64{},
-		rowIDs: map[string]uint32{}, processIDs: map[string]uint32{}, open: map[uint32][]int32{}}
+		rowIDs: map[string]uint32{}, processIDs: map[string]uint32{}}
 	head := make([]byte, 2)
 	if n, _ := file.ReadAt(head, 0); n == 2 && head[0] == 0x1f && head[1] == 0x8b {
 		if err := f.unpack(path, dir); err != nil {
@@ -129,9 +132,11 @@ func (f *wholeFile) read(ctx context.Context, path string) error {
 	r.Member = func(key string, value []byte) {
 		if key == "baseTimeNanoseconds" {
 			f.base, f.baseless = baseOf(value)
+		} else {
+			f.member(key, value)
 		}
 	}
-	defer func() { f.mended = r.Mended }()
+	defer func() { f.mended = r.Mended; f.pair() }()
 	for n := 0; ; n++ {
 		e, err := r.Next()
 		var one *chrometrace.EventError
@@ -190,10 +195,10 @@ func (f *wholeFile) add(e *chrometrace.Event, end int64) {
 	case "b":
 		p.row = f.asyncRow(e)
 	case "E":
-		f.end(f.thread(e), &p)
+		f.marks = append(f.marks, mark{ts: ts, at: p.at, row: f.thread(e), of: p.size, end: true})
 		return
 	case "e":
-		f.end(f.asyncRow(e), &p)
+		f.marks = append(f.marks, mark{ts: ts, at: p.at, row: f.asyncRow(e), of: p.size, end: true})
 		return
 	case "n":
 		p.kind, p.dur, p.row = pieceInstant, 0, f.asyncRow(e)
@@ -222,7 +227,7 @@ func (f *wholeFile) add(e *chrometrace.Event, end int64) {
 	if p.kind == pieceCounter {
 		p.row = f.process(e.PID) // its tracks follow from its arguments
 	} else if p.dur < 0 {
-		f.open[p.row] = append(f.open[p.row], int32(len(f.pieces)))
+		f.marks = append(f.marks, mark{ts: ts, row: p.row, of: int32(len(f.pieces))})
 	}
 	f.pieces = append(f.pieces, p)
 }
@@ -231,18 +236,6 @@ func (f *wholeFile) add(e *chrometrace.Event, end int64) {
 func baseOf(value []byte) (ns int64, bad bool) {
 	ns, err := strconv.ParseInt(plain(value), 10, 64)
 	return ns, err != nil
-}
-
-// end gives the slice of a row that began last its end.
-func (f *wholeFile) end(row uint32, p *piece) {
-	stack := f.open[row]
-	if len(stack) == 0 {
-		f.left["E without a begin"]++
-		return
-	}
-	s := &f.pieces[stack[len(stack)-1]]
-	f.open[row] = stack[:len(stack)-1]
-	s.dur, s.endAt, s.ends = max(p.ts-s.ts, 0), p.at, p.size
 }
 
 // plain is a process or a thread as text: 7 and "7" are one, as in most viewers.
@@ -259,7 +252,7 @@ func (f *wholeFile) process(pid []byte) uint32 {
 	if !ok {
 		id = uint32(len(f.processes))
 		f.processIDs[key] = id
-		f.processes = append(f.processes, process{pid: key, order: int(id)})
+		f.processes = append(f.processes, process{pid: key, raw: string(pid), order: int(id)})
 	}
 	return id
 }

@@ -23,8 +23,9 @@ type fixWriter struct {
 	mended  []byte            // scratch
 	event   chrometrace.Event // of text
 	err     error             // the first of reading again
-	sources map[string]uint64 // counters of this file, by process and name
+	counts  map[string]uint64 // counters of this file, by process and name
 	ids     []uint64          // of arrows, by piece
+	sources []int32           // of ids: the piece where the arrow starts
 	from    []int32           // where a piece's ids begin in ids
 }
 
@@ -46,13 +47,10 @@ type step struct {
 // file writes one file, whose processes are called by a label.
 func (w *fixWriter) file(f *wholeFile, label string, number int) {
 	w.done.add(f)
-	for phase, n := range f.left {
-		w.done.LeftOut[phase] += n
-	}
 	order := f.layOut()
 	w.tracks(f, label, number)
 	w.arrows(f)
-	w.sources = map[string]uint64{}
+	w.counts = map[string]uint64{}
 	steps := make([]step, 0, 2*len(order))
 	for rank, i := range order {
 		p := &f.pieces[i]
@@ -81,9 +79,12 @@ func (w *fixWriter) file(f *wholeFile, label string, number int) {
 		}
 		return cmp.Or(cmp.Compare(device(&a), device(&b)), cmp.Compare(a.rank, b.rank))
 	})
+	w.sourcesFirst(f, steps)
 	for i := range steps {
-		s := &steps[i]
-		w.step(f, s)
+		w.step(f, &steps[i])
+	}
+	for phase, n := range f.left {
+		w.done.LeftOut[phase] += n
 	}
 }
 
@@ -113,6 +114,8 @@ func clamp(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)
 // arrows gives each arrow an id of its own, and each piece the ids of its arrows.
 func (w *fixWriter) arrows(f *wholeFile) {
 	f.flows.Perfetto() // slices get their ends
+	_, unknown, _ := f.flows.Meant()
+	w.done.Unknown += unknown
 	all, ambiguous := f.flows.Arrows()
 	w.done.Ambiguous += ambiguous
 	w.from = append(w.from[:0], make([]int32, len(f.pieces)+1)...)
@@ -131,6 +134,7 @@ func (w *fixWriter) arrows(f *wholeFile) {
 		w.from[i+1] += w.from[i]
 	}
 	w.ids = append(w.ids[:0], make([]uint64, w.from[len(f.pieces)])...)
+	w.sources = append(w.sources[:0], make([]int32, len(w.ids))...)
 	ends(func(from, to int32) {
 		w.arrow++
 		w.done.Arrows++
@@ -139,7 +143,7 @@ func (w *fixWriter) arrows(f *wholeFile) {
 			for w.ids[at] != 0 {
 				at++
 			}
-			w.ids[at] = w.arrow
+			w.ids[at], w.sources[at] = w.arrow, from
 		}
 	})
 	f.flows, f.of = nil, nil // they take much memory
@@ -213,7 +217,7 @@ func (w *fixWriter) args(args []byte) {
 		case string(v) == "true" || string(v) == "false":
 			w.out.Bool(name, v[0] == 't')
 		case v[0] == '{' || v[0] == '[' || string(v) == "null":
-			w.out.JSON(name, v)
+			w.out.JSON(name, quoteNaN(v))
 		default:
 			w.number(name, v)
 		}
@@ -236,25 +240,32 @@ func (w *fixWriter) number(name, v []byte) {
 func (w *fixWriter) counter(f *wholeFile, p *piece, ts int64) {
 	e := w.load(f, p.at, p.size)
 	title := plain(e.Name)
+	if len(e.ID) > 0 {
+		title += " " + plain(e.ID) // counters of several ids are several
+	}
 	chrometrace.EachMember(e.Args, func(key, v []byte) {
 		name := title
 		if series := chrometrace.Text(key); series != "value" && series != title {
 			name += " " + series
 		}
 		at := strconv.Itoa(int(p.row)) + "\x00" + name
-		track, ok := w.sources[at]
+		text := string(bytes.Trim(v, `"`))
+		n, err := strconv.ParseInt(text, 10, 64)
+		x, errDouble := strconv.ParseFloat(text, 64)
+		if err != nil && errDouble != nil {
+			f.left["C with a value that is no number"]++
+			return
+		}
+		track, ok := w.counts[at]
 		if !ok {
 			track = w.next()
-			w.sources[at] = track
+			w.counts[at] = track
 			w.out.Track(track, f.processes[p.row].uuid, name, 0, true)
 		}
-		text := string(bytes.Trim(v, `"`))
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if err == nil {
 			w.out.CountInt(track, n)
-		} else if x, err := strconv.ParseFloat(text, 64); err == nil {
-			w.out.Count(track, x)
 		} else {
-			return
+			w.out.Count(track, x)
 		}
 		w.out.Send(ts)
 		w.done.Counters++
