@@ -74,6 +74,8 @@ type Reader struct {
 	listed bool // an array of events began
 	event  Event
 	mended []byte // scratch
+	// broken tells that value stopped where it began, because that is no JSON and its end cannot be told.
+	broken bool
 	err    error
 }
 
@@ -175,7 +177,7 @@ func (r *Reader) next() byte {
 	if !r.space() {
 		return 0
 	}
-	return r.b[r.at]
+	return max(r.b[r.at], 1) // a byte 0 in the trace is not its end
 }
 
 func (r *Reader) open() {
@@ -199,7 +201,7 @@ func (r *Reader) separated(closing byte) bool {
 		r.at++
 		c = r.next()
 	} else if !r.first && c != closing && c != 0 {
-		r.fail("no comma here")
+		r.fail(noComma)
 		return false
 	}
 	r.first = false
@@ -226,7 +228,7 @@ func (r *Reader) member() {
 		r.fail("no name of a member here")
 		return
 	}
-	key, whole := r.value(MaxMember)
+	key, whole := r.value(MaxMember, false)
 	if r.err != nil {
 		return
 	}
@@ -245,7 +247,7 @@ func (r *Reader) member() {
 		r.place, r.first, r.listed = inArray, true, true
 		return
 	}
-	value, whole := r.value(MaxMember)
+	value, whole := r.value(MaxMember, false)
 	if r.err == nil && r.Member != nil {
 		if !whole {
 			value = nil
@@ -256,6 +258,19 @@ func (r *Reader) member() {
 
 // element returns the next event of the array, or neither an event nor an error at its end.
 func (r *Reader) element() (*Event, error) {
+	if !r.first {
+		switch c := r.next(); {
+		case c == '{':
+			r.first = true // a comma is missed
+		case c != ',' && c != ']' && c != 0:
+			offset := r.Offset()
+			if !r.pass(-1) {
+				r.err = &SyntaxError{Offset: offset, Reason: noComma}
+				return nil, r.err
+			}
+			return nil, &EventError{offset, noComma}
+		}
+	}
 	if !r.separated(']') {
 		if r.err == nil && r.place == inArray {
 			r.place = atEnd
@@ -270,10 +285,13 @@ func (r *Reader) element() (*Event, error) {
 		return nil, r.err
 	}
 	offset := r.Offset()
-	text, whole := r.value(MaxEvent)
+	text, whole := r.value(MaxEvent, true)
 	switch {
 	case r.err != nil:
 		return nil, r.err
+	case r.broken:
+		r.broken = false
+		return r.repair(offset, -1, notJSON)
 	case !whole:
 		return nil, &EventError{offset, fmt.Sprintf("an event of more than %d bytes", MaxEvent)}
 	}
@@ -282,14 +300,17 @@ func (r *Reader) element() (*Event, error) {
 	if reason == "" {
 		return &r.event, nil
 	}
-	r.mended = Mend(r.mended[:0], text)
-	r.event = Event{Offset: offset}
-	if r.event.split(r.mended) != "" {
-		return nil, &EventError{offset, reason}
+	if reason == notJSON {
+		r.at -= len(text)
+		return r.repair(offset, len(text), reason)
 	}
-	r.Mended++
-	return &r.event, nil
+	return nil, &EventError{offset, reason}
 }
+
+const noComma = "no comma here"
+
+// notJSON is what is wrong with an event that may be repaired.
+var notJSON = fmt.Sprintf("no JSON, or nested deeper than %d", MaxDepth)
 
 // split finds the members of an event; it returns what is wrong.
 func (e *Event) split(b []byte) (reason string) {
@@ -331,22 +352,30 @@ func (e *Event) split(b []byte) (reason string) {
 		}
 	})
 	if !ok {
-		return fmt.Sprintf("no JSON, or nested deeper than %d", MaxDepth)
+		return notJSON
 	}
 	return ""
 }
 
 // value passes the value here, and returns its text if it is at most limit bytes long; more is not kept. Brackets and strings alone are
-// looked at.
-func (r *Reader) value(limit int) (text []byte, whole bool) {
+// looked at. With mend, one that has no end, or is longer, and that is no JSON in its first limit bytes is not passed, but broken.
+func (r *Reader) value(limit int, mend bool) (text []byte, whole bool) {
 	begin, depth, inString, escaped, whole := r.at, 0, false, false, true
 	for {
 		if r.at == len(r.b) {
 			keep := r.at - begin
+			if mend && whole && keep > limit && broken(r.b[begin:begin+limit]) {
+				r.at, r.broken = begin, true
+				return nil, false
+			}
 			if whole = whole && keep <= limit; !whole {
 				keep = 0
 			}
 			if !r.more(keep) {
+				if begin = r.at - keep; mend && whole && r.ended == io.EOF && broken(r.b[begin:]) {
+					r.at, r.broken = begin, true
+					return nil, false
+				}
 				r.fail("")
 				return nil, false
 			}

@@ -52,8 +52,10 @@ func TestForms(t *testing.T) {
 		{`[{"ph":"X"`, "error: byte 10: the trace ends here, before it is whole\n"},
 		{`[{"ph":}, ` + one + `]`, "broken: byte 1: no JSON, or nested deeper than 128\n10 " + oneRead},
 		{`[1,` + one + `]`, "broken: byte 1: no object, and an event is one\n3 " + oneRead},
-		{`[{"a":1,}]`, "broken: byte 1: no JSON, or nested deeper than 128\n"},
-		{`[{"ph":"X"}{"ph":"X"}]`, "1 \"X\"  ts  pid  args \nerror: byte 11: no comma here\n"},
+		{`[{"ph":"X",}]`, "1 \"X\"  ts  pid  args \n"}, // mended
+		{`[{"ph":"X"}{"ph":"X"}]`, "1 \"X\"  ts  pid  args \n11 \"X\"  ts  pid  args \n"},
+		{`[{"ph":"X"}} ,{"ph":"X"}]`, "1 \"X\"  ts  pid  args \nbroken: byte 11: no comma here\n14 \"X\"  ts  pid  args \n"},
+		{`[{"ph":"X"} x]`, "1 \"X\"  ts  pid  args \nerror: byte 12: no comma here\n"},
 		{`[] x`, "error: byte 3: more text behind the trace\n"},
 		{``, "error: byte 0: the trace ends here, before it is whole\n"},
 		{`{"a" 1}`, "error: byte 5: no colon here\n"},
