@@ -38,6 +38,7 @@ type guest struct {
 // guests are the tenants that have keys. Safe for concurrent use.
 type guests struct {
 	defaults tenant.Limits
+	spending *spending // tells other gateways
 	mu       sync.Mutex
 	by       map[string]*guest
 	// met is called for each new one; it may be nil.
@@ -53,11 +54,19 @@ func (g *guests) of(name string) *guest {
 	if g.by[name] == nil {
 		of := &guest{name: name, turns: make(chan struct{}, cutsPerTenant)}
 		of.begin("tenant "+name, g.defaults)
+		of.rates.name, of.spending = name, g.spending
 		g.by[name] = of
 		if g.met != nil {
 			g.met(name)
 		}
 	}
+	return g.by[name]
+}
+
+// known returns a tenant, nil if it has no key here.
+func (g *guests) known(name string) *guest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.by[name]
 }
 
@@ -68,7 +77,7 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *Refusal) {
 		return nil, no
 	}
 	x.tenant = m.guest.name
-	m.shareOut(int(g.replicas.Load()))
+	x.meter = m
 	if no := m.admitRequest(time.Now()); no != nil {
 		return nil, no
 	}

@@ -86,6 +86,9 @@ const RepeatsToken = "repeats"
 // IngestFilter selects every part of one partition.
 func IngestFilter(partition int) string { return "ingest." + strconv.Itoa(partition) + ".>" }
 
+// SpendingSubject is where gateways tell each other what they let in. No stream takes it.
+const SpendingSubject = "warpline.spending"
+
 // RowsSubject is the subject of a partition's chunks.
 func RowsSubject(partition int) string { return "rows." + strconv.Itoa(partition) }
 
