@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
@@ -66,6 +68,60 @@ func TestLimitsBelongToTheTenant(t *testing.T) {
 	if a := r.post("s", ndjson("s", 5000), keys[1]...); a.status != http.StatusOK {
 		t.Errorf("its debt is the tenant's: %s", a.raw)
 	}
+}
+
+// Four gateways are not four limits, nor is a tenant that meets one of them left with a fourth; and the burst is there once.
+func TestGatewaysShareLimits(t *testing.T) {
+	const perSecond, seconds = 4000, 2
+	s := brokertest.Start(t, broker.Layout{})
+	var all []*rig
+	for range 4 {
+		all = append(all, startOn(t, s, nil))
+	}
+	tenants := ingest.NewTenants(s.Keys)
+	for _, c := range []struct {
+		name string
+		to   []*rig
+	}{{"red", all}, {"blue", all[1:2]}, {"green", all[2:]}} {
+		name, to := c.name, c.to
+		if _, err := tenants.Create(t.Context(), name, "", tenant.Limits{EventsPerSecond: perSecond, BurstSeconds: 1}); err != nil {
+			t.Fatal(err)
+		}
+		key := all[0].keyOf(name, tenant.Limits{})
+		for _, r := range to {
+			eventually(t, soon, "the limits are known", func() bool {
+				return strings.Contains(r.post("s", nil, key...).header.Get("RateLimit-Policy"), `"events";q=4000;w=1,`)
+			})
+		}
+		if name == "green" { // one of its two gateways ends
+			all[3].gateway.Close()
+			to = all[2:3]
+		}
+		var lines atomic.Int64
+		var senders sync.WaitGroup
+		for _, r := range to {
+			senders.Go(func() {
+				n, _ := r.taken(seconds*time.Second, key)
+				lines.Add(int64(n))
+			})
+		}
+		senders.Wait()
+		if want, n := int64(perSecond*(seconds+1)), lines.Load(); n > want*110/100 || n < want*85/100 {
+			t.Errorf("%s: %d lines through %d gateways in %d s, %d are allowed", name, n, len(to), seconds, want)
+		}
+	}
+	// What one let in too much is owed at all of them.
+	key := all[0].keyOf("black", tenant.Limits{})
+	if _, err := tenants.Create(t.Context(), "black", "", tenant.Limits{EventsPerSecond: 100, BurstSeconds: 1}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "the limit is known", func() bool {
+		return strings.HasPrefix(all[0].post("s", nil, key...).header.Get("RateLimit-Policy"), `"events";q=100;`)
+	})
+	all[0].post("s", ndjson("s", 3000), key...)
+	eventually(t, soon, "another gateway refuses", func() bool {
+		return all[1].post("t", ndjson("t", 1), key...).status == http.StatusTooManyRequests
+	})
 }
 
 // Every answer to an upload says what is left of the limits, of key and tenant the narrower.
