@@ -357,6 +357,8 @@ func refusalOf(err error) *Refusal {
 // codeOf is how gRPC says a refusal. Parca's agent sends the same again after Unavailable and ResourceExhausted, and gives up after others.
 func codeOf(no *Refusal) codes.Code {
 	switch no.Status {
+	case http.StatusPaymentRequired:
+		return codes.FailedPrecondition // which is not tried again
 	case http.StatusUnauthorized:
 		return codes.Unauthenticated
 	case http.StatusForbidden:

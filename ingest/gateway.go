@@ -236,6 +236,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { g.keys.run(ctx) })
 	g.wg.Go(func() { g.observe(ctx) })
 	g.wg.Go(func() { g.shareLimits(ctx) })
+	g.wg.Go(func() { g.keepQuotas(ctx) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })
 	return g, nil

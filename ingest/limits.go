@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/warpline/warpline/ingest/quota"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -33,6 +34,7 @@ type rates struct {
 	spending *spending     // where other gateways are told from; nil: they need not know
 	untold   amounts
 	used     bool // something was let in, here or elsewhere
+	today    quota.Counter
 	events   *rate.Limiter
 	bytes    *rate.Limiter
 	raw      *rate.Limiter
@@ -75,16 +77,21 @@ func (r *rates) begin(what string, limits tenant.Limits) {
 // newMeter makes the meter of a key that is stored under a hash.
 func newMeter(hash string, key tenant.Key, own, uploads tenant.Limits, of *guest) *meter {
 	m := &meter{guest: of, key: key, uploads: uploads}
-	m.begin("key "+key.ID, own)
+	m.begin("key "+key.ID, ofKey(key, own))
 	m.name = keyName(hash)
 	m.tellOf(key)
 	return m
 }
 
+// ofKey leaves a key the quotas that are its own: the tenant's are counted for all its keys together.
+func ofKey(key tenant.Key, own tenant.Limits) tenant.Limits {
+	own.EventsPerDay, own.BytesPerDay = key.Limits.EventsPerDay, key.Limits.BytesPerDay
+	return own
+}
+
 // tellOf lets other gateways know of a key that has rates of its own. What others take counts for their tenant alone.
 func (m *meter) tellOf(key tenant.Key) {
-	l := key.Limits
-	own := l.EventsPerSecond != 0 || l.BytesPerSecond != 0 || l.RawBytesPerSecond != 0 || l.RequestsPerSecond != 0 || l.BurstSeconds != 0
+	own := key.Limits.Rates()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.spending = m.guest.spending; !own || m.name == "" {
@@ -104,7 +111,7 @@ func (m *meter) update(key tenant.Key, own, uploads tenant.Limits) {
 	m.keyMu.Lock()
 	m.key, m.uploads = key, uploads
 	m.keyMu.Unlock()
-	m.change(own)
+	m.change(ofKey(key, own))
 	m.tellOf(key)
 }
 
@@ -143,6 +150,9 @@ func burstOf(perSecond, seconds float64) int {
 func (m *meter) admit(now time.Time, bytes int64) *Refusal {
 	for _, r := range m.both() {
 		if no := r.inDebt(now); no != nil {
+			return no
+		}
+		if no := r.overQuota(now); no != nil {
 			return no
 		}
 	}

@@ -14,16 +14,19 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// Gateways share limits by telling each other what they let in. Each has the whole limit of a tenant and takes from it what it let in itself
-// and, a moment later, what the others say that they did. So it does not matter which gateways a tenant's requests meet, the burst is there
-// once, and a gateway that ends leaves nothing to share out anew. What comes in before the others know is a debt, which is waited for: over a
-// minute the rate is exact. Nothing is sent for a request, and nothing is stored.
+// Gateways share limits by telling each other what they let in. Each has the whole limit of a tenant and takes from it what it let in
+// itself and, a moment later, what the others say that they did. So it does not matter which gateways a tenant's requests meet, the burst is
+// there once, and a gateway that ends leaves nothing to share out anew. What comes in before the others know is a debt, which is waited
+// for: over a minute the rate is exact. Nothing is sent for a request.
 const (
-	// tellEvery is how often a gateway tells what it let in. What comes in meanwhile may be let in by each.
+	// tellEvery is how often a gateway tells what it let in. What comes in meanwhile may be let in by each, so it tells at once where that is
+	// a tellPart-th of a burst.
 	tellEvery = 100 * time.Millisecond
+	tellPart  = 16
 	// tellMost is how large a message may be. One that is larger is not read.
 	tellMost = 32 << 10
-	// restPerMessage slows down a gateway that has much to tell: 10 000 busy tenants are some 25 messages.
+	// restPerMessage is how long a gateway rests after a message, so that one that has much to tell does not tell it often: 10 000 busy
+	// tenants are some 25 messages.
 	restPerMessage = 10 * time.Millisecond
 	// spentMost is the largest amount that is believed.
 	spentMost = 1 << 50
@@ -60,10 +63,12 @@ type spending struct {
 
 	mu    sync.Mutex
 	dirty []*rates // that have something to tell
+
+	soon chan struct{} // something is to be told at once
 }
 
 func newSpending() *spending {
-	s := &spending{}
+	s := &spending{soon: make(chan struct{}, 1)}
 	rand.Read(s.id[:]) // never fails since Go 1.24
 	return s
 }
@@ -150,6 +155,7 @@ func (r *rates) take(now time.Time, bucket int, n int64) {
 	}
 	charge(r.buckets()[bucket].limiter, now, n)
 	r.used = true
+	r.count(now, bucket, n)
 	if r.spending == nil {
 		return
 	}
@@ -157,6 +163,12 @@ func (r *rates) take(now time.Time, bucket int, n int64) {
 		r.spending.note(r)
 	}
 	r.untold[bucket] = min(r.untold[bucket]+min(n, spentMost), spentMost)
+	if r.untold[bucket] >= int64(r.buckets()[bucket].limiter.Burst()/tellPart) {
+		select {
+		case r.spending.soon <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // heard charges what another gateway let in. One that knows nothing yet, since it has just begun, has what the other has left: the burst is
@@ -170,8 +182,31 @@ func (r *rates) heard(now time.Time, from spent) {
 			n = max(n, int64(min(b.limiter.TokensAt(now), spentMost))-from.left[i])
 		}
 		charge(b.limiter, now, n)
+		r.count(now, i, from.took[i])
 	}
 	r.used = true
+}
+
+// count counts what came today. The caller holds the lock.
+func (r *rates) count(now time.Time, bucket int, n int64) {
+	switch bucket {
+	case 0:
+		r.today.Add(now, n, 0)
+	case 1:
+		r.today.Add(now, 0, n)
+	}
+}
+
+// called returns the tenant or key of a name in messages, nil if it is not known here.
+func (g *Gateway) called(name string) *rates {
+	if name[0] != keyMark {
+		if of := g.guests.known(name); of != nil {
+			return &of.rates
+		}
+	} else if m := g.keys.find(hex.EncodeToString([]byte(name[1:]))); m != nil {
+		return &m.rates
+	}
+	return nil
 }
 
 // shareLimits tells the other gateways what this one lets in, and takes over what they tell, until ctx ends.
@@ -189,6 +224,7 @@ func (g *Gateway) shareLimits(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-g.guests.spending.soon:
 		}
 		all := g.guests.spending.messages(time.Now())
 		if !g.streams.Conn.IsConnected() {
@@ -199,10 +235,7 @@ func (g *Gateway) shareLimits(ctx context.Context) {
 				g.metrics.unshared.Inc()
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Duration(max(len(all)-1, 0)) * restPerMessage):
-		}
+		rest(ctx, time.Duration(len(all))*restPerMessage)
 	}
 }
 
@@ -218,12 +251,8 @@ func (g *Gateway) hear(now time.Time, data []byte) {
 		return
 	}
 	for _, entry := range all {
-		if entry.name[0] != keyMark {
-			if of := g.guests.known(entry.name); of != nil {
-				of.heard(now, entry)
-			}
-		} else if m := g.keys.find(hex.EncodeToString([]byte(entry.name[1:]))); m != nil {
-			m.heard(now, entry)
+		if r := g.called(entry.name); r != nil {
+			r.heard(now, entry)
 		}
 	}
 }

@@ -33,6 +33,9 @@ func newDoor(limits tenant.Limits, keys int) *door {
 // later. What it gets is its rate and one burst, whichever gateways it meets.
 func TestAMinuteOfATenantOverItsLimit(t *testing.T) {
 	const perSecond, burst = 10_000, 2
+	only := func(gateway int) func(int, time.Duration) int { return func(int, time.Duration) int { return gateway } }
+	even := func(i int, _ time.Duration) int { return i % 4 }
+	moving := func(_ int, at time.Duration) int { return int(at/time.Second) % 4 }
 	for name, c := range map[string]struct {
 		gateways, keys int
 		to             func(i int, at time.Duration) int // which gateway request i meets
@@ -40,16 +43,16 @@ func TestAMinuteOfATenantOverItsLimit(t *testing.T) {
 		killed         time.Duration
 		joins          time.Duration
 	}{
-		"1 gateway":                      {gateways: 1, keys: 1, to: func(int, time.Duration) int { return 0 }, over: 3},
-		"4 even":                         {gateways: 4, keys: 1, to: func(i int, _ time.Duration) int { return i % 4 }, over: 3},
-		"4, all through one":             {gateways: 4, keys: 1, to: func(int, time.Duration) int { return 2 }, over: 3},
-		"4 even, 20 keys":                {gateways: 4, keys: 20, to: func(i int, _ time.Duration) int { return i % 4 }, over: 3},
-		"4 even, 10 times the limit":     {gateways: 4, keys: 1, to: func(i int, _ time.Duration) int { return i % 4 }, over: 10},
-		"4, moves each second":           {gateways: 4, keys: 1, to: func(_ int, at time.Duration) int { return int(at/time.Second) % 4 }, over: 3},
-		"4 even, one killed half-way":    {gateways: 4, keys: 1, to: func(i int, _ time.Duration) int { return i % 4 }, over: 3, killed: 30 * time.Second},
-		"1, and 3 more begin half-way":   {gateways: 4, keys: 1, to: func(i int, _ time.Duration) int { return i % 4 }, over: 3, joins: 30 * time.Second},
-		"4 even, just below the limit":   {gateways: 4, keys: 1, to: func(i int, _ time.Duration) int { return i % 4 }, over: 0.97},
-		"4, all through one, just below": {gateways: 4, keys: 1, to: func(int, time.Duration) int { return 1 }, over: 0.97},
+		"1 gateway":                      {gateways: 1, keys: 1, to: only(0), over: 3},
+		"4 even":                         {gateways: 4, keys: 1, to: even, over: 3},
+		"4, all through one":             {gateways: 4, keys: 1, to: only(2), over: 3},
+		"4 even, 20 keys":                {gateways: 4, keys: 20, to: even, over: 3},
+		"4 even, 10 times the limit":     {gateways: 4, keys: 1, to: even, over: 10},
+		"4, moves each second":           {gateways: 4, keys: 1, to: moving, over: 3},
+		"4 even, one killed half-way":    {gateways: 4, keys: 1, to: even, over: 3, killed: 30 * time.Second},
+		"1, and 3 more begin half-way":   {gateways: 4, keys: 1, to: even, over: 3, joins: 30 * time.Second},
+		"4 even, just below the limit":   {gateways: 4, keys: 1, to: even, over: 0.97},
+		"4, all through one, just below": {gateways: 4, keys: 1, to: only(1), over: 0.97},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := tenant.Limits{EventsPerSecond: perSecond, BurstSeconds: burst}.Or(tenant.DefaultLimits())
@@ -188,7 +191,8 @@ func BenchmarkLimits(b *testing.B) {
 	var headers []string
 	for i := range 100_000 {
 		secret := fmt.Sprintf("gpfl_%d", i)
-		k.put(tenant.Hash(secret), tenant.Key{ID: tenant.ID(secret), Tenant: fmt.Sprintf("tenant-%d", i%10_000), Limits: tenant.Limits{BurstSeconds: 3}})
+		k.put(tenant.Hash(secret), tenant.Key{ID: tenant.ID(secret), Tenant: fmt.Sprintf("tenant-%d", i%10_000),
+			Limits: tenant.Limits{BurstSeconds: 3, EventsPerDay: 1e12}})
 		headers = append(headers, "Bearer "+secret)
 	}
 	b.ReportAllocs()

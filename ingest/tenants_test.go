@@ -124,6 +124,67 @@ func TestGatewaysShareLimits(t *testing.T) {
 	})
 }
 
+// What may come in a day is counted for all gateways together, and is known after all of them were restarted.
+func TestQuotas(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{})
+	tenants := ingest.NewTenants(s.Keys)
+	for name, limits := range map[string]tenant.Limits{
+		"hold": {EventsPerDay: 1000}, "drop": {BytesPerDay: 1000, QuotaPolicy: tenant.QuotaDrop},
+		"trickle": {EventsPerDay: 1000, QuotaTrickle: 0.25},
+	} {
+		if _, err := tenants.Create(t.Context(), name, "", limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := startOn(t, s, nil), startOn(t, s, nil)
+	hold, drop := one.keyOf("hold", tenant.Limits{}), one.keyOf("drop", tenant.Limits{})
+	narrow, trickle := one.keyOf("hold", tenant.Limits{EventsPerDay: 300}), one.keyOf("trickle", tenant.Limits{})
+	refused := func(r *rig, key []string, status int, words string) func() bool {
+		return func() bool {
+			a := r.post("s", ndjson("s", 1), key...)
+			return a.status == status && a.Code == "quota_exceeded" && strings.Contains(a.Detail, words) &&
+				(a.header.Get("Retry-After") != "") == (status == http.StatusTooManyRequests)
+		}
+	}
+	if a := one.post("s", ndjson("s", 400), narrow...); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	for _, r := range []*rig{one, two} {
+		eventually(t, soon, "the key's own quota", refused(r, narrow, http.StatusTooManyRequests, "quota-events-per-day = 300: 40"))
+	}
+	if a := two.post("s", ndjson("s", 700), hold...); a.status != http.StatusOK {
+		t.Fatalf("the tenant has 600 left: %d %s", a.status, a.raw)
+	}
+	one.post("s", ndjson("s", 100), drop...)
+	three := (*rig)(nil)
+	for name, r := range map[string]func() *rig{"one": func() *rig { return one }, "two": func() *rig { return two }, "after a restart": func() *rig {
+		if three == nil {
+			// Both have stored what they know.
+			kv, err := s.Quotas.Keys(t.Context())
+			eventually(t, soon, "counts are stored", func() bool { kv, err = s.Quotas.Keys(t.Context()); return err == nil && len(kv) == 3 })
+			three = startOn(t, s, nil)
+		}
+		return three
+	}} {
+		eventually(t, soon, name+": held", refused(r(), hold, http.StatusTooManyRequests, "tenant hold has used up its quota-events-per-day = 1000: 11"))
+		eventually(t, soon, name+": dropped", refused(r(), drop, http.StatusPaymentRequired, "quota-bytes-per-day = 1000: "))
+	}
+	if _, err := tenants.Change(t.Context(), "hold", func(r *tenant.Record) { r.Limits.EventsPerDay = 1e6 }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "a raised quota", func() bool { return one.post("s", ndjson("s", 1), hold...).status == http.StatusOK })
+	one.post("s", ndjson("s", 1000), trickle...)
+	passed := 0
+	for i := range 40 {
+		if one.post("s", ndjson(fmt.Sprint("t", i), 1), trickle...).status == http.StatusOK {
+			passed++
+		}
+	}
+	if passed != 10 {
+		t.Errorf("%d of 40 uploads passed at a share of 0.25", passed)
+	}
+}
+
 // Every answer to an upload says what is left of the limits, of key and tenant the narrower.
 func TestAnswersTellWhatIsLeft(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)

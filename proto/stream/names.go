@@ -34,6 +34,8 @@ const (
 	MarksBucket = "WL_MARKS"
 	// SeenBucket holds how far each stream was seen to reach, so that the loss of a stream's end is noticed.
 	SeenBucket = "WL_SEEN"
+	// QuotasBucket holds what each tenant and key with a quota has sent today, one key each.
+	QuotasBucket = "WL_QUOTAS"
 
 	// PartsObjects holds bodies that do not fit one INGEST message (giant lines).
 	PartsObjects = "WL_PARTS"
