@@ -15,8 +15,8 @@ import (
 )
 
 // Gateways share limits by telling each other what they let in. Each has the whole limit of a tenant and takes from it what it let in
-// itself and, a moment later, what the others say that they did. So it does not matter which gateways a tenant's requests meet, the burst is
-// there once, and a gateway that ends leaves nothing to share out anew. What comes in before the others know is a debt, which is waited
+// itself and, a moment later, what the others say that they did. So it does not matter which gateways a tenant's requests meet, the burst
+// is there once, and a gateway that ends leaves nothing to share out anew. What comes in before the others know is a debt, which is waited
 // for: over a minute the rate is exact. Nothing is sent for a request.
 const (
 	// tellEvery is how often a gateway tells what it let in. What comes in meanwhile may be let in by each, so it tells at once where that is
