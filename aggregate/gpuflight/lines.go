@@ -2,6 +2,7 @@ package gpuflight
 
 import (
 	"bytes"
+	"runtime"
 
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/proto/gpuflight"
@@ -35,6 +36,7 @@ func (f *folding) lines(s *session, p *aggregate.Part, body []byte) {
 			}
 		}
 		f.line(s, p, line)
+		runtime.Gosched()
 	}
 }
 

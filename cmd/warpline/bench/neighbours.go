@@ -40,7 +40,7 @@ const (
 )
 
 // backlogKernels are some 1 GiB of lines.
-const backlogKernels = 6_000_000
+const backlogKernels = 24_000_000
 
 // neighbours in the order in which they are measured.
 var neighbours = []neighbour{
