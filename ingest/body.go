@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 
 	"github.com/warpline/warpline/ingest/inflate"
 	"github.com/warpline/warpline/proto/reject"
@@ -104,7 +103,6 @@ func (s *Body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := s.decode(p[:min(int64(len(p)), s.left)])
-	runtime.Gosched()
 	s.left -= int64(n)
 	s.err = err
 	return n, err

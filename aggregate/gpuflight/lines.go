@@ -2,7 +2,6 @@ package gpuflight
 
 import (
 	"bytes"
-	"runtime"
 
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/proto/gpuflight"
@@ -36,7 +35,6 @@ func (f *folding) lines(s *session, p *aggregate.Part, body []byte) {
 			}
 		}
 		f.line(s, p, line)
-		runtime.Gosched()
 	}
 }
 

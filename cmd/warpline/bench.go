@@ -74,15 +74,16 @@ func (c *benchCmd) check(p *program) error {
 		return fmt.Errorf("%s needs %s: the bench counts in SQL what it has sent", s.name("url"), s.name("clickhouse-http"))
 	case c.URL == "" && (c.Key != "" || c.ClickHouse != "" || c.ClickHouseHTTP != ""):
 		return fmt.Errorf("%s is for a service elsewhere: name its gateway with %s", s.name("clickhouse-http"), s.name("url"))
-	case slices.ContainsFunc(c.Workload, func(w string) bool {
-		return slices.Contains([]bench.Workload{bench.PC, bench.Regions, bench.Noisy}, bench.Workload(w))
-	}) &&
-		(c.URL != "" || c.Soak > 0 || c.Read || c.Fsync || c.Record != "" ||
-			c.Against != ""):
-		return fmt.Errorf("%s pc, regions and noisy are measured on a service of the bench's own, without %s, %s, %s, %s, %s and %s", s.name("workload"),
-			s.name("url"), s.name("soak"), s.name("read"), s.name("fsync"), s.name("record"), s.name("against"))
+	case slices.ContainsFunc(c.Workload, ownService) && (c.URL != "" || c.Soak > 0 || c.Read || c.Fsync || c.Record != "" || c.Against != ""):
+		return fmt.Errorf("%s pc, regions and noisy are measured on a service of the bench's own, without %s, %s, %s, %s, %s and %s",
+			s.name("workload"), s.name("url"), s.name("soak"), s.name("read"), s.name("fsync"), s.name("record"), s.name("against"))
 	}
 	return c.benchPCFlags.check(s, c.Rate)
+}
+
+// ownService reports whether a workload is measured on a service of the bench's own alone.
+func ownService(workload string) bool {
+	return slices.Contains([]bench.Workload{bench.PC, bench.Regions, bench.Noisy}, bench.Workload(workload))
 }
 
 // Run measures every workload and prints its table. Counts that are not what was sent are an error.

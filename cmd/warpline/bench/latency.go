@@ -108,8 +108,8 @@ func sendLatency(ctx context.Context, svc *Service, d *Data, rate float64, progr
 			progress(n, d.Counts.Kernels)
 		}
 		if time.Since(changed) > stuckAfter {
-			return nil, nil, fmt.Errorf("%d of %d rows are visible and nothing has changed for %v; the service's last words:\n%s", seen, d.Counts.Kernels,
-				stuckAfter, svc.lastWords())
+			return nil, nil, fmt.Errorf("%d of %d rows are visible and nothing has changed for %v; the service's last words:\n%s", seen,
+				d.Counts.Kernels, stuckAfter, svc.lastWords())
 		}
 		if err := svc.Died(); err != nil {
 			return nil, nil, err

@@ -186,8 +186,8 @@ func badLines(string) []byte {
 }
 
 // heavy is the heaviest question that a tenant has an answer to: all kernels, by name, sorted.
-const heavy = "SELECT kernel, stream_id, quantileExact(0.99)(duration_ns) AS p99, uniqExact(corr_id) FROM kernels GROUP BY kernel, stream_id " +
-	"ORDER BY p99 DESC FORMAT Null"
+const heavy = "SELECT kernel, stream_id, quantileExact(0.99)(duration_ns) AS p99, uniqExact(corr_id) FROM kernels " +
+	"GROUP BY kernel, stream_id ORDER BY p99 DESC FORMAT Null"
 
 // questions asks without an end, four at once.
 func questions(ctx context.Context, n *noise) error {

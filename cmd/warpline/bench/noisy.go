@@ -101,16 +101,21 @@ func RunNoisy(ctx context.Context, svc *Service, o NoisyOptions) (*NoisyResult, 
 		if got[0] != sent {
 			r.Wrong = append(r.Wrong, fmt.Sprintf("beside %s: SQL counts %d kernels of the quiet tenant, %d were sent", n.name, got[0], sent))
 		}
-		return pause(ctx, settleFor)
+		return nil
 	}
 	if err := run(&neighbour{name: "alone"}); err != nil {
 		return nil, err
 	}
 	for i := range neighbours {
-		if n := &neighbours[i]; len(o.Only) == 0 || slices.Contains(o.Only, n.name) {
-			if err := run(n); err != nil {
-				return nil, err
-			}
+		n := &neighbours[i]
+		if len(o.Only) > 0 && !slices.Contains(o.Only, n.name) {
+			continue
+		}
+		if err := pause(ctx, settleFor); err != nil { // what the one before left
+			return nil, err
+		}
+		if err := run(n); err != nil {
+			return nil, err
 		}
 	}
 	return r, nil
