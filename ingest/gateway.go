@@ -145,8 +145,10 @@ type Gateway struct {
 	messages   *pool // bytes of messages of gRPC
 	seats      *pool // bounds the uploads being handled
 	guests     guests
-	workspaces chan *workspace // bounds the uploads being cut and holds their buffers
-	quiet      *quiet          // keeps refusals from flooding the log
+	cuts       *pool           // uploads being cut
+	workspaces chan *workspace // buffers for some of them, kept for the next
+	backlog    backlog
+	quiet      *quiet // keeps refusals from flooding the log
 	uploads    *uploads
 	parts      *parts
 	history    history
@@ -203,12 +205,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if cfg.StoreDir != "" {
 		g.disk.dirs = append(g.disk.dirs, cfg.StoreDir)
 	}
-	// Cutting is work for the processor: a few uploads at once keep it busy, more only cost memory. Twice the processors, because each
-	// upload also waits for JetStream.
+	// Cutting is work for the processor: a few uploads at once keep it busy, more only cost memory.
+	g.cuts = newPool(cutsAtOnce, cutsPerTenant)
 	g.workspaces = make(chan *workspace, 2*max(2, runtime.GOMAXPROCS(0)))
-	for range cap(g.workspaces) {
-		g.workspaces <- &workspace{}
-	}
 	g.seats = newPool(int64(cfg.MaxRequests), int64(seatsOf(cfg.MaxRequests)))
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
 		defaults: cfg.Defaults, guests: &g.guests,
@@ -238,6 +237,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { g.shareLimits(ctx) })
 	g.wg.Go(func() { g.keepQuotas(ctx) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
+	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
 	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })
 	return g, nil
 }

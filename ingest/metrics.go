@@ -23,7 +23,7 @@ type metrics struct {
 	droppedRejects                   *prometheus.CounterVec // tenant
 	forgotten                        *prometheus.CounterVec // tenant
 	rejectedEvents, rejectedBytes    *prometheus.CounterVec // tenant, reason
-	bodyBytes                        *prometheus.CounterVec // tenant
+	bodyBytes, backlogWait           *prometheus.CounterVec // tenant
 	parts                            *prometheus.CounterVec // tenant, kind
 	windows                          *prometheus.CounterVec // tenant, outcome
 	refused                          *prometheus.CounterVec // reason
@@ -71,7 +71,9 @@ func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 		droppedRejects: counter("reject_bytes_dropped_total",
 			"Bytes of refused lines over 1 MiB that were dropped before they were a week old, to make room for others.", "tenant"),
 		bodyBytes: counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
-		parts:     counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
+		backlogWait: counter("backlog_wait_seconds_total",
+			"Time that parts waited because much of their tenant's was on its way into SQL while other tenants sent.", "tenant"),
+		parts: counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
 		windows: counter("windows_total",
 			"Uploads by outcome: new, repeat, resumed, conflict, lost_and_resent (stored before and gone from INGEST); line in legacy "+
 				"mode; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),

@@ -53,6 +53,7 @@ type pendingAck struct {
 	future    jetstream.PubAckFuture
 	partition int
 	bytes     int
+	raw       int64 // before compression
 	events    uint64
 	sent      time.Time
 }
@@ -119,7 +120,13 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 			return err
 		}
 	}
-	var err error
+	waited, err := p.gateway.backlog.wait(ctx, e.Tenant)
+	if waited > 0 {
+		p.metrics.backlogWait.WithLabelValues(e.Tenant).Add(waited.Seconds())
+	}
+	if err != nil {
+		return fmt.Errorf("publish part %d: %w", e.Part, err)
+	}
 	p.scratch, err = stream.AppendEnvelope(p.scratch[:0], e, body)
 	if err != nil {
 		return err
@@ -132,8 +139,9 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
 	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, bytes: len(p.scratch), events: e.Events,
-		sent: time.Now()}
+		raw: int64(len(body)), sent: time.Now()}
 	p.n++
+	p.gateway.backlog.sent(e.Tenant, int64(len(body)))
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
 }
@@ -144,8 +152,11 @@ func (p *Publisher) await(ctx context.Context) error {
 	p.waiting[p.head] = pendingAck{}
 	p.head, p.n = (p.head+1)%len(p.waiting), p.n-1
 	defer p.metrics.inFlight.Sub(float64(a.bytes))
+	var seq uint64
+	defer func() { p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, seq, a.raw) }()
 	select {
 	case ack := <-a.future.Ok():
+		seq = ack.Sequence
 		p.last = max(p.last, ack.Sequence)
 		p.asked.part(a.partition, ack.Sequence)
 		if ack.Duplicate {
@@ -185,7 +196,9 @@ func (p *Publisher) flush(ctx context.Context) error {
 // abandon forgets what is on its way, after a failure.
 func (p *Publisher) abandon() {
 	for ; p.n > 0; p.n-- {
-		p.metrics.inFlight.Sub(float64(p.waiting[p.head].bytes))
+		a := p.waiting[p.head]
+		p.metrics.inFlight.Sub(float64(a.bytes))
+		p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, 0, a.raw)
 		p.waiting[p.head] = pendingAck{}
 		p.head = (p.head + 1) % len(p.waiting)
 	}

@@ -18,8 +18,10 @@ const (
 	// queuePerSeat bounds how many requests of one tenant wait for each of its seats. Each holds a connection and a goroutine; its body is
 	// not read yet.
 	queuePerSeat = 16
-	// cutsPerTenant is how many uploads of one tenant are cut at a time: a client has four channels.
+	// cutsPerTenant is how many uploads of one tenant are cut at a time: a client has four channels. cutsAtOnce is how many of all tenants
+	// are, of which a part is always free for the next tenant. Each holds some MiB.
 	cutsPerTenant = 4
+	cutsAtOnce    = 16
 )
 
 // seatsOf is how many of all seats one tenant may have: one tenant never takes the whole gateway.
@@ -31,8 +33,7 @@ type guest struct {
 	rates // of all its keys together
 	// disabled is set while none of its keys may be used.
 	disabled atomic.Bool
-	requests atomic.Int64  // being handled or waiting for a seat
-	turns    chan struct{} // bounds how many uploads are cut at once
+	requests atomic.Int64 // being handled or waiting for a seat
 }
 
 // guests are the tenants that have keys. Safe for concurrent use.
@@ -52,7 +53,7 @@ func (g *guests) of(name string) *guest {
 		g.by = map[string]*guest{}
 	}
 	if g.by[name] == nil {
-		of := &guest{name: name, turns: make(chan struct{}, cutsPerTenant)}
+		of := &guest{name: name}
 		of.begin("tenant "+name, g.defaults)
 		of.rates.name, of.spending = name, g.spending
 		g.by[name] = of

@@ -99,7 +99,7 @@ func (m *metrics) meet(tenant string) {
 		return
 	}
 	for _, c := range []*prometheus.CounterVec{m.receivedEvents, m.receivedBytes, m.publishedEvents, m.publishedBytes,
-		m.repeatedEvents, m.droppedRejects, m.forgotten, m.bodyBytes} {
+		m.repeatedEvents, m.droppedRejects, m.forgotten, m.bodyBytes, m.backlogWait} {
 		c.WithLabelValues(tenant)
 	}
 	for _, reason := range m.known.reasons {

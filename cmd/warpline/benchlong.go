@@ -100,6 +100,29 @@ func (c *benchCmd) read(ctx context.Context, p *program, w bench.Workload, dir s
 	return r.Print(p.Stdout)
 }
 
+// noisy measures a quiet tenant beside noisy ones.
+func (c *benchCmd) noisy(ctx context.Context, p *program, dir string) error {
+	svc, phases, done, err := c.own(ctx, p, dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := bench.RunNoisy(ctx, svc, bench.NoisyOptions{Seed: c.Seed, For: c.Latency, Only: c.Neighbours, Dir: dir, Progress: phases.tell})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = newEncoder(p.Stdout).Encode(r)
+	} else {
+		err = r.Print(p.Stdout)
+	}
+	var wrong []error
+	for _, text := range r.Wrong {
+		wrong = append(wrong, errors.New(text))
+	}
+	return errors.Join(err, withCode(errors.Join(wrong...), exitUnbalanced))
+}
+
 // readViews are views with what people ask of them first: a count, or the heaviest rows.
 var readViews = []struct{ name, sql string }{
 	{"kernels, counted", "SELECT count() FROM warpline.kernels"},

@@ -20,6 +20,9 @@ type Latency struct {
 	VisibleMax time.Duration `json:"visible_max_ns"`
 	Whole50    time.Duration `json:"whole_p50_ns"`
 	Whole99    time.Duration `json:"whole_p99_ns"`
+	// Accepted: from the start of the post to the 200 answer, repeats included.
+	Accepted50 time.Duration `json:"accepted_p50_ns"`
+	Accepted99 time.Duration `json:"accepted_p99_ns"`
 }
 
 // latencyPoll is how often rows are counted.
@@ -49,10 +52,16 @@ type pending struct {
 	began, at time.Time
 }
 
-type seenWindow struct{ visible, whole time.Duration }
+type seenWindow struct{ visible, whole, accepted time.Duration }
 
 // runLatency sends d at an even pace and measures.
 func runLatency(ctx context.Context, svc *Service, d *Data, rate float64, progress func(done, of int64)) (*Latency, error) {
+	l, _, err := sendLatency(ctx, svc, d, rate, progress)
+	return l, err
+}
+
+// sendLatency is runLatency that also says what was answered, by status.
+func sendLatency(ctx context.Context, svc *Service, d *Data, rate float64, progress func(done, of int64)) (*Latency, map[int]int, error) {
 	w := &watcher{waiting: map[string][]pending{}, visible: map[string]int64{}}
 	upTo := map[string]int64{}
 	for _, s := range d.Sessions { // rows up to the end of each window: only the device channel has kernels
@@ -86,32 +95,32 @@ func runLatency(ctx context.Context, svc *Service, d *Data, rate float64, progre
 		select {
 		case err := <-sent:
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			done = true
 		default:
 		}
 		if err := w.poll(ctx, svc.Read, d); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if n := w.seen(); n != seen {
 			seen, changed = n, time.Now()
 			progress(n, d.Counts.Kernels)
 		}
 		if time.Since(changed) > stuckAfter {
-			return nil, fmt.Errorf("%d of %d rows are visible and nothing has changed for %v; the service's last words:\n%s", seen, d.Counts.Kernels,
-				stuckAfter, svc.lastWords())
+			return nil, nil, fmt.Errorf("%d of %d rows are visible and nothing has changed for %v; the service's last words:\n%s", seen,
+				d.Counts.Kernels, stuckAfter, svc.lastWords())
 		}
 		if err := svc.Died(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := pause(ctx, latencyPoll); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	l := w.summary()
 	l.Rate, l.Reached = rate, float64(d.Counts.Kernels)/lastAck.Sub(start).Seconds()
-	return l, nil
+	return l, sender.answers, nil
 }
 
 // poll counts the rows of every session. A count over one session's range of the sort key is answered from the index, so this stays
@@ -138,7 +147,7 @@ func (w *watcher) poll(ctx context.Context, sql SQL, d *Data) error {
 		for len(w.waiting[id]) > 0 && w.waiting[id][0].upTo <= counts[i] {
 			p := w.waiting[id][0]
 			w.waiting[id] = w.waiting[id][1:]
-			w.results = append(w.results, seenWindow{max(0, now.Sub(p.at)), now.Sub(p.began)})
+			w.results = append(w.results, seenWindow{max(0, now.Sub(p.at)), now.Sub(p.began), p.at.Sub(p.began)})
 		}
 	}
 	return nil
@@ -163,14 +172,15 @@ func (w *watcher) seen() (n int64) {
 }
 
 func (w *watcher) summary() *Latency {
-	var visible, whole []time.Duration
+	var visible, whole, accepted []time.Duration
 	for _, r := range w.results {
-		visible, whole = append(visible, r.visible), append(whole, r.whole)
+		visible, whole, accepted = append(visible, r.visible), append(whole, r.whole), append(accepted, r.accepted)
 	}
 	slices.Sort(visible)
 	slices.Sort(whole)
+	slices.Sort(accepted)
 	return &Latency{Windows: len(w.results), Visible50: rank(visible, 0.5), Visible99: rank(visible, 0.99), VisibleMax: rank(visible, 1),
-		Whole50: rank(whole, 0.5), Whole99: rank(whole, 0.99)}
+		Whole50: rank(whole, 0.5), Whole99: rank(whole, 0.99), Accepted50: rank(accepted, 0.5), Accepted99: rank(accepted, 0.99)}
 }
 
 // rank returns the nearest-rank percentile of sorted values, 0 if there are none.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +69,38 @@ func TestRun(t *testing.T) {
 				t.Errorf("the service is gone: %v", err)
 			}
 		})
+	}
+	t.Run("noisy", func(t *testing.T) { noisy(t, binary) })
+}
+
+// noisy measures a quiet tenant beside a neighbour, for a moment.
+func noisy(t *testing.T, binary string) {
+	dir := t.TempDir()
+	svc, err := bench.Start(t.Context(), binary, filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer svc.Stop()
+	if _, err := bench.RunNoisy(t.Context(), svc, bench.NoisyOptions{Only: []string{"calm"}, Dir: dir}); err == nil {
+		t.Error("a neighbour that there is not was measured")
+	}
+	r, err := bench.RunNoisy(t.Context(), svc, bench.NoisyOptions{Seed: 3, For: 2 * time.Second, Only: []string{"rejects"}, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Wrong) > 0 || len(r.Neighbours) != 2 {
+		t.Fatalf("%d measured; wrong: %v", len(r.Neighbours), r.Wrong)
+	}
+	for _, n := range r.Neighbours {
+		if n.Quiet.Windows < 4 || n.Quiet.Visible99 <= 0 || n.Quiet.Accepted99 <= 0 || len(n.Refused) > 0 {
+			t.Errorf("beside %s: %+v, refused %v", n.Neighbour, n.Quiet, n.Refused)
+		}
+	}
+	if n := r.Neighbours[1]; n.Answers[200] == 0 || n.RawSent == 0 {
+		t.Errorf("the neighbour was silent: %+v", n)
+	}
+	var table strings.Builder
+	if err := r.Print(&table); err != nil || !strings.Contains(table.String(), "\nrejects ") {
+		t.Errorf("%v\n%s", err, table.String())
 	}
 }

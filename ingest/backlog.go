@@ -1,0 +1,248 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/stream"
+)
+
+// Parts of all tenants wait in one line for workers and sinks. A tenant that sends much at once would make the others wait behind all of
+// it, so while several send, what each has in that line is bounded: beyond the bound its uploads go on as fast as its rows come into SQL.
+// The sinks' marks say how far that is. Where they stand still, as while ClickHouse is away, the line is there to be filled, and nobody
+// waits.
+
+const (
+	// sharedDelay is how long what a tenant has on its way may take into SQL while others send, at the pace of its last second. It may
+	// always have leastBacklog bytes, before compression, on their way.
+	sharedDelay  = 600 * time.Millisecond
+	leastBacklog = 8 << 20
+	// sharedFor is how long a tenant counts as sending after its last part.
+	sharedFor = 10 * time.Second
+	// stillAfter is how long marks must stand still for nobody to wait any more.
+	stillAfter = 5 * time.Second
+	// mostWait is how long one part waits at most: however slow the others are, each tenant goes on.
+	mostWait = time.Second
+	// backlogGrain is how many bytes of a partition share one note of where they are.
+	backlogGrain = 256 << 10
+)
+
+// backlog is what each tenant has sent through this gateway and is not in ClickHouse yet. The zero value is ready. Safe for concurrent
+// use.
+type backlog struct {
+	mu      sync.Mutex
+	by      map[string]*owed // tenants that have something on its way, or had until just now
+	reached map[int]uint64   // by partition: INGEST sequence up to which all is in ClickHouse
+	moved   time.Time        // when that last changed
+	changed chan struct{}    // closed when it changes; nil while nobody waits
+
+	// The tenant that sent last, and the last before it that was another.
+	last, other     string
+	lastAt, otherAt time.Time
+}
+
+type owed struct {
+	bytes int64
+	at    time.Time          // when it last sent
+	parts map[int][]owedPart // by partition, in order of sequence
+	// room is how much it may have on its way beside others, by what came into SQL since.
+	room, came int64
+	since      time.Time
+}
+
+// owedPart is parts of one partition up to a sequence.
+type owedPart struct {
+	seq   uint64
+	bytes int64
+}
+
+// wait returns when the tenant may send a part, and how long that took, or when ctx ends.
+func (b *backlog) wait(ctx context.Context, tenant string) (time.Duration, error) {
+	began := time.Now()
+	b.mu.Lock()
+	changed := b.full(tenant, began)
+	b.mu.Unlock()
+	if changed == nil {
+		return 0, nil
+	}
+	over := time.NewTimer(mostWait)
+	defer over.Stop()
+	for changed != nil {
+		select {
+		case <-changed:
+		case <-over.C:
+			changed = nil
+			continue
+		case <-ctx.Done():
+			return time.Since(began), ctx.Err()
+		}
+		b.mu.Lock()
+		changed = b.full(tenant, time.Now())
+		b.mu.Unlock()
+	}
+	return time.Since(began), nil
+}
+
+// full returns what is closed when it is worth looking again, nil when the tenant need not wait. The caller holds the lock.
+func (b *backlog) full(tenant string, now time.Time) <-chan struct{} {
+	o := b.by[tenant]
+	if o == nil || o.bytes <= o.room || !b.shared(tenant, now) || now.Sub(b.moved) > stillAfter {
+		return nil
+	}
+	if b.changed == nil {
+		b.changed = make(chan struct{})
+	}
+	return b.changed
+}
+
+// shared reports whether another tenant sends. The caller holds the lock.
+func (b *backlog) shared(tenant string, now time.Time) bool {
+	at := b.lastAt
+	if b.last == tenant {
+		at = b.otherAt
+	}
+	return now.Sub(at) < sharedFor
+}
+
+// sent notes bytes that are on their way to INGEST.
+func (b *backlog) sent(tenant string, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last != tenant {
+		b.other, b.otherAt = b.last, b.lastAt
+		b.last = tenant
+	}
+	b.lastAt = time.Now()
+	o := b.by[tenant]
+	if o == nil {
+		if b.by == nil {
+			b.by = map[string]*owed{}
+		}
+		o = &owed{parts: map[int][]owedPart{}, room: leastBacklog, since: time.Now()}
+		b.by[tenant] = o
+	}
+	o.bytes += bytes
+	o.at = b.lastAt
+}
+
+// stored notes where in INGEST a part is that was sent; seq 0 is that it is not there.
+func (b *backlog) stored(tenant string, partition int, seq uint64, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.by[tenant]
+	if o == nil {
+		return
+	}
+	if seq <= b.reached[partition] {
+		o.bytes -= bytes
+		return
+	}
+	parts := o.parts[partition]
+	if n := len(parts); n > 0 && (parts[n-1].bytes < backlogGrain || parts[n-1].seq >= seq) {
+		parts[n-1].seq = max(parts[n-1].seq, seq)
+		parts[n-1].bytes += bytes
+		return
+	}
+	o.parts[partition] = append(parts, owedPart{seq, bytes})
+}
+
+// drained sets the tenant's room by what came into SQL in the last second or more.
+func (o *owed) drained(bytes int64, now time.Time) {
+	o.came += bytes
+	if took := now.Sub(o.since); took >= time.Second {
+		o.room = max(int64(float64(o.came)*sharedDelay.Seconds()/took.Seconds()), leastBacklog)
+		o.came, o.since = 0, now
+	}
+}
+
+// reach notes up to where a partition is in ClickHouse. A stream that was made anew begins again: what was noted of the old one is gone.
+func (b *backlog) reach(partition int, seq uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.reached[partition]
+	if seq == was {
+		return
+	}
+	if b.reached == nil {
+		b.reached = map[int]uint64{}
+	}
+	b.reached[partition], b.moved = seq, time.Now()
+	for tenant, o := range b.by {
+		parts, bytes := o.parts[partition], int64(0)
+		for len(parts) > 0 && (parts[0].seq <= seq || seq < was) {
+			bytes += parts[0].bytes
+			parts = parts[1:]
+		}
+		if len(parts) == 0 {
+			delete(o.parts, partition)
+		} else {
+			o.parts[partition] = parts
+		}
+		o.drained(bytes, b.moved)
+		if o.bytes -= bytes; o.bytes <= 0 && b.moved.Sub(o.at) > sharedFor {
+			delete(b.by, tenant)
+		}
+	}
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+}
+
+// run reads the sinks' marks until ctx ends.
+func (b *backlog) run(ctx context.Context, marks jetstream.KeyValue, log *slog.Logger) {
+	for ctx.Err() == nil {
+		if err := b.watch(ctx, marks); err != nil && ctx.Err() == nil {
+			log.Debug("the sinks' marks cannot be watched", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// marksSilent is how long no mark may come before they are watched anew: their bucket may be another.
+const marksSilent = time.Minute
+
+func (b *backlog) watch(ctx context.Context, marks jetstream.KeyValue) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := marks.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	silent := time.NewTimer(marksSilent)
+	defer silent.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silent.C:
+			return nil
+		case e, ok := <-w.Updates():
+			if !ok {
+				return nil
+			}
+			if e == nil {
+				continue
+			}
+			silent.Reset(marksSilent)
+			var mark struct {
+				Partitions map[int]stream.Inserted `json:"partitions"`
+			}
+			if json.Unmarshal(e.Value(), &mark) != nil {
+				continue
+			}
+			for partition, at := range mark.Partitions {
+				b.reach(partition, at.Position.Seq)
+			}
+		}
+	}
+}
