@@ -144,6 +144,7 @@ type Gateway struct {
 	budget     *pool // bytes to spool
 	messages   *pool // bytes of messages of gRPC
 	seats      *pool // bounds the uploads being handled
+	keySeats   *pool // the same of keys that may have fewer than their tenant
 	guests     guests
 	cuts       *pool           // uploads being cut
 	workspaces chan *workspace // buffers for some of them, kept for the next
@@ -209,6 +210,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.cuts = newPool(cutsAtOnce, cutsPerTenant)
 	g.workspaces = make(chan *workspace, 2*max(2, runtime.GOMAXPROCS(0)))
 	g.seats = newPool(int64(cfg.MaxRequests), int64(seatsOf(cfg.MaxRequests)))
+	g.keySeats = newPool(1<<40, 1<<30)
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
 		defaults: cfg.Defaults, guests: &g.guests,
 		meters: map[string]*meter{}, households: map[string]*household{}, asks: rate.NewLimiter(maxAsks, maxAsks)}

@@ -99,10 +99,21 @@ func (g *Gateway) sit(r *http.Request, m *meter, own int64) *Refusal {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), seatWait)
 	defer cancel()
-	if err := g.seats.wait(ctx, m.guest.name); err != nil {
-		switch {
+	_, uploads := m.current()
+	if err := g.keySeats.waitOf(ctx, m.name, uploads.UploadsAtOnce); err != nil {
+		if r.Context().Err() != nil {
+			return clientLeft(err)
+		}
+		return atOnce(m.what, uploads.UploadsAtOnce)
+	}
+	ofTenant := m.guest.uploadsAtOnce()
+	if err := g.seats.waitOf(ctx, m.guest.name, ofTenant); err != nil {
+		g.keySeats.give(m.name, 1)
+		switch held := g.seats.held(m.guest.name); {
 		case r.Context().Err() != nil:
-			return Unavailable("too_many_requests", "the client left while it waited for its turn", err)
+			return clientLeft(err)
+		case ofTenant > 0 && held >= int64(ofTenant) && held < g.seats.cap:
+			return atOnce(m.guest.what, ofTenant)
 		case g.seats.held(m.guest.name) >= g.seats.cap:
 			return Unavailable("too_many_requests",
 				fmt.Sprintf("%d uploads of this tenant at once, which is what one tenant may have, and none ended in %v: send fewer at "+
@@ -115,8 +126,27 @@ func (g *Gateway) sit(r *http.Request, m *meter, own int64) *Refusal {
 	return nil
 }
 
+func clientLeft(err error) *Refusal {
+	return Unavailable("too_many_requests", "the client left while it waited for its turn", err)
+}
+
+// atOnce refuses what is beyond a limit of uploads at once.
+func atOnce(what string, most int) *Refusal {
+	return &Refusal{Status: http.StatusTooManyRequests, Code: "too_many_requests", RetryAfter: soon(),
+		Detail: fmt.Sprintf("%s is at its limit limit-uploads-at-once = %d: %[2]d are under way at this gateway, and none ended in %v; nothing "+
+			"is lost: send fewer at a time", what, most, seatWait)}
+}
+
+// uploadsAtOnce is how many uploads of the tenant are handled at once, 0: the gateway's cap.
+func (of *guest) uploadsAtOnce() int {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return of.limits.UploadsAtOnce
+}
+
 func (g *Gateway) leave(m *meter) {
 	g.seats.give(m.guest.name, 1)
+	g.keySeats.give(m.name, 1)
 	g.stand(m)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -182,6 +183,43 @@ func TestQuotas(t *testing.T) {
 	if passed != 10 {
 		t.Errorf("%d of 40 uploads passed at a share of 0.25", passed)
 	}
+}
+
+// A tenant, or a key, may have fewer uploads at once than the gateway lets others have: the next one waits for its turn.
+func TestUploadsAtOnce(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "red", "", tenant.Limits{UploadsAtOnce: 1}); err != nil {
+		t.Fatal(err)
+	}
+	red, other := r.keyOf("red", tenant.Limits{}), r.keyOf("red", tenant.Limits{UploadsAtOnce: 5})
+	narrow, wide := r.keyOf("blue", tenant.Limits{UploadsAtOnce: 1}), r.keyOf("blue", tenant.Limits{})
+	for name, c := range map[string]struct{ first, waits, passes []string }{
+		"tenant": {first: red, waits: other, passes: wide}, "key": {first: narrow, waits: narrow, passes: wide},
+	} {
+		body, slow := io.Pipe()
+		var one, two answer
+		var uploads sync.WaitGroup
+		uploads.Go(func() {
+			one = r.do("POST", "/api/v1/events/stream", body, append([]string{"X-GpuFlight-Session-Id", "s"}, c.first...)...)
+		})
+		slow.Write(ndjson("s", 1)) // it has begun, and may be asked for more
+		eventually(t, soon, name+": it has its seat", func() bool { return r.metric("active_requests") == 1 })
+		var done atomic.Bool
+		uploads.Go(func() { two = r.post("t", ndjson("t", 1), c.waits...); done.Store(true) })
+		if a := r.post("u", ndjson("u", 1), c.passes...); a.status != http.StatusOK {
+			t.Errorf("%s: another waits too: %d %s", name, a.status, a.raw)
+		}
+		time.Sleep(200 * time.Millisecond)
+		if done.Load() {
+			t.Errorf("%s: the second did not wait: %d %s", name, two.status, two.raw)
+		}
+		slow.Close()
+		uploads.Wait()
+		if one.status != http.StatusOK || two.status != http.StatusOK {
+			t.Errorf("%s: %d %s, then %d %s", name, one.status, one.raw, two.status, two.raw)
+		}
+	}
+	r.balanced()
 }
 
 // Every answer to an upload says what is left of the limits, of key and tenant the narrower.

@@ -223,6 +223,7 @@ func limitsOf(l tenant.Limits) string {
 		{"raw-body", float64(l.MaxRawBytes), bytes}, {"ratio", l.MaxRatio, number}, {"line", float64(l.MaxLineBytes), bytes},
 		{"cubin", float64(l.MaxCubinBytes), bytes},
 		{"retention-days", float64(l.RetentionDays), number}, {"rollup-days", float64(l.RollupDays), number},
+		{"uploads-at-once", float64(l.UploadsAtOnce), number},
 		{"quota-events-per-day", l.EventsPerDay, number}, {"quota-bytes-per-day", l.BytesPerDay, bytes},
 		{"quota-trickle", l.QuotaTrickle, number},
 	} {

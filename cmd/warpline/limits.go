@@ -59,6 +59,7 @@ type limitFlags struct {
 	MaxCubin        size    `name:"limit-cubin" default:"64MiB" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
+	UploadsAtOnce   int     `name:"limit-uploads-at-once" default:"0" help:"Uploads of one tenant that a gateway handles at once; 0: a quarter of all."`
 	EventsPerDay    float64 `name:"quota-events-per-day" default:"0" help:"Events of one tenant in a day of UTC; 0: any number."`
 	BytesPerDay     size    `name:"quota-bytes-per-day" default:"0B" help:"Bytes of one tenant in a day of UTC, as received; 0: any number."`
 	QuotaPolicy     string  `name:"quota-policy" default:"hold" help:"What is beyond a quota: hold (429) or drop (402)."`
@@ -79,6 +80,7 @@ type keyLimitFlags struct {
 	MaxCubin        size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+	UploadsAtOnce   int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
 	EventsPerDay    float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
 	BytesPerDay     size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
 	QuotaPolicy     string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
@@ -99,6 +101,7 @@ type changeLimitFlags struct {
 	MaxCubin        *size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   *uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
 	RollupDays      *uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+	UploadsAtOnce   *int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
 	EventsPerDay    *float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
 	BytesPerDay     *size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
 	QuotaPolicy     *string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
@@ -109,7 +112,8 @@ func (f changeLimitFlags) check(s *settings) error {
 	var l tenant.Limits
 	f.apply(&l)
 	return limitFlags{EventsPerSecond: l.EventsPerSecond, Requests: l.RequestsPerSecond, BurstSeconds: l.BurstSeconds, MaxRatio: l.MaxRatio,
-		MaxCubin: size(l.MaxCubinBytes), EventsPerDay: l.EventsPerDay, QuotaPolicy: l.QuotaPolicy, QuotaTrickle: l.QuotaTrickle}.check(s)
+		MaxCubin: size(l.MaxCubinBytes), UploadsAtOnce: l.UploadsAtOnce,
+		EventsPerDay: l.EventsPerDay, QuotaPolicy: l.QuotaPolicy, QuotaTrickle: l.QuotaTrickle}.check(s)
 }
 
 // apply changes what is given.
@@ -136,6 +140,7 @@ func (f changeLimitFlags) apply(l *tenant.Limits) {
 	bytes(&l.MaxCubinBytes, f.MaxCubin)
 	set(&l.RetentionDays, f.RetentionDays)
 	set(&l.RollupDays, f.RollupDays)
+	set(&l.UploadsAtOnce, f.UploadsAtOnce)
 	set(&l.EventsPerDay, f.EventsPerDay)
 	number(&l.BytesPerDay, f.BytesPerDay)
 	set(&l.QuotaPolicy, f.QuotaPolicy)
@@ -155,7 +160,8 @@ func (f limitFlags) limits() tenant.Limits {
 		RawBytesPerSecond: float64(f.RawPerSecond), RequestsPerSecond: f.Requests, BurstSeconds: f.BurstSeconds,
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
 		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin),
-		EventsPerDay: f.EventsPerDay, BytesPerDay: float64(f.BytesPerDay), QuotaPolicy: f.QuotaPolicy, QuotaTrickle: f.QuotaTrickle,
+		UploadsAtOnce: f.UploadsAtOnce,
+		EventsPerDay:  f.EventsPerDay, BytesPerDay: float64(f.BytesPerDay), QuotaPolicy: f.QuotaPolicy, QuotaTrickle: f.QuotaTrickle,
 	}
 }
 
@@ -166,6 +172,7 @@ func (f limitFlags) check(s *settings) error {
 	}{
 		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds},
 		{"limit-ratio", f.MaxRatio}, {"quota-events-per-day", f.EventsPerDay}, {"quota-trickle", f.QuotaTrickle},
+		{"limit-uploads-at-once", float64(f.UploadsAtOnce)},
 	} {
 		if l.value < 0 || l.value != l.value {
 			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)

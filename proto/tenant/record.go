@@ -32,11 +32,15 @@ func (l Limits) Within(of Limits) Limits {
 	bound(&l.MaxCubinBytes, of.MaxCubinBytes)
 	bound(&l.RetentionDays, of.RetentionDays)
 	bound(&l.RollupDays, of.RollupDays)
+	if l.UploadsAtOnce == 0 {
+		l.UploadsAtOnce = of.UploadsAtOnce
+	}
+	bound(&l.UploadsAtOnce, of.UploadsAtOnce)
 	l.NoLaunchStacks = l.NoLaunchStacks || of.NoLaunchStacks
 	return l
 }
 
-func bound[T int64 | float64 | uint16](field *T, most T) {
+func bound[T int | int64 | float64 | uint16](field *T, most T) {
 	if most != 0 && *field > most {
 		*field = most
 	}

@@ -40,6 +40,8 @@ type Limits struct {
 	MaxCubinBytes     int64   `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
 	// NoLaunchStacks keeps the launch stacks of PC samples out of the tables.
 	NoLaunchStacks bool `json:"no_launch_stacks,omitempty" yaml:"no_launch_stacks"`
+	// UploadsAtOnce is how many uploads one gateway handles at once, at most a quarter of all that it does; 0 in DefaultLimits: as many.
+	UploadsAtOnce int `json:"uploads_at_once,omitempty" yaml:"uploads_at_once"`
 
 	// EventsPerDay and BytesPerDay, as received, are what may come in a day of UTC; 0 in DefaultLimits: any number.
 	EventsPerDay float64 `json:"quota_events_per_day,omitempty" yaml:"quota_events_per_day"`
@@ -91,6 +93,7 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.RollupDays, d.RollupDays)
 	or(&l.MaxCubinBytes, d.MaxCubinBytes)
 	or(&l.NoLaunchStacks, d.NoLaunchStacks)
+	or(&l.UploadsAtOnce, d.UploadsAtOnce)
 	or(&l.EventsPerDay, d.EventsPerDay)
 	or(&l.BytesPerDay, d.BytesPerDay)
 	or(&l.QuotaPolicy, d.QuotaPolicy)
