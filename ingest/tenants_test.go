@@ -222,6 +222,24 @@ func TestUploadsAtOnce(t *testing.T) {
 	r.balanced()
 }
 
+// Workers learn from each part what its tenant, or its key, may have in a session.
+func TestPartsCarryLimitsOfSessions(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	limits := tenant.Limits{Names: 100, NameBytes: 1000, OpenScopes: 10}
+	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "red", "", limits); err != nil {
+		t.Fatal(err)
+	}
+	key := r.keyOf("red", tenant.Limits{Names: 50, OpenScopes: 20})
+	if a := r.post("s", ndjson("s", 1), key...); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	for _, m := range r.published() {
+		if m.Names != 50 || m.NameBytes != 1000 || m.OpenScopes != 10 {
+			t.Errorf("%d names of %d bytes, %d open scopes", m.Names, m.NameBytes, m.OpenScopes)
+		}
+	}
+}
+
 // Every answer to an upload says what is left of the limits, of key and tenant the narrower.
 func TestAnswersTellWhatIsLeft(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)

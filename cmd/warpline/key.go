@@ -224,6 +224,8 @@ func limitsOf(l tenant.Limits) string {
 		{"cubin", float64(l.MaxCubinBytes), bytes},
 		{"retention-days", float64(l.RetentionDays), number}, {"rollup-days", float64(l.RollupDays), number},
 		{"uploads-at-once", float64(l.UploadsAtOnce), number},
+		{"names", float64(l.Names), number}, {"name-length", float64(l.NameBytes), bytes},
+		{"open-scopes", float64(l.OpenScopes), number},
 		{"quota-events-per-day", l.EventsPerDay, number}, {"quota-bytes-per-day", l.BytesPerDay, bytes},
 		{"quota-trickle", l.QuotaTrickle, number},
 	} {

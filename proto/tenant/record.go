@@ -32,10 +32,13 @@ func (l Limits) Within(of Limits) Limits {
 	bound(&l.MaxCubinBytes, of.MaxCubinBytes)
 	bound(&l.RetentionDays, of.RetentionDays)
 	bound(&l.RollupDays, of.RollupDays)
-	if l.UploadsAtOnce == 0 {
-		l.UploadsAtOnce = of.UploadsAtOnce
+	for _, b := range [...]struct {
+		field *int
+		most  int
+	}{{&l.UploadsAtOnce, of.UploadsAtOnce}, {&l.Names, of.Names}, {&l.NameBytes, of.NameBytes}, {&l.OpenScopes, of.OpenScopes}} {
+		or(b.field, b.most)
+		bound(b.field, b.most)
 	}
-	bound(&l.UploadsAtOnce, of.UploadsAtOnce)
 	l.NoLaunchStacks = l.NoLaunchStacks || of.NoLaunchStacks
 	return l
 }

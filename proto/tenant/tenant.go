@@ -42,6 +42,11 @@ type Limits struct {
 	NoLaunchStacks bool `json:"no_launch_stacks,omitempty" yaml:"no_launch_stacks"`
 	// UploadsAtOnce is how many uploads one gateway handles at once, at most a quarter of all that it does; 0 in DefaultLimits: as many.
 	UploadsAtOnce int `json:"uploads_at_once,omitempty" yaml:"uploads_at_once"`
+	// Names and OpenScopes are how many names and open scopes a session may have, NameBytes where a longer name is cut. 0 in DefaultLimits,
+	// and what is more: the bound of workers, 200 000, 8192 and 32 KiB.
+	Names      int `json:"names,omitempty" yaml:"names"`
+	NameBytes  int `json:"name_length,omitempty" yaml:"name_length"`
+	OpenScopes int `json:"open_scopes,omitempty" yaml:"open_scopes"`
 
 	// EventsPerDay and BytesPerDay, as received, are what may come in a day of UTC; 0 in DefaultLimits: any number.
 	EventsPerDay float64 `json:"quota_events_per_day,omitempty" yaml:"quota_events_per_day"`
@@ -94,6 +99,9 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.MaxCubinBytes, d.MaxCubinBytes)
 	or(&l.NoLaunchStacks, d.NoLaunchStacks)
 	or(&l.UploadsAtOnce, d.UploadsAtOnce)
+	or(&l.Names, d.Names)
+	or(&l.NameBytes, d.NameBytes)
+	or(&l.OpenScopes, d.OpenScopes)
 	or(&l.EventsPerDay, d.EventsPerDay)
 	or(&l.BytesPerDay, d.BytesPerDay)
 	or(&l.QuotaPolicy, d.QuotaPolicy)
