@@ -130,14 +130,20 @@ func (p *tracePrinter) breakdown() {
 	}
 	p.section("Where the time went", "█ computation, ▓ communication that it does not hide, ▒ copies alone, ░ idle")
 	g := p.of(column{head: "GPU", right: true}, column{head: "span", right: true}, column{head: "busy", right: true},
-		column{head: "idle", right: true, drop: 2}, column{head: "compute", right: true}, column{head: "comm.", right: true, drop: 1},
-		column{head: "memory", right: true, drop: 3}, column{head: "overlap", right: true, drop: 4}, column{head: "", stretch: true})
-	width := max(p.Width/4, 12)
+		column{head: "idle", right: true, drop: 3}, column{head: "compute", right: true, drop: 1},
+		column{head: "comm.", right: true, drop: 2}, column{head: "memory", right: true, drop: 4},
+		column{head: "overlap", right: true, drop: 5}, column{head: "", stretch: true})
+	bars, widest := p.of(column{head: "GPU", right: true}, column{head: "", stretch: true}), 0
+	for _, b := range p.r.Breakdown {
+		widest = max(widest, cells(p.whose(b.Session)), len("trace"))
+	}
 	for _, b := range p.r.Breakdown {
 		g.add(p.whose(b.Session), fmt.Sprint(b.Device), duration(b.SpanNS), percent(b.BusyNS, b.SpanNS), duration(b.IdleNS),
-			duration(b.ComputeNS), duration(b.CommunicationNS), duration(b.MemoryNS), duration(b.OverlapNS), b.bar(width))
+			duration(b.ComputeNS), duration(b.CommunicationNS), duration(b.MemoryNS), duration(b.OverlapNS), "")
+		bars.add(p.whose(b.Session), fmt.Sprint(b.Device), b.bar(max(p.Width-widest-11, 8)))
 	}
 	p.draw(g)
+	p.draw(bars)
 }
 
 // bar is width cells in parts of the span; a part above 0 may round to no cell.
@@ -165,19 +171,19 @@ func (p *tracePrinter) waits() {
 		return
 	}
 	p.section("What GPUs waited for", "host: the next work was launched late; kernel: a gap under 30 µs; the longest")
-	g := p.of(column{head: "GPU", right: true, drop: 1}, column{head: "stream", right: true}, column{head: "host", right: true},
-		column{head: "kernel", right: true}, column{head: "other", right: true}, column{head: "", stretch: true})
+	g := p.of(column{head: "GPU", right: true, drop: 3}, column{head: "stream", right: true}, column{head: "host", right: true},
+		column{head: "kernel", right: true, drop: 2}, column{head: "other", right: true, drop: 1}, column{head: "mostly", stretch: true})
 	for _, w := range p.r.Waits {
 		all := w.HostNS + w.KernelNS + w.OtherNS
-		why, most := "mostly the host", w.HostNS
+		why, most := "host", w.HostNS
 		if w.KernelNS > most {
-			why, most = "mostly the kernel before", w.KernelNS
+			why, most = "kernel", w.KernelNS
 		}
 		if w.OtherNS > most {
-			why, most = "mostly something else", w.OtherNS
+			why, most = "other", w.OtherNS
 		}
 		g.add(p.whose(w.Session), fmt.Sprint(w.Device), fmt.Sprint(w.Stream), duration(w.HostNS), duration(w.KernelNS), duration(w.OtherNS),
-			fmt.Sprintf("%s: %s", why, percent(most, all)))
+			fmt.Sprintf("%s %s", why, percent(most, all)))
 	}
 	p.draw(g)
 }
@@ -225,7 +231,7 @@ func (p *tracePrinter) launches() {
 	if l.Work == 0 {
 		return
 	}
-	p.section("Launches", fmt.Sprintf("%s of GPUs; the call of %s is known", plural(l.Work, "piece of work"), percent(l.Launched, l.Work)))
+	p.section("Launches", fmt.Sprintf("of %s kernels, copies and memsets; the call of %s is known", count(l.Work), percent(l.Launched, l.Work)))
 	p.launchList("began later than 100 µs after their call", l.Slow, p.r.Slow, "delay", func(x TraceLaunch) uint64 { return x.DelayNS })
 	p.launchList("began before their call", l.Inverted, p.r.Inverted, "early by", func(x TraceLaunch) uint64 { return x.EarlyNS })
 	if l.Slow == 0 && l.Inverted == 0 {

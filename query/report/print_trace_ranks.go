@@ -49,8 +49,9 @@ func (p *tracePrinter) queues() {
 		return
 	}
 	p.section("Queues", "how much work waited in a stream; from 1,024 on launches wait too")
-	g := p.of(column{head: "GPU", right: true}, column{head: "stream", right: true, stretch: true}, column{head: "longest", right: true},
-		column{head: "mean over time", right: true}, column{head: "full for", right: true})
+	g := p.of(column{head: "GPU", right: true, drop: 2}, column{head: "stream", right: true, stretch: true},
+		column{head: "longest", right: true}, column{head: "mean over time", right: true, drop: 3},
+		column{head: "full for", right: true, drop: 1})
 	for _, q := range p.r.Queues {
 		full := "–"
 		if q.FullNS > 0 {
@@ -90,39 +91,35 @@ func (p *tracePrinter) changes() {
 		return
 	}
 	note := "now and in the base"
-	if len(p.r.Base) > 1 {
-		note = fmt.Sprintf("%s now, %d in the base", plural(uint64(len(p.r.Traces)), "trace"), len(p.r.Base))
+	if len(p.r.Base) > 1 || len(p.r.Traces) > 1 {
+		note = fmt.Sprintf("sums of %s now, of %d in the base", plural(uint64(len(p.r.Traces)), "trace"), len(p.r.Base))
 	}
 	p.section("What changed", note+", from rollups")
 	if len(p.r.Changed) == 0 {
 		p.paragraph("Nothing: all names have the same calls and times.")
 		return
 	}
-	g := &grid{columns: []column{{head: "name", stretch: true}, {head: "category", drop: 3}, {head: "calls", right: true, drop: 2},
-		{head: "total", right: true, drop: 1}, {head: "change", right: true}, {head: "mean", right: true, drop: 4},
-		{head: "p50", right: true, drop: 5}, {head: "p99", right: true, drop: 6}}}
+	g := &grid{columns: []column{{head: "name", stretch: true}, {head: "category", drop: 2}, {head: "change", right: true}, {head: ""},
+		{head: "calls", right: true, drop: 1}, {head: "total", right: true}, {head: "mean", right: true, drop: 3},
+		{head: "p50", right: true, drop: 4}, {head: "p99", right: true, drop: 5}}}
 	for _, c := range p.r.Changed {
-		change := "+"
-		ns := uint64(c.ChangeNS)
+		sign, ns := "+", uint64(c.ChangeNS)
 		if c.ChangeNS < 0 {
-			change, ns = "−", uint64(-c.ChangeNS)
+			sign, ns = "−", -ns
 		}
-		change += duration(ns)
+		name, category, change, when := Demangled(c.Name), cut(c.Category, p.Width/8), sign+duration(ns), "now"
 		if c.State != "" {
-			change += " " + c.State
+			when = c.State
 		}
-		g.add(Demangled(c.Name), cut(c.Category, p.Width/8), fromTo(count(c.BaseCalls), count(c.Calls)),
-			fromTo(duration(c.BaseTotalNS), duration(c.TotalNS)), change, fromTo(duration(uint64(math.Round(c.BaseMeanNS))),
-				duration(uint64(math.Round(c.MeanNS)))), fromTo(duration(c.BaseP50NS), duration(c.P50NS)),
-			fromTo(duration(c.BaseP99NS), duration(c.P99NS)))
+		if c.State != "gone" {
+			g.add(name, category, change, when, count(c.Calls), duration(c.TotalNS), duration(uint64(math.Round(c.MeanNS))),
+				duration(c.P50NS), duration(c.P99NS))
+			name, category, change, when = "", "", "", "before"
+		}
+		if c.State != "new" {
+			g.add(name, category, change, when, count(c.BaseCalls), duration(c.BaseTotalNS), duration(uint64(math.Round(c.BaseMeanNS))),
+				duration(c.BaseP50NS), duration(c.BaseP99NS))
+		}
 	}
 	g.write(p.w, p.Width, p.st)
-}
-
-// fromTo is one value where both are the same.
-func fromTo(before, now string) string {
-	if before == now {
-		return now
-	}
-	return before + "→" + now
 }

@@ -57,7 +57,7 @@ type TraceSession struct {
 	App       string    `json:"app"`
 	Host      string    `json:"host"`
 	State     string    `json:"state"`
-	Rank      int32     `json:"rank"`       // -1 unknown
+	Rank      int64     `json:"rank"`       // -1 unknown
 	WorldSize uint32    `json:"world_size"` // 0 unknown
 	StartedAt time.Time `json:"started_at"`
 	Slices    uint64    `json:"slices"` // that have not expired; of a mere list 0
@@ -168,21 +168,21 @@ func (in *traceReader) sessions(session, job, order string, most int, all *uint6
 		where, args = append(where, "run_id = ?"), append(args, job)
 	}
 	exact := 0
-	err = in.each(fmt.Sprintf("SELECT toString(session_id) IN (?, ?) AS whole, toString(tenant), toString(session_id) AS id, toString(run_id), "+
-		"toString(app), toString(host), toString(state), rank, toUInt32(world_size), started_at, count() OVER () FROM `%s`.sessions "+
-		"WHERE %s ORDER BY whole DESC, %s LIMIT %d", in.r.Query.Database, strings.Join(where, " AND "), order, most), args,
-		func(rows driver.Rows) error {
-			var s TraceSession
-			var whole uint8
-			var n uint64
-			err := rows.Scan(&whole, &s.Tenant, &s.Session, &s.Job, &s.App, &s.Host, &s.State, &s.Rank, &s.WorldSize, &s.StartedAt, &n)
-			exact += int(whole)
-			found = append(found, s)
-			if all != nil {
-				*all = n
-			}
-			return err
-		})
+	err = in.each(fmt.Sprintf("SELECT toString(session_id) IN (?, ?) AS whole, toString(tenant), toString(session_id) AS id, "+
+		"toString(run_id), toString(app), toString(host), toString(state), toInt64(rank), toUInt32(world_size), started_at, "+
+		"count() OVER () FROM `%s`.sessions WHERE %s ORDER BY whole DESC, %s LIMIT %d", in.r.Query.Database, strings.Join(where, " AND "),
+		order, most), args, func(rows driver.Rows) error {
+		var s TraceSession
+		var whole uint8
+		var n uint64
+		err := rows.Scan(&whole, &s.Tenant, &s.Session, &s.Job, &s.App, &s.Host, &s.State, &s.Rank, &s.WorldSize, &s.StartedAt, &n)
+		exact += int(whole)
+		found = append(found, s)
+		if all != nil {
+			*all = n
+		}
+		return err
+	})
 	if exact > 0 {
 		found = found[:exact]
 		if all != nil {

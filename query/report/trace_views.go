@@ -9,7 +9,7 @@ import (
 // TraceBreakdown is how long a GPU of a trace was busy, and with what.
 type TraceBreakdown struct {
 	Session         string `json:"session_id"`
-	Rank            int32  `json:"rank"`
+	Rank            int64  `json:"rank"`
 	Device          int32  `json:"device_id"`
 	SpanNS          uint64 `json:"span_ns"`
 	BusyNS          uint64 `json:"busy_ns"`
@@ -23,7 +23,7 @@ type TraceBreakdown struct {
 // TraceWait is what a stream waited for.
 type TraceWait struct {
 	Session  string `json:"session_id"`
-	Rank     int32  `json:"rank"`
+	Rank     int64  `json:"rank"`
 	Device   int32  `json:"device_id"`
 	Stream   int64  `json:"stream_id"`
 	HostNS   uint64 `json:"host_wait_ns"`
@@ -56,7 +56,7 @@ const slowNS = 100_000
 // TraceLaunch is a call on the host, and what it launched.
 type TraceLaunch struct {
 	Session     string `json:"session_id"`
-	Rank        int32  `json:"rank"`
+	Rank        int64  `json:"rank"`
 	Correlation uint64 `json:"correlation"`
 	Call        string `json:"call"`
 	Kernel      string `json:"kernel"`
@@ -69,7 +69,7 @@ type TraceLaunch struct {
 // TraceStep is a step of the profiler, and how long a GPU was busy in it.
 type TraceStep struct {
 	Session    string `json:"session_id"`
-	Rank       int32  `json:"rank"`
+	Rank       int64  `json:"rank"`
 	Device     int32  `json:"device_id"` // -1 in a trace without work of GPUs
 	Step       uint64 `json:"step"`
 	DurationNS uint64 `json:"duration_ns"`
@@ -79,7 +79,7 @@ type TraceStep struct {
 // TraceQueue is how much work waited in a stream.
 type TraceQueue struct {
 	Session string  `json:"session_id"`
-	Rank    int32   `json:"rank"`
+	Rank    int64   `json:"rank"`
 	Device  int32   `json:"device_id"`
 	Stream  int64   `json:"stream_id"`
 	Longest uint64  `json:"longest"`
@@ -91,7 +91,7 @@ type TraceQueue struct {
 const maxSteps = 4096
 
 // rank is that of a session.
-func (in *traceReader) rank(session string) int32 {
+func (in *traceReader) rank(session string) int64 {
 	for _, s := range in.r.Traces {
 		if s.Session == session {
 			return s.Rank
@@ -102,15 +102,15 @@ func (in *traceReader) rank(session string) int32 {
 
 func readTraceBreakdown(in *traceReader) error {
 	from, args := in.of("trace_breakdown")
-	err := in.each("SELECT toString(session_id), device_id, span_ns, busy_ns, idle_ns, compute_ns, communication_ns, memory_ns, overlap_ns FROM "+
-		from+" ORDER BY session_id, device_id", args, func(rows driver.Rows) error {
+	err := in.each("SELECT toString(session_id), device_id, span_ns, busy_ns, idle_ns, compute_ns, communication_ns, memory_ns, "+
+		"overlap_ns FROM "+from+" ORDER BY session_id, device_id", args, func(rows driver.Rows) error {
 		var b TraceBreakdown
 		err := rows.Scan(&b.Session, &b.Device, &b.SpanNS, &b.BusyNS, &b.IdleNS, &b.ComputeNS, &b.CommunicationNS, &b.MemoryNS, &b.OverlapNS)
 		b.Rank = in.rank(b.Session)
 		in.r.Breakdown = append(in.r.Breakdown, b)
 		return err
 	})
-	byRank(in.r.Breakdown, func(b TraceBreakdown) int32 { return b.Rank })
+	byRank(in.r.Breakdown, func(b TraceBreakdown) int64 { return b.Rank })
 	return err
 }
 
@@ -179,7 +179,7 @@ func readTraceSteps(in *traceReader) error {
 		in.r.Steps = append(in.r.Steps, s)
 		return err
 	})
-	byRank(in.r.Steps, func(s TraceStep) int32 { return s.Rank })
+	byRank(in.r.Steps, func(s TraceStep) int64 { return s.Rank })
 	return err
 }
 
