@@ -231,7 +231,8 @@ func (p *tracePrinter) launches() {
 	if l.Work == 0 {
 		return
 	}
-	p.section("Launches", fmt.Sprintf("of %s kernels, copies and memsets; the call of %s is known", count(l.Work), percent(l.Launched, l.Work)))
+	p.section("Launches", fmt.Sprintf("of %s kernels, copies and memsets; the call of %s is known", count(l.Work),
+		percent(l.Launched, l.Work)))
 	p.launchList("began later than 100 µs after their call", l.Slow, p.r.Slow, "delay", func(x TraceLaunch) uint64 { return x.DelayNS })
 	p.launchList("began before their call", l.Inverted, p.r.Inverted, "early by", func(x TraceLaunch) uint64 { return x.EarlyNS })
 	if l.Slow == 0 && l.Inverted == 0 {

@@ -40,7 +40,8 @@ func readTraceCollectives(in *traceReader) error {
 	err := in.each("SELECT job, pg, title, sum(times) AS n, max(most), sum(skews) AS skew, max(longest), sum(transfers), "+
 		"argMax(late, (times, -late)), max(times), groupArray((late, times, skews)) FROM (SELECT job, pg, title, late, "+
 		"count() AS times, max(ranks) AS most, sum(skew) AS skews, max(skew) AS longest, sum(transfer) AS transfers "+
-		"FROM (SELECT toString(run_id) AS job, toString(process_group) AS pg, any(toString(name)) AS title, count() AS ranks, toUInt64(max(at_ns) - min(at_ns)) AS skew, "+
+		"FROM (SELECT toString(run_id) AS job, toString(process_group) AS pg, any(toString(name)) AS title, count() AS ranks, "+
+		"toUInt64(max(at_ns) - min(at_ns)) AS skew, "+
 		"toUInt64(greatest(min(till_ns) - max(at_ns), 0)) AS transfer, toInt64(argMax(rank, (at_ns, -rank))) AS late FROM "+from+
 		" GROUP BY tenant, job, pg, has_seq, nth, key HAVING ranks > 1) GROUP BY job, pg, title, late) GROUP BY job, pg, title "+
 		"ORDER BY skew DESC, job, pg, title", args, func(rows driver.Rows) error {

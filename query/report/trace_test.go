@@ -202,6 +202,15 @@ func TestTraceReportOfSome(t *testing.T) {
 			t.Errorf("%s: it says %q:\n%s", name, c.hide, out.String())
 		}
 	}
+	general, err := report.Read(t.Context(), conn, report.Query{Database: "report_trace_some", Tenant: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := general.Print(&out, report.Style{Width: 200}); err != nil || !strings.Contains(out.String(), "4 Chrome traces of them: "+
+		`"warpline report trace --session trace:old"`) || !strings.Contains(out.String(), "trace_slices 43") {
+		t.Errorf("%v: the general report does not say how to go on:\n%s", err, out.String())
+	}
 	for _, c := range []struct {
 		q   report.TraceQuery
 		say []string
