@@ -107,9 +107,14 @@ func tracesFilled(t *testing.T, database string) driver.Conn {
 	return conn
 }
 
-// Every section of a job with two ranks, compared with a trace whose slices have expired.
+// Every section of a job with two ranks, compared with a trace whose slices have expired; then lists, lone traces and unknown ones.
 func TestTraceReport(t *testing.T) {
 	conn := tracesFilled(t, "report_trace")
+	t.Run("job", func(t *testing.T) { traceReportOfJob(t, conn) })
+	t.Run("some", func(t *testing.T) { traceReportOfSome(t, conn) })
+}
+
+func traceReportOfJob(t *testing.T, conn driver.Conn) {
 	r, err := report.ReadTrace(t.Context(), conn, report.TraceQuery{Database: "report_trace", Tenant: "acme", Job: "night", Against: "old",
 		Top: 20})
 	if err != nil {
@@ -167,8 +172,7 @@ func TestTraceReport(t *testing.T) {
 
 const topOps = "and in no op within op calls kernels copies on GPUs a call aten::mm 2 2 0 100 µs 50.0 µs"
 
-func TestTraceReportOfSome(t *testing.T) {
-	conn := tracesFilled(t, "report_trace_some")
+func traceReportOfSome(t *testing.T, conn driver.Conn) {
 	for name, c := range map[string]struct {
 		q    report.TraceQuery
 		say  []string
@@ -182,7 +186,7 @@ func TestTraceReportOfSome(t *testing.T) {
 		"with itself":      {report.TraceQuery{Session: "night-1", Against: "night-1"}, []string{"Nothing: all names"}, "gone"},
 		"without traces":   {report.TraceQuery{Tenant: "other"}, []string{"No traces", "warpline send"}, "Top kernels"},
 	} {
-		c.q.Database = "report_trace_some"
+		c.q.Database = "report_trace"
 		r, err := report.ReadTrace(t.Context(), conn, c.q)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -202,7 +206,7 @@ func TestTraceReportOfSome(t *testing.T) {
 			t.Errorf("%s: it says %q:\n%s", name, c.hide, out.String())
 		}
 	}
-	general, err := report.Read(t.Context(), conn, report.Query{Database: "report_trace_some", Tenant: "acme"})
+	general, err := report.Read(t.Context(), conn, report.Query{Database: "report_trace", Tenant: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +226,7 @@ func TestTraceReportOfSome(t *testing.T) {
 		{report.TraceQuery{Session: "11111111"}, []string{"of source gpu-flight", "warpline report --session"}},
 		{report.TraceQuery{Session: "x", Tenant: "other"}, []string{`tenant "other"`, "warpline send"}},
 	} {
-		c.q.Database = "report_trace_some"
+		c.q.Database = "report_trace"
 		_, err := report.ReadTrace(t.Context(), conn, c.q)
 		var unknown *report.UnknownTraceError
 		if !errors.As(err, &unknown) {
