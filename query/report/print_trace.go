@@ -42,6 +42,11 @@ func (r *Trace) Print(w io.Writer, st Style) error {
 	}
 	p.names("On the host", r.Names, 0)
 	p.changes()
+	if len(r.Skipped) > 0 {
+		p.section("Left out", "")
+		p.paragraph(fmt.Sprintf("%s, at least of one trace: more than the memory or time that one question may take. Give the "+
+			"service more --clickhouse-memory.", strings.Join(r.Skipped, ", ")))
+	}
 	return p.w.err
 }
 

@@ -75,8 +75,12 @@ func (p *tracePrinter) collectives() {
 		{head: "ranks", right: true, drop: 2}, {head: "mean skew", right: true}, {head: "longest", right: true, drop: 1},
 		{head: "transfer", right: true, drop: 4}, {head: "late most", right: true}}}
 	for _, c := range p.r.Collectives {
+		late := "–"
+		if c.LateCount > 0 {
+			late = fmt.Sprintf("rank %d, %s", c.LateRank, percent(c.LateCount, c.Count))
+		}
 		g.add(Demangled(c.Name), cut(c.ProcessGroup, p.Width/5), count(c.Count), count(c.Ranks), duration(uint64(math.Round(c.MeanSkewNS))),
-			duration(c.LongestSkewNS), duration(c.TransferNS), fmt.Sprintf("rank %d, %s", c.LateRank, percent(c.LateCount, c.Count)))
+			duration(c.LongestSkewNS), duration(c.TransferNS), late)
 	}
 	g.write(p.w, p.Width, p.st)
 	for _, l := range p.r.Late[:min(len(p.r.Late), 1)] {

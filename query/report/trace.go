@@ -3,11 +3,13 @@ package report
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"golang.org/x/sync/errgroup"
 )
@@ -42,6 +44,7 @@ type Trace struct {
 	Late        []TraceLate       `json:"late"` // ranks, that which is last most often first
 	// KernelNS is the time of all kernels, copies and memsets, not only of those that are listed.
 	KernelNS uint64        `json:"kernel_ns"`
+	Skipped  []string      `json:"skipped"` // sections that would have needed more memory or time than a reader may have
 	Base     []string      `json:"base"`    // ids that Against names
 	Changed  []TraceChange `json:"changed"` // the largest change of total_ns first
 
@@ -71,8 +74,8 @@ func ReadTrace(ctx context.Context, conn driver.Conn, q TraceQuery) (*Trace, err
 	q.Database, q.Top = cmp.Or(q.Database, "warpline"), cmp.Or(q.Top, 10)
 	r := &Trace{Query: q, Traces: []TraceSession{}, Breakdown: []TraceBreakdown{}, Waits: []TraceWait{}, Kernels: []TraceName{},
 		Names: []TraceName{}, Ops: []TraceOp{}, Slow: []TraceLaunch{}, Inverted: []TraceLaunch{}, Steps: []TraceStep{}, Queues: []TraceQueue{},
-		Collectives: []TraceCollective{}, Late: []TraceLate{}, Base: []string{}, Changed: []TraceChange{}}
-	in := &traceReader{reader{ctx: ctx, conn: conn}, r}
+		Collectives: []TraceCollective{}, Late: []TraceLate{}, Base: []string{}, Skipped: []string{}, Changed: []TraceChange{}}
+	in := &traceReader{reader{ctx: ctx, conn: conn}, r, nil}
 	if err := in.find(); err != nil || q.Session == "" && q.Job == "" {
 		return r, err
 	}
@@ -84,9 +87,11 @@ func ReadTrace(ctx context.Context, conn driver.Conn, q TraceQuery) (*Trace, err
 	}
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(2) // each may need much of the memory that a reader may have
-	for _, part := range parts {
+	skipped := make([]bool, len(parts))
+	for i, part := range parts {
 		g.Go(func() error {
-			if err := part.read(&traceReader{reader{ctx: inner, conn: conn}, r}); err != nil {
+			err := part.read(&traceReader{reader{ctx: inner, conn: conn}, r, r.Traces})
+			if skipped[i] = tooLarge(err); err != nil && !skipped[i] {
 				return fmt.Errorf("read %s: %w", part.name, err)
 			}
 			return nil
@@ -95,12 +100,34 @@ func ReadTrace(ctx context.Context, conn driver.Conn, q TraceQuery) (*Trace, err
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	for i, part := range parts {
+		if skipped[i] {
+			r.Skipped = append(r.Skipped, part.name)
+		}
+	}
 	return r, nil
+}
+
+// tooLarge reports whether a question needs more memory or time than a reader may have: the other sections are worth having without it.
+func tooLarge(err error) bool {
+	var refused *clickhouse.Exception
+	return errors.As(err, &refused) && slices.Contains([]int32{241, 159, 160}, refused.Code)
 }
 
 type traceReader struct {
 	reader
-	r *Trace
+	r  *Trace
+	at []TraceSession // that are asked for
+}
+
+// alone calls read for each trace: a view over the traces of a job at once needs as much memory as all of them.
+func (in *traceReader) alone(read func(*traceReader) error) error {
+	for i := range in.at {
+		if err := read(&traceReader{in.reader, in.r, in.at[i : i+1]}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type traceSection struct {
@@ -137,7 +164,7 @@ func (in *traceReader) find() error {
 			in.r.Base = append(in.r.Base, s.Session)
 		}
 	}
-	in.r.Expired = true
+	in.r.Expired, in.at = true, in.r.Traces
 	from, args := in.of("trace_slices")
 	return in.each("SELECT toString(tenant) AS t, toString(session_id) AS id, count() FROM "+from+" GROUP BY t, id", args,
 		func(rows driver.Rows) error {
@@ -192,9 +219,9 @@ func (in *traceReader) sessions(session, job, order string, most int, all *uint6
 	return found, err
 }
 
-// of returns "database.view WHERE …" with its arguments, for the traces that were found.
+// of returns "database.view WHERE …" with its arguments, for the traces that are asked for.
 func (in *traceReader) of(view string, more ...string) (from string, args []any) {
-	return in.only(view, in.r.Traces, more...)
+	return in.only(view, in.at, more...)
 }
 
 // only is of for other sessions. Views are asked for ids, since with anything else they would read all sessions.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -18,7 +19,7 @@ type TraceCollective struct {
 	LongestSkewNS uint64  `json:"longest_skew_ns"`
 	SkewNS        uint64  `json:"skew_ns"`
 	TransferNS    uint64  `json:"transfer_ns"`
-	LateRank      int64   `json:"late_rank"` // that which was last most often
+	LateRank      int64   `json:"late_rank"` // that which was last most often, if LateCount is not 0
 	LateCount     uint64  `json:"late_count"`
 }
 
@@ -29,45 +30,101 @@ type TraceLate struct {
 	SkewNS uint64 `json:"skew_ns"`
 }
 
-// byRank sorts what is sorted by session already.
-func byRank[T any](list []T, rank func(T) int64) {
-	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(rank(a), rank(b)) })
+// maxParts bounds how many collective operations of a rank are read.
+const maxParts = 50_000
+
+// operation is a collective operation as far as the ranks read until now took part in it.
+type operation struct {
+	name               string
+	ranks              uint64
+	first, last, until int64 // the first rank's begin, the last one's, and the first one's end, in ns
+	late               int64
 }
 
-func readTraceCollectives(in *traceReader) error {
-	from, args := in.of("trace_collective_ranks")
-	late := map[int64]*TraceLate{}
-	err := in.each("SELECT job, pg, title, sum(times) AS n, max(most), sum(skews) AS skew, max(longest), sum(transfers), "+
-		"argMax(late, (times, -late)), max(times), groupArray((late, times, skews)) FROM (SELECT job, pg, title, late, "+
-		"count() AS times, max(ranks) AS most, sum(skew) AS skews, max(skew) AS longest, sum(transfer) AS transfers "+
-		"FROM (SELECT toString(run_id) AS job, toString(process_group) AS pg, any(toString(name)) AS title, count() AS ranks, "+
-		"toUInt64(max(at_ns) - min(at_ns)) AS skew, "+
-		"toUInt64(greatest(min(till_ns) - max(at_ns), 0)) AS transfer, toInt64(argMax(rank, (at_ns, -rank))) AS late FROM "+from+
-		" GROUP BY tenant, job, pg, has_seq, nth, key HAVING ranks > 1) GROUP BY job, pg, title, late) GROUP BY job, pg, title "+
-		"ORDER BY skew DESC, job, pg, title", args, func(rows driver.Rows) error {
-		var c TraceCollective
-		var parts [][]any
-		if err := rows.Scan(&c.Job, &c.ProcessGroup, &c.Name, &c.Count, &c.Ranks, &c.SkewNS, &c.LongestSkewNS, &c.TransferNS, &c.LateRank,
-			&c.LateCount, &parts); err != nil {
-			return err
-		}
-		c.MeanSkewNS = float64(c.SkewNS) / float64(max(c.Count, 1))
-		in.r.Collectives = append(in.r.Collectives, c)
-		for _, p := range parts {
-			rank, times, skew := p[0].(int64), p[1].(uint64), p[2].(uint64)
-			if late[rank] == nil {
-				late[rank] = &TraceLate{Rank: rank}
-			}
-			late[rank].Count += times
-			late[rank].SkewNS += skew
-		}
+type operationKey struct {
+	job, group, key string
+	hasSeq          uint8
+	nth             uint64
+}
+
+// readTraceCollectives puts the parts of ranks together here: in SQL all ranks' launches would be in memory at once.
+func readTraceCollectives(all *traceReader) error {
+	if len(all.at) < 2 {
 		return nil
-	})
-	for _, l := range late {
-		in.r.Late = append(in.r.Late, *l)
 	}
-	slices.SortFunc(in.r.Late, func(a, b TraceLate) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rank, b.Rank)) })
-	in.r.Collectives = in.r.Collectives[:min(len(in.r.Collectives), in.r.Query.Top)]
-	in.r.Late = in.r.Late[:min(len(in.r.Late), in.r.Query.Top)]
+	operations := map[operationKey]*operation{}
+	err := all.alone(func(in *traceReader) error {
+		from, args := in.of("trace_collective_ranks")
+		return in.each(fmt.Sprintf("SELECT toString(run_id), toString(process_group), toString(key), has_seq, toUInt64(nth), toString(name), "+
+			"at_ns, till_ns, toInt64(rank) FROM %s ORDER BY at_ns LIMIT %d", from, maxParts), args, func(rows driver.Rows) error {
+			var k operationKey
+			var name string
+			var at, till, rank int64
+			if err := rows.Scan(&k.job, &k.group, &k.key, &k.hasSeq, &k.nth, &name, &at, &till, &rank); err != nil {
+				return err
+			}
+			o := operations[k]
+			if o == nil {
+				o = &operation{name: name, first: at, last: at, until: till, late: rank}
+				operations[k] = o
+			}
+			o.ranks++
+			o.first, o.until = min(o.first, at), min(o.until, till)
+			if at > o.last || at == o.last && rank < o.late {
+				o.last, o.late = at, rank
+			}
+			return nil
+		})
+	})
+	all.r.collect(operations)
 	return err
+}
+
+// collect adds operations up by name, and by who was last.
+func (r *Trace) collect(operations map[operationKey]*operation) {
+	type groupKey struct{ job, group, name string }
+	type lateKey struct {
+		groupKey
+		rank int64
+	}
+	groups, late, times := map[groupKey]*TraceCollective{}, map[int64]*TraceLate{}, map[lateKey]uint64{}
+	for k, o := range operations {
+		if o.ranks < 2 {
+			continue
+		}
+		key := groupKey{k.job, k.group, o.name}
+		if groups[key] == nil {
+			groups[key] = &TraceCollective{Job: k.job, ProcessGroup: k.group, Name: o.name}
+		}
+		c, skew := groups[key], uint64(o.last-o.first)
+		c.Count, c.Ranks, c.SkewNS, c.LongestSkewNS = c.Count+1, max(c.Ranks, o.ranks), c.SkewNS+skew, max(c.LongestSkewNS, skew)
+		c.TransferNS += uint64(max(o.until-o.last, 0))
+		if skew == 0 {
+			continue // none was late
+		}
+		if late[o.late] == nil {
+			late[o.late] = &TraceLate{Rank: o.late}
+		}
+		late[o.late].Count++
+		late[o.late].SkewNS += skew
+		times[lateKey{key, o.late}]++
+	}
+	for k, n := range times {
+		if c := groups[k.groupKey]; n > c.LateCount || n == c.LateCount && k.rank < c.LateRank {
+			c.LateRank, c.LateCount = k.rank, n
+		}
+	}
+	for _, c := range groups {
+		c.MeanSkewNS = float64(c.SkewNS) / float64(c.Count)
+		r.Collectives = append(r.Collectives, *c)
+	}
+	for _, l := range late {
+		r.Late = append(r.Late, *l)
+	}
+	slices.SortFunc(r.Collectives, func(a, b TraceCollective) int {
+		return cmp.Or(cmp.Compare(b.SkewNS, a.SkewNS), cmp.Compare(a.Job, b.Job), cmp.Compare(a.ProcessGroup, b.ProcessGroup),
+			cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(r.Late, func(a, b TraceLate) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rank, b.Rank)) })
+	r.Collectives, r.Late = r.Collectives[:min(len(r.Collectives), r.Query.Top)], r.Late[:min(len(r.Late), r.Query.Top)]
 }

@@ -1,7 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
@@ -87,8 +90,14 @@ type TraceQueue struct {
 	FullNS  uint64  `json:"full_ns"` // with 1,024 or more, when launches wait
 }
 
-// maxSteps bounds the steps of a report.
-const maxSteps = 4096
+// maxSteps bounds the steps of a report, and maxOps the names of ops of one trace, of which more have next to no time.
+const maxSteps, maxOps = 4096, 10_000
+
+// most are the largest of a list; of equal ones the order stays.
+func most[T any](list []T, n int, of func(T) uint64) []T {
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(of(b), of(a)) })
+	return list[:min(len(list), n)]
+}
 
 // rank is that of a session.
 func (in *traceReader) rank(session string) int64 {
@@ -100,52 +109,79 @@ func (in *traceReader) rank(session string) int64 {
 	return -1
 }
 
-func readTraceBreakdown(in *traceReader) error {
-	from, args := in.of("trace_breakdown")
-	err := in.each("SELECT toString(session_id), device_id, span_ns, busy_ns, idle_ns, compute_ns, communication_ns, memory_ns, "+
-		"overlap_ns FROM "+from+" ORDER BY session_id, device_id", args, func(rows driver.Rows) error {
-		var b TraceBreakdown
-		err := rows.Scan(&b.Session, &b.Device, &b.SpanNS, &b.BusyNS, &b.IdleNS, &b.ComputeNS, &b.CommunicationNS, &b.MemoryNS, &b.OverlapNS)
-		b.Rank = in.rank(b.Session)
-		in.r.Breakdown = append(in.r.Breakdown, b)
-		return err
+func readTraceBreakdown(all *traceReader) error {
+	return all.alone(func(in *traceReader) error {
+		from, args := in.of("trace_breakdown")
+		return in.each("SELECT toString(session_id), device_id, span_ns, busy_ns, idle_ns, compute_ns, communication_ns, memory_ns, "+
+			"overlap_ns FROM "+from+" ORDER BY session_id, device_id", args, func(rows driver.Rows) error {
+			var b TraceBreakdown
+			err := rows.Scan(&b.Session, &b.Device, &b.SpanNS, &b.BusyNS, &b.IdleNS, &b.ComputeNS, &b.CommunicationNS, &b.MemoryNS, &b.OverlapNS)
+			b.Rank = in.rank(b.Session)
+			in.r.Breakdown = append(in.r.Breakdown, b)
+			return err
+		})
 	})
-	byRank(in.r.Breakdown, func(b TraceBreakdown) int64 { return b.Rank })
+}
+
+func readTraceWaits(all *traceReader) error {
+	err := all.alone(func(in *traceReader) error {
+		from, args := in.of("trace_idle", "host_wait_ns + kernel_wait_ns + other_ns > 0")
+		return in.each(fmt.Sprintf("SELECT toString(session_id) AS id, device_id, stream_id, host_wait_ns, kernel_wait_ns, other_ns FROM %s "+
+			"ORDER BY host_wait_ns + kernel_wait_ns + other_ns DESC, id, device_id, stream_id LIMIT %d", from, in.r.Query.Top), args,
+			func(rows driver.Rows) error {
+				var w TraceWait
+				err := rows.Scan(&w.Session, &w.Device, &w.Stream, &w.HostNS, &w.KernelNS, &w.OtherNS)
+				w.Rank = in.rank(w.Session)
+				in.r.Waits = append(in.r.Waits, w)
+				return err
+			})
+	})
+	all.r.Waits = most(all.r.Waits, all.r.Query.Top, func(w TraceWait) uint64 { return w.HostNS + w.KernelNS + w.OtherNS })
 	return err
 }
 
-func readTraceWaits(in *traceReader) error {
-	from, args := in.of("trace_idle", "host_wait_ns + kernel_wait_ns + other_ns > 0")
-	return in.each(fmt.Sprintf("SELECT toString(session_id) AS id, device_id, stream_id, host_wait_ns, kernel_wait_ns, other_ns FROM %s "+
-		"ORDER BY host_wait_ns + kernel_wait_ns + other_ns DESC, id, device_id, stream_id LIMIT %d", from, in.r.Query.Top), args,
-		func(rows driver.Rows) error {
-			var w TraceWait
-			err := rows.Scan(&w.Session, &w.Device, &w.Stream, &w.HostNS, &w.KernelNS, &w.OtherNS)
-			w.Rank = in.rank(w.Session)
-			in.r.Waits = append(in.r.Waits, w)
+func readTraceOps(all *traceReader) error {
+	ops := map[string]*TraceOp{}
+	err := all.alone(func(in *traceReader) error {
+		from, args := in.of("trace_ops")
+		return in.each(fmt.Sprintf("SELECT toString(op) AS o, sum(calls), sum(kernels), sum(copies), sum(gpu_ns) AS ns FROM %s GROUP BY o "+
+			"HAVING ns > 0 ORDER BY ns DESC, o LIMIT %d", from, maxOps), args, func(rows driver.Rows) error {
+			var o TraceOp
+			err := rows.Scan(&o.Op, &o.Calls, &o.Kernels, &o.Copies, &o.GPUNS)
+			if of := ops[o.Op]; of != nil {
+				o.Calls, o.Kernels, o.Copies, o.GPUNS = o.Calls+of.Calls, o.Kernels+of.Kernels, o.Copies+of.Copies, o.GPUNS+of.GPUNS
+			}
+			ops[o.Op] = &o
 			return err
 		})
-}
-
-func readTraceOps(in *traceReader) error {
-	from, args := in.of("trace_ops")
-	return in.each(fmt.Sprintf("SELECT toString(op) AS o, sum(calls), sum(kernels), sum(copies), sum(gpu_ns) AS ns FROM %s GROUP BY o "+
-		"HAVING ns > 0 ORDER BY ns DESC, o LIMIT %d", from, in.r.Query.Top), args, func(rows driver.Rows) error {
-		var o TraceOp
-		err := rows.Scan(&o.Op, &o.Calls, &o.Kernels, &o.Copies, &o.GPUNS)
-		in.r.Ops = append(in.r.Ops, o)
-		return err
 	})
+	for _, name := range slices.Sorted(maps.Keys(ops)) {
+		all.r.Ops = append(all.r.Ops, *ops[name])
+	}
+	all.r.Ops = most(all.r.Ops, all.r.Query.Top, func(o TraceOp) uint64 { return o.GPUNS })
+	return err
 }
 
-func readTraceLaunches(in *traceReader) error {
+func readTraceLaunches(all *traceReader) error {
+	err := all.alone(readLaunchesOfOne)
+	r := all.r
+	r.Slow = most(r.Slow, r.Query.Top, func(l TraceLaunch) uint64 { return l.DelayNS })
+	r.Inverted = most(r.Inverted, r.Query.Top, func(l TraceLaunch) uint64 { return l.EarlyNS })
+	return err
+}
+
+func readLaunchesOfOne(in *traceReader) error {
 	const early = "toUnixTimestamp64Nano(call_at) - toUnixTimestamp64Nano(started_at)"
 	from, args := in.of("trace_gpu")
 	l := &in.r.Launched
 	if err := in.each(fmt.Sprintf("SELECT count(), countIf(launched = 1), countIf(launched = 1 AND -(%s) > toInt64(call_ns) + %d), "+
 		"countIf(inverted = 1), countIf(astray = 1), countIf(ambiguous = 1) FROM %s", early, slowNS, from), args,
 		func(rows driver.Rows) error {
-			return rows.Scan(&l.Work, &l.Launched, &l.Slow, &l.Inverted, &l.Astray, &l.Ambiguous)
+			var x TraceLaunched
+			err := rows.Scan(&x.Work, &x.Launched, &x.Slow, &x.Inverted, &x.Astray, &x.Ambiguous)
+			*l = TraceLaunched{l.Work + x.Work, l.Launched + x.Launched, l.Slow + x.Slow, l.Inverted + x.Inverted, l.Astray + x.Astray,
+				l.Ambiguous + x.Ambiguous}
+			return err
 		}); err != nil {
 		return err
 	}
@@ -169,32 +205,37 @@ func readTraceLaunches(in *traceReader) error {
 	return nil
 }
 
-func readTraceSteps(in *traceReader) error {
-	from, args := in.of("trace_steps")
-	err := in.each(fmt.Sprintf("SELECT toString(session_id) AS id, device_id, step, duration_ns, busy_ns FROM %s "+
-		"ORDER BY id, device_id, started_at, step LIMIT %d", from, maxSteps), args, func(rows driver.Rows) error {
-		var s TraceStep
-		err := rows.Scan(&s.Session, &s.Device, &s.Step, &s.DurationNS, &s.BusyNS)
-		s.Rank = in.rank(s.Session)
-		in.r.Steps = append(in.r.Steps, s)
-		return err
-	})
-	byRank(in.r.Steps, func(s TraceStep) int64 { return s.Rank })
-	return err
-}
-
-func readTraceQueues(in *traceReader) error {
-	from, args := in.of("trace_queues")
-	return in.each(fmt.Sprintf("SELECT id, device, stream, toUInt64(max(length)) AS longest, sum(length * lasts) / greatest(sum(lasts), 1), "+
-		"toUInt64(sumIf(lasts, length >= 1024)) FROM (SELECT toString(session_id) AS id, device_id AS device, stream_id AS stream, "+
-		"toInt64(length) AS length, leadInFrame(toUnixTimestamp64Nano(at), 1, toUnixTimestamp64Nano(at)) OVER (PARTITION BY session_id, "+
-		"device_id, stream_id ORDER BY at ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) - toUnixTimestamp64Nano(at) AS lasts FROM %s) "+
-		"GROUP BY id, device, stream ORDER BY longest DESC, id, device, stream LIMIT %d", from, in.r.Query.Top), args,
-		func(rows driver.Rows) error {
-			var x TraceQueue
-			err := rows.Scan(&x.Session, &x.Device, &x.Stream, &x.Longest, &x.Mean, &x.FullNS)
-			x.Rank = in.rank(x.Session)
-			in.r.Queues = append(in.r.Queues, x)
+func readTraceSteps(all *traceReader) error {
+	return all.alone(func(in *traceReader) error {
+		from, args := in.of("trace_steps")
+		return in.each(fmt.Sprintf("SELECT toString(session_id) AS id, device_id, step, duration_ns, busy_ns FROM %s "+
+			"ORDER BY id, device_id, started_at, step LIMIT %d", from, maxSteps-len(in.r.Steps)), args, func(rows driver.Rows) error {
+			var s TraceStep
+			err := rows.Scan(&s.Session, &s.Device, &s.Step, &s.DurationNS, &s.BusyNS)
+			s.Rank = in.rank(s.Session)
+			in.r.Steps = append(in.r.Steps, s)
 			return err
 		})
+	})
+}
+
+func readTraceQueues(all *traceReader) error {
+	err := all.alone(func(in *traceReader) error {
+		from, args := in.of("trace_queues")
+		return in.each(fmt.Sprintf("SELECT id, device, stream, toUInt64(max(length)) AS longest, "+
+			"sum(length * lasts) / greatest(sum(lasts), 1), "+
+			"toUInt64(sumIf(lasts, length >= 1024)) FROM (SELECT toString(session_id) AS id, device_id AS device, stream_id AS stream, "+
+			"toInt64(length) AS length, leadInFrame(toUnixTimestamp64Nano(at), 1, toUnixTimestamp64Nano(at)) OVER (PARTITION BY session_id, "+
+			"device_id, stream_id ORDER BY at ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) - toUnixTimestamp64Nano(at) AS lasts FROM %s) "+
+			"GROUP BY id, device, stream ORDER BY longest DESC, id, device, stream LIMIT %d", from, in.r.Query.Top), args,
+			func(rows driver.Rows) error {
+				var x TraceQueue
+				err := rows.Scan(&x.Session, &x.Device, &x.Stream, &x.Longest, &x.Mean, &x.FullNS)
+				x.Rank = in.rank(x.Session)
+				in.r.Queues = append(in.r.Queues, x)
+				return err
+			})
+	})
+	all.r.Queues = most(all.r.Queues, all.r.Query.Top, func(q TraceQueue) uint64 { return q.Longest })
+	return err
 }
