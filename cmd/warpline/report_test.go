@@ -29,7 +29,8 @@ func TestReportTraceSaysWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		say  string
-	}{{[]string{"--against", "before"}, "--against compares two traces: say with --session"}, {[]string{"--top", "0"}, "--top: 0 is outside"}} {
+	}{{[]string{"--against", "before"}, "--against compares two traces: say with --session"},
+		{[]string{"--top", "0"}, "--top: 0 is outside"}} {
 		got := runIn(t, nil, append([]string{"report", "trace", "--data", t.TempDir()}, c.args...)...)
 		if got.code != exitUsage || !strings.Contains(got.stderr, c.say) {
 			t.Errorf("%v: exit %d, %s", c.args, got.code, got.stderr)
