@@ -42,8 +42,8 @@ type TraceChange struct {
 // gpuCategories are those of what GPUs do; the names of 2021 begin with capitals.
 const gpuCategories = "('kernel', 'Kernel', 'gpu_memcpy', 'Memcpy', 'gpu_memset', 'Memset')"
 
-// asideCategories hold no work of their own: what is in them is in others too.
-const asideCategories = "('gpu_user_annotation')"
+// asideCategories hold nothing of the host's own: the annotations of others as GPUs show them, and the profiler's whole run.
+const asideCategories = "('gpu_user_annotation', 'Trace')"
 
 // sums is a query of the rollup by category and name. Views that read raw rows know more, but not for as long.
 func (in *traceReader) sums(of []TraceSession, more ...string) (sql string, args []any) {

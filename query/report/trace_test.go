@@ -215,6 +215,12 @@ func traceReportOfSome(t *testing.T, conn driver.Conn) {
 		`"warpline report trace --session trace:old"`) || !strings.Contains(out.String(), "trace_slices 43") {
 		t.Errorf("%v: the general report does not say how to go on:\n%s", err, out.String())
 	}
+	out.Reset()
+	large := &report.Trace{Query: report.TraceQuery{Session: "x"}, Traces: []report.TraceSession{{Session: "trace:x"}},
+		Skipped: []string{"ops"}}
+	if err := large.Print(&out, report.Style{}); err != nil || !strings.Contains(out.String(), "ops, at least of one trace: more than") {
+		t.Errorf("%v: it does not say what was left out:\n%s", err, out.String())
+	}
 	for _, c := range []struct {
 		q   report.TraceQuery
 		say []string
