@@ -56,7 +56,8 @@ func readTraceCollectives(all *traceReader) error {
 	err := all.alone(func(in *traceReader) error {
 		from, args := in.of("trace_collective_ranks")
 		return in.each(fmt.Sprintf("SELECT toString(run_id), toString(process_group), toString(key), has_seq, toUInt64(nth), toString(name), "+
-			"at_ns, till_ns, toInt64(rank) FROM %s ORDER BY at_ns LIMIT %d", from, maxParts), args, func(rows driver.Rows) error {
+			"toUnixTimestamp64Nano(started_at) AS begun, toUnixTimestamp64Nano(ended_at), toInt64(rank) FROM %s "+
+			"ORDER BY begun LIMIT %d", from, maxParts), args, func(rows driver.Rows) error {
 			var k operationKey
 			var name string
 			var at, till, rank int64

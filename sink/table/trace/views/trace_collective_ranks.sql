@@ -4,7 +4,7 @@
 SELECT
     k.tenant AS tenant, k.session_id AS session_id, if(s.run_id = '', k.session_id, s.run_id) AS run_id, s.r AS rank,
     k.process_group AS process_group, any(k.name) AS name, k.has_seq AS has_seq, k.nth AS nth, k.key AS key,
-    min(k.at) AS at_ns, max(k.till) AS till_ns
+    fromUnixTimestamp64Nano(min(k.at), 'UTC') AS started_at, fromUnixTimestamp64Nano(max(k.till), 'UTC') AS ended_at
 FROM (
     SELECT
         tenant, session_id, name, toUnixTimestamp64Nano(started_at) AS at, at + toInt64(duration_ns) AS till,

@@ -5,9 +5,11 @@
 -- asked for the sessions of one job.
 SELECT
     tenant, run_id, process_group, any(r.name) AS name, if(has_seq, toInt64(nth), -1) AS seq, if(has_seq, 0, nth) AS ordinal,
-    count() AS ranks, fromUnixTimestamp64Nano(min(at_ns), 'UTC') AS started_at,
-    toUInt64(max(at_ns) - min(at_ns)) AS skew_ns,
-    toUInt64(greatest(min(till_ns) - max(at_ns), 0)) AS transfer_ns,
-    argMax(rank, (at_ns, -rank)) AS late_rank
-FROM {{db}}.trace_collective_ranks AS r
+    count() AS ranks, fromUnixTimestamp64Nano(min(at), 'UTC') AS started_at,
+    toUInt64(max(at) - min(at)) AS skew_ns,
+    toUInt64(greatest(min(till) - max(at), 0)) AS transfer_ns,
+    argMax(rank, (at, -rank)) AS late_rank
+FROM (
+    SELECT *, toUnixTimestamp64Nano(c.started_at) AS at, toUnixTimestamp64Nano(c.ended_at) AS till FROM {{db}}.trace_collective_ranks AS c
+) AS r
 GROUP BY tenant, run_id, process_group, has_seq, nth, key
