@@ -37,7 +37,7 @@ type dashboard struct {
 }
 
 // boards are the dashboards by the names of their files; loadDashboard gives the first.
-var boards = []string{"warpline", "stalls", "regions"}
+var boards = []string{"warpline", "stalls", "regions", "traces"}
 
 func loadDashboard(t *testing.T) dashboard {
 	t.Helper()
@@ -111,23 +111,30 @@ func TestDashboardSQLRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	run := func(where, sql string) {
+	for _, sql := range traceRows {
+		if err := conn.Exec(ctx, sql); err != nil {
+			t.Fatalf("%v\n%s", err, sql)
+		}
+	}
+	run := func(where, sql string) (n int) {
 		sql = asked(sql, "dev", "it's all", 0, 2_000_000_000)
 		if strings.Contains(sql, "$") {
 			t.Errorf("%s: a macro is left in %s", where, sql)
-			return
+			return 0
 		}
 		rows, err := reader.Query(ctx, sql)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", where, err, sql)
-			return
+			return 0
 		}
 		for rows.Next() {
+			n++
 		}
 		if err := rows.Err(); err != nil {
 			t.Errorf("%s: %v\n%s", where, err, sql)
 		}
 		rows.Close()
+		return n
 	}
 	for _, name := range boards {
 		d, n := loadBoard(t, name), 0
@@ -135,7 +142,9 @@ func TestDashboardSQLRuns(t *testing.T) {
 			for _, q := range p.Targets {
 				if q.RawSQL != "" {
 					n++
-					run(p.Title, q.RawSQL)
+					if got := run(p.Title, q.RawSQL); got == 0 && name == "traces" {
+						t.Errorf("%s shows nothing of a trace", p.Title)
+					}
 				}
 			}
 		}
@@ -146,4 +155,21 @@ func TestDashboardSQLRuns(t *testing.T) {
 			t.Fatalf("no SQL in the dashboard %s", name)
 		}
 	}
+}
+
+// traceRows are a trace of two ranks, each with a launch, a copy and an all-reduce. Its id is the one that the test asks for.
+var traceRows = []string{
+	`INSERT INTO warpline.sessions_data (tenant, session_id, source, run_id, place, world_size, last_received_at) VALUES
+		('dev', 'it\'s all', 'trace', 'job', 1, 2, now64()), ('dev', 'other rank', 'trace', 'job', 2, 2, now64())`,
+	`INSERT INTO warpline.trace_slices_data (tenant, session_id, started_at, duration_ns, phase, kind, category, name, pid, tid, device_id,
+		stream_id, correlation, args)
+		SELECT 'dev', s.1, fromUnixTimestamp64Nano(1000000000000000000 + x.1 + s.2), x.2, 'X', x.3, x.4, x.5, '1', '1', x.6, x.6, x.7, x.8
+		FROM (SELECT arrayJoin([('it\'s all', 0), ('other rank', 500)]) AS s, arrayJoin([
+			(0, 90000, 'annotation', 'user_annotation', 'ProfilerStep#1', -1, 0, ''), (10, 900, 'op', 'cpu_op', 'aten::mm', -1, 0, ''),
+			(20, 30, 'runtime', 'cuda_runtime', 'cudaLaunchKernel', -1, 1, ''), (200, 600, 'kernel', 'kernel', 'gemm', 0, 1, ''),
+			(1000, 5000, 'kernel', 'kernel', 'ncclDevKernel_AllReduce', 0, 2, '{"Seq":1}'),
+			(50000, 400, 'memcpy', 'gpu_memcpy', 'Memcpy HtoD', 0, 3, '{"bytes":4000}')]) AS x)`,
+	`INSERT INTO warpline.trace_stats_data (tenant, session_id, bucket, bucket_s, category, name, calls, total_ns, min_ns, max_ns)
+		SELECT tenant, session_id, toStartOfMinute(started_at), 60, category, name, count(), sum(duration_ns), min(duration_ns),
+			max(duration_ns) FROM warpline.trace_slices_data WHERE tenant = 'dev' GROUP BY ALL`,
 }

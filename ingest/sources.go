@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/warpline/warpline/proto/reject"
@@ -69,6 +70,37 @@ type Intake interface {
 type Several interface {
 	// Next returns the next upload, io.EOF after the last. Its Received is not called. An earlier one is not used any more.
 	Next(u *Upload) (Intake, error)
+}
+
+// HandOver is an error of Survey: the body is another source's. It is handled as if it had been posted to Path with Query, and refused with
+// Else where no source has that path.
+type HandOver struct {
+	Path  string
+	Query url.Values
+	Else  *Refusal
+}
+
+// Error says where the body goes.
+func (h *HandOver) Error() string { return "handed over to " + h.Path }
+
+// handOver makes the upload one of the source to which its body is handed over.
+func (g *Gateway) handOver(u *Upload, h *HandOver) (Intake, error) {
+	for i := range g.cfg.Sources {
+		s := &g.cfg.Sources[i]
+		for j := range s.Routes {
+			if s.Routes[j].Path != h.Path || s.Routes[j].Upload == nil {
+				continue
+			}
+			r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: h.Path, RawQuery: h.Query.Encode()}, Header: http.Header{}}
+			in, err := s.Routes[j].Upload(r, u.limits)
+			if err != nil {
+				return nil, err
+			}
+			u.source, u.Session = s, ""
+			return in, in.Received(u)
+		}
+	}
+	return nil, h.Else
 }
 
 // ErrNothing says that a body holds nothing: it is accepted, and nothing is stored.

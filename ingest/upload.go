@@ -193,10 +193,19 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 		u.gzip = magic == [2]byte{0x1f, 0x8b}
 	}
 	all, ok := in.(Several)
+	limits := u.Limits
 	if !ok {
+		err := g.acceptOne(ctx, m, u, in, x)
+		var over *HandOver
+		if !errors.As(err, &over) {
+			return err
+		}
+		if in, err = g.handOver(u, over); err != nil {
+			return err
+		}
+		u.Limits = limits
 		return g.acceptOne(ctx, m, u, in, x)
 	}
-	limits := u.Limits
 	for {
 		u.Limits = limits
 		one, err := all.Next(u)

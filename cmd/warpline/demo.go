@@ -101,7 +101,7 @@ func (c *demoCmd) Run(ctx context.Context, p *program) (err error) {
 	if err := printReport(p, p.Stdout, r, srv, uint64(sent.Bytes)+sampledBytes); err != nil {
 		return err
 	}
-	if err := c.printRegions(ctx, p, srv); err != nil {
+	if err := c.printFiles(ctx, p, srv); err != nil {
 		return err
 	}
 	if !c.Keep {

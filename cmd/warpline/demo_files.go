@@ -17,8 +17,8 @@ import (
 )
 
 // demoFiles are single files that the demo sends. As Parca's agent would: two batches of samples and, after them, the cubin whose lines
-// they need, which is the usual order, since the agent uploads a cubin once it has seen samples of it. And what each warp did in one
-// launch.
+// they need, which is the usual order, since the agent uploads a cubin once it has seen samples of it. What each warp did in one launch.
+// And a training step as PyTorch's profiler saw it.
 var demoFiles = []struct {
 	route string
 	from  embed.FS
@@ -28,12 +28,16 @@ var demoFiles = []struct {
 	{"/api/v1/parca", testdata.Parca, "parca/batch2.v2.lz4.arrows"},
 	{"/api/v1/cubins", testdata.Parca, "parca/pc_sample_toy.sm_121.cubin"},
 	{"/api/v1/intrakernel?session=gemm&kernel=gemm&host=demo-host", testdata.IntraKernel, "intrakernel/samples/gemm_trace.json.gz"},
+	{"/api/v1/traces?session=alexnet&job=demo&host=demo-host", testdata.Traces, demoTrace},
 }
+
+// demoTrace is a trace that is also in the repository, below testdata.
+const demoTrace = "traces/real/HTA_critical_path__alexnet__benchmark_result_2869224_1695835535_trace.json.gz"
 
 // sendFiles posts them and returns how many events and bytes they come to.
 func (c *demoCmd) sendFiles(ctx context.Context, s *service.Stack, secret string, say func(string, ...any)) (events, size uint64,
 	err error) {
-	say("sending PC samples as Parca's agent does, the cubin with their source lines, and an intra-kernel trace")
+	say("sending PC samples as Parca's agent does, the cubin with their source lines, an intra-kernel trace, and one of PyTorch")
 	client := &http.Client{Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	for _, send := range demoFiles {
@@ -50,8 +54,8 @@ func (c *demoCmd) sendFiles(ctx context.Context, s *service.Stack, secret string
 	return events, size, nil
 }
 
-// printRegions prints what warps did inside the kernel.
-func (c *demoCmd) printRegions(ctx context.Context, p *program, srv service.ClickHouse) error {
+// printFiles prints what warps did inside the kernel, and where the time of PyTorch's trace went.
+func (c *demoCmd) printFiles(ctx context.Context, p *program, srv service.ClickHouse) error {
 	conn, err := srv.Open(ctx)
 	if err != nil {
 		return err
@@ -62,7 +66,19 @@ func (c *demoCmd) printRegions(ctx context.Context, p *program, srv service.Clic
 		return err
 	}
 	width, colour := p.look(p.Stdout)
-	return r.Print(p.Stdout, report.Style{Width: width, Colour: colour})
+	style := report.Style{Width: width, Colour: colour}
+	if err := r.Print(p.Stdout, style); err != nil {
+		return err
+	}
+	trace, err := report.ReadTrace(ctx, conn, report.TraceQuery{Database: srv.Database, Tenant: demoTenant, Session: "trace:alexnet", Top: 5})
+	if err != nil {
+		return err
+	}
+	if err := trace.Print(p.Stdout, style); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.Stdout, "\nThe same trace in Perfetto, every arrow on its slices:\n  warpline trace open testdata/%s\n", demoTrace)
+	return err
 }
 
 // post sends one body and returns how many events of it were taken or refused.

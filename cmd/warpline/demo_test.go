@@ -27,7 +27,7 @@ type counts struct {
 	disturbed                                               int64                 // kernels that ran in a deep window
 	sessions                                                int
 	kernels, memcpys, device, host, pc, sass, events, twice int64
-	kernelNS, copyBytes, samples, slices                    int64
+	kernelNS, copyBytes, samples, slices, traced            int64
 	bySession                                               map[string]int64
 }
 
@@ -74,7 +74,48 @@ func readCaptures(t *testing.T) counts {
 	}
 	c.parca(t)
 	c.regions(t)
+	c.trace(t)
 	return c
+}
+
+// trace adds the trace of PyTorch's profiler.
+func (c *counts) trace(t *testing.T) {
+	t.Helper()
+	f, err := os.Open("../../testdata/" + demoTrace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace struct {
+		Events []struct {
+			Phase string `json:"ph"`
+			Cat   string `json:"cat"`
+			Args  struct {
+				Bytes int64 `json:"bytes"`
+			} `json:"args"`
+		} `json:"traceEvents"`
+	}
+	if err := json.NewDecoder(z).Decode(&trace); err != nil {
+		t.Fatal(err)
+	}
+	c.sessions++
+	c.events += int64(len(trace.Events))
+	for _, e := range trace.Events {
+		switch {
+		case e.Cat == "kernel":
+			c.kernels++
+		case e.Cat == "gpu_memcpy":
+			c.memcpys++
+			c.copyBytes += e.Args.Bytes
+		}
+		if e.Phase == "X" || e.Phase == "i" {
+			c.traced++
+		}
+	}
 }
 
 // regions adds the trace of an intra-kernel profiler.
@@ -237,6 +278,7 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 		humanize.IBytes(uint64(want.copyBytes)) + " moved",
 		comma(want.events) + " events received", comma(want.twice) + " duplicates",
 		"at rest", "regions " + comma(want.slices), "The latest warps",
+		"trace_slices " + comma(want.traced), "warpline trace open",
 	} {
 		if !strings.Contains(r.stdout, w) && !strings.Contains(flat, w) {
 			t.Errorf("the report lacks %q", w)

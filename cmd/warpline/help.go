@@ -32,7 +32,7 @@ var helpTexts = kong.Vars{
 	"commands_ikp": "Write what the intra-kernel profiler's write_trace would, from its buffers (trace, summary, distributions of blocks) " +
 		"or from its trace (all but that), without a server; with \"ikp plot\" draw the distributions.",
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
-		"memory\" the memory of ranks, with \"report stalls\" where warps waited.",
+		"memory\" the memory of ranks, with \"report stalls\" where warps waited, with \"report trace\" where the time of a trace went.",
 	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
 	"gateway_ui_url":      "Where people see sessions: answers to traces have the link <URL>/session?session=<id> then.",
 	"gateway_listen":      "Where clients send, and where /metrics, /healthz and /readyz are.",
@@ -52,7 +52,7 @@ var helpTexts = kong.Vars{
 	"pprof_type": "What to write: pc, samples of instructions (kind stall alone), with inline frames, launch stacks and the labels " +
 		"stall_reason and sass; or kernels, calls and durations.",
 	"report_all": "What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left " +
-		"out. There are \"warpline report memory\" and \"warpline report stalls\" beside it.",
+		"out. There are \"warpline report memory\", \"stalls\", \"regions\" and \"trace\" beside it.",
 	"report_base_build": "Compare with samples of this build id, or of those that begin so: which shares rose? Without --build all other " +
 		"builds are compared.",
 	"report_base_since": "Compare with another time, from here on: which shares rose?",

@@ -44,17 +44,7 @@ func (c *reportRegionsCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	nothing := c.nothing(r)
-	if c.JSON {
-		enc := newEncoder(p.Stdout)
-		enc.SetIndent("", "  ")
-		return errors.Join(enc.Encode(r), nothing)
-	}
-	if nothing != nil {
-		return nothing
-	}
-	width, colour := p.look(p.Stdout)
-	return r.Print(p.Stdout, report.Style{Width: width, Colour: colour})
+	return p.show(r, c.JSON, c.nothing(r))
 }
 
 // nothing is an error when the command named something and nothing is like it.

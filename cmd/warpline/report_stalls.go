@@ -129,14 +129,5 @@ func (c *reportStallsCmd) Run(ctx context.Context, p *program) error {
 	if named := q.Named(); named != "" && s.Samples == 0 {
 		nothing = fmt.Errorf("no PC samples of %s: \"warpline report stalls\" without it shows what there is", named)
 	}
-	if c.JSON {
-		enc := newEncoder(p.Stdout)
-		enc.SetIndent("", "  ")
-		return errors.Join(enc.Encode(s), nothing)
-	}
-	if nothing != nil {
-		return nothing
-	}
-	width, colour := p.look(p.Stdout)
-	return s.Print(p.Stdout, report.Style{Width: width, Colour: colour})
+	return p.show(s, c.JSON, nothing)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/ingest/intrakernel"
 	door "github.com/warpline/warpline/ingest/trace"
 	"github.com/warpline/warpline/proto/kineto"
 	"github.com/warpline/warpline/proto/stream"
@@ -384,5 +385,53 @@ func TestHostile(t *testing.T) {
 			len(a.Errors) == 0 || a.Errors[0].Code != c.reason || a.Errors[0].Offset < int64(len(event)) || len(a.Errors) > 100 {
 			t.Errorf("%s: %d %.500s", name, a.status, a.raw)
 		}
+	}
+}
+
+// A trace of an intra-kernel profiler is handled as at its own door: its session and answer are the same, and it counts once over both.
+func TestTracesOfIntraKernelProfilers(t *testing.T) {
+	r := start(t, func(c *ingest.Config) { c.Sources = append(c.Sources, intrakernel.Source()) })
+	const own = "/api/v1/intrakernel"
+	packed, err := os.ReadFile("../../testdata/intrakernel/samples/gemm_trace.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proton, err := os.ReadFile("../../testdata/proton/two_kernels.chrome_trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, first, second string
+		body                []byte
+	}{
+		{"write_trace here", traces, own, packed},
+		{"write_trace there", own, traces, packed},
+		{"Proton here", traces, own, proton},
+	} {
+		query := "?session=" + strings.ReplaceAll(c.name, " ", "-") + "&job=j&rank=3&host=h"
+		a := r.post(c.first+query, "", c.body)
+		if a.status != 200 || !strings.HasPrefix(a.SessionID, "ikp:") || a.Accepted == 0 || a.Duplicate {
+			t.Errorf("%s: %d %s", c.name, a.status, a.raw)
+			continue
+		}
+		again := r.post(c.second+query, "", c.body)
+		if again.status != 200 || again.SessionID != a.SessionID || again.Accepted != a.Accepted || !again.Duplicate {
+			t.Errorf("%s, again at the other door: %d %s", c.name, again.status, again.raw)
+		}
+		if other := r.post(c.second+strings.Replace(query, "rank=3", "rank=4", 1), "", c.body); other.status != 422 ||
+			other.Code != "session_conflict" {
+			t.Errorf("%s, as another rank: %d %s", c.name, other.status, other.raw)
+		}
+	}
+	if a := r.post(traces+"?session=x&world_size=2", "", packed); a.status != 422 || a.Code != "intra_kernel_trace" {
+		t.Errorf("with world_size, which that door does not have: %d %s", a.status, a.raw)
+	}
+	contentType, body := asForm("trace", packed)
+	if a := r.post(form, contentType, body); a.status != 422 || a.Code != "intra_kernel_trace" {
+		t.Errorf("as a form: %d %s", a.status, a.raw)
+	}
+	cut := []byte(`[{"ph":"M","name":"process_name","pid":1,"args":{"name":"sm 1"}},{"ph":"X","ts":1,"dur":1}]`)
+	if a := r.post(traces, "", cut); a.status != 400 || a.Code != "bad_trace" {
+		t.Errorf("one that its door refuses: %d %s", a.status, a.raw)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
+	"strconv"
 
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/kineto"
@@ -99,8 +101,7 @@ func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 		return ingest.Identity{}, refuse(http.StatusUnprocessableEntity, "stretched_times", "ikp_nsys_merge made this trace, and stretched its "+
 			"times over the kernel: nothing was stored; give the trace that write_trace wrote")
 	case meta.Regions:
-		return ingest.Identity{}, refuse(http.StatusUnprocessableEntity, "intra_kernel_trace", "write_trace of an intra-kernel profiler wrote "+
-			"this trace: nothing was stored; send it to /api/v1/intrakernel")
+		return ingest.Identity{}, p.elsewhere()
 	case meta.Readable == 0:
 		why := "it has no list of events"
 		if meta.Listed {
@@ -123,6 +124,27 @@ func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	id := u.BySession(ingest.SumOf(said))
 	id.Again = true // the answer lists what was refused
 	return id, nil
+}
+
+// elsewhere hands a trace of an intra-kernel profiler to its own door: read as one of PyTorch's, its times would be wrong. A form is
+// refused, since the other door takes a form for the profiler's buffers.
+func (p *upload) elsewhere() error {
+	const path = "/api/v1/intrakernel"
+	no := refuse(http.StatusUnprocessableEntity, "intra_kernel_trace", "an intra-kernel profiler wrote this trace: nothing was stored; send "+
+		"it to "+path)
+	if p.o.boundary != "" || p.o.world > 0 {
+		return no
+	}
+	q := url.Values{}
+	for name, value := range map[string]string{"session": p.o.session, "job": p.o.job, "host": p.o.host} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if p.o.rank >= 0 {
+		q.Set("rank", strconv.FormatInt(p.o.rank, 10))
+	}
+	return &ingest.HandOver{Path: path, Query: q, Else: no}
 }
 
 // trace begins to read the trace anew.

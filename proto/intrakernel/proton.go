@@ -90,8 +90,8 @@ type protonReader struct {
 	first   int64 // begin, in ns
 }
 
-// isProton reports whether an event has the process of one of Proton's.
-func isProton(e *chrometrace.Event) bool {
+// IsProton reports whether an event has the process of one of Proton's.
+func IsProton(e *chrometrace.Event) bool {
 	if len(e.PID) == 0 || e.PID[0] != '"' {
 		return false
 	}

@@ -43,7 +43,7 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 		if err != nil {
 			return nil, &Error{In: InTrace, Text: err.Error() + ": only a whole trace has its summary; write it again", Err: err}
 		}
-		if len(t.events)+len(t.records) == 0 && isProton(e) {
+		if len(t.events)+len(t.records) == 0 && IsProton(e) {
 			return nil, &Error{In: InTrace, Err: ErrProton, Text: "Triton's Proton wrote this trace, in cycles: send it to a service, which " +
 				"has the summaries in SQL"}
 		}

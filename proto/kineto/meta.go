@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/warpline/warpline/proto/chrometrace"
+	"github.com/warpline/warpline/proto/intrakernel"
 )
 
 // Bounds of what is kept of the metadata of a trace.
@@ -48,7 +49,8 @@ type Meta struct {
 	Complete bool
 	TornAt   int64
 	Why      string
-	// Regions says that an intra-kernel profiler's write_trace wrote it, Stretched that its times were stretched and are no measurement.
+	// Regions says that it is an intra-kernel profiler's, of write_trace or Proton; Stretched that its times were stretched and are no
+	// measurement.
 	Regions, Stretched bool
 	// Listed says that it has a list of events.
 	Listed bool
@@ -83,6 +85,9 @@ func Survey(r io.Reader) (*Meta, error) {
 			return m, err
 		default:
 			m.Elements++
+			if m.Readable == 0 {
+				m.Regions = intrakernel.IsProton(e)
+			}
 			m.Readable++
 			if string(e.Phase) == `"M"` {
 				m.metadata(e)

@@ -31,7 +31,9 @@ var counted = []struct{ view, table, count string }{
 	{"markers", "markers_data", "count()"}, {"graphs", "graphs_data", "count()"}, {"pm_samples", "pm_samples_data", "count()"},
 	{"perf_metrics", "perf_metrics_data", "count()"}, {"device_metrics", "device_metrics_data", "count()"},
 	{"host_metrics", "host_metrics_data", "count()"}, {"memory_events", "memory_events", "count()"},
-	{"regions", "regions_data", "count()"}, {"region_marks", "region_marks_data", "count()"}, {"rejects", "rejects_data", "count()"},
+	{"regions", "regions_data", "count()"}, {"region_marks", "region_marks_data", "count()"},
+	{"trace_slices", "trace_slices_data", "count()"}, {"trace_counters", "trace_counters_data", "count()"},
+	{"rejects", "rejects_data", "count()"},
 }
 
 func readCounts(in *reader, r *Report) error {

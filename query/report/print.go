@@ -142,6 +142,21 @@ func (p *printer) arrived(r *Report) {
 		}
 	}
 	p.paragraph("Rows by table: " + strings.Join(parts, " · "))
+	p.tracesIn(runs)
+}
+
+// tracesIn says how to go on with traces: what GPUs waited for is in no section of this report.
+func (p *printer) tracesIn(runs []Session) {
+	last, n := "", uint64(0)
+	for _, s := range runs {
+		if s.Source == "trace" {
+			last, n = s.ID, n+1
+		}
+	}
+	if n > 0 {
+		p.paragraph(fmt.Sprintf("%s of them: \"warpline report trace --session %s\" says where the time went.", plural(n, "Chrome trace"),
+			short(last)))
+	}
 }
 
 // runs are the sessions that are runs of programs: a cubin is a session too, so that it can be deleted as one.

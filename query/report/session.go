@@ -14,15 +14,16 @@ import (
 func SessionBegins(column, asked string) (condition string, args []any) {
 	head, tail, shortened := strings.Cut(asked, "…")
 	one := fmt.Sprintf("startsWith(toString(%s), ?)", column)
-	condition, args = "("+one+" OR "+one+" OR "+one+")", []any{head, telemetry.SessionPrefix + head, capturePrefix + head}
+	condition = "(" + one + " OR " + one + " OR " + one + " OR " + one + ")"
+	args = []any{head, telemetry.SessionPrefix + head, capturePrefix + head, tracePrefix + head}
 	if shortened {
 		condition, args = condition+fmt.Sprintf(" AND endsWith(toString(%s), ?)", column), append(args, tail)
 	}
 	return condition, args
 }
 
-// capturePrefix begins the ids of captures of intra-kernel profilers.
-const capturePrefix = "ikp:"
+// capturePrefix begins the ids of captures of intra-kernel profilers, and tracePrefix those of traces.
+const capturePrefix, tracePrefix = "ikp:", "trace:"
 
 var uuid = regexp.MustCompile(`(?i)^(mem:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 

@@ -1,7 +1,11 @@
 package report
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
 // What a report shows of a session's id tells it from others.
@@ -15,6 +19,23 @@ func TestShortIDs(t *testing.T) {
 	} {
 		if got := short(id); got != want {
 			t.Errorf("%s: %s, want %s", id, got, want)
+		}
+	}
+}
+
+// A question that is too large leaves its section out; any other error is one.
+func TestWhatIsTooLarge(t *testing.T) {
+	for err, want := range map[error]bool{
+		&clickhouse.Exception{Code: 241, Message: "Query memory limit exceeded"}:   true,
+		&clickhouse.Exception{Code: 159, Message: "Timeout exceeded"}:              true,
+		fmt.Errorf("read: %w", &clickhouse.Exception{Code: 241}):                   true,
+		&clickhouse.Exception{Code: 202, Message: "Too many simultaneous queries"}: false,
+		&clickhouse.Exception{Code: 60, Message: "Unknown table"}:                  false,
+		errors.New("code: 241"): false,
+		nil:                     false,
+	} {
+		if got := tooLarge(err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
 		}
 	}
 }
