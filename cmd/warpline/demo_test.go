@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -337,7 +338,108 @@ func TestDemoKeepsServing(t *testing.T) {
 			t.Errorf("%s\ngives %s", sql, got)
 		}
 	}
+	exports(t, dir)
 	if code := s.stop(t); code != exitOK {
 		t.Errorf("exit %d:\n%s", code, s.words.String())
+	}
+}
+
+// exports writes sessions of the demo as traces: that of PyTorch has each slice that the file has, and each pair an arrow.
+func exports(t *testing.T, dir string) {
+	t.Helper()
+	type event map[string]any
+	read := func(r io.Reader) (events []event, base string) {
+		var all struct {
+			Base   json.Number `json:"baseTimeNanoseconds"`
+			Events []event     `json:"traceEvents"`
+		}
+		d := json.NewDecoder(r)
+		d.UseNumber()
+		if err := d.Decode(&all); err != nil {
+			t.Fatal(err)
+		}
+		return all.Events, all.Base.String()
+	}
+	out := filepath.Join(t.TempDir(), "out.json")
+	export := func(out string, sessions ...string) ran {
+		args := []string{"trace", "export", "--data", dir, "-o", out}
+		for _, id := range sessions {
+			args = append(args, "--session", id)
+		}
+		return runIn(t, nil, args...)
+	}
+	load := func(session string) ([]event, string) {
+		if r := export(out, session); r.code != exitOK {
+			t.Fatalf("%s: exit %d: %s", session, r.code, r.stderr)
+		}
+		f, err := os.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return read(f)
+	}
+	ns := func(e event, member, base string) int64 { // decimal text of us
+		text, _ := e[member].(json.Number)
+		whole, part, _ := strings.Cut(text.String(), ".")
+		n, err := strconv.ParseInt(whole+(part + "000")[:3], 10, 64)
+		if err != nil {
+			t.Fatalf("%v: %v", e, err)
+		}
+		from, _ := strconv.ParseInt(base, 10, 64)
+		return n + from
+	}
+	slicesOf := func(events []event, base string) (of []string) {
+		for _, e := range events {
+			if e["ph"] == "X" {
+				args, _ := json.Marshal(e["args"])
+				of = append(of, fmt.Sprint(e["name"], e["cat"], ns(e, "ts", base), ns(e, "dur", "0"), e["pid"], e["tid"], string(args)))
+			}
+		}
+		slices.Sort(of)
+		return of
+	}
+	packed, err := os.Open("../../testdata/" + demoTrace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	z, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := read(z)
+	got, base := load("alexnet")
+	if !slices.Equal(slicesOf(got, base), slicesOf(want, "0")) {
+		t.Error("the slices of the exported trace are not those of the file")
+	}
+	if r := export(strings.TrimSuffix(out, ".json")+".pftrace", "trace:alexnet", "df646183"); r.code != exitOK ||
+		!strings.Contains(r.stderr, ": 1,736 slices, 139 arrows, ") { // 139 pairs of a call and its work: facts of this file
+		t.Errorf("two sessions in one: exit %d: %s", r.code, r.stderr)
+	}
+	for session, kinds := range map[string]map[string]int{
+		"df646183":  {"kernel": 480, "gpu_memcpy": 120, "scope": 50, "": 255},
+		"ikp:gemm":  {"gemm": 12_352},
+		"parca:gpu": {"kernel": 6},
+	} {
+		events, _ := load(session)
+		for kind, n := range kinds {
+			found := 0
+			for _, e := range events {
+				if e["cat"] == kind && e["ph"] != "M" {
+					found++
+				}
+			}
+			if found != n {
+				t.Errorf("%s: %d events of %q, want %d", session, found, kind, n)
+			}
+		}
+	}
+	for _, c := range []struct{ session, want string }{
+		{"nothing-like-it", "no session is"}, {"d", "beginning of several sessions"},
+	} {
+		if r := export(out, c.session); r.code != exitUsage || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("session %q: exit %d: %s", c.session, r.code, r.stderr)
+		}
 	}
 }

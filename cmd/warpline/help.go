@@ -73,6 +73,11 @@ var helpTexts = kong.Vars{
 	"telemetry_permissive_legacy":            "Convert telemetry of before schema version 2; --permissive-legacy=false refuses it.",
 	"telemetry_rules_peer": "Judge telemetry as this release of stormlog does: 0.4.3 takes schema versions 1 to 4, 0.2.9 " +
 		"those up to 2.",
+	"trace_export": "Write sessions of a service as one trace for Perfetto or in Chrome's JSON: traces, GPU Flight's sessions, PC samples, " +
+		"memory records and intra-kernel captures.",
+	"trace_export_out": "File to write, - is stdout: .json and .json.gz for Chrome's JSON, else Perfetto's own.",
+	"trace_open":       "Serve a trace, or sessions of a service, on this machine, and print the link that opens it in Perfetto's viewer.",
+	"trace_session":    "A session, or how it begins; several, as the ranks of a job, become one trace.",
 	"trace_fix": "Write traces anew with every arrow on the slices that it was meant for, overlaps in rows of their own, broken JSON " +
 		"mended, and the ranks of a job in one file.",
 	"trace_lint": "Say which arrows of a trace Perfetto and chrome://tracing draw on other slices than was meant, backwards or not at all, " +

@@ -2,12 +2,18 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math/big"
 	"math/rand/v2"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -160,6 +166,8 @@ func TestTrace(t *testing.T) {
 
 	t.Run("synthetic", func(t *testing.T) { c.syntheticTraces(t) })
 
+	t.Run("export", func(t *testing.T) { c.exportTraces(t, "red", all) })
+
 	t.Run("deletion", func(t *testing.T) {
 		gone := all[0]
 		out, err := exec.Command(binary, append([]string{"session", "delete", "red", "trace:" + gone.name, "--yes", "--wait", "60s"},
@@ -184,4 +192,80 @@ func TestTrace(t *testing.T) {
 	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
 		t.Errorf("audit: %v\n%s", err, out)
 	}
+}
+
+// exportTraces wants of each session the trace that trace fix makes of the file it came from: as many slices, arrows and counter values in
+// Perfetto's format, and in Chrome's JSON the same slices.
+func (c *cluster) exportTraces(t *testing.T, tenant string, all []*trace) {
+	dir := t.TempDir()
+	run := func(args ...string) string {
+		out, err := exec.Command(binary, append([]string{"trace"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Errorf("trace %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	counts := regexp.MustCompile(`: ([0-9,]+ slices, [0-9,]+ arrows, [0-9,]+ counter values)`)
+	for i, tr := range all {
+		file, fixed, exported := filepath.Join(dir, fmt.Sprint(i, ".json.gz")), filepath.Join(dir, "fixed"), filepath.Join(dir, "exported")
+		if err := os.WriteFile(file, tr.packed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		session := append([]string{"export", "--session", "trace:" + tr.name, "--tenant", tenant}, c.asking()...)
+		said := run("fix", file, "-o", fixed+".pftrace")
+		want := counts.FindStringSubmatch(said)
+		said = run(append(session, "-o", exported+".pftrace")...)
+		if got := counts.FindStringSubmatch(said); want == nil || got == nil || got[1] != want[1] {
+			t.Errorf("%s: exported %v, and fix makes %v of the file:\n%s", tr.name, got, want, said)
+		}
+		run("fix", file, "-o", fixed+".json")
+		run(append(session, "-o", exported+".json")...)
+		if a, b := slicesIn(t, fixed+".json"), slicesIn(t, exported+".json"); !slices.Equal(a, b) {
+			t.Errorf("%s: %d slices are exported, and fix leaves %d of the file, or they differ", tr.name, len(b), len(a))
+			for j := range min(len(a), len(b)) {
+				if a[j] != b[j] {
+					t.Logf("of the file %.500s\nexported    %.500s", a[j], b[j])
+					break
+				}
+			}
+		}
+	}
+}
+
+// slicesIn are the slices of a trace, in one order, each with its time in nanoseconds.
+func slicesIn(t *testing.T, path string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole struct {
+		Base   json.Number `json:"baseTimeNanoseconds"`
+		Events []struct {
+			Name, Cat string
+			PH        string      `json:"ph"`
+			TS        json.Number `json:"ts"`
+			Dur       json.Number `json:"dur"`
+			Args      any         `json:"args"`
+		} `json:"traceEvents"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&whole); err != nil {
+		t.Fatal(err)
+	}
+	base, _ := new(big.Rat).SetString(cmp.Or(whole.Base.String(), "0"))
+	ns := func(us json.Number) *big.Rat {
+		n, _ := new(big.Rat).SetString(cmp.Or(us.String(), "0"))
+		return n.Mul(n, big.NewRat(1000, 1))
+	}
+	for _, e := range whole.Events {
+		if e.PH == "X" {
+			args, _ := json.Marshal(e.Args)
+			at := ns(e.TS)
+			all = append(all, fmt.Sprint(at.Add(at, base).RatString(), " ", ns(e.Dur).RatString(), " ", e.Name, " ", e.Cat, " ", string(args)))
+		}
+	}
+	slices.Sort(all)
+	return all
 }
