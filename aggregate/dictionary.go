@@ -26,10 +26,21 @@ type nameEntry struct {
 	value string
 }
 
-// CutName cuts a name that is too long to be kept.
-func CutName(text string) string {
-	if len(text) > MaxNameBytes {
-		return strings.ToValidUTF8(text[:MaxNameBytes], "") + "…"
+// within is a worker's own bound, or a tenant's that is narrower.
+func within(most, ofTenant int) int {
+	if ofTenant > 0 {
+		return min(most, ofTenant)
+	}
+	return most
+}
+
+// MostNames is how many names the part's session may have.
+func (p *Part) MostNames() int { return within(MaxNames, p.Env.Names) }
+
+// CutName cuts a name of the part that is longer than its tenant may have it.
+func (p *Part) CutName(text string) string {
+	if most := within(MaxNameBytes, p.Env.NameBytes); len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
 }
@@ -37,7 +48,7 @@ func CutName(text string) string {
 // AddName takes in a name that the session has not had; false means that the session has as many as it may.
 func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
 	s := p.Session
-	if s.names >= MaxNames || s.nameBytes+len(text) > MaxNameTotal {
+	if s.names >= p.MostNames() || s.nameBytes+len(text) > MaxNameTotal {
 		return false
 	}
 	n := len(f.names)
@@ -169,8 +180,8 @@ func (f *Fold) Intern(p *Part, dict gpuflight.Dict, text []byte) (id uint32, ok 
 	if len(text) == 0 {
 		return 0, true
 	}
-	if len(text) > MaxNameBytes {
-		text = []byte(CutName(string(text)))
+	if len(text) > within(MaxNameBytes, p.Env.NameBytes) {
+		text = []byte(p.CutName(string(text)))
 	}
 	id = OwnNames | uint32(xxh3.Hash(text))
 	for range maxProbes {

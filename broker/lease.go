@@ -202,7 +202,7 @@ func (l *Leases) survey(ctx context.Context) (taken map[int]bool, alive int, err
 	return taken, max(alive, 1), ctx.Err()
 }
 
-// Announce keeps a key of this role alive until ctx ends, so that Alive counts this process: gateways share limits by that number.
+// Announce keeps a key of this role alive until ctx ends, so that Alive counts this process.
 func Announce(ctx context.Context, bucket jetstream.KeyValue, role string, ttl time.Duration) {
 	key := role + ".alive." + NewID()
 	tick := time.NewTicker(ttl / 5)

@@ -25,8 +25,8 @@ import (
 var everything = []string{
 	stream.IngestStream, stream.RowsStream, "KV_" + stream.KeysBucket, "KV_" + stream.WindowsBucket,
 	"KV_" + stream.DictionariesBucket, "KV_" + stream.LeasesBucket,
-	"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "KV_" + stream.SeenBucket, "OBJ_" + stream.PartsObjects,
-	"OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
+	"KV_" + stream.MarksBucket, "KV_" + stream.DeletionsBucket, "KV_" + stream.SeenBucket, "KV_" + stream.QuotasBucket,
+	"OBJ_" + stream.PartsObjects, "OBJ_" + stream.StateObjects, "OBJ_" + stream.ChunksObjects,
 }
 
 // text is a log that tests read while it is written.

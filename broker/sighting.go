@@ -276,12 +276,12 @@ func newestBefore(ctx context.Context, st jetstream.Stream, first, last uint64, 
 	return found, nil
 }
 
-// watched are the streams whose ends are recorded, each with what it means that it lost its end. Leases live for seconds, and a sighting of
-// the sightings would not prove anything.
+// watched are the streams whose ends are recorded, each with what it means that it lost its end. Leases live for seconds, quotas are
+// written again soon, and a sighting of the sightings would not prove anything.
 func watched(stores []store) map[string]string {
 	names := map[string]string{}
 	for _, st := range stores {
-		if st.name != "KV_"+stream.LeasesBucket && st.name != "KV_"+stream.SeenBucket {
+		if st.name != "KV_"+stream.LeasesBucket && st.name != "KV_"+stream.SeenBucket && st.name != "KV_"+stream.QuotasBucket {
 			names[st.name] = strings.TrimSuffix(st.lost, ": run \"warpline audit\"")
 		}
 	}

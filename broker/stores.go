@@ -91,6 +91,8 @@ func (s *Streams) stores() []store {
 	bucket(stream.CubinsBucket, "which cubins are stored: agents are asked for theirs again, what they send again changes nothing", 0,
 		l.BucketMaxBytes)
 	bucket(stream.SeenBucket, "nothing: how far the streams reached is noted anew", 0, 1<<20)
+	bucket(stream.QuotasBucket, "what tenants sent today: gateways store what they know of it again", 48*time.Hour,
+		min(2*small, max(l.BucketMaxBytes, 1<<20)))
 	objects(stream.PartsObjects, "bodies of accepted giant lines that were not folded yet: they become rejects", WindowHorizon)
 	objects(stream.StateObjects, "snapshots of the workers' state: owners write new ones", 0)
 	objects(stream.ChunksObjects, "bodies of giant chunks that were not in ClickHouse yet", 0)

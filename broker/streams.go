@@ -52,8 +52,8 @@ type Streams struct {
 	Lanes      int
 	LeaseTTL   time.Duration
 
-	Keys, Windows, Dictionaries, Leases, Marks, Deletions, Seen, Cubins jetstream.KeyValue
-	Parts, State, Chunks                                                jetstream.ObjectStore
+	Keys, Windows, Dictionaries, Leases, Marks, Deletions, Seen, Cubins, Quotas jetstream.KeyValue
+	Parts, State, Chunks                                                        jetstream.ObjectStore
 
 	// Barrier, where set, makes durable what was acknowledged; see Durable. It is set before anything uses the streams.
 	Barrier func(context.Context) error
@@ -99,7 +99,7 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", st.said, err)
 		}
-		if made && known && st.name != "KV_"+stream.SeenBucket { // which older versions did not have
+		if made && known && st.name != "KV_"+stream.SeenBucket && st.name != "KV_"+stream.QuotasBucket { // which older versions did not have
 			s.log.Warn(st.said+" was not there and is made anew", "lost", st.lost)
 			s.remade.add(st.name)
 		}
@@ -156,7 +156,7 @@ func (s *Streams) handles(ctx context.Context) (err error) {
 	for name, to := range map[string]*jetstream.KeyValue{
 		stream.KeysBucket: &s.Keys, stream.WindowsBucket: &s.Windows, stream.DictionariesBucket: &s.Dictionaries,
 		stream.LeasesBucket: &s.Leases, stream.MarksBucket: &s.Marks, stream.DeletionsBucket: &s.Deletions,
-		stream.SeenBucket: &s.Seen, stream.CubinsBucket: &s.Cubins,
+		stream.SeenBucket: &s.Seen, stream.CubinsBucket: &s.Cubins, stream.QuotasBucket: &s.Quotas,
 	} {
 		*to, err = patient(ctx, s.log, "bucket "+name, func(ctx context.Context) (jetstream.KeyValue, error) { return s.JS.KeyValue(ctx, name) })
 		if err != nil {

@@ -238,6 +238,9 @@ func (g *Gateway) ServeRPC(w http.ResponseWriter, r *http.Request) {
 		name = of.rpc.Method
 		c.source, c.rpc, x.route, most = of.source, of.rpc, name, of.rpc.Most
 		c.meter, c.refused = g.enterCall(r, c)
+		if x.meter != nil {
+			x.meter.tell(w.Header(), time.Now())
+		}
 		if c.refused == nil && c.rpc.Upload {
 			defer g.leave(c.meter)
 		}
@@ -285,7 +288,7 @@ func (g *Gateway) enterCall(r *http.Request, c *Call) (*meter, *Refusal) {
 		m, no := g.keys.authenticate(r)
 		if no == nil {
 			c.exchange.tenant = m.guest.name
-			m.shareOut(int(g.replicas.Load()))
+			c.exchange.meter = m
 			no = m.admitRequest(time.Now())
 		}
 		return m, no
@@ -354,6 +357,8 @@ func refusalOf(err error) *Refusal {
 // codeOf is how gRPC says a refusal. Parca's agent sends the same again after Unavailable and ResourceExhausted, and gives up after others.
 func codeOf(no *Refusal) codes.Code {
 	switch no.Status {
+	case http.StatusPaymentRequired:
+		return codes.FailedPrecondition // which is not tried again
 	case http.StatusUnauthorized:
 		return codes.Unauthenticated
 	case http.StatusForbidden:

@@ -144,6 +144,7 @@ type Gateway struct {
 	budget     *pool // bytes to spool
 	messages   *pool // bytes of messages of gRPC
 	seats      *pool // bounds the uploads being handled
+	keySeats   *pool // the same of keys that may have fewer than their tenant
 	guests     guests
 	cuts       *pool           // uploads being cut
 	workspaces chan *workspace // buffers for some of them, kept for the next
@@ -156,7 +157,6 @@ type Gateway struct {
 	seal       sealer
 
 	draining atomic.Bool
-	replicas atomic.Int64
 	contact  atomic.Int64 // when JetStream last answered, unix ns
 	fill     atomic.Int64 // of the INGEST stream, in 1/1000
 
@@ -199,7 +199,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
 		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}}
-	g.guests.met, g.guests.defaults = g.metrics.meet, cfg.Defaults
+	g.guests.met, g.guests.defaults, g.guests.spending = g.metrics.meet, cfg.Defaults, newSpending()
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
@@ -210,13 +210,13 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.cuts = newPool(cutsAtOnce, cutsPerTenant)
 	g.workspaces = make(chan *workspace, 2*max(2, runtime.GOMAXPROCS(0)))
 	g.seats = newPool(int64(cfg.MaxRequests), int64(seatsOf(cfg.MaxRequests)))
-	g.replicas.Store(1)
+	g.keySeats = newPool(1<<40, 1<<30)
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
 		defaults: cfg.Defaults, guests: &g.guests,
 		meters: map[string]*meter{}, households: map[string]*household{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
-		g.keys.meters[g.keys.dev] = newMeter(tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, cfg.Defaults,
+		g.keys.meters[g.keys.dev] = newMeter(g.keys.dev, tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, cfg.Defaults,
 			g.guests.of("dev"))
 	}
 	g.routing = g.routes()
@@ -236,6 +236,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g.wg.Go(func() { g.keys.run(ctx) })
 	g.wg.Go(func() { g.observe(ctx) })
+	g.wg.Go(func() { g.shareLimits(ctx) })
+	g.wg.Go(func() { g.keepQuotas(ctx) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
 	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })
@@ -344,7 +346,7 @@ func (g *Gateway) Close() {
 	g.js.CleanupPublisher()
 }
 
-// observe keeps the number of replicas, JetStream's health and the stream's fill up to date.
+// observe keeps the number of gateways, JetStream's health and the stream's fill up to date.
 func (g *Gateway) observe(ctx context.Context) {
 	every := min(max(g.streams.LeaseTTL/2, 200*time.Millisecond), 3*time.Second)
 	tick := time.NewTicker(every)
@@ -364,7 +366,6 @@ func (g *Gateway) look(ctx context.Context) {
 	defer cancel()
 	if n, err := broker.Alive(ctx, g.streams.Leases, "gateway"); err == nil {
 		n = max(n, 1)
-		g.replicas.Store(int64(n))
 		g.metrics.replicas.Set(float64(n))
 	}
 	st, err := g.js.Stream(ctx, stream.IngestStream)

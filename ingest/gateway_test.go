@@ -284,30 +284,6 @@ func TestRateLimits(t *testing.T) {
 	r.balanced()
 }
 
-// Two live gateways share a limit: each takes half of it.
-func TestLimitsAreShared(t *testing.T) {
-	s := brokertest.Start(t, broker.Layout{})
-	limits := func(c *ingest.Config) {
-		c.Listen = "127.0.0.1:0"
-		c.Defaults = tenant.Limits{EventsPerSecond: 1000, BurstSeconds: 1}
-	}
-	r, other := startOn(t, s, limits), startOn(t, s, limits)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for _, g := range []*ingest.Gateway{r.gateway, other.gateway} {
-		wg.Go(func() { g.Run(ctx) })
-	}
-	eventually(t, soon, "both are counted", func() bool { return r.metric("replicas") == 2 })
-	r.post("s", ndjson("s", 6000))
-	a := r.post("s", ndjson("t", 1))
-	if after, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status != 429 || after < 8 || !strings.Contains(a.Detail, "= 1000 ") ||
-		!strings.Contains(a.Detail, "2 gateways") {
-		t.Errorf("%d, Retry-After %d: %s", a.status, after, a.raw)
-	}
-	cancel()
-	wg.Wait()
-}
-
 // A full stream answers 503 with Retry-After until there is room; then the same upload is stored whole.
 func TestFullStream(t *testing.T) {
 	r := start(t, broker.Layout{IngestMaxBytes: 1 << 20}, nil)

@@ -144,7 +144,7 @@ func (k *keyring) put(hash string, key tenant.Key) {
 		m.update(key, own, uploads)
 	} else {
 		k.drop(hash)
-		m = newMeter(key, own, uploads, k.guests.of(key.Tenant))
+		m = newMeter(hash, key, own, uploads, k.guests.of(key.Tenant))
 		k.meters[hash], h.keys[hash] = m, m
 	}
 	k.limit(key.Tenant, h)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/warpline/warpline/ingest/quota"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -26,10 +27,14 @@ type meter struct {
 // rates are the limits per second of a key, or of a tenant for all its keys together. It is safe for concurrent use.
 type rates struct {
 	what string // "key ab12cd34" or "tenant red"
+	name string // in messages to other gateways
 
 	mu       sync.Mutex
 	limits   tenant.Limits // defaults filled in
-	replicas int
+	spending *spending     // where other gateways are told from; nil: they need not know
+	untold   amounts
+	used     bool // something was let in, here or elsewhere
+	today    quota.Counter
 	events   *rate.Limiter
 	bytes    *rate.Limiter
 	raw      *rate.Limiter
@@ -64,15 +69,34 @@ func (r *rates) begin(what string, limits tenant.Limits) {
 	limiter := func(perSecond float64) *rate.Limiter {
 		return rate.NewLimiter(rate.Limit(perSecond), burstOf(perSecond, limits.BurstSeconds))
 	}
-	r.what, r.replicas, r.limits = what, 1, limits
+	r.what, r.limits = what, limits
 	r.events, r.bytes = limiter(limits.EventsPerSecond), limiter(limits.BytesPerSecond)
 	r.raw, r.requests = limiter(limits.RawBytesPerSecond), limiter(limits.RequestsPerSecond)
 }
 
-func newMeter(key tenant.Key, own, uploads tenant.Limits, of *guest) *meter {
+// newMeter makes the meter of a key that is stored under a hash.
+func newMeter(hash string, key tenant.Key, own, uploads tenant.Limits, of *guest) *meter {
 	m := &meter{guest: of, key: key, uploads: uploads}
-	m.begin("key "+key.ID, own)
+	m.begin("key "+key.ID, ofKey(key, own))
+	m.name = keyName(hash)
+	m.tellOf(key)
 	return m
+}
+
+// ofKey leaves a key the quotas that are its own: the tenant's are counted for all its keys together.
+func ofKey(key tenant.Key, own tenant.Limits) tenant.Limits {
+	own.EventsPerDay, own.BytesPerDay = key.Limits.EventsPerDay, key.Limits.BytesPerDay
+	return own
+}
+
+// tellOf lets other gateways know of a key that has rates of its own. What others take counts for their tenant alone.
+func (m *meter) tellOf(key tenant.Key) {
+	own := key.Limits.Rates()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.spending = m.guest.spending; !own || m.name == "" {
+		m.spending = nil
+	}
 }
 
 // current returns the key and the limits of an upload with it.
@@ -87,7 +111,8 @@ func (m *meter) update(key tenant.Key, own, uploads tenant.Limits) {
 	m.keyMu.Lock()
 	m.key, m.uploads = key, uploads
 	m.keyMu.Unlock()
-	m.change(own)
+	m.change(ofKey(key, own))
+	m.tellOf(key)
 }
 
 // change sets other limits. Debts stay, and what nobody has used is full again.
@@ -107,26 +132,11 @@ func (r *rates) change(limits tenant.Limits) {
 	r.apply()
 }
 
-// shareOut sets among how many gateways the limits of key and tenant are shared.
-func (m *meter) shareOut(replicas int) {
-	m.share(replicas)
-	m.guest.share(replicas)
-}
-
-func (r *rates) share(replicas int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.replicas != replicas {
-		r.replicas = replicas
-		r.apply()
-	}
-}
-
-// apply sets rates and bursts. The rate is divided among the gateways, the burst is not: a single large window must get in at each of them.
+// apply sets rates and bursts.
 func (r *rates) apply() {
 	now := time.Now()
 	for _, b := range r.buckets() {
-		b.limiter.SetLimitAt(now, rate.Limit(b.rate/float64(r.replicas)))
+		b.limiter.SetLimitAt(now, rate.Limit(b.rate))
 		b.limiter.SetBurstAt(now, burstOf(b.rate, r.limits.BurstSeconds))
 	}
 }
@@ -140,6 +150,9 @@ func burstOf(perSecond, seconds float64) int {
 func (m *meter) admit(now time.Time, bytes int64) *Refusal {
 	for _, r := range m.both() {
 		if no := r.inDebt(now); no != nil {
+			return no
+		}
+		if no := r.overQuota(now); no != nil {
 			return no
 		}
 	}
@@ -165,7 +178,7 @@ func (m *meter) admitRequest(now time.Time) *Refusal {
 func (m *meter) chargeRequests(now time.Time, n int64) {
 	for _, r := range m.both() {
 		r.mu.Lock()
-		charge(r.requests, now, n)
+		r.take(now, 3, n)
 		r.mu.Unlock()
 	}
 }
@@ -194,17 +207,13 @@ func (r *rates) owes(now time.Time, b bucket) *Refusal {
 		return nil
 	}
 	wait := time.Duration(min(debt/float64(b.limiter.Limit()), 3600) * float64(time.Second))
-	shared := ""
-	if r.replicas > 1 {
-		shared = fmt.Sprintf(", shared by %d gateways", r.replicas)
-	}
 	return &Refusal{
 		Status: http.StatusTooManyRequests, Code: "rate_limited",
 		// A little jitter, so that senders that were refused together do not come back together.
 		RetryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
-		Detail: fmt.Sprintf("%s is over its limit %s = %s (burst %g s%s); nothing is lost: send the same again after Retry-After "+
-			"seconds, or ask the operator for a higher limit",
-			r.what, b.name, number(b.rate), r.limits.BurstSeconds, shared),
+		Detail: fmt.Sprintf("%s is over its limit %s = %s (burst %g s, at all gateways together); nothing is lost: send the same again "+
+			"after Retry-After seconds, or ask the operator for a higher limit",
+			r.what, b.name, number(b.rate), r.limits.BurstSeconds),
 	}
 }
 
@@ -212,9 +221,9 @@ func (r *rates) owes(now time.Time, b bucket) *Refusal {
 func (m *meter) charge(now time.Time, c cost) {
 	for _, r := range m.both() {
 		r.mu.Lock()
-		charge(r.events, now, int64(min(c.events, math.MaxInt64)))
-		charge(r.bytes, now, c.bytes)
-		charge(r.raw, now, c.raw)
+		r.take(now, 0, int64(min(c.events, math.MaxInt64)))
+		r.take(now, 1, c.bytes)
+		r.take(now, 2, c.raw)
 		r.mu.Unlock()
 	}
 }

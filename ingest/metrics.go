@@ -34,6 +34,7 @@ type metrics struct {
 	inFlight, spooled, active        prometheus.Gauge
 	replicas, ingestBytes, ingestMax prometheus.Gauge
 	uploadBytes, uploadMax, horizon  prometheus.Gauge
+	unshared                         prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
@@ -82,7 +83,7 @@ func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 		inFlight:    gauge("in_flight_bytes", "Bytes published and not yet acknowledged."),
 		spooled:     gauge("spool_bytes", "Bytes reserved for request bodies being spooled."),
 		active:      gauge("active_requests", "Uploads being handled."),
-		replicas:    gauge("replicas", "Live gateways that share the limits."),
+		replicas:    gauge("replicas", "Live gateways."),
 		ingestBytes: gauge("ingest_stream_bytes", "Bytes in the INGEST stream."),
 		ingestMax:   gauge("ingest_stream_max_bytes", "Bytes that the INGEST stream may hold."),
 		uploadBytes: gauge("upload_record_bytes", "Bytes in the record of accepted uploads."),
@@ -99,7 +100,11 @@ func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
 	}
-	reg.MustRegister(m.seconds, m.ackSeconds)
+	m.unshared = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "warpline", Subsystem: "gateway", Name: "unshared_total",
+		Help: "Messages between gateways on what they let in that could not be sent or read.",
+	})
+	reg.MustRegister(m.seconds, m.ackSeconds, m.unshared)
 	m.known = labelsOf(sources)
 	m.begin()
 	return m

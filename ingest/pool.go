@@ -14,17 +14,21 @@ type pool struct {
 	mu    sync.Mutex
 	used  int64
 	own   map[string]int64           // by tenant
+	caps  map[string]int64           // of tenants in own and queue that have a smaller one
 	queue map[string][]chan struct{} // requests that wait for one, by tenant, in order
 }
 
 func newPool(most, ofOne int64) *pool {
-	return &pool{max: most, cap: ofOne, own: map[string]int64{}, queue: map[string][]chan struct{}{}}
+	return &pool{max: most, cap: ofOne, own: map[string]int64{}, caps: map[string]int64{}, queue: map[string][]chan struct{}{}}
 }
 
 // fits reports whether the tenant may have n more. The caller holds the lock.
 func (p *pool) fits(tenant string, n int64) bool {
-	own := p.own[tenant]
-	return own+n <= p.cap && own <= p.max-p.used-n
+	own, most := p.own[tenant], p.cap
+	if less, ok := p.caps[tenant]; ok {
+		most = less
+	}
+	return own+n <= most && own <= p.max-p.used-n
 }
 
 // take gives the tenant n more, or reports that it may not have them now.
@@ -51,8 +55,14 @@ func (p *pool) grant(tenant string, n int64) {
 }
 
 // wait takes one for the tenant, behind those of the tenant that came before, unless ctx ends.
-func (p *pool) wait(ctx context.Context, tenant string) error {
+func (p *pool) wait(ctx context.Context, tenant string) error { return p.waitOf(ctx, tenant, 0) }
+
+// waitOf is wait for a tenant that may have only so many, 0: the cap.
+func (p *pool) waitOf(ctx context.Context, tenant string, most int) error {
 	p.mu.Lock()
+	if delete(p.caps, tenant); most > 0 && int64(most) < p.cap {
+		p.caps[tenant] = int64(most)
+	}
 	if len(p.queue[tenant]) == 0 && p.fits(tenant, 1) {
 		p.grant(tenant, 1)
 		p.mu.Unlock()
@@ -74,6 +84,7 @@ func (p *pool) wait(ctx context.Context, tenant string) error {
 			if len(p.queue[tenant]) == 0 {
 				delete(p.queue, tenant)
 			}
+			p.forget(tenant)
 			return ctx.Err()
 		}
 	}
@@ -102,6 +113,14 @@ func (p *pool) give(tenant string, n int64) {
 		if len(queue) == 0 {
 			delete(p.queue, tenant)
 		}
+	}
+	p.forget(tenant)
+}
+
+// forget drops the cap of a tenant that neither has nor waits for any. The caller holds the lock.
+func (p *pool) forget(tenant string) {
+	if p.own[tenant] == 0 && len(p.queue[tenant]) == 0 {
+		delete(p.caps, tenant)
 	}
 }
 

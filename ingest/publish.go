@@ -76,6 +76,7 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 		Envelope: stream.Envelope{
 			Tenant: u.Tenant, Session: u.Session, Source: u.source.Name, Identity: identity,
 			ReceivedAt: u.Received.UnixNano(), RetentionDays: u.limits.RetentionDays, RollupDays: u.limits.RollupDays,
+			Names: u.limits.Names, NameBytes: u.limits.NameBytes, OpenScopes: u.limits.OpenScopes,
 		},
 	}
 	if u.asked != nil {

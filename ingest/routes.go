@@ -24,6 +24,7 @@ const (
 
 // exchange is one request while it is handled: what the log line and the metrics will say of it.
 type exchange struct {
+	meter   *meter // once the key is known
 	route   string
 	tenant  string
 	session string

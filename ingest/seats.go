@@ -39,6 +39,7 @@ type guest struct {
 // guests are the tenants that have keys. Safe for concurrent use.
 type guests struct {
 	defaults tenant.Limits
+	spending *spending // tells other gateways
 	mu       sync.Mutex
 	by       map[string]*guest
 	// met is called for each new one; it may be nil.
@@ -54,11 +55,19 @@ func (g *guests) of(name string) *guest {
 	if g.by[name] == nil {
 		of := &guest{name: name}
 		of.begin("tenant "+name, g.defaults)
+		of.rates.name, of.spending = name, g.spending
 		g.by[name] = of
 		if g.met != nil {
 			g.met(name)
 		}
 	}
+	return g.by[name]
+}
+
+// known returns a tenant, nil if it has no key here.
+func (g *guests) known(name string) *guest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.by[name]
 }
 
@@ -69,7 +78,7 @@ func (g *Gateway) enter(r *http.Request, x *exchange) (*meter, *Refusal) {
 		return nil, no
 	}
 	x.tenant = m.guest.name
-	m.shareOut(int(g.replicas.Load()))
+	x.meter = m
 	if no := m.admitRequest(time.Now()); no != nil {
 		return nil, no
 	}
@@ -90,10 +99,21 @@ func (g *Gateway) sit(r *http.Request, m *meter, own int64) *Refusal {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), seatWait)
 	defer cancel()
-	if err := g.seats.wait(ctx, m.guest.name); err != nil {
-		switch {
+	_, uploads := m.current()
+	if err := g.keySeats.waitOf(ctx, m.name, uploads.UploadsAtOnce); err != nil {
+		if r.Context().Err() != nil {
+			return clientLeft(err)
+		}
+		return atOnce(m.what, uploads.UploadsAtOnce)
+	}
+	ofTenant := m.guest.uploadsAtOnce()
+	if err := g.seats.waitOf(ctx, m.guest.name, ofTenant); err != nil {
+		g.keySeats.give(m.name, 1)
+		switch held := g.seats.held(m.guest.name); {
 		case r.Context().Err() != nil:
-			return Unavailable("too_many_requests", "the client left while it waited for its turn", err)
+			return clientLeft(err)
+		case ofTenant > 0 && held >= int64(ofTenant) && held < g.seats.cap:
+			return atOnce(m.guest.what, ofTenant)
 		case g.seats.held(m.guest.name) >= g.seats.cap:
 			return Unavailable("too_many_requests",
 				fmt.Sprintf("%d uploads of this tenant at once, which is what one tenant may have, and none ended in %v: send fewer at "+
@@ -106,8 +126,27 @@ func (g *Gateway) sit(r *http.Request, m *meter, own int64) *Refusal {
 	return nil
 }
 
+func clientLeft(err error) *Refusal {
+	return Unavailable("too_many_requests", "the client left while it waited for its turn", err)
+}
+
+// atOnce refuses what is beyond a limit of uploads at once.
+func atOnce(what string, most int) *Refusal {
+	return &Refusal{Status: http.StatusTooManyRequests, Code: "too_many_requests", RetryAfter: soon(),
+		Detail: fmt.Sprintf("%s is at its limit limit-uploads-at-once = %d: %[2]d are under way at this gateway, and none ended in %v; nothing "+
+			"is lost: send fewer at a time", what, most, seatWait)}
+}
+
+// uploadsAtOnce is how many uploads of the tenant are handled at once, 0: the gateway's cap.
+func (of *guest) uploadsAtOnce() int {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return of.limits.UploadsAtOnce
+}
+
 func (g *Gateway) leave(m *meter) {
 	g.seats.give(m.guest.name, 1)
+	g.keySeats.give(m.name, 1)
 	g.stand(m)
 }
 

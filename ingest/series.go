@@ -25,7 +25,7 @@ type labels struct {
 
 // refusalCodes are the codes of problem documents that are the gateway's own.
 var refusalCodes = []string{
-	"not_found", "method_not_allowed", "unauthorized", "tenant_disabled", "starting", "rate_limited", "too_many_requests",
+	"not_found", "method_not_allowed", "unauthorized", "tenant_disabled", "starting", "rate_limited", "quota_exceeded", "too_many_requests",
 	"unsupported_encoding",
 	"disk_low", "spool_full", "spool_failed", "too_slow", "broken_body", "busy", "not_stored", "unknown_upload", "internal",
 	reject.SessionReserved, "draining", "messages_full", "message_too_large", "bad_message",
@@ -39,7 +39,8 @@ var doorReasons = []string{
 var (
 	outcomes      = []string{"new", "repeat", "resumed", "conflict", "lost_and_resent", "line", "incomplete_headers"}
 	storeFailures = []string{"parts_full", "full", "no_responders", "disconnected", "timeout", "other"}
-	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusMethodNotAllowed,
+	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired,
+		http.StatusMethodNotAllowed,
 		http.StatusRequestTimeout, http.StatusConflict,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusTooManyRequests,
 		http.StatusServiceUnavailable}

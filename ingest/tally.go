@@ -9,7 +9,7 @@ type Tally struct {
 	Accepted, Rejected uint64 // events
 	// Whole says that every byte was kept: of what was refused too.
 	Whole bool
-	// Events is what the upload is charged for if that is more than Accepted: a line without an event costs as well.
+	// Events is what the upload is charged for if that is more than Accepted and Rejected: a line without an event costs as well.
 	Events uint64
 
 	bytes         int64            // published
@@ -49,7 +49,7 @@ func (t *Tally) cost() cost {
 	for _, n := range t.refusedBytes {
 		raw += n
 	}
-	return cost{events: max(t.Accepted, t.Events), raw: raw}
+	return cost{events: max(t.Accepted+t.Rejected, t.Events), raw: raw}
 }
 
 // enterBooks counts a finished upload.

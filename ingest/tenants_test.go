@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
@@ -65,6 +68,175 @@ func TestLimitsBelongToTheTenant(t *testing.T) {
 	}
 	if a := r.post("s", ndjson("s", 5000), keys[1]...); a.status != http.StatusOK {
 		t.Errorf("its debt is the tenant's: %s", a.raw)
+	}
+}
+
+// Four gateways are not four limits, nor is a tenant that meets one of them left with a fourth; and the burst is there once.
+func TestGatewaysShareLimits(t *testing.T) {
+	const perSecond, seconds = 4000, 2
+	s := brokertest.Start(t, broker.Layout{})
+	var all []*rig
+	for range 4 {
+		all = append(all, startOn(t, s, nil))
+	}
+	tenants := ingest.NewTenants(s.Keys)
+	for _, c := range []struct {
+		name string
+		to   []*rig
+	}{{"red", all}, {"blue", all[1:2]}, {"green", all[2:]}} {
+		name, to := c.name, c.to
+		if _, err := tenants.Create(t.Context(), name, "", tenant.Limits{EventsPerSecond: perSecond, BurstSeconds: 1}); err != nil {
+			t.Fatal(err)
+		}
+		key := all[0].keyOf(name, tenant.Limits{})
+		for _, r := range to {
+			eventually(t, soon, "the limits are known", func() bool {
+				return strings.Contains(r.post("s", nil, key...).header.Get("RateLimit-Policy"), `"events";q=4000;w=1,`)
+			})
+		}
+		if name == "green" { // one of its two gateways ends
+			all[3].gateway.Close()
+			to = all[2:3]
+		}
+		var lines atomic.Int64
+		var senders sync.WaitGroup
+		for _, r := range to {
+			senders.Go(func() {
+				n, _ := r.taken(seconds*time.Second, key)
+				lines.Add(int64(n))
+			})
+		}
+		senders.Wait()
+		if want, n := int64(perSecond*(seconds+1)), lines.Load(); n > want*110/100 || n < want*85/100 {
+			t.Errorf("%s: %d lines through %d gateways in %d s, %d are allowed", name, n, len(to), seconds, want)
+		}
+	}
+	// What one let in too much is owed at all of them.
+	key := all[0].keyOf("black", tenant.Limits{})
+	if _, err := tenants.Create(t.Context(), "black", "", tenant.Limits{EventsPerSecond: 100, BurstSeconds: 1}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "the limit is known", func() bool {
+		return strings.HasPrefix(all[0].post("s", nil, key...).header.Get("RateLimit-Policy"), `"events";q=100;`)
+	})
+	all[0].post("s", ndjson("s", 3000), key...)
+	eventually(t, soon, "another gateway refuses", func() bool {
+		return all[1].post("t", ndjson("t", 1), key...).status == http.StatusTooManyRequests
+	})
+}
+
+// What may come in a day is counted for all gateways together, and is known after all of them were restarted.
+func TestQuotas(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{})
+	tenants := ingest.NewTenants(s.Keys)
+	for name, limits := range map[string]tenant.Limits{
+		"hold": {EventsPerDay: 1000}, "drop": {BytesPerDay: 1000, QuotaPolicy: tenant.QuotaDrop},
+		"trickle": {EventsPerDay: 1000, QuotaTrickle: 0.25},
+	} {
+		if _, err := tenants.Create(t.Context(), name, "", limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := startOn(t, s, nil), startOn(t, s, nil)
+	hold, drop := one.keyOf("hold", tenant.Limits{}), one.keyOf("drop", tenant.Limits{})
+	narrow, trickle := one.keyOf("hold", tenant.Limits{EventsPerDay: 300}), one.keyOf("trickle", tenant.Limits{})
+	refused := func(r *rig, key []string, status int, words string) func() bool {
+		return func() bool {
+			a := r.post("s", ndjson("s", 1), key...)
+			return a.status == status && a.Code == "quota_exceeded" && strings.Contains(a.Detail, words) &&
+				(a.header.Get("Retry-After") != "") == (status == http.StatusTooManyRequests)
+		}
+	}
+	if a := one.post("s", ndjson("s", 400), narrow...); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	for _, r := range []*rig{one, two} {
+		eventually(t, soon, "the key's own quota", refused(r, narrow, http.StatusTooManyRequests, "quota-events-per-day = 300: 4"))
+	}
+	if a := two.post("s", ndjson("s", 700), hold...); a.status != http.StatusOK {
+		t.Fatalf("the tenant has 600 left: %d %s", a.status, a.raw)
+	}
+	one.post("s", ndjson("s", 100), drop...)
+	for name, r := range map[string]*rig{"one": one, "two": two, "after a restart": nil} {
+		if r == nil {
+			eventually(t, soon, "counts are stored", func() bool {
+				stored, err := s.Quotas.Keys(t.Context())
+				return err == nil && len(stored) == 3 // of hold, its narrow key, and drop
+			})
+			r = startOn(t, s, nil)
+		}
+		eventually(t, soon, name+": held",
+			refused(r, hold, http.StatusTooManyRequests, "tenant hold has used up its quota-events-per-day = 1000: 11"))
+		eventually(t, soon, name+": dropped", refused(r, drop, http.StatusPaymentRequired, "quota-bytes-per-day = 1000: "))
+	}
+	if _, err := tenants.Change(t.Context(), "hold", func(r *tenant.Record) { r.Limits.EventsPerDay = 1e6 }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "a raised quota", func() bool { return one.post("s", ndjson("s", 1), hold...).status == http.StatusOK })
+	one.post("s", ndjson("s", 1000), trickle...)
+	passed := 0
+	for i := range 40 {
+		if one.post("s", ndjson(fmt.Sprint("t", i), 1), trickle...).status == http.StatusOK {
+			passed++
+		}
+	}
+	if passed != 10 {
+		t.Errorf("%d of 40 uploads passed at a share of 0.25", passed)
+	}
+}
+
+// A tenant, or a key, may have fewer uploads at once than the gateway lets others have: the next one waits for its turn.
+func TestUploadsAtOnce(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "red", "", tenant.Limits{UploadsAtOnce: 1}); err != nil {
+		t.Fatal(err)
+	}
+	red, other := r.keyOf("red", tenant.Limits{}), r.keyOf("red", tenant.Limits{UploadsAtOnce: 5})
+	narrow, wide := r.keyOf("blue", tenant.Limits{UploadsAtOnce: 1}), r.keyOf("blue", tenant.Limits{})
+	for name, c := range map[string]struct{ first, waits, passes []string }{
+		"tenant": {first: red, waits: other, passes: wide}, "key": {first: narrow, waits: narrow, passes: wide},
+	} {
+		body, slow := io.Pipe()
+		var one, two answer
+		var uploads sync.WaitGroup
+		uploads.Go(func() {
+			one = r.do("POST", "/api/v1/events/stream", body, append([]string{"X-GpuFlight-Session-Id", "s"}, c.first...)...)
+		})
+		slow.Write(ndjson("s", 1)) // it has begun, and may be asked for more
+		eventually(t, soon, name+": it has its seat", func() bool { return r.metric("active_requests") == 1 })
+		var done atomic.Bool
+		uploads.Go(func() { two = r.post("t", ndjson("t", 1), c.waits...); done.Store(true) })
+		if a := r.post("u", ndjson("u", 1), c.passes...); a.status != http.StatusOK {
+			t.Errorf("%s: another waits too: %d %s", name, a.status, a.raw)
+		}
+		time.Sleep(200 * time.Millisecond)
+		if done.Load() {
+			t.Errorf("%s: the second did not wait: %d %s", name, two.status, two.raw)
+		}
+		slow.Close()
+		uploads.Wait()
+		if one.status != http.StatusOK || two.status != http.StatusOK {
+			t.Errorf("%s: %d %s, then %d %s", name, one.status, one.raw, two.status, two.raw)
+		}
+	}
+	r.balanced()
+}
+
+// Workers learn from each part what its tenant, or its key, may have in a session.
+func TestPartsCarryLimitsOfSessions(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	limits := tenant.Limits{Names: 100, NameBytes: 1000, OpenScopes: 10}
+	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "red", "", limits); err != nil {
+		t.Fatal(err)
+	}
+	key := r.keyOf("red", tenant.Limits{Names: 50, OpenScopes: 20})
+	if a := r.post("s", ndjson("s", 1), key...); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	for _, m := range r.published() {
+		if m.Names != 50 || m.NameBytes != 1000 || m.OpenScopes != 10 {
+			t.Errorf("%d names of %d bytes, %d open scopes", m.Names, m.NameBytes, m.OpenScopes)
+		}
 	}
 }
 

@@ -125,11 +125,13 @@ func (u *Upload) Odd(outcome, code, words, session string) {
 func (g *Gateway) take(s *Source, route *Route) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *Refusal {
 		m, no := g.enter(r, x)
+		if x.meter != nil { // also where it may not enter
+			defer func() { x.meter.tell(w.Header(), time.Now()) }() // the answer is written behind it
+		}
 		if no != nil {
 			return no
 		}
 		defer g.leave(m)
-		defer func() { m.tell(w.Header(), time.Now()) }() // the answer is written behind it
 		_, limits := m.current()
 		in, err := route.Upload(r, limits)
 		if err != nil {

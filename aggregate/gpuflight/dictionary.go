@@ -15,7 +15,7 @@ func (f *folding) dictionary(s *session, p *aggregate.Part, l *gpuflight.Line) {
 		if s.HasName(aggregate.NameRef{Dict: dict, ID: id}) {
 			return // sent again: ids are stable within a session
 		}
-		if !f.AddName(p, aggregate.NameRef{Dict: dict, ID: id}, aggregate.CutName(string(value))) {
+		if !f.AddName(p, aggregate.NameRef{Dict: dict, ID: id}, p.CutName(string(value))) {
 			over++
 		}
 	})
@@ -27,7 +27,7 @@ func (f *folding) dictionary(s *session, p *aggregate.Part, l *gpuflight.Line) {
 		reason, detail := gpuflight.ReasonBadValue, fmt.Sprintf("%d entries are not \"id\": \"text\"", skipped)
 		if over > 0 {
 			reason, detail = reject.DictionaryFull,
-				fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, aggregate.MaxNames,
+				fmt.Sprintf("%d names are beyond the %d, or the %d MiB of them, that a session may have", over, p.MostNames(),
 					aggregate.MaxNameTotal>>20)
 		}
 		f.Reject(p, aggregate.Reject{Reason: reason, Detail: detail, Type: typeName(l.Type), Events: 1, Payload: l.Raw})

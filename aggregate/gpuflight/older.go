@@ -1,6 +1,8 @@
 package gpuflight
 
 import (
+	"fmt"
+
 	"bytes"
 	"math"
 
@@ -62,8 +64,8 @@ func (f *folding) olderLine(s *session, p *aggregate.Part, l *gpuflight.Line) {
 
 // noName rejects a line with more names than the session may have.
 func (f *folding) noName(s *session, p *aggregate.Part, l *gpuflight.Line) {
-	f.Reject(p, aggregate.Reject{Reason: reject.DictionaryFull, Detail: "the line's names are beyond the 200000 that a session " +
-		"may have", Type: typeName(l.Type), Events: 1, Payload: l.Raw})
+	detail := fmt.Sprintf("the line's names are beyond the %d that a session may have", p.MostNames())
+	f.Reject(p, aggregate.Reject{Reason: reject.DictionaryFull, Detail: detail, Type: typeName(l.Type), Events: 1, Payload: l.Raw})
 }
 
 // asBatch returns a line like l that carries an empty batch of another type, to be filled and folded in its place.

@@ -112,9 +112,9 @@ func (w *scopeHalves) side(begin bool) map[scopeKey]int32 {
 	return *m
 }
 
-// room reports whether one more half of this kind may wait.
-func (w *scopeHalves) room(h *scopeHalf) bool {
-	if w.count >= maxOpenScopes {
+// room reports whether one more half of this kind may wait, of most in all.
+func (w *scopeHalves) room(h *scopeHalf, most int) bool {
+	if w.count >= most {
 		return false
 	}
 	n := 0

@@ -1,6 +1,8 @@
 package gpuflight
 
 import (
+	"fmt"
+
 	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/gpuflight"
@@ -29,7 +31,7 @@ type scopeAcc struct {
 	hist                                                  hist.Dense
 }
 
-const scopeOverflow = "the session has 8192 scopes open, or 256 of this id and name: does the program end its scopes?"
+const scopeOverflow = "the session has %d scopes open, or 256 of this id and name: does the program end its scopes?"
 
 // scopeBatch folds one scope_event_batch.
 func (f *folding) scopeBatch(s *session, p *aggregate.Part, line *gpuflight.Line) {
@@ -69,8 +71,12 @@ func (f *folding) scopeHalf(s *session, p *aggregate.Part, line *gpuflight.Line,
 		}
 		return
 	}
-	if !o.halves.room(&h) {
-		f.rejectRow(s, p, line, reject.ScopeOverflow, scopeOverflow, nil)
+	most := maxOpenScopes
+	if n := p.Env.OpenScopes; n > 0 {
+		most = min(most, n)
+	}
+	if !o.halves.room(&h, most) {
+		f.rejectRow(s, p, line, reject.ScopeOverflow, fmt.Sprintf(scopeOverflow, most), nil)
 		return
 	}
 	o.wait(h)

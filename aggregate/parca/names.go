@@ -21,10 +21,7 @@ func (f *folding) kernelID(s *session, p *aggregate.Part, emit *activity.KernelE
 	if id := f.now.kernels[text]; id != 0 {
 		return id
 	}
-	name := texts[text]
-	if len(name) > aggregate.MaxNameBytes {
-		name = aggregate.CutName(name)
-	}
+	name := p.CutName(texts[text])
 	key := xxh3.HashString128(name)
 	t := s.names.get(key)
 	if t == nil {

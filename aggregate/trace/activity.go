@@ -65,7 +65,7 @@ func (f *folding) kernel(s *session, p *aggregate.Part, in *kineto.Part, e *kine
 		if s.kernelNames == nil {
 			s.kernelNames = map[uint32]string{}
 		}
-		s.kernelNames[id] = aggregate.CutName(string(bytes.ToValidUTF8(name, []byte("\uFFFD"))))
+		s.kernelNames[id] = p.CutName(string(bytes.ToValidUTF8(name, []byte("\uFFFD"))))
 		if e.NewName || e.NameID == 0 {
 			f.WriteName(p, aggregate.NameRef{Dict: gpuflight.KernelDict, ID: id}, s.kernelNames[id])
 		}

@@ -223,10 +223,18 @@ func limitsOf(l tenant.Limits) string {
 		{"raw-body", float64(l.MaxRawBytes), bytes}, {"ratio", l.MaxRatio, number}, {"line", float64(l.MaxLineBytes), bytes},
 		{"cubin", float64(l.MaxCubinBytes), bytes},
 		{"retention-days", float64(l.RetentionDays), number}, {"rollup-days", float64(l.RollupDays), number},
+		{"uploads-at-once", float64(l.UploadsAtOnce), number},
+		{"names", float64(l.Names), number}, {"name-length", float64(l.NameBytes), bytes},
+		{"open-scopes", float64(l.OpenScopes), number},
+		{"quota-events-per-day", l.EventsPerDay, number}, {"quota-bytes-per-day", l.BytesPerDay, bytes},
+		{"quota-trickle", l.QuotaTrickle, number},
 	} {
 		if f.value != 0 {
 			own = append(own, f.name+" "+f.text(f.value))
 		}
+	}
+	if l.QuotaPolicy != "" {
+		own = append(own, "quota-policy "+l.QuotaPolicy)
 	}
 	if l.NoLaunchStacks {
 		own = append(own, "no launch stacks")

@@ -59,6 +59,14 @@ type limitFlags struct {
 	MaxCubin        size    `name:"limit-cubin" default:"64MiB" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
+	UploadsAtOnce   int     `name:"limit-uploads-at-once" default:"0" help:"Uploads of one tenant at once at a gateway; 0: a quarter of all."`
+	Names           int     `name:"limit-names" default:"0" help:"Names that a session may have; 0: 200000, which is the most."`
+	NameLength      size    `name:"limit-name-length" default:"0B" help:"Length at which a name is cut; 0: 32KiB, which is the most."`
+	OpenScopes      int     `name:"limit-open-scopes" default:"0" help:"Open scopes that a session may have; 0: 8192, which is the most."`
+	EventsPerDay    float64 `name:"quota-events-per-day" default:"0" help:"Events of one tenant in a day of UTC; 0: any number."`
+	BytesPerDay     size    `name:"quota-bytes-per-day" default:"0B" help:"Bytes of one tenant in a day of UTC, as received; 0: any number."`
+	QuotaPolicy     string  `name:"quota-policy" default:"hold" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    float64 `name:"quota-trickle" default:"0" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 }
 
 // keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
@@ -75,6 +83,14 @@ type keyLimitFlags struct {
 	MaxCubin        size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+	UploadsAtOnce   int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
+	Names           int     `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
+	NameLength      size    `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
+	OpenScopes      int     `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
+	EventsPerDay    float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
+	BytesPerDay     size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
+	QuotaPolicy     string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 }
 
 // changeLimitFlags change the limits of a key or a tenant: what is left out stays, and 0 is the default again.
@@ -91,13 +107,22 @@ type changeLimitFlags struct {
 	MaxCubin        *size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   *uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
 	RollupDays      *uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+	UploadsAtOnce   *int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
+	Names           *int     `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
+	NameLength      *size    `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
+	OpenScopes      *int     `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
+	EventsPerDay    *float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
+	BytesPerDay     *size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
+	QuotaPolicy     *string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    *float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 }
 
 func (f changeLimitFlags) check(s *settings) error {
 	var l tenant.Limits
 	f.apply(&l)
 	return limitFlags{EventsPerSecond: l.EventsPerSecond, Requests: l.RequestsPerSecond, BurstSeconds: l.BurstSeconds, MaxRatio: l.MaxRatio,
-		MaxCubin: size(l.MaxCubinBytes)}.check(s)
+		MaxCubin: size(l.MaxCubinBytes), UploadsAtOnce: l.UploadsAtOnce, Names: l.Names, OpenScopes: l.OpenScopes,
+		EventsPerDay: l.EventsPerDay, QuotaPolicy: l.QuotaPolicy, QuotaTrickle: l.QuotaTrickle}.check(s)
 }
 
 // apply changes what is given.
@@ -107,14 +132,14 @@ func (f changeLimitFlags) apply(l *tenant.Limits) {
 			*to = int64(*v)
 		}
 	}
-	perSecond := func(to *float64, v *size) {
+	number := func(to *float64, v *size) {
 		if v != nil {
 			*to = float64(*v)
 		}
 	}
 	set(&l.EventsPerSecond, f.EventsPerSecond)
-	perSecond(&l.BytesPerSecond, f.BytesPerSecond)
-	perSecond(&l.RawBytesPerSecond, f.RawPerSecond)
+	number(&l.BytesPerSecond, f.BytesPerSecond)
+	number(&l.RawBytesPerSecond, f.RawPerSecond)
 	set(&l.RequestsPerSecond, f.Requests)
 	set(&l.BurstSeconds, f.BurstSeconds)
 	bytes(&l.MaxBodyBytes, f.MaxBody)
@@ -124,6 +149,16 @@ func (f changeLimitFlags) apply(l *tenant.Limits) {
 	bytes(&l.MaxCubinBytes, f.MaxCubin)
 	set(&l.RetentionDays, f.RetentionDays)
 	set(&l.RollupDays, f.RollupDays)
+	set(&l.UploadsAtOnce, f.UploadsAtOnce)
+	set(&l.Names, f.Names)
+	if f.NameLength != nil {
+		l.NameBytes = int(*f.NameLength)
+	}
+	set(&l.OpenScopes, f.OpenScopes)
+	set(&l.EventsPerDay, f.EventsPerDay)
+	number(&l.BytesPerDay, f.BytesPerDay)
+	set(&l.QuotaPolicy, f.QuotaPolicy)
+	set(&l.QuotaTrickle, f.QuotaTrickle)
 }
 
 // set sets what is given.
@@ -139,6 +174,8 @@ func (f limitFlags) limits() tenant.Limits {
 		RawBytesPerSecond: float64(f.RawPerSecond), RequestsPerSecond: f.Requests, BurstSeconds: f.BurstSeconds,
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
 		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin),
+		UploadsAtOnce: f.UploadsAtOnce, Names: f.Names, NameBytes: int(f.NameLength), OpenScopes: f.OpenScopes,
+		EventsPerDay: f.EventsPerDay, BytesPerDay: float64(f.BytesPerDay), QuotaPolicy: f.QuotaPolicy, QuotaTrickle: f.QuotaTrickle,
 	}
 }
 
@@ -148,11 +185,19 @@ func (f limitFlags) check(s *settings) error {
 		value float64
 	}{
 		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds},
-		{"limit-ratio", f.MaxRatio},
+		{"limit-ratio", f.MaxRatio}, {"quota-events-per-day", f.EventsPerDay}, {"quota-trickle", f.QuotaTrickle},
+		{"limit-uploads-at-once", float64(f.UploadsAtOnce)}, {"limit-names", float64(f.Names)},
+		{"limit-open-scopes", float64(f.OpenScopes)},
 	} {
 		if l.value < 0 || l.value != l.value {
 			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)
 		}
+	}
+	if f.QuotaTrickle > 1 {
+		return fmt.Errorf("%s: %v: use a share from 0 to 1", s.name("quota-trickle"), f.QuotaTrickle)
+	}
+	if p := f.QuotaPolicy; p != "" && p != tenant.QuotaHold && p != tenant.QuotaDrop {
+		return fmt.Errorf("%s: %q: use hold or drop", s.name("quota-policy"), p)
 	}
 	if f.MaxCubin > stream.MaxCubinBytes {
 		return fmt.Errorf("%s: %s: a cubin is at most %s", s.name("limit-cubin"), f.MaxCubin, size(stream.MaxCubinBytes))

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -51,6 +52,17 @@ func TestAnswersFollowWhatTheAgentDoesWithThem(t *testing.T) {
 	wants(t, r.write(devKey, make([]byte, 33<<20)), codes.InvalidArgument)
 	wants(t, r.write(devKey, make([]byte, 33<<20), grpc.UseCompressor("gzip")), codes.InvalidArgument)
 	wants(t, r.write(devKey, good, grpc.UseCompressor("gzip")), codes.OK)
+	var header metadata.MD
+	daily := r.key("daily", tenant.Limits{EventsPerDay: 1})
+	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		wants(t, r.write(daily, good, grpc.Header(&header)), want)
+		if len(header.Get("RateLimit")) != 1 || len(header.Get("RateLimit-Policy")) != 1 {
+			t.Errorf("%v does not say what is left: %v", want, header)
+		}
+	}
+	dropped := r.key("dropped", tenant.Limits{EventsPerDay: 1, QuotaPolicy: tenant.QuotaDrop})
+	wants(t, r.write(dropped, good), codes.OK)
+	wants(t, r.write(dropped, good), codes.FailedPrecondition)
 
 	slow := r.key("slow", tenant.Limits{RequestsPerSecond: 0.1, BurstSeconds: 10})
 	for range 2 {

@@ -65,6 +65,11 @@ type Envelope struct {
 	NoRaw         bool   `json:"no_raw,omitempty"`
 	// NoStacks keeps the launch stacks that the part has out of the tables.
 	NoStacks bool `json:"no_stacks,omitempty"`
+	// Names, NameBytes and OpenScopes are how many names and open scopes the part's session may have, and where its names are cut, by the
+	// tenant's limits at arrival; 0 and what is more than the worker's own bound: that bound.
+	Names      int `json:"names,omitempty"`
+	NameBytes  int `json:"name_bytes,omitempty"`
+	OpenScopes int `json:"open_scopes,omitempty"`
 	// Origin is what telemetry was read from: json, csv, oom or tf.
 	Origin string `json:"origin,omitempty"`
 	// Summarized says that a KindSummary of the same upload says how the session ended; then its events do not.

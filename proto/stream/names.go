@@ -34,6 +34,8 @@ const (
 	MarksBucket = "WL_MARKS"
 	// SeenBucket holds how far each stream was seen to reach, so that the loss of a stream's end is noticed.
 	SeenBucket = "WL_SEEN"
+	// QuotasBucket holds what each tenant and key with a quota has sent today, one key each.
+	QuotasBucket = "WL_QUOTAS"
 
 	// PartsObjects holds bodies that do not fit one INGEST message (giant lines).
 	PartsObjects = "WL_PARTS"
@@ -85,6 +87,9 @@ const RepeatsToken = "repeats"
 
 // IngestFilter selects every part of one partition.
 func IngestFilter(partition int) string { return "ingest." + strconv.Itoa(partition) + ".>" }
+
+// SpendingSubject is where gateways tell each other what they let in. No stream takes it.
+const SpendingSubject = "warpline.spending"
 
 // RowsSubject is the subject of a partition's chunks.
 func RowsSubject(partition int) string { return "rows." + strconv.Itoa(partition) }

@@ -32,11 +32,18 @@ func (l Limits) Within(of Limits) Limits {
 	bound(&l.MaxCubinBytes, of.MaxCubinBytes)
 	bound(&l.RetentionDays, of.RetentionDays)
 	bound(&l.RollupDays, of.RollupDays)
+	for _, b := range [...]struct {
+		field *int
+		most  int
+	}{{&l.UploadsAtOnce, of.UploadsAtOnce}, {&l.Names, of.Names}, {&l.NameBytes, of.NameBytes}, {&l.OpenScopes, of.OpenScopes}} {
+		or(b.field, b.most)
+		bound(b.field, b.most)
+	}
 	l.NoLaunchStacks = l.NoLaunchStacks || of.NoLaunchStacks
 	return l
 }
 
-func bound[T int64 | float64 | uint16](field *T, most T) {
+func bound[T int | int64 | float64 | uint16](field *T, most T) {
 	if most != 0 && *field > most {
 		*field = most
 	}

@@ -40,6 +40,33 @@ type Limits struct {
 	MaxCubinBytes     int64   `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
 	// NoLaunchStacks keeps the launch stacks of PC samples out of the tables.
 	NoLaunchStacks bool `json:"no_launch_stacks,omitempty" yaml:"no_launch_stacks"`
+	// UploadsAtOnce is how many uploads one gateway handles at once, at most a quarter of all that it does; 0 in DefaultLimits: as many.
+	UploadsAtOnce int `json:"uploads_at_once,omitempty" yaml:"uploads_at_once"`
+	// Names and OpenScopes are how many names and open scopes a session may have, NameBytes where a longer name is cut. 0 in DefaultLimits,
+	// and what is more: the bound of workers, 200 000, 8192 and 32 KiB.
+	Names      int `json:"names,omitempty" yaml:"names"`
+	NameBytes  int `json:"name_length,omitempty" yaml:"name_length"`
+	OpenScopes int `json:"open_scopes,omitempty" yaml:"open_scopes"`
+
+	// EventsPerDay and BytesPerDay, as received, are what may come in a day of UTC; 0 in DefaultLimits: any number.
+	EventsPerDay float64 `json:"quota_events_per_day,omitempty" yaml:"quota_events_per_day"`
+	BytesPerDay  float64 `json:"quota_bytes_per_day,omitempty" yaml:"quota_bytes_per_day"`
+	// QuotaPolicy is what senders are told beyond that: QuotaHold or QuotaDrop.
+	QuotaPolicy string `json:"quota_policy,omitempty" yaml:"quota_policy"`
+	// QuotaTrickle is the share of uploads, 0 to 1, that is taken all the same.
+	QuotaTrickle float64 `json:"quota_trickle,omitempty" yaml:"quota_trickle"`
+}
+
+// Policies of quotas.
+const (
+	QuotaHold = "hold" // keep it and send it on the next day
+	QuotaDrop = "drop" // give it up
+)
+
+// Rates reports whether l has a rate or a quota of its own.
+func (l Limits) Rates() bool {
+	return l.EventsPerSecond != 0 || l.BytesPerSecond != 0 || l.RawBytesPerSecond != 0 || l.RequestsPerSecond != 0 || l.BurstSeconds != 0 ||
+		l.EventsPerDay != 0 || l.BytesPerDay != 0
 }
 
 // DefaultLimits are the service's limits where neither configuration nor key says otherwise.
@@ -52,7 +79,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		EventsPerSecond: 5e6, BytesPerSecond: 256 << 20, RawBytesPerSecond: 1 << 30, RequestsPerSecond: 5000, BurstSeconds: 2,
 		MaxBodyBytes: 256 << 20, MaxRawBytes: 1 << 30, MaxRatio: 400, MaxLineBytes: 32 << 20,
-		RetentionDays: 7, RollupDays: 395, MaxCubinBytes: 64 << 20,
+		RetentionDays: 7, RollupDays: 395, MaxCubinBytes: 64 << 20, QuotaPolicy: QuotaHold,
 	}
 }
 
@@ -71,6 +98,14 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.RollupDays, d.RollupDays)
 	or(&l.MaxCubinBytes, d.MaxCubinBytes)
 	or(&l.NoLaunchStacks, d.NoLaunchStacks)
+	or(&l.UploadsAtOnce, d.UploadsAtOnce)
+	or(&l.Names, d.Names)
+	or(&l.NameBytes, d.NameBytes)
+	or(&l.OpenScopes, d.OpenScopes)
+	or(&l.EventsPerDay, d.EventsPerDay)
+	or(&l.BytesPerDay, d.BytesPerDay)
+	or(&l.QuotaPolicy, d.QuotaPolicy)
+	or(&l.QuotaTrickle, d.QuotaTrickle)
 	return l
 }
 
