@@ -18,10 +18,11 @@ func (l *layer) of(source string) bool {
 	return !slices.Contains(l.not, source)
 }
 
-// event is SQL for the text of an event. pid, tid and args are SQL for JSON, name and category for text, at for nanoseconds since 1970.
+// event is SQL for the text of an event. pid and tid are SQL for JSON, name and category for text, at for nanoseconds since 1970, args and
+// more for what follows, ” for nothing.
 func event(phase, name, category, at, pid, tid, args, more string) string {
 	return "concat('{\"ph\":\"" + phase + "\",\"name\":', toJSONString(" + name + "), ',\"cat\":', toJSONString(" + category +
-		"), ',\"ts\":', " + micros(at) + ", ',\"pid\":', " + pid + ", ',\"tid\":', " + tid + ", ',\"args\":', " + args + more + ", '}')"
+		"), ',\"ts\":', " + micros(at) + ", ',\"pid\":', " + pid + ", ',\"tid\":', " + tid + ", " + args + more + ", '}')"
 }
 
 // slice is an event with a length.
@@ -50,12 +51,12 @@ const (
 	noGPU  = `'"GPU"'` // of rows that do not say which
 	stream = `toJSONString(concat('stream ', toString(stream_id)))`
 	host   = `'"host"'`
-	whole  = `if(args = '', '{}', args)`
+	whole  = `if(args = '', '', concat(',"args":', args))`
 )
 
-// object is SQL for a JSON object: columns with their types.
+// object is SQL for arguments: columns with their types.
 func object(columns, types string) string {
-	return "toJSONString(CAST(tuple(" + columns + "), 'Tuple(" + types + ")'))"
+	return "concat(',\"args\":', toJSONString(CAST(tuple(" + columns + "), 'Tuple(" + types + ")')))"
 }
 
 // traces and captures are sources whose own tables have all that is drawn.
@@ -68,12 +69,12 @@ var layers = []layer{
 	{name: "slices", sources: []string{traces}, sql: "SELECT multiIf(" +
 		"phase IN ('X', 'BE'), " + slice("name", "category", given("pid"), given("tid"), whole) + ", " +
 		"phase = 'B', " + event("B", "name", "category", "toUnixTimestamp64Nano(started_at)", given("pid"), given("tid"), whole, "") + ", " +
-		"phase = 'be', concat(" + async("b", "0", whole) + ", ',\\n', " + async("e", "duration_ns", "'{}'") + "), " +
+		"phase = 'be', concat(" + async("b", "0", whole) + ", ',\\n', " + async("e", "duration_ns", "''") + "), " +
 		"phase = 'b', " + async("b", "0", whole) + ", " +
 		event("i", "name", "category", "toUnixTimestamp64Nano(started_at)", given("pid"), given("tid"), whole, ", ',\"s\":\"t\"'") +
 		") FROM {db}.trace_slices WHERE {own}"},
 	{name: "counters", sources: []string{traces}, sql: "SELECT " + event("C", "name", "category", "toUnixTimestamp64Nano(at)", given("pid"),
-		given("tid"), "concat('{', toJSONString(series), ':', toString(value), '}')", "") +
+		given("tid"), "concat(',\"args\":{', toJSONString(series), ':', toString(value), '}')", "") +
 		" FROM {db}.trace_counters WHERE {own} AND isFinite(value)"},
 	{name: "threads", sources: []string{traces}, sql: "SELECT concat('{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":', " + given("pid") +
 		", ',\"tid\":', " + given("tid") + ", ',\"args\":{\"name\":', toJSONString(any(track)), '}}') FROM {db}.trace_slices " +
@@ -88,7 +89,7 @@ var layers = []layer{
 		", '}') FROM {db}.trace_flow_ends WHERE {own}"},
 
 	{name: "kernels", not: []string{traces, captures}, sql: "SELECT " + slice("k.kernel", "'kernel'", gpu, stream,
-		"concat('{\"grid\":', toJSONString(toString(k.grid)), ',\"block\":', toJSONString(toString(k.block)), ',\"registers\":', "+
+		"concat(',\"args\":{\"grid\":', toJSONString(toString(k.grid)), ',\"block\":', toJSONString(toString(k.block)), ',\"registers\":', "+
 			"toString(k.registers), ',\"dynamic shared memory\":', toString(k.dyn_shared_bytes), ',\"corr_id\":', toString(k.corr_id), "+
 			"',\"scope\":', toJSONString(toString(k.scope)), if(s.shares = '', '', concat(',\"stalls\":', s.shares)), '}')") +
 		" FROM (SELECT * FROM {db}.kernels WHERE {own}) AS k ANY LEFT JOIN (" + stalls + ") AS s ON toString(k.kernel) = s.function"},
