@@ -29,6 +29,14 @@ type store struct {
 	forgets  bool // what is oldest in it makes room for what is new, so being full is its usual state
 }
 
+// MaxBytes is what all streams, buckets and object stores of the layout may take together.
+func (l Layout) MaxBytes() (all int64) {
+	for _, st := range (&Streams{layout: l}).stores() {
+		all += st.maxBytes
+	}
+	return all
+}
+
 // stores lists everything, in the order in which it is made: ROWS and the marks come before INGEST, whose first sequence follows from
 // them.
 func (s *Streams) stores() []store {

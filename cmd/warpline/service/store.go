@@ -39,16 +39,12 @@ func fitStore(dir string, l broker.Layout, max int64) (broker.Layout, int64, err
 			"disk with --data",
 			Size(budget), Size(leastStore))
 	}
-	// 5 disk buckets and 3 object stores beside the two streams, see broker.Open.
-	const buckets = 8
-	total := l.IngestMaxBytes + l.RowsMaxBytes + buckets*l.BucketMaxBytes
-	if total > budget {
+	if total := l.MaxBytes(); total > budget {
 		f := float64(budget) / float64(total)
 		scale := func(n int64) int64 { return int64(f*float64(n)) &^ (1<<20 - 1) }
 		l.IngestMaxBytes, l.RowsMaxBytes, l.BucketMaxBytes = scale(l.IngestMaxBytes), scale(l.RowsMaxBytes), scale(l.BucketMaxBytes)
-		total = l.IngestMaxBytes + l.RowsMaxBytes + buckets*l.BucketMaxBytes
 	}
-	return l, total + reservedBytes(dir) + 64<<20, nil
+	return l, l.MaxBytes() + reservedBytes(dir) + 16<<20, nil
 }
 
 // reservedBytes adds up what the streams in the folder of an embedded NATS may take. The server counts that against its bound, and would

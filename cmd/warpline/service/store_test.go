@@ -1,11 +1,13 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warpline/warpline/broker"
 )
@@ -38,6 +40,33 @@ func TestStoreFitsTheDisk(t *testing.T) {
 	l, store, err = fitStore(dir, huge, 0)
 	if err != nil || float64(store) > storeShare*float64(free)+float64(1<<30) {
 		t.Errorf("%d of %d free bytes are taken, %v", store, free, err)
+	}
+}
+
+// In the bound there is room for all that the layout makes, whatever was added to it.
+func TestStoreHasRoomForAll(t *testing.T) {
+	for _, most := range []int64{1 << 40, 1 << 30, leastStore} {
+		dir := t.TempDir()
+		l, store, err := fitStore(dir, broker.DefaultLayout(), most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Listen: "127.0.0.1:0", MaxStoreBytes: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer srv.WaitForShutdown()
+		defer srv.Shutdown()
+		nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{URL: srv.ClientURL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := broker.Open(ctx, nc, js, l); err != nil {
+			t.Errorf("within %d of %d bytes: %v", store, most, err)
+		}
 	}
 }
 
