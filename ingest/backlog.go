@@ -26,8 +26,10 @@ const (
 	sharedFor = 10 * time.Second
 	// stillAfter is how long marks must stand still for nobody to wait any more.
 	stillAfter = 5 * time.Second
-	// mostWait is how long one part waits at most: however slow the others are, each tenant goes on.
-	mostWait = time.Second
+	// mostWait is how long one part waits at most, uploadPatience how long all parts of one upload together: however slow the others are,
+	// each tenant goes on, and an upload of thousands of parts is answered while its client still waits.
+	mostWait       = time.Second
+	uploadPatience = 20 * time.Second
 	// backlogGrain is how many bytes of a partition share one note of where they are.
 	backlogGrain = 256 << 10
 )
@@ -41,8 +43,8 @@ type backlog struct {
 	moved   time.Time        // when that last changed
 	changed chan struct{}    // closed when it changes; nil while nobody waits
 
-	// The tenant that sent last, and the last before it that was another.
-	last, other     string
+	// The tenant that sent last, when it did, and when another last did before it.
+	last            string
 	lastAt, otherAt time.Time
 }
 
@@ -61,8 +63,11 @@ type owedPart struct {
 	bytes int64
 }
 
-// wait returns when the tenant may send a part, and how long that took, or when ctx ends.
-func (b *backlog) wait(ctx context.Context, tenant string) (time.Duration, error) {
+// wait returns when the tenant may send a part of an upload with so much patience left, and how long that took, or when ctx ends.
+func (b *backlog) wait(ctx context.Context, tenant string, patience time.Duration) (time.Duration, error) {
+	if patience <= 0 {
+		return 0, nil
+	}
 	began := time.Now()
 	b.mu.Lock()
 	changed := b.full(tenant, began)
@@ -70,7 +75,7 @@ func (b *backlog) wait(ctx context.Context, tenant string) (time.Duration, error
 	if changed == nil {
 		return 0, nil
 	}
-	over := time.NewTimer(mostWait)
+	over := time.NewTimer(min(mostWait, patience))
 	defer over.Stop()
 	for changed != nil {
 		select {
@@ -114,8 +119,7 @@ func (b *backlog) sent(tenant string, bytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.last != tenant {
-		b.other, b.otherAt = b.last, b.lastAt
-		b.last = tenant
+		b.otherAt, b.last = b.lastAt, tenant
 	}
 	b.lastAt = time.Now()
 	o := b.by[tenant]

@@ -20,7 +20,7 @@ func load(b *backlog, tenant string, first uint64, parts int) {
 // waited is how long the tenant's next part waits.
 func waited(t *testing.T, b *backlog, tenant string) time.Duration {
 	t.Helper()
-	took, err := b.wait(t.Context(), tenant)
+	took, err := b.wait(t.Context(), tenant, uploadPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +111,29 @@ func TestBacklogGoesOn(t *testing.T) {
 		load(b, "loud", 200, 100)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if _, err := b.wait(ctx, "loud"); err == nil {
+		if _, err := b.wait(ctx, "loud", uploadPatience); err == nil {
 			t.Error("the end of the request does not end the wait")
+		}
+	})
+}
+
+// However many parts an upload has, and however slow the service is, they wait for so long together.
+func TestBacklogUploadGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backlog{}
+		load(b, "loud", 1, 100)
+		began, all := time.Now(), time.Duration(0)
+		for part := range uint64(10_000) {
+			load(b, "quiet", 1_000+part, 1)
+			b.reach(7, part+1) // something comes into ClickHouse, and nothing of this tenant's
+			waited, err := b.wait(t.Context(), "loud", uploadPatience-all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += waited
+		}
+		if took := time.Since(began); took != uploadPatience || all != took {
+			t.Errorf("waited %v in %v, want %v", all, took, uploadPatience)
 		}
 	})
 }

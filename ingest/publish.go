@@ -43,7 +43,8 @@ type Publisher struct {
 	partitions map[int]bool // that parts would be in, when it is dry
 	scratch    []byte
 	waiting    [partsInFlight]pendingAck
-	head, n    int // of waiting
+	head, n    int           // of waiting
+	waited     time.Duration // for the tenant's backlog
 	timeout    time.Duration
 	last       uint64 // the highest sequence in INGEST of what is acknowledged
 	known      uint64 // events of parts that JetStream had already, from within its duplicate window
@@ -121,8 +122,8 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 			return err
 		}
 	}
-	waited, err := p.gateway.backlog.wait(ctx, e.Tenant)
-	if waited > 0 {
+	waited, err := p.gateway.backlog.wait(ctx, e.Tenant, uploadPatience-p.waited)
+	if p.waited += waited; waited > 0 {
 		p.metrics.backlogWait.WithLabelValues(e.Tenant).Add(waited.Seconds())
 	}
 	if err != nil {

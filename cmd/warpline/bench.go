@@ -193,6 +193,21 @@ func (c *benchCmd) workload(ctx context.Context, p *program, w bench.Workload, d
 	return results, nil
 }
 
+// tell prints a result. What is wrong with it is an error.
+func (c *benchCmd) tell(p *program, r interface{ Print(io.Writer) error }, wrong []string) error {
+	var err error
+	if c.JSON {
+		err = newEncoder(p.Stdout).Encode(r)
+	} else {
+		err = r.Print(p.Stdout)
+	}
+	var all []error
+	for _, text := range wrong {
+		all = append(all, errors.New(text))
+	}
+	return errors.Join(err, withCode(errors.Join(all...), exitUnbalanced))
+}
+
 func (c *benchCmd) print(w io.Writer, r *bench.Result) error {
 	if !c.JSON {
 		return r.Print(w)

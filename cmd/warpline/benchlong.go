@@ -60,16 +60,7 @@ func (c *benchCmd) soak(ctx context.Context, p *program, w bench.Workload, dir s
 	if s == nil {
 		return err
 	}
-	var wrong []error
-	for _, text := range s.Wrong {
-		wrong = append(wrong, errors.New(text))
-	}
-	if c.JSON {
-		err = errors.Join(err, newEncoder(p.Stdout).Encode(s))
-	} else {
-		err = errors.Join(err, s.Print(p.Stdout))
-	}
-	return errors.Join(err, withCode(errors.Join(wrong...), exitUnbalanced))
+	return errors.Join(err, c.tell(p, s, s.Wrong))
 }
 
 // read fills a service and asks.
@@ -111,16 +102,7 @@ func (c *benchCmd) noisy(ctx context.Context, p *program, dir string) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = newEncoder(p.Stdout).Encode(r)
-	} else {
-		err = r.Print(p.Stdout)
-	}
-	var wrong []error
-	for _, text := range r.Wrong {
-		wrong = append(wrong, errors.New(text))
-	}
-	return errors.Join(err, withCode(errors.Join(wrong...), exitUnbalanced))
+	return c.tell(p, r, r.Wrong)
 }
 
 // readViews are views with what people ask of them first: a count, or the heaviest rows.

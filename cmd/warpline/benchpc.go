@@ -95,14 +95,5 @@ func (c *benchCmd) regions(ctx context.Context, p *program, dir string) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = newEncoder(p.Stdout).Encode(r)
-	} else {
-		err = r.Print(p.Stdout)
-	}
-	var wrong []error
-	for _, w := range r.Wrong {
-		wrong = append(wrong, errors.New(w))
-	}
-	return errors.Join(err, withCode(errors.Join(wrong...), exitUnbalanced))
+	return c.tell(p, r, r.Wrong)
 }

@@ -79,18 +79,24 @@ func readCaptures(t *testing.T) counts {
 	return c
 }
 
-// trace adds the trace of PyTorch's profiler.
-func (c *counts) trace(t *testing.T) {
+// unpacked opens a gzip file below testdata.
+func unpacked(t *testing.T, name string) io.Reader {
 	t.Helper()
-	f, err := os.Open("../../testdata/" + demoTrace)
+	f, err := os.Open("../../testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { f.Close() })
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return z
+}
+
+// trace adds the trace of PyTorch's profiler.
+func (c *counts) trace(t *testing.T) {
+	t.Helper()
 	var trace struct {
 		Events []struct {
 			Phase string `json:"ph"`
@@ -100,7 +106,7 @@ func (c *counts) trace(t *testing.T) {
 			} `json:"args"`
 		} `json:"traceEvents"`
 	}
-	if err := json.NewDecoder(z).Decode(&trace); err != nil {
+	if err := json.NewDecoder(unpacked(t, demoTrace)).Decode(&trace); err != nil {
 		t.Fatal(err)
 	}
 	c.sessions++
@@ -122,22 +128,13 @@ func (c *counts) trace(t *testing.T) {
 // regions adds the trace of an intra-kernel profiler.
 func (c *counts) regions(t *testing.T) {
 	t.Helper()
-	f, err := os.Open("../../testdata/intrakernel/samples/gemm_trace.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var trace struct {
 		Events []struct {
 			Phase string  `json:"ph"`
 			Dur   float64 `json:"dur"`
 		} `json:"traceEvents"`
 	}
-	if err := json.NewDecoder(z).Decode(&trace); err != nil {
+	if err := json.NewDecoder(unpacked(t, "intrakernel/samples/gemm_trace.json.gz")).Decode(&trace); err != nil {
 		t.Fatal(err)
 	}
 	c.sessions++
@@ -399,16 +396,7 @@ func exports(t *testing.T, dir string) {
 		slices.Sort(of)
 		return of
 	}
-	packed, err := os.Open("../../testdata/" + demoTrace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer packed.Close()
-	z, err := gzip.NewReader(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, _ := read(z)
+	want, _ := read(unpacked(t, demoTrace))
 	got, base := load("alexnet")
 	if !slices.Equal(slicesOf(got, base), slicesOf(want, "0")) {
 		t.Error("the slices of the exported trace are not those of the file")
