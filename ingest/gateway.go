@@ -213,7 +213,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.keySeats = newPool(1<<40, 1<<30)
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
 		defaults: cfg.Defaults, guests: &g.guests,
-		meters: map[string]*meter{}, households: map[string]*household{}, asks: rate.NewLimiter(maxAsks, maxAsks)}
+		meters: map[string]*meter{}, scoped: map[string]tenant.Key{}, households: map[string]*household{},
+		asks: rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
 		g.keys.meters[g.keys.dev] = newMeter(g.keys.dev, tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, cfg.Defaults,

@@ -2,9 +2,9 @@ package ingest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -32,8 +33,9 @@ type keyring struct {
 	asks     *rate.Limiter // of the bucket itself, for keys that the watch has not brought
 
 	mu     sync.RWMutex
-	meters map[string]*meter // by key hash
-	dev    string            // hash of the dev key, whose meter is not in the bucket
+	meters map[string]*meter     // by key hash
+	scoped map[string]tenant.Key // keys of other scopes than ingest, by hash
+	dev    string                // hash of the dev key, whose meter is not in the bucket
 
 	households map[string]*household // by tenant
 	gathering  bool                  // the whole bucket is being read
@@ -100,20 +102,26 @@ func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-c
 				}
 				continue
 			}
-			if e.Operation() != jetstream.KeyValuePut {
-				k.remove(e.Key())
-				continue
-			}
-			key, err := parseKey(e.Value())
-			if err != nil {
-				k.log.Warn("a stored key cannot be read and is not accepted", "hash", e.Key()[:min(8, len(e.Key()))], "err", err)
-				k.remove(e.Key())
+			hash, key, err := parseKey(e.Key(), e.Value())
+			if err != nil || e.Operation() != jetstream.KeyValuePut {
+				if e.Operation() == jetstream.KeyValuePut {
+					k.log.Warn("a stored key cannot be read and is not accepted", "hash", hash[:min(8, len(hash))], "err", err)
+				}
+				if strings.HasPrefix(e.Key(), scopedPrefix) {
+					k.removeScoped(hash)
+				} else {
+					k.remove(hash)
+				}
 				continue
 			}
 			if seen != nil {
 				seen[e.Key()] = true
 			}
-			k.put(e.Key(), key)
+			if key.Scope != tenant.ScopeIngest {
+				k.putScoped(hash, key)
+			} else {
+				k.put(hash, key)
+			}
 		}
 	}
 }
@@ -181,6 +189,11 @@ func (k *keyring) retain(seen map[string]bool) {
 			k.drop(hash)
 		}
 	}
+	for hash := range k.scoped {
+		if !seen[scopedPrefix+hash] {
+			delete(k.scoped, hash)
+		}
+	}
 	for name, h := range k.households {
 		if h.record != nil && !seen[tenantPrefix+name] {
 			h.record = nil
@@ -200,32 +213,34 @@ const (
 // await looks for a key that the watch has not brought yet, and waits until it does: a new key is used at once, and clients give up at a
 // 401. Only the watch lets keys in, so a key that is deleted meanwhile stays out. late is true when the key is in the bucket and the watch
 // has not brought it in time, and when nobody can tell.
-func (k *keyring) await(ctx context.Context, hash string) (m *meter, late bool) {
+func (k *keyring) await(ctx context.Context, hash string) (late bool) {
 	if !k.conn.IsConnected() {
-		return nil, true // it may have been made meanwhile
+		return true // it may have been made meanwhile
 	}
 	if !k.asks.Allow() {
-		return nil, false
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchLag)
 	defer cancel()
 	e, err := k.kv.Get(ctx, hash)
-	if err != nil {
-		return nil, !errors.Is(err, jetstream.ErrKeyNotFound)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		e, err = k.kv.Get(ctx, scopedPrefix+hash)
 	}
-	if _, err := parseKey(e.Value()); err != nil {
-		return nil, false // the watch does not accept it either
+	if err != nil {
+		return !errors.Is(err, jetstream.ErrKeyNotFound)
+	}
+	if _, _, err := parseKey(e.Key(), e.Value()); err != nil {
+		return false // the watch does not accept it either
 	}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		m = k.find(hash)
-		if m != nil {
-			return m, false
+		if k.known(hash) {
+			return false
 		}
 		select {
 		case <-ctx.Done():
-			return nil, true
+			return true
 		case <-again.C:
 		}
 	}
@@ -237,43 +252,64 @@ func (k *keyring) find(hash string) *meter {
 	return k.meters[hash]
 }
 
-// authenticate finds the key of a request. Every failure has the same answer. The time of the answer may tell a key that exists and must
-// not be used from one that does not exist, but only to a client that has the key.
-func (k *keyring) authenticate(r *http.Request) (*meter, *Refusal) {
-	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
-	hash := tenant.Hash(strings.TrimSpace(token))
-	m, why := k.find(hash), "no such key"
-	bearer := strings.EqualFold(scheme, "Bearer")
-	if m == nil && bearer && token != "" && k.loaded.Load() {
-		var late bool
-		m, late = k.await(r.Context(), hash)
-		if late {
-			return nil, Unavailable("starting", "the key is not loaded yet", nil)
+// restore puts the keys and tenants that this gateway knows into a bucket that was deleted and made anew: deleting the bucket does not
+// revoke the keys in it, and clients that get a 401 may give up. A key that another gateway or a person has already put there stays.
+func (k *keyring) restore(ctx context.Context) {
+	k.mu.RLock()
+	known := make(map[string]any, len(k.meters))
+	for hash, m := range k.meters {
+		if hash != k.dev {
+			known[hash], _ = m.current()
 		}
 	}
-	if m != nil && bearer && (k.loaded.Load() || hash == k.dev) { // before that nobody knows whether its tenant is disabled
-		key, _ := m.current()
-		var ok bool
-		ok, why = key.Valid(time.Now())
-		if ok && m.guest.disabled.Load() {
-			return nil, &Refusal{Status: http.StatusForbidden, Code: "tenant_disabled", RetryAfter: soon(),
-				Detail: "the operator has disabled tenant " + m.guest.name + "; nothing was taken: ask the operator, and keep what you have"}
-		}
-		if ok {
-			return m, nil
+	for hash, key := range k.scoped {
+		known[recordName(hash, key.Scope)] = key
+	}
+	for name, h := range k.households {
+		if h.record != nil {
+			known[tenantPrefix+name] = *h.record
 		}
 	}
-	if !k.loaded.Load() {
-		return nil, Unavailable("starting", "the keys are not loaded yet", nil)
+	k.mu.RUnlock()
+	back, failed := 0, error(nil)
+	for name, of := range known {
+		value, err := json.Marshal(of)
+		if err != nil {
+			failed = err
+			continue
+		}
+		for range 5 {
+			try, cancel := context.WithTimeout(ctx, 5*time.Second)
+			_, err = k.kv.Create(try, name, value)
+			cancel()
+			if err == nil || broker.IsWrongSequence(err) || ctx.Err() != nil {
+				break
+			}
+		}
+		switch {
+		case err == nil:
+			back++
+		case !broker.IsWrongSequence(err):
+			failed = err
+		}
 	}
-	return nil, &Refusal{
-		Status: http.StatusUnauthorized, Code: "unauthorized", Header: [2]string{"WWW-Authenticate", `Bearer realm="warpline"`},
-		Detail: "send Authorization: Bearer <key> with a key that `warpline key create` made and that is neither revoked nor expired",
-		Cause:  refusedKey(why),
+	if failed != nil {
+		k.log.Error("the bucket of keys was made anew, and not every key could be put back", "keys", len(known), "put_back", back,
+			"err", failed)
+		return
 	}
+	k.log.Warn("the bucket of keys was made anew: the keys that this gateway knows are in it again", "keys", len(known), "put_back", back)
 }
 
-// refusedKey is why a key was refused, for the log only.
-type refusedKey string
-
-func (r refusedKey) Error() string { return string(r) }
+// remade reports whether the bucket was made anew since the last call.
+func (k *keyring) remade() bool {
+	if k.streams == nil {
+		return false
+	}
+	n := k.streams.Remade("KV_" + stream.KeysBucket)
+	if n == k.restored {
+		return false
+	}
+	k.restored = n
+	return true
+}

@@ -29,21 +29,30 @@ func (k *Keys) Bucket() jetstream.KeyValue { return k.kv }
 // means that the key does not expire. Gateways take it at once.
 func (k *Keys) Create(ctx context.Context, tenantName, note string, limits tenant.Limits, ttl time.Duration) (
 	secret string, key tenant.Key, err error) {
+	return k.Make(ctx, tenant.Key{Tenant: tenantName, Note: note, Limits: limits}, ttl)
+}
+
+// Make is Create for a key of any scope: like is what it has of tenant, scope, note and limits.
+func (k *Keys) Make(ctx context.Context, like tenant.Key, ttl time.Duration) (secret string, key tenant.Key, err error) {
 	secret = tenant.NewSecret()
-	key, err = k.Put(ctx, secret, tenantName, note, limits, ttl)
+	key, err = k.put(ctx, secret, like, ttl)
 	return secret, key, err
 }
 
 // Put stores a key for a secret that exists already, or replaces what is stored for it, a revocation included.
 func (k *Keys) Put(ctx context.Context, secret, tenantName, note string, limits tenant.Limits, ttl time.Duration) (tenant.Key, error) {
-	if err := tenant.CheckName(tenantName); err != nil {
+	return k.put(ctx, secret, tenant.Key{Tenant: tenantName, Note: note, Limits: limits}, ttl)
+}
+
+func (k *Keys) put(ctx context.Context, secret string, key tenant.Key, ttl time.Duration) (tenant.Key, error) {
+	if err := key.Check(); err != nil {
 		return tenant.Key{}, err
 	}
 	secret = strings.TrimSpace(secret)
 	if len(secret) < 8 {
 		return tenant.Key{}, errors.New("a key needs at least 8 characters: let warpline make one")
 	}
-	key := tenant.Key{ID: tenant.ID(secret), Tenant: tenantName, Note: note, Created: time.Now().UTC(), Limits: limits}
+	key.ID, key.Created = tenant.ID(secret), time.Now().UTC()
 	if ttl > 0 {
 		key.Expires = key.Created.Add(ttl)
 	}
@@ -51,7 +60,7 @@ func (k *Keys) Put(ctx context.Context, secret, tenantName, note string, limits 
 	if err != nil {
 		return tenant.Key{}, fmt.Errorf("encode key: %w", err)
 	}
-	if _, err := k.kv.Put(ctx, tenant.Hash(secret), value); err != nil {
+	if _, err := k.kv.Put(ctx, recordName(tenant.Hash(secret), key.Scope), value); err != nil {
 		return tenant.Key{}, fmt.Errorf("store key: %w", err)
 	}
 	return key, nil
@@ -67,8 +76,8 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 	})
 }
 
-// Rotate makes a key with the tenant, note and limits of another, and lets the old one work for overlap more, unless it ends before that.
-// It returns the new secret, which is stored nowhere, and both keys.
+// Rotate makes a key with the tenant, scope, note and limits of another, and lets the old one work for overlap more, unless it ends before
+// that. It returns the new secret, which is stored nowhere, and both keys.
 func (k *Keys) Rotate(ctx context.Context, idOrSecret string, overlap time.Duration) (secret string, made, old tenant.Key, err error) {
 	old, err = k.Change(ctx, idOrSecret, func(key *tenant.Key) error {
 		if ok, why := key.Valid(time.Now()); !ok {
@@ -83,7 +92,7 @@ func (k *Keys) Rotate(ctx context.Context, idOrSecret string, overlap time.Durat
 	if !old.Expires.IsZero() {
 		left = old.Expires.Sub(old.Created) // as long as the old one had
 	}
-	secret, made, err = k.Create(ctx, old.Tenant, old.Note, old.Limits, left)
+	secret, made, err = k.Make(ctx, tenant.Key{Tenant: old.Tenant, Scope: old.Scope, Note: old.Note, Limits: old.Limits}, left)
 	if err != nil {
 		return "", made, old, err
 	}
@@ -108,11 +117,14 @@ func (k *Keys) Change(ctx context.Context, idOrSecret string, change func(*tenan
 		if err := change(&e.key); err != nil || e.key == before {
 			return e.key, err
 		}
+		if e.key.Scope != before.Scope || e.key.Tenant != before.Tenant {
+			return e.key, errors.New("a key keeps its scope and its tenant: make another")
+		}
 		value, err := json.Marshal(e.key)
 		if err != nil {
 			return tenant.Key{}, fmt.Errorf("encode key: %w", err)
 		}
-		_, err = k.kv.Update(ctx, e.hash, value, e.revision)
+		_, err = k.kv.Update(ctx, recordName(e.hash, e.key.Scope), value, e.revision)
 		if err == nil {
 			return e.key, nil
 		} else if !broker.IsWrongSequence(err) {
@@ -195,19 +207,35 @@ func (k *Keys) entries(ctx context.Context) ([]keyEntry, error) {
 			if e == nil {
 				return out, nil
 			}
-			key, err := parseKey(e.Value())
+			hash, key, err := parseKey(e.Key(), e.Value())
 			if err != nil {
 				continue
 			}
-			out = append(out, keyEntry{hash: e.Key(), revision: e.Revision(), key: key})
+			out = append(out, keyEntry{hash: hash, revision: e.Revision(), key: key})
 		}
 	}
 }
 
-func parseKey(value []byte) (tenant.Key, error) {
-	var key tenant.Key
-	if err := json.Unmarshal(value, &key); err != nil {
-		return key, fmt.Errorf("not a stored key: %w", err)
+// scopedPrefix begins the names of keys that are not for ingest. A gateway of before there were scopes looks keys up by their hash alone,
+// so it does not take them for keys of ingest: it answers 401.
+const scopedPrefix = "scoped."
+
+// recordName is under which name a key is stored.
+func recordName(hash string, scope tenant.Scope) string {
+	if scope == tenant.ScopeIngest {
+		return hash
 	}
-	return key, tenant.CheckName(key.Tenant)
+	return scopedPrefix + hash
+}
+
+// parseKey reads a stored key and the hash of its secret. A key under another name than its scope's is none: somebody has lost its scope.
+func parseKey(name string, value []byte) (hash string, key tenant.Key, err error) {
+	hash = strings.TrimPrefix(name, scopedPrefix)
+	if err := json.Unmarshal(value, &key); err != nil {
+		return hash, key, fmt.Errorf("not a stored key: %w", err)
+	}
+	if name != recordName(hash, key.Scope) {
+		return hash, key, fmt.Errorf("a key of scope %s is not stored under this name", key.Scope)
+	}
+	return hash, key, key.Check()
 }

@@ -28,6 +28,8 @@ type keyCmd struct {
 type keyCreateCmd struct {
 	reachFlags
 	Tenant         string        `arg:"" optional:"" help:"Tenant that the key's data belongs to; by default \"default\"."`
+	Scope          string        `default:"ingest" placeholder:"WORD" help:"What it opens: ingest, read or admin."`
+	Operator       bool          `help:"Make an operator's key, which belongs to no tenant: it reads and administers all, and stores nothing."`
 	Note           string        `help:"A few words on who has it."`
 	Expires        time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
 	NoLaunchStacks bool          `help:"Keep the launch stacks of PC samples out of the tables."`
@@ -38,7 +40,33 @@ func (c *keyCreateCmd) check(p *program) error {
 	if c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
 	}
+	if _, err := c.like(); err != nil {
+		return fmt.Errorf("%s: %w", p.Settings.name("scope"), err)
+	}
 	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, service.DefaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings))
+}
+
+// like is what the key has but its id and its times.
+func (c *keyCreateCmd) like() (tenant.Key, error) {
+	scope, err := tenant.ParseScope(c.Scope)
+	if err != nil {
+		return tenant.Key{}, err
+	}
+	limits := limitFlags(c.keyLimitFlags).limits()
+	limits.NoLaunchStacks = c.NoLaunchStacks
+	if scope == tenant.ScopeOperator {
+		return tenant.Key{}, errors.New("an operator's key is made with --operator")
+	}
+	if (c.Operator || scope != tenant.ScopeIngest) && limits != (tenant.Limits{}) {
+		return tenant.Key{}, errors.New("limits are for keys of scope ingest: leave them out")
+	}
+	if c.Operator {
+		if c.Tenant != "" || scope != tenant.ScopeIngest {
+			return tenant.Key{}, errors.New("with --operator the key has no tenant and no other scope: leave them out")
+		}
+		return tenant.Key{Scope: tenant.ScopeOperator, Note: c.Note}, nil
+	}
+	return tenant.Key{Tenant: cmp.Or(c.Tenant, service.DefaultTenant), Scope: scope, Note: c.Note, Limits: limits}, nil
 }
 
 // Run prints the secret alone on stdout, for scripts.
@@ -48,18 +76,23 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer done()
-	name := cmp.Or(c.Tenant, service.DefaultTenant)
-	limits := limitFlags(c.keyLimitFlags).limits()
-	limits.NoLaunchStacks = c.NoLaunchStacks
-	secret, key, err := keys.Create(ctx, name, c.Note, limits, c.Expires)
+	like, err := c.like()
+	if err != nil {
+		return err
+	}
+	secret, key, err := keys.Make(ctx, like, c.Expires)
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
 	}
-	of := "tenant " + c.Tenant
-	if c.Tenant == "" {
-		of = fmt.Sprintf("tenant %s, since none was named (\"warpline key create NAME\" makes one of another)", name)
+	of := ownerOf(key)
+	if c.Tenant == "" && !c.Operator {
+		of += ", since none was named (\"warpline key create NAME\" makes one of another)"
 	}
-	fmt.Fprintf(p.Stderr, "key %s of %s; limits: %s; keep it, it is shown this once\n", key.ID, of, limitsOf(key.Limits))
+	may := "scope " + key.Scope.String()
+	if key.Scope == tenant.ScopeIngest {
+		may = "limits: " + limitsOf(key.Limits)
+	}
+	fmt.Fprintf(p.Stderr, "key %s of %s; %s; keep it, it is shown this once\n", key.ID, of, may)
 	_, err = fmt.Fprintln(p.Stdout, secret)
 	return err
 }
@@ -92,6 +125,7 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 			return fmt.Errorf("key %s is revoked, for good: make another with \"warpline key create %s\"", k.ID, k.Tenant)
 		}
 		set(&k.Note, c.Note)
+		limits := k.Limits
 		set(&k.Limits.NoLaunchStacks, c.NoLaunchStacks)
 		if c.Expires != nil {
 			k.Expires = time.Time{}
@@ -100,12 +134,15 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 			}
 		}
 		c.apply(&k.Limits)
+		if k.Scope != tenant.ScopeIngest && k.Limits != limits {
+			return fmt.Errorf("key %s has scope %s: limits are for keys of scope ingest", k.ID, k.Scope)
+		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("change the key: %w", err)
 	}
-	fmt.Fprintf(p.Stderr, "key %s of tenant %s; limits: %s; gateways keep to it within 10 s\n", key.ID, key.Tenant, limitsOf(key.Limits))
+	fmt.Fprintf(p.Stderr, "key %s of %s; limits: %s; gateways keep to it within 10 s\n", key.ID, ownerOf(key), limitsOf(key.Limits))
 	return nil
 }
 
@@ -138,7 +175,7 @@ func (c *keyRotateCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return fmt.Errorf("rotate: %w", err)
 	}
-	fmt.Fprintf(p.Stderr, "key %s of tenant %s; keep it, it is shown this once; key %s works until %s\n", made.ID, made.Tenant, old.ID,
+	fmt.Fprintf(p.Stderr, "key %s of %s; keep it, it is shown this once; key %s works until %s\n", made.ID, ownerOf(made), old.ID,
 		old.Expires.Format("2006-01-02 15:04:05 UTC"))
 	return nil
 }
@@ -159,7 +196,7 @@ func (c *keyRevokeCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return fmt.Errorf("revoke: %w", err)
 	}
-	fmt.Fprintf(p.Stderr, "key %s of tenant %s is revoked; gateways refuse it within 10 s\n", key.ID, key.Tenant)
+	fmt.Fprintf(p.Stderr, "key %s of %s is revoked; gateways refuse it within 10 s\n", key.ID, ownerOf(key))
 	return nil
 }
 
@@ -189,7 +226,7 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tTENANT\tSTATE\tCREATED\tEXPIRES\tLIMITS\tNOTE")
+	fmt.Fprintln(w, "ID\tTENANT\tSCOPE\tSTATE\tCREATED\tEXPIRES\tLIMITS\tNOTE")
 	for _, k := range all {
 		state, expires := "valid", "never"
 		if ok, _ := k.Valid(time.Now()); !ok {
@@ -201,10 +238,22 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		if !k.Expires.IsZero() {
 			expires = humanize.Time(k.Expires)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, state, k.Created.Format("2006-01-02 15:04"), expires, limitsOf(k.Limits),
-			k.Note)
+		limits := "-"
+		if k.Scope == tenant.ScopeIngest {
+			limits = limitsOf(k.Limits)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Tenant, "-"), k.Scope, state,
+			k.Created.Format("2006-01-02 15:04"), expires, limits, k.Note)
 	}
 	return w.Flush()
+}
+
+// ownerOf says whose a key is.
+func ownerOf(k tenant.Key) string {
+	if k.Scope == tenant.ScopeOperator {
+		return "the operator"
+	}
+	return "tenant " + k.Tenant
 }
 
 // limitsOf names the limits that a key has of its own, as the flags do that made them.

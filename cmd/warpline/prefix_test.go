@@ -31,8 +31,8 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 			t.Errorf("%+v", made)
 		}
 		list := runIn(t, nil, "key", "list", "--data", dir).stdout
-		for _, line := range []string{`LIMITS +NOTE\n`, ` default +valid .* the service's *\n`,
-			` acme +valid .* events-per-second 100000, body 64MiB, retention-days 3 *\n`} {
+		for _, line := range []string{`LIMITS +NOTE\n`, ` default +ingest +valid .* the service's *\n`,
+			` acme +ingest +valid .* events-per-second 100000, body 64MiB, retention-days 3 *\n`} {
 			if !regexp.MustCompile(line).MatchString(list) {
 				t.Errorf("no %s in\n%s", line, list)
 			}
@@ -60,6 +60,14 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 			{[]string{"key", "set", "nosuch", "--note", "x"}, exitFailed, "no key"},
 			{[]string{"key", "set", "nosuch", "--expires=-1h"}, exitUsage, "cannot be negative"},
 			{[]string{"key", "rotate", "nosuch"}, exitFailed, "no key"},
+			{[]string{"key", "create", "penumbra", "--scope", "read"}, exitOK, "of tenant penumbra; scope read;"},
+			{[]string{"key", "create", "penumbra", "--scope", "root"}, exitUsage, "use ingest, read or admin"},
+			{[]string{"key", "create", "penumbra", "--scope", "read", "--limit-line", "1MiB"}, exitUsage, "limits are for keys of scope ingest"},
+			{[]string{"key", "create", "--operator"}, exitOK, "of the operator; scope operator;"},
+			{[]string{"key", "create", "penumbra", "--operator"}, exitUsage, "the key has no tenant"},
+			{[]string{"key", "create", "--scope", "operator"}, exitUsage, "--operator"},
+			{[]string{"key", "list"}, exitOK, "-         operator  valid"},
+			{[]string{"tenant", "show", "penumbra"}, exitOK, "scope read"},
 		} {
 			got := runIn(t, nil, append(c.args, "--data", dir)...)
 			if got.code != c.code || !strings.Contains(got.stdout+got.stderr, c.says) {
@@ -97,7 +105,7 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 		if got := runIn(t, nil, "tenant", "purge", "acme", "--revoke-keys", "--yes", "--no-wait", "--data", dir); got.code != exitOK {
 			t.Errorf("%+v", got)
 		}
-		if list := runIn(t, nil, "key", "list", "--data", dir).stdout; !regexp.MustCompile(` acme +revoked `).MatchString(list) {
+		if list := runIn(t, nil, "key", "list", "--data", dir).stdout; !regexp.MustCompile(` acme +ingest +revoked `).MatchString(list) {
 			t.Error(list)
 		}
 		if got := runIn(t, nil, "tenant", "purge", "nosuch", "--revoke-keys", "--yes", "--data", dir); got.code != exitFailed ||

@@ -87,6 +87,9 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("list keys: %w", err)
 	}
 	for _, k := range list {
+		if k.Tenant == "" {
+			continue // an operator's
+		}
 		if all[k.Tenant] == nil {
 			all[k.Tenant] = &tenantRow{Tenant: k.Tenant}
 		}

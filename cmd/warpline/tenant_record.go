@@ -172,7 +172,11 @@ func (c *tenantShowCmd) Run(ctx context.Context, p *program) error {
 		fmt.Fprintf(w, "note\t%s\n", r.Note)
 	}
 	for _, k := range valid {
-		fmt.Fprintf(w, "key\t%s\t%s\t%s\n", k.ID, limitsOf(k.Limits), k.Note)
+		may := limitsOf(k.Limits)
+		if k.Scope != tenant.ScopeIngest {
+			may = "scope " + k.Scope.String()
+		}
+		fmt.Fprintf(w, "key\t%s\t%s\t%s\n", k.ID, may, k.Note)
 	}
 	return w.Flush()
 }

@@ -14,8 +14,9 @@ import (
 
 // Key is what is stored of a key: never the secret, only its hash (which is the key of the record).
 type Key struct {
-	ID      string    `json:"id"` // for people and logs: the first characters of the secret
-	Tenant  string    `json:"tenant"`
+	ID      string    `json:"id"`     // for people and logs: the first characters of the secret
+	Tenant  string    `json:"tenant"` // "" of an operator's
+	Scope   Scope     `json:"scope,omitempty"`
 	Note    string    `json:"note,omitempty"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
