@@ -77,6 +77,9 @@ type Config struct {
 	MaxConnections int
 	// MinFreeDiskBytes is what must be free on the volumes of SpoolDir and StoreDir for uploads to be taken; 0 checks nothing.
 	MinFreeDiskBytes int64
+	// Questions answers what is asked below /clickhouse/, with that taken from the path; nil: there is no such route. It looks at keys by
+	// Gateway.Authorize, and bounds and counts what it does.
+	Questions http.Handler
 	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
 	StoreDir string
 	// Refuse says why nothing can be stored just now, "" when all is well: uploads are answered 503 at once. Ready says in the same way

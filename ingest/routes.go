@@ -20,6 +20,8 @@ const (
 	routeMetrics = "/metrics"
 	routeHealth  = "/healthz"
 	routeReady   = "/readyz"
+	// routeQuestions is the path below which Config.Questions answers.
+	routeQuestions = "/clickhouse/"
 )
 
 // exchange is one request while it is handled: what the log line and the metrics will say of it.
@@ -88,6 +90,9 @@ func (g *Gateway) routes() *routing {
 	for _, e := range all {
 		r.mux.Handle(e.path, e)
 	}
+	if g.cfg.Questions != nil {
+		r.list = append(r.list, http.MethodPost+" "+r.prefix+routeQuestions)
+	}
 	for _, prefix := range prefixes {
 		for _, e := range all {
 			r.list = append(r.list, e.method+" "+prefix+e.path)
@@ -127,11 +132,34 @@ func (r *routing) match(path string) *entry {
 	return e
 }
 
+// question is what follows routeQuestions in a path.
+func (r *routing) question(path string) (string, bool) {
+	for _, prefix := range []string{"", r.prefix} {
+		if rest, ok := strings.CutPrefix(path+"/", prefix+routeQuestions); ok {
+			return "/" + strings.Trim(rest, "/"), true
+		}
+	}
+	return "", false
+}
+
+// answer lets Config.Questions answer, which bounds and counts questions itself.
+func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, path string) {
+	to := *r.URL
+	to.Path, to.RawPath = path, ""
+	asked := r.Clone(r.Context())
+	asked.URL = &to
+	g.cfg.Questions.ServeHTTP(w, asked)
+}
+
 // serve answers a request: it finds the route, bounds the time, writes answers and refusals, and counts and logs what was done.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	x := &exchange{}
 	rec := &recorder{ResponseWriter: w, status: http.StatusOK}
+	if path, ok := g.routing.question(r.URL.Path); ok && g.cfg.Questions != nil {
+		g.answer(w, r, path)
+		return
+	}
 	to := g.routing.find(r.URL.Path)
 	name := "unknown"
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), g.cfg.HandleTimeout)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -121,6 +123,36 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 	sql := asReader(t, dir, r.ClickHouseHTTP)
 	eventually(t, sql, "SELECT (SELECT sum(kernels) FROM warpline.sessions) + (SELECT uniqExact(session_id) FROM warpline.memory_events)",
 		"305")
+
+	t.Run("a tenant asks in SQL", func(t *testing.T) {
+		for _, c := range []struct {
+			tenant, scope string
+			status        int
+			says          string
+		}{
+			{"default", "read", 200, "default"}, {"acme", "read", 200, ""}, {"default", "ingest", 403, "scope ingest"}, {"", "", 401, "a key"},
+		} {
+			secret := "none"
+			if c.tenant != "" {
+				secret = strings.TrimSpace(runIn(t, nil, "key", "create", c.tenant, "--scope", c.scope, "--data", dir).stdout)
+			}
+			req, err := http.NewRequest(http.MethodPost, "http://"+r.Gateway+"/clickhouse/",
+				strings.NewReader("SELECT DISTINCT tenant FROM memory_events"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.SetBasicAuth(c.tenant, secret)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || res.StatusCode != c.status || !strings.Contains(string(body), c.says) || c.says == "" && len(body) > 0 {
+				t.Errorf("%s, scope %s: %d %s %v", c.tenant, c.scope, res.StatusCode, body, err)
+			}
+		}
+	})
 
 	const trace, long = "dbca9991-838e-4545-b1e3-570e3dac0e39", "mem:sim-host:3975:sim-job-7:1"
 	for _, c := range []struct {

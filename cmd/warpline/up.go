@@ -29,6 +29,8 @@ type upCmd struct {
 	ClickHouseHTTPPort int  `name:"clickhouse-http-port" default:"8123" placeholder:"N" help:"${up_clickhouse_http_port}"`
 	ClickHouseTCPPort  int  `name:"clickhouse-tcp-port" default:"9000" placeholder:"N" help:"${up_clickhouse_tcp_port}"`
 	ClickHouseMemory   size `name:"clickhouse-memory" default:"2GiB" help:"Most memory that the embedded ClickHouse may take."`
+	SQLTenants         int  `name:"sql-tenants" default:"16" placeholder:"N" help:"${up_sql_tenants}"`
+	OpenSQL            bool `name:"open-sql" default:"true" negatable:"" help:"${up_open_sql}"`
 	clickhouseFlags
 
 	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"${up_nats_listen}"`
@@ -45,6 +47,9 @@ type upCmd struct {
 
 func (c *upCmd) check(p *program) error {
 	s := p.Settings
+	if c.SQLTenants < 0 || c.SQLTenants > 256 {
+		return fmt.Errorf("%s: %d is outside 0 to 256", s.name("sql-tenants"), c.SQLTenants)
+	}
 	if err := checkAddr(s, "listen", c.Listen); err != nil {
 		return err
 	}
@@ -136,7 +141,8 @@ func (c *upCmd) config(p *program) service.Config {
 		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		GRPCListen: c.GRPCListen, GRPCClientCA: c.ClientCA,
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
-		EngineMemory: int64(c.ClickHouseMemory), Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
+		EngineMemory: int64(c.ClickHouseMemory), SQLTenants: c.SQLTenants, NoOpenSQL: !c.OpenSQL,
+		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
 		DevKey: c.DevKey, Limits: c.limits(), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}
@@ -192,6 +198,14 @@ func (c *upCmd) stop(p *program, s *service.Stack) error {
 	return errors.Join(errs...)
 }
 
+// tenantsAsk is where tenants ask in SQL.
+func (c *upCmd) tenantsAsk(scheme string, s *service.Stack) string {
+	if !s.TenantsAsk {
+		return "tenants: nowhere"
+	}
+	return "tenants " + scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "/clickhouse/   (user TENANT, password a key of scope read)"
+}
+
 // banner says where everything is, aligned, on stderr.
 func (c *upCmd) banner(w io.Writer, s *service.Stack, keyFile string, took time.Duration) {
 	scheme := "http"
@@ -203,6 +217,7 @@ func (c *upCmd) banner(w io.Writer, s *service.Stack, keyFile string, took time.
 		{"", "gRPC " + cmp.Or(s.Gateway.GRPCAddr(), "nowhere") + "   (--remote-store-address of a Parca agent)"},
 		{"ask in SQL", askWith(s.Reader)},
 		{"", "native " + s.Server.Native + "   database " + s.Server.Database},
+		{"", c.tenantsAsk(scheme, s)},
 		{"NATS", orNone(s.NATSAddr)},
 		{"data", s.Dir.Path},
 		{"key", "in " + keyFile + "   (tenant " + service.DefaultTenant + ")"},

@@ -13,7 +13,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"text/template"
 	"time"
 )
@@ -54,9 +56,15 @@ type Config struct {
 	Readable string
 	// Library is the path of libchdb; "" means Locate.
 	Library string
+	// NoReader leaves the reader out.
+	NoReader bool
+	// Slots are users through which tenants read; the zero value has none.
+	Slots Slots
 	// MemoryLimitBytes bounds what the writer's queries allocate together; the reader's get 40 % of it, merges half. ClickHouse's own bound,
 	// over all, is this and connectionRoom. 0 means 2 GiB.
 	MemoryLimitBytes int64
+	slotSecret       string
+
 	// Temporary makes the child remove Dir when it ends, also when it ends because its parent died. It is for engines of tests.
 	Temporary bool
 	// Progress receives what Locate prints when it has to fetch the library; nil prints nothing.
@@ -186,9 +194,11 @@ func (cfg Config) write(standalone bool) (string, error) {
 		"Host": cfg.ListenHost, "HTTP": cfg.HTTPPort, "TCP": cfg.TCPPort,
 		"Memory": cfg.MemoryLimitBytes, "ServerMemory": cfg.MemoryLimitBytes + connectionRoom, "MergeMemory": cfg.MemoryLimitBytes / 2,
 		"Log": at("logs", "engine.log"), "Users": at("config", "users.xml"),
-		"Writer": Writer, "WriterSHA256": sha256Hex(cfg.Password), "Reader": Reader, "ReaderSHA256": sha256Hex(cfg.ReaderPassword),
+		"Writer": Writer, "WriterSHA256": sha256Hex(cfg.Password), "Reader": cfg.reader(), "ReaderSHA256": sha256Hex(cfg.ReaderPassword),
 		"Readable": quotedDatabase(cfg.Readable), "TemporaryData": int64(temporaryData), "Bounds": readerBounds(cfg.MemoryLimitBytes),
 		"Changeable": changeable,
+		"SlotUsers":  cfg.slotUsers(), "SlotDatabase": cfg.Slots.Database, "SlotBounds": boundsOfSlots(cfg.MemoryLimitBytes),
+		"SlotChangeable": slices.DeleteFunc(slices.Clone(changeable), func(name string) bool { return strings.HasPrefix(name, "max_") }),
 	}
 	conf := childConfig{
 		Library: cfg.Library, ConfigXML: at("config", "config.xml"), Data: at("data"), Logs: at("logs"),
@@ -217,6 +227,14 @@ func (cfg Config) write(standalone bool) (string, error) {
 		}
 	}
 	return at("config", "child.json"), nil
+}
+
+// reader is the name of the reader, "" where there is none.
+func (cfg Config) reader() string {
+	if cfg.NoReader {
+		return ""
+	}
+	return Reader
 }
 
 // render fills a template of this package; it cannot fail on the values that write gives it.

@@ -153,6 +153,9 @@ func (e *Engine) Password() string { return e.cfg.Password }
 // ReaderPassword is the password of user Reader.
 func (e *Engine) ReaderPassword() string { return e.cfg.ReaderPassword }
 
+// SlotPassword is the password of the user of a slot, from 1 on.
+func (e *Engine) SlotPassword(slot int) string { return slotPassword(e.cfg.slotSecret, slot) }
+
 // Unconfined says why the child is not, or not wholly, kept from the rest of this machine; "" when it is.
 func (e *Engine) Unconfined() string { return e.unconfined }
 

@@ -40,6 +40,13 @@ func (cfg *Config) fillSecrets() error {
 			return fmt.Errorf("engine: %s: %w", s.name, err)
 		}
 	}
+	if cfg.Slots.Count > 0 {
+		var err error
+		cfg.slotSecret, err = keptPassword(filepath.Join(cfg.Secrets, SlotSecret))
+		if err != nil {
+			return fmt.Errorf("engine: %s: %w", SlotSecret, err)
+		}
+	}
 	return nil
 }
 

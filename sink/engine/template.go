@@ -40,6 +40,7 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
   <index_uncompressed_cache_size>0</index_uncompressed_cache_size>
   <mmap_cache_size>64</mmap_cache_size>
   <page_cache_max_size>0</page_cache_max_size>
+  <query_cache><max_size_in_bytes>0</max_size_in_bytes><max_entries>0</max_entries></query_cache>
   <compiled_expression_cache_size>16777216</compiled_expression_cache_size>
 
   <max_thread_pool_size>2048</max_thread_pool_size>
@@ -78,6 +79,9 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
 // engineArguments for what that session is given). Over the network, default cannot do anything: its only right is SYSTEM LISTEN, which
 // readonly forbids there, and queries are limited to one byte, so it cannot run any. That matters because the scalar function file() does
 // not need a right.
+//
+// A slot changes hands, so nothing that ClickHouse remembers of its questions may last: there is no cache of answers, and none of which
+// rows a condition of a slot fits.
 //
 // The reader has readonly = 1, so it cannot change any setting except those that changeable_in_readonly names: what drivers send by
 // themselves. So a setting that a later engine adds is closed too. No user has the right to read FILE, URL or any other source.
@@ -122,6 +126,37 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
 {{- end}}
       </constraints>
     </reader>
+{{- if .SlotUsers}}
+    <slot>
+      <profile>default</profile>
+      <readonly>1</readonly>
+      <max_concurrent_queries_for_user>{{.SlotBounds.Concurrent}}</max_concurrent_queries_for_user>
+      <max_threads>{{.SlotBounds.Threads}}</max_threads>
+      <os_threads_nice_value_query>10</os_threads_nice_value_query>
+      <max_execution_time>{{.SlotBounds.Seconds}}</max_execution_time>
+      <max_memory_usage>{{.SlotBounds.Memory}}</max_memory_usage>
+      <max_memory_usage_for_user>{{.SlotBounds.UserMemory}}</max_memory_usage_for_user>
+      <max_bytes_before_external_group_by>{{.SlotBounds.Spill}}</max_bytes_before_external_group_by>
+      <max_bytes_before_external_sort>{{.SlotBounds.Spill}}</max_bytes_before_external_sort>
+      <max_temporary_data_on_disk_size_for_user>{{.SlotBounds.Disk}}</max_temporary_data_on_disk_size_for_user>
+      <max_temporary_data_on_disk_size_for_query>{{.SlotBounds.Disk}}</max_temporary_data_on_disk_size_for_query>
+      <max_result_rows>{{.SlotBounds.ResultRows}}</max_result_rows>
+      <max_result_bytes>{{.SlotBounds.ResultBytes}}</max_result_bytes>
+      <max_rows_to_read>{{.SlotBounds.ReadRows}}</max_rows_to_read>
+      <output_format_parallel_formatting>0</output_format_parallel_formatting>
+      <cancel_http_readonly_queries_on_client_close>1</cancel_http_readonly_queries_on_client_close>
+      <use_query_condition_cache>0</use_query_condition_cache>
+      <constraints>
+        <max_execution_time><min>1</min><max>{{.SlotBounds.Seconds}}</max><changeable_in_readonly/></max_execution_time>
+        <max_result_rows><min>1</min><max>{{.SlotBounds.ResultRows}}</max><changeable_in_readonly/></max_result_rows>
+        <max_result_bytes><min>1</min><max>{{.SlotBounds.ResultBytes}}</max><changeable_in_readonly/></max_result_bytes>
+        <max_block_size><max>65536</max><changeable_in_readonly/></max_block_size>
+{{- range .SlotChangeable}}
+        <{{.}}><changeable_in_readonly/></{{.}}>
+{{- end}}
+      </constraints>
+    </slot>
+{{- end}}
     <writer>
       <profile>default</profile>
       <async_insert>0</async_insert>
@@ -130,6 +165,15 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
   </profiles>
   <quotas>
     <default/>
+{{- if .SlotUsers}}
+    <slot>
+      <interval>
+        <duration>60</duration>
+        <queries>{{.SlotBounds.Queries}}</queries>
+        <execution_time>{{.SlotBounds.BusySeconds}}</execution_time>
+      </interval>
+    </slot>
+{{- end}}
   </quotas>
   <users>
     <default>
@@ -141,6 +185,7 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
         <query>GRANT SYSTEM LISTEN ON *.*</query>
       </grants>
     </default>
+{{- if .Reader}}
     <{{.Reader}}>
       <password_sha256_hex>{{.ReaderSHA256}}</password_sha256_hex>
       <networks><ip>127.0.0.1</ip><ip>::1</ip></networks>
@@ -152,6 +197,34 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
         <query>GRANT SELECT ON system.parts_columns</query>
       </grants>
     </{{.Reader}}>
+{{- end}}
+{{- range .SlotUsers}}
+    <{{.Name}}>
+      <password_sha256_hex>{{.SHA256}}</password_sha256_hex>
+      <networks><ip>127.0.0.1</ip><ip>::1</ip></networks>
+      <profile>slot</profile>
+      <quota>slot</quota>
+      <grants>
+        <query>GRANT SELECT, SHOW ON {{.Name}}.*</query>
+      </grants>
+    </{{.Name}}>
+    <{{.Owner}}>
+      <password_sha256_hex>{{.OwnerSHA256}}</password_sha256_hex>
+      <networks/>
+      <profile>slot</profile>
+      <quota>default</quota>
+      <grants>
+        <query>{{xml .Grants}}</query>
+      </grants>
+      <databases>
+        <{{$.SlotDatabase}}>
+{{- range .Filters}}
+          <{{.Table}}><filter>{{xml .Condition}}</filter></{{.Table}}>
+{{- end}}
+        </{{$.SlotDatabase}}>
+      </databases>
+    </{{.Owner}}>
+{{- end}}
     <{{.Writer}}>
       <password_sha256_hex>{{.WriterSHA256}}</password_sha256_hex>
       <networks><ip>127.0.0.1</ip><ip>::1</ip></networks>

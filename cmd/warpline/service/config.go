@@ -36,6 +36,10 @@ type Config struct {
 	EngineHTTP, EngineTCP int
 	// EngineMemory is the most that the engine may take, in bytes.
 	EngineMemory int64
+	// SQLTenants is how many tenants can ask the engine at once; 0: tenants cannot ask. NoOpenSQL leaves out its user reader, who reads the
+	// rows of all.
+	SQLTenants int
+	NoOpenSQL  bool
 	// Fsync makes NATS and ClickHouse wait for the disk before they acknowledge.
 	Fsync bool
 	// Layout is that of the streams where they have to be made; its zero value is not a layout.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warpline/warpline/query/tenantsql"
 	"github.com/warpline/warpline/sink/engine"
 )
 
@@ -19,6 +20,7 @@ func (s *Stack) startEngine(ctx context.Context) error {
 	e, err := engine.Supervise(ctx, engine.Config{
 		Dir: s.Dir.File("clickhouse"), Secrets: s.Dir.Path, Readable: s.cfg.ClickHouse.Database,
 		HTTPPort: s.cfg.EngineHTTP, TCPPort: s.cfg.EngineTCP, MemoryLimitBytes: s.cfg.EngineMemory,
+		Slots: tenantsql.Names(s.cfg.Sources.Schema, s.cfg.ClickHouse.Database, s.cfg.SQLTenants), NoReader: s.cfg.NoOpenSQL,
 		Progress: s.cfg.Progress, Logger: slog.New(onlyFirst{s.cfg.Log.Handler()}),
 	}, engineWatch(s.cfg.Log))
 	if err != nil {
@@ -35,7 +37,11 @@ func (s *Stack) startEngine(ctx context.Context) error {
 	s.Server = ClickHouse{
 		Native: x.TCPAddr(), HTTP: x.HTTPAddr(), User: x.User(), Password: x.Password(), Database: s.cfg.ClickHouse.Database,
 	}
+	s.Server.PasswordFile = s.Dir.File(engine.WriterSecret)
 	s.Reader = s.Server
+	if s.cfg.NoOpenSQL {
+		return nil
+	}
 	s.Reader.User, s.Reader.Password, s.Reader.PasswordFile = engine.Reader, x.ReaderPassword(), s.Dir.File(engine.ReaderSecret)
 	return nil
 }

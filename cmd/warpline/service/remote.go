@@ -126,6 +126,9 @@ func ReaderOf(data, database string) (ClickHouse, error) {
 	srv := ClickHouse{Native: r.ClickHouse, HTTP: r.ClickHouseHTTP, User: "default", Database: database}
 	if r.ClickHouseUser != "" {
 		file := filepath.Join(data, engine.ReaderSecret)
+		if r.ClickHouseUser == engine.Writer { // there is no reader: whoever may open this folder may do anything
+			file = filepath.Join(data, engine.WriterSecret)
+		}
 		password, err := os.ReadFile(file)
 		if err != nil {
 			return srv, fmt.Errorf("password of ClickHouse's user %s: %w", r.ClickHouseUser, err)

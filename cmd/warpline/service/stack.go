@@ -30,6 +30,8 @@ type Stack struct {
 	Server ClickHouse
 	// Reader is the same for those who only read: the embedded engine's reader, or Server where the engine is not ours.
 	Reader ClickHouse
+	// TenantsAsk says whether tenants can ask at /clickhouse/ of the gateway.
+	TenantsAsk bool
 	// NATSAddr is where other processes reach NATS, for people: without the token of the embedded one. It is "" when nothing listens.
 	NATSAddr string
 	// Failed delivers the error of a role that ended by itself, of one at most.
@@ -109,11 +111,14 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		defer names.close()
 		return s.worker.Run(ctx)
 	})
+	asking := s.questions()
+	s.TenantsAsk = asking != nil
 	s.Gateway, err = ingest.New(s.Streams, ingest.Config{
 		Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, GRPCClientCA: cfg.GRPCClientCA,
 		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, UIURL: cfg.UIURL, SpoolDir: s.Dir.File("spool"),
 		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
 		Logger: cfg.Log.With("role", "gateway"), Registerer: reg, Refuse: s.refuse, Ready: s.watcher.blocked, Sources: cfg.Sources.Doors,
+		Questions: asking,
 	})
 	if err != nil {
 		return s, fmt.Errorf("gateway: %w", err)

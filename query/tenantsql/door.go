@@ -1,0 +1,218 @@
+package tenantsql
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink/engine"
+	"github.com/warpline/warpline/sink/table"
+)
+
+// Config says what a Door is for. All fields but Database, Logger and Registerer are required.
+type Config struct {
+	// Authorize reports whether a secret opens what a tenant has; see Denied for what an error may be.
+	Authorize func(ctx context.Context, secret, tenant string) error
+	// Open connects to ClickHouse as a user that may do anything; the Door closes the connection.
+	Open func(ctx context.Context) (driver.Conn, error)
+	// HTTP is the address of ClickHouse's HTTP interface, host:port. Password is that of the user of a slot.
+	HTTP     string
+	Password func(slot int) string
+	Slots    int // how many tenants can ask at once
+	Database string
+	Schema   *table.Schema
+	Logger   *slog.Logger
+	// Registerer receives the metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Denied is why a secret does not open the door, with the status of the answer.
+type Denied struct {
+	Status int
+	Why    string
+}
+
+// Error implements error.
+func (d *Denied) Error() string { return d.Why }
+
+const (
+	// waiting is how many questions of one tenant may be under way or wait, turnWait how long one waits.
+	waiting  = 16
+	turnWait = 10 * time.Second
+	// maxQuestion is the largest body: a question is at most 256 KiB long, and what drivers send beside it is small.
+	maxQuestion = 1 << 20
+	// questionTime is how long a question may take with its answer.
+	questionTime = 2 * time.Minute
+)
+
+// Door is the HTTP handler. Make it with New. It is safe for concurrent use, and holds nothing that must be closed.
+type Door struct {
+	cfg    Config
+	slots  *slots
+	turns  *turns
+	client *http.Client
+	asked  *prometheus.CounterVec
+}
+
+// New returns a door.
+func New(cfg Config) *Door {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Door{cfg: cfg, slots: newSlots(cfg),
+		client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "sql", Name: "questions_total",
+			Help: "Questions of tenants, by the status of the answer."}, []string{"status"}),
+	}
+	all := max(4, runtime.NumCPU())
+	d.turns = newTurns(all, all/2)
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(d.asked, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "sql",
+			Name: "slots_lent", Help: "Tenants that have a slot for their questions."}, func() float64 { return float64(d.slots.lent()) }))
+		for _, status := range []string{"200", "400", "401", "403", "404", "429", "500", "503"} {
+			d.asked.WithLabelValues(status)
+		}
+	}
+	return d
+}
+
+// ServeHTTP answers one question. The path must begin with the door's own, which is cut off by the caller.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/ping":
+		d.say(w, http.StatusOK, "", "Ok.\n")
+	case r.URL.Path != "" && r.URL.Path != "/":
+		d.fail(w, http.StatusNotFound, codeUnknown, "there are only / and /ping here")
+	case r.Method != http.MethodGet && r.Method != http.MethodPost && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		d.fail(w, http.StatusMethodNotAllowed, codeUnknown, "ask with GET or POST")
+	default:
+		d.question(w, r)
+	}
+}
+
+func (d *Door) question(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), questionTime)
+	defer cancel()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(questionTime)) // where that is possible
+	who, secret := credentials(r)
+	if tenant.CheckName(who) != nil || secret == "" {
+		d.denied(w, &Denied{http.StatusUnauthorized, "the user is the tenant, the password a key of scope read: `warpline key create TENANT " +
+			"--scope read` makes one"})
+		return
+	}
+	if err := d.cfg.Authorize(ctx, secret, who); err != nil {
+		d.denied(w, err)
+		return
+	}
+	end, err := d.turns.take(ctx, who)
+	if err != nil {
+		w.Header().Set("Retry-After", "5")
+		d.fail(w, http.StatusTooManyRequests, codeTooMany, err.Error())
+		return
+	}
+	defer end()
+	slot, err := d.slots.take(ctx, who)
+	if err != nil {
+		if !errors.Is(err, errBusy) {
+			d.cfg.Logger.Error("a tenant cannot ask", "tenant", who, "err", err)
+			err = errors.New("ClickHouse cannot answer now: ask again in a few seconds")
+		}
+		w.Header().Set("Retry-After", "5")
+		d.fail(w, http.StatusServiceUnavailable, codeTooMany, err.Error())
+		return
+	}
+	defer d.slots.give(slot)
+	d.ask(ctx, w, r, slot)
+}
+
+// ask hands the question to ClickHouse, as the slot.
+func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, slot int) {
+	to := url.URL{Scheme: "http", Host: d.cfg.HTTP, Path: "/", RawQuery: d.parameters(r.URL.Query(), slot).Encode()}
+	var body io.Reader = http.NoBody
+	if r.Method == http.MethodPost {
+		body = http.MaxBytesReader(w, r.Body, maxQuestion)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, to.String(), body)
+	if err != nil {
+		d.fail(w, http.StatusBadRequest, codeUnknown, "the question cannot be passed on: "+err.Error())
+		return
+	}
+	for _, name := range passedOn {
+		if v := r.Header.Get(name); v != "" {
+			req.Header.Set(name, v)
+		}
+	}
+	if db := r.Header.Get("X-ClickHouse-Database"); db != "" {
+		req.Header.Set("X-ClickHouse-Database", d.database(db, slot))
+	}
+	req.SetBasicAuth(engine.SlotName(slot), d.cfg.Password(slot))
+	res, err := d.client.Do(req)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		d.fail(w, http.StatusRequestEntityTooLarge, codeUnknown, "a question may have 1 MiB with all that comes with it")
+		return
+	case err != nil:
+		d.cfg.Logger.Warn("ClickHouse does not answer a tenant", "err", err)
+		w.Header().Set("Retry-After", "5")
+		d.fail(w, http.StatusServiceUnavailable, codeTooMany, "ClickHouse does not answer: ask again in a few seconds")
+		return
+	}
+	defer res.Body.Close()
+	d.answer(w, res)
+}
+
+// answer passes on what ClickHouse says, with the headers that clients need.
+func (d *Door) answer(w http.ResponseWriter, res *http.Response) {
+	for _, name := range passedBack {
+		if v := res.Header.Get(name); v != "" {
+			w.Header().Set(name, v)
+		}
+	}
+	d.asked.WithLabelValues(statusLabel(res.StatusCode)).Inc()
+	w.WriteHeader(res.StatusCode)
+	flush := http.NewResponseController(w)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := res.Body.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+			_ = flush.Flush()
+		}
+		if err == io.EOF {
+			if res.Header.Get("X-ClickHouse-Exception-Code") == codeNoRight && res.Header.Get("Content-Encoding") == "" {
+				_, _ = io.WriteString(w, noRight)
+			}
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // a half answer must not look whole
+		}
+	}
+}
+
+// credentials are the tenant and the key of a request, in the ways that ClickHouse takes them.
+func credentials(r *http.Request) (who, secret string) {
+	if user := r.Header.Get("X-ClickHouse-User"); user != "" {
+		return user, r.Header.Get("X-ClickHouse-Key")
+	}
+	if user, password, ok := r.BasicAuth(); ok {
+		return user, password
+	}
+	q := r.URL.Query()
+	return q.Get("user"), strings.TrimSpace(q.Get("password"))
+}

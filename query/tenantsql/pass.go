@@ -1,0 +1,101 @@
+package tenantsql
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/warpline/warpline/sink/engine"
+)
+
+// passedOn are the headers of a question that ClickHouse gets. What is not here cannot name another user, role or quota.
+var passedOn = []string{"Accept", "Accept-Encoding", "Content-Encoding", "Content-Type", "User-Agent", "X-ClickHouse-Format"}
+
+// passedBack are the headers of an answer that the client gets. What is not here, like the server's name, stays.
+var passedBack = []string{"Content-Disposition", "Content-Encoding", "Content-Type", "X-ClickHouse-Exception-Code",
+	"X-ClickHouse-Exception-Tag", "X-ClickHouse-Format", "X-ClickHouse-Progress", "X-ClickHouse-Query-Id", "X-ClickHouse-Summary",
+	"X-ClickHouse-Timezone"}
+
+// keptBack are parameters that ClickHouse does not get: who asks is settled here, and no session may outlive a question, since the slot may
+// be another tenant's by then.
+var keptBack = []string{"user", "password", "role", "quota_key", "session_id", "session_check", "session_timeout", "close_session"}
+
+// parameters are those of the question, with the slot's database. An id of a question is made the slot's own: that of another tenant's
+// question must not be known to be in use.
+func (d *Door) parameters(q url.Values, slot int) url.Values {
+	for _, name := range keptBack {
+		q.Del(name)
+	}
+	q.Set("database", d.database(q.Get("database"), slot))
+	if id := q.Get("query_id"); id != "" {
+		q.Set("query_id", engine.SlotName(slot)+"-"+id)
+	}
+	return q
+}
+
+// database is where names without a database are looked up. Tools that ask for the service's database, or for none, mean the tenant's part
+// of it.
+func (d *Door) database(asked string, slot int) string {
+	switch asked {
+	case "", "default", d.slots.database:
+		return engine.SlotName(slot)
+	}
+	return asked
+}
+
+// noRight is added to ClickHouse's error 497, ACCESS_DENIED.
+const (
+	codeNoRight = "497"
+	noRight     = "Warpline: a tenant reads the views alone, named without a database: SELECT … FROM kernels. SHOW TABLES lists them.\n"
+)
+
+// Codes of ClickHouse's errors, which its clients know.
+const (
+	codeUnknown        = 36  // BAD_ARGUMENTS
+	codeTooMany        = 202 // TOO_MANY_SIMULTANEOUS_QUERIES
+	codeAuthentication = 516 // AUTHENTICATION_FAILED
+)
+
+var codeNames = map[int]string{codeUnknown: "BAD_ARGUMENTS", codeTooMany: "TOO_MANY_SIMULTANEOUS_QUERIES",
+	codeAuthentication: "AUTHENTICATION_FAILED"}
+
+// denied answers whoever may not ask.
+func (d *Door) denied(w http.ResponseWriter, err error) {
+	no := &Denied{Status: http.StatusServiceUnavailable, Why: "the keys cannot be looked up: ask again in a few seconds"}
+	errors.As(err, &no)
+	switch no.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Basic realm="warpline"`)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	}
+	d.fail(w, no.Status, codeAuthentication, no.Why)
+}
+
+// fail answers as ClickHouse says errors.
+func (d *Door) fail(w http.ResponseWriter, status, code int, why string) {
+	w.Header().Set("X-ClickHouse-Exception-Code", strconv.Itoa(code))
+	d.say(w, status, "", fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)\n", code, why, codeNames[code]))
+}
+
+func (d *Door) say(w http.ResponseWriter, status int, kind, text string) {
+	if kind == "" {
+		kind = "text/plain; charset=UTF-8"
+	}
+	w.Header().Set("Content-Type", kind)
+	d.asked.WithLabelValues(statusLabel(status)).Inc()
+	w.WriteHeader(status)
+	_, _ = strings.NewReader(text).WriteTo(w) // a client that is gone hears nothing
+}
+
+// statusLabel keeps the number of series small.
+func statusLabel(status int) string {
+	switch status {
+	case 200, 400, 401, 403, 404, 429, 500, 503:
+		return strconv.Itoa(status)
+	}
+	return strconv.Itoa(status/100) + "xx"
+}
