@@ -84,7 +84,7 @@ var helpTexts = kong.Vars{
 		"and at which byte Perfetto stops reading it.",
 	"up_clickhouse_http_port": "HTTP port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
 	"up_clickhouse_tcp_port":  "Native port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
-	"up_open_sql":             "Let user reader read the rows of all tenants on 127.0.0.1, with its password; --no-open-sql ends that.",
+	"up_open_sql":             "Let user reader read the rows of all tenants on 127.0.0.1, with its password; --open-sql=false ends that.",
 	"up_sql_tenants": "Tenants that can ask at /clickhouse/ at once, at most 256; the slot of a silent one is lent to the next. 0: none can " +
 		"ask.",
 	"up_durability": "What \"accepted\" means: os survives a killed process, fsync survives a power cut and is slower. On a " +

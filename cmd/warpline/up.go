@@ -30,7 +30,7 @@ type upCmd struct {
 	ClickHouseTCPPort  int  `name:"clickhouse-tcp-port" default:"9000" placeholder:"N" help:"${up_clickhouse_tcp_port}"`
 	ClickHouseMemory   size `name:"clickhouse-memory" default:"2GiB" help:"Most memory that the embedded ClickHouse may take."`
 	SQLTenants         int  `name:"sql-tenants" default:"16" placeholder:"N" help:"${up_sql_tenants}"`
-	OpenSQL            bool `name:"open-sql" default:"true" negatable:"" help:"${up_open_sql}"`
+	OpenSQL            bool `name:"open-sql" default:"true" help:"${up_open_sql}"`
 	clickhouseFlags
 
 	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"${up_nats_listen}"`

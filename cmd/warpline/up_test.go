@@ -246,7 +246,7 @@ func TestUp(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		if list := runIn(t, nil, "key", "list", "--data", dir); !regexp.MustCompile(`acme +revoked +`).MatchString(list.stdout) {
+		if list := runIn(t, nil, "key", "list", "--data", dir); !regexp.MustCompile(`acme +ingest +revoked +`).MatchString(list.stdout) {
 			t.Errorf("%s", list.stdout)
 		}
 		eventually(t, sql, "SELECT count() FROM warpline.kernels WHERE tenant = 'acme'", "220")
