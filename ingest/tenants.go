@@ -21,6 +21,9 @@ const tenantPrefix = "tenant."
 // ErrNoTenant is that a tenant has no record.
 var ErrNoTenant = errors.New("the tenant has no record")
 
+// ErrTenantExists is that a tenant has a record already.
+var ErrTenantExists = errors.New("the tenant is there already")
+
 // Tenants is the records of tenants, in the bucket of keys. Use NewTenants. It is safe for concurrent use; the bucket's connection belongs
 // to the caller.
 type Tenants struct{ kv jetstream.KeyValue }
@@ -40,7 +43,7 @@ func (t *Tenants) Create(ctx context.Context, name, note string, limits tenant.L
 	case err == nil:
 		return r, nil
 	case broker.IsWrongSequence(err), errors.Is(err, jetstream.ErrKeyExists):
-		return r, fmt.Errorf("tenant %s is there already: change it with `warpline tenant set %[1]s`", name)
+		return r, fmt.Errorf("%w: change %s with `warpline tenant set %[2]s`", ErrTenantExists, name)
 	}
 	return r, fmt.Errorf("store tenant: %w", err)
 }

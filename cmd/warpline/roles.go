@@ -21,6 +21,7 @@ type gatewayCmd struct {
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
 	SpoolDir   string `placeholder:"DIR" help:"Folder for bodies that are being received; by default one below the system's temporary folder."`
 	SpoolMax   size   `default:"2GiB" help:"Most that they may take together."`
+	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
 	limitFlags
 }
 
@@ -43,7 +44,8 @@ func (c *gatewayCmd) check(p *program) error {
 				s.name("dev-key"), s.name(l.flag), l.addr)
 		}
 	}
-	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s))
+	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s),
+		checkTenants(s, c.Tenants))
 }
 
 // Run serves until a signal, then lets requests under way finish.
@@ -51,7 +53,7 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 	return c.role(p).RunGateway(ctx, p.Hard, service.GatewayConfig{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(),
-		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax),
+		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
 	})
 }
 

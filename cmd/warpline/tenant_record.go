@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
+	"github.com/alecthomas/kong"
+
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -85,9 +89,16 @@ func changeTenant(ctx context.Context, p *program, reach reachFlags, name string
 		return err
 	}
 	defer done()
-	r, err := tenants.Change(ctx, name, change)
+	r, err := tenants.Change(ctx, name, func(r *tenant.Record) {
+		if !r.Declared {
+			change(r)
+		}
+	})
 	if err != nil {
 		return err
+	}
+	if r.Declared {
+		return errDeclared(name)
 	}
 	state := "enabled"
 	if !r.Disabled.IsZero() {
@@ -95,6 +106,47 @@ func changeTenant(ctx context.Context, p *program, reach reachFlags, name string
 	}
 	fmt.Fprintf(p.Stderr, "tenant %s is %s; limits: %s; gateways keep to it within 10 s\n", r.Name, state, limitsOf(r.Limits))
 	return nil
+}
+
+func errDeclared(name string) error {
+	return fmt.Errorf("tenant %s is declared in the file of --tenants: change it there, the gateways look every 2 s", name)
+}
+
+// tenantFile is the file of --tenants.
+func tenantFile(path string) service.TenantFile {
+	return service.TenantFile{Path: path, Limits: limitsIn}
+}
+
+// checkTenants reads the file once, so that a bad one is told before anything starts.
+func checkTenants(s *settings, path string) error {
+	if path == "" {
+		return nil
+	}
+	if _, _, err := tenantFile(path).Read(); err != nil {
+		return fmt.Errorf("%s: %w", s.name("tenants"), err)
+	}
+	return nil
+}
+
+// limitsIn makes limits of values by the names of flags, as the flags would.
+func limitsIn(values map[string]string) (tenant.Limits, error) {
+	var f keyLimitFlags
+	parser, err := kong.New(&f, helpTexts, kong.Exit(func(int) {}), kong.NoDefaultHelp())
+	if err != nil {
+		return tenant.Limits{}, fmt.Errorf("BUG: %w", err)
+	}
+	var args []string
+	for name, value := range values {
+		args = append(args, "--"+name+"="+value)
+	}
+	slices.Sort(args)
+	if _, err := parser.Parse(args); err != nil {
+		return tenant.Limits{}, err
+	}
+	if err := limitFlags(f).check(&settings{}); err != nil {
+		return tenant.Limits{}, err
+	}
+	return limitFlags(f).limits(), nil
 }
 
 type tenantDeleteCmd struct {
@@ -117,7 +169,11 @@ func (c *tenantDeleteCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("tenant %s has %s, which would have the service's limits: revoke them first, or \"warpline tenant disable %[1]s\"",
 			c.Tenant, plural(int64(len(valid)), "valid key"))
 	}
-	if err := ingest.NewTenants(keys.Bucket()).Delete(ctx, c.Tenant); err != nil {
+	tenants := ingest.NewTenants(keys.Bucket())
+	if r, err := tenants.Get(ctx, c.Tenant); err == nil && r.Declared {
+		return errDeclared(c.Tenant)
+	}
+	if err := tenants.Delete(ctx, c.Tenant); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.Stderr, "tenant %s has no limits of its own any more; \"warpline tenant purge %[1]s\" deletes what it sent\n", c.Tenant)
@@ -167,6 +223,9 @@ func (c *tenantShowCmd) Run(ctx context.Context, p *program) error {
 	fmt.Fprintf(w, "tenant\t%s\nstate\t%s\nlimits\t%s\n", r.Name, state, limitsOf(r.Limits))
 	if none {
 		fmt.Fprintln(w, "\tor, since it has none of its own, those of its widest key")
+	}
+	if r.Declared {
+		fmt.Fprintln(w, "declared\tin the file of --tenants")
 	}
 	if r.Note != "" {
 		fmt.Fprintf(w, "note\t%s\n", r.Note)

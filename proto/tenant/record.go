@@ -8,6 +8,8 @@ type Record struct {
 	Note     string    `json:"note,omitempty"`
 	Created  time.Time `json:"created"`
 	Disabled time.Time `json:"disabled,omitzero"` // zero: its keys work
+	// Declared says that a file of the gateway has it (--tenants), so that commands leave it alone.
+	Declared bool `json:"declared,omitempty"`
 	// Limits are for all its keys together. A zero field means the service's default.
 	Limits Limits `json:"limits"`
 }

@@ -50,6 +50,8 @@ type Config struct {
 	DevKey string
 	// Limits are those of keys that have none of their own; a zero is the default of tenant.DefaultLimits.
 	Limits tenant.Limits
+	// Tenants is a file that declares tenants.
+	Tenants TenantFile
 	// SinkInterval and ChunkAge are sink.Config.MinInterval and aggregate.Config.ChunkAge.
 	SinkInterval, ChunkAge time.Duration
 	// NamesMemory bounds the worker's names, in bytes; 0 is its default.

@@ -22,6 +22,7 @@ type GatewayConfig struct {
 	SpoolDir string
 	// SpoolMax is the most that they may take together, in bytes.
 	SpoolMax int64
+	Tenants  TenantFile
 }
 
 // RunGateway serves until ctx ends, then lets requests under way finish; hard ends the waiting for them.
@@ -50,6 +51,15 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
+	watch, unwatch := context.WithCancel(ctx)
+	kept, err := keepTenants(watch, c.Tenants, ingest.NewTenants(streams.Keys), a.Log, reg)
+	if err != nil {
+		unwatch()
+		g.Close()
+		return err
+	}
+	defer kept()
+	defer unwatch()
 	flow := newFlow(streams)
 	defer a.keep(streams, reg, w, apartTroubles(streams, func(ctx context.Context, t map[string]string) {
 		flow.look(ctx, t)

@@ -49,6 +49,8 @@ type Stack struct {
 	watcher *watcher
 	flow    *flow
 
+	endTenants func()
+
 	keeperRole, sinkRole, workerRole, gatewayRole *role
 }
 
@@ -123,6 +125,14 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	if err != nil {
 		return s, fmt.Errorf("gateway: %w", err)
 	}
+	watch, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	kept, err := keepTenants(watch, cfg.Tenants, ingest.NewTenants(s.Streams.Keys), cfg.Log, reg)
+	if err != nil {
+		unwatch()
+		s.Gateway.Close()
+		return s, err
+	}
+	s.endTenants = func() { unwatch(); kept() }
 	s.gatewayRole = startRole("gateway", s.failed, s.Gateway.Run)
 	if err := awaitGateway(ctx, s.Gateway, s.failed, cfg.Log); err != nil {
 		return s, err
@@ -220,6 +230,9 @@ func (s *Stack) Stop(ctx context.Context, report func(part string, took time.Dur
 	}
 	if s.gatewayRole != nil {
 		step("gateway", func() error { return s.gatewayRole.end(ctx) })
+	}
+	if s.endTenants != nil {
+		s.endTenants()
 	}
 	if s.workerRole != nil {
 		step("worker", func() error { return s.workerRole.end(ctx) })
