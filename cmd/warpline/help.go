@@ -34,8 +34,8 @@ var helpTexts = kong.Vars{
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited, with \"report trace\" where the time of a trace went.",
 	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
-	"gateway_tenants": "Tenants and their limits, YAML: \"tenants:\", names, and below each note, disabled, and limits named as the flags. Looked " +
-		"at every 2 s.",
+	"gateway_tenants": "Tenants and their limits, YAML: \"tenants:\", names, and below each note, disabled, and limits named as the flags. " +
+		"Looked at every 2 s.",
 	"gateway_ui_url": "Where people see sessions: answers to traces have the link <URL>/session?session=<id> then.",
 	"gateway_listen": "Where clients send, and where /metrics, /healthz and /readyz are.",
 	"grpc_client_ca": "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",

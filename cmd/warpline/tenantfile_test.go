@@ -22,7 +22,8 @@ func TestTenantFile(t *testing.T) {
 		}
 	}
 	data := filepath.Join(dir, "data")
-	write("tenants:\n  acme:\n    note: build farm\n    limit-line: 1MiB\n    quota-policy: drop\n    limit-events-per-second: 500\n  globex: {}\n")
+	write("tenants:\n  acme:\n    note: build farm\n    limit-line: 1MiB\n    quota-policy: drop\n    limit-events-per-second: 500\n" +
+		"  globex: {}\n")
 	up := launch(t, append(upArgs(data), "--tenants", file)...)
 	up.await(t, "msg=ready")
 	shows := func(tenant, says string) {

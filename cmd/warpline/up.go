@@ -145,7 +145,8 @@ func (c *upCmd) config(p *program) service.Config {
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), SQLTenants: c.SQLTenants, NoOpenSQL: !c.OpenSQL,
 		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
-		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants), SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
+		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants),
+		SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}
 }
