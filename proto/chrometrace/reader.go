@@ -14,8 +14,9 @@ import (
 // Bounds of one trace. What is larger is passed over, and not kept.
 const (
 	MaxEvent  = 1 << 20 // bytes of an event
-	MaxMember = 1 << 16 // bytes of another member of the object
+	MaxMember = 1 << 20 // bytes of another member of the object: distributedInfo lists the ranks of each process group
 	MaxDepth  = 128     // of what is in an event
+	MaxKept   = 1 << 16 // bytes of an element that is no event
 )
 
 // rules are Python's, which writes NaN into traces.
@@ -27,6 +28,7 @@ type Event struct {
 	// Offset is the byte of the trace at which it begins.
 	Offset                                                     int64
 	Phase, Name, Category, Colour, TS, Dur, PID, TID, ID, Args []byte
+	ID2                                                        []byte // an object: local is an id within the process, global one of all
 	// Of arrows and of slices at their ends; Scope is of instants.
 	BindingPoint, BindID, FlowIn, FlowOut, Scope []byte
 }
@@ -35,6 +37,8 @@ type Event struct {
 type EventError struct {
 	Offset int64
 	Reason string
+	// Text is the element as it stands in the trace, at most its first MaxKept bytes. It is good until the next call of Next.
+	Text []byte
 }
 
 // Error names the byte.
@@ -74,6 +78,7 @@ type Reader struct {
 	listed bool // an array of events began
 	event  Event
 	mended []byte // scratch
+	kept   []byte // the beginning of an element that may be no event
 	// broken tells that value stopped where it began, because that is no JSON and its end cannot be told.
 	broken bool
 	err    error
@@ -268,7 +273,7 @@ func (r *Reader) element() (*Event, error) {
 				r.err = &SyntaxError{Offset: offset, Reason: noComma}
 				return nil, r.err
 			}
-			return nil, &EventError{offset, noComma}
+			return nil, r.eventError(offset, noComma)
 		}
 	}
 	if !r.separated(']') {
@@ -293,7 +298,7 @@ func (r *Reader) element() (*Event, error) {
 		r.broken = false
 		return r.repair(offset, -1, notJSON)
 	case !whole:
-		return nil, &EventError{offset, fmt.Sprintf("an event of more than %d bytes", MaxEvent)}
+		return nil, r.eventError(offset, fmt.Sprintf("an event of more than %d bytes", MaxEvent))
 	}
 	r.event = Event{Offset: offset}
 	reason := r.event.split(text)
@@ -304,7 +309,16 @@ func (r *Reader) element() (*Event, error) {
 		r.at -= len(text)
 		return r.repair(offset, len(text), reason)
 	}
-	return nil, &EventError{offset, reason}
+	r.keep(text)
+	return nil, r.eventError(offset, reason)
+}
+
+// keep notes how an element begins that may be no event.
+func (r *Reader) keep(text []byte) { r.kept = append(r.kept[:0], text[:min(len(text), MaxKept)]...) }
+
+// eventError is an element that is passed now, whose beginning is kept.
+func (r *Reader) eventError(offset int64, reason string) *EventError {
+	return &EventError{offset, reason, r.kept[:min(int64(len(r.kept)), r.Offset()-offset)]}
 }
 
 const noComma = "no comma here"
@@ -337,6 +351,8 @@ func (e *Event) split(b []byte) (reason string) {
 			e.TID = value
 		case `"id"`:
 			e.ID = value
+		case `"id2"`:
+			e.ID2 = value
 		case `"args"`:
 			e.Args = value
 		case `"bp"`:
@@ -367,6 +383,9 @@ func (r *Reader) value(limit int, mend bool) (text []byte, whole bool) {
 			if mend && whole && keep > limit && broken(r.b[begin:begin+limit]) {
 				r.at, r.broken = begin, true
 				return nil, false
+			}
+			if mend && whole && keep > limit {
+				r.keep(r.b[begin:])
 			}
 			if whole = whole && keep <= limit; !whole {
 				keep = 0
@@ -399,13 +418,22 @@ func (r *Reader) value(limit int, mend bool) (text []byte, whole bool) {
 				r.fail("no value here")
 				return nil, false
 			}
-			return r.b[begin:r.at], whole && r.at-begin <= limit
+			return r.passed(begin, limit, whole, mend)
 		case c == '}' || c == ']':
 			depth--
 		}
 		r.at++
 		if depth == 0 && !inString && (c == '"' || c == '}' || c == ']' || r.b[r.at-1] == '"') {
-			return r.b[begin:r.at], whole && r.at-begin <= limit
+			return r.passed(begin, limit, whole, mend)
 		}
 	}
+}
+
+// passed is what value returns of a value that ends here.
+func (r *Reader) passed(begin, limit int, whole, mend bool) ([]byte, bool) {
+	text := r.b[begin:r.at]
+	if mend && whole && len(text) > limit {
+		r.keep(text)
+	}
+	return text, whole && len(text) <= limit
 }

@@ -81,6 +81,30 @@ func TestBrokenEventsCostThemselves(t *testing.T) {
 	}
 }
 
+// What a broken event was is told as it stands, up to a bound.
+func TestBrokenEventsAreKept(t *testing.T) {
+	long := `{"ph":"X","name":"` + strings.Repeat("x", 2*MaxEvent) + `"}`
+	for _, event := range []string{`{"ph":"X","name":"never closed}`, `{"ph":"X","args":{"a":1}`, `{"ph" "X"}`, `7`, `"text"`, long,
+		`{"ph":"X","args":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`} {
+		for _, r := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader} {
+			in := NewReader(r(strings.NewReader("[" + one + "," + event + "," + one + "]")))
+			var kept string
+			for {
+				_, err := in.Next()
+				var broken *EventError
+				if errors.As(err, &broken) {
+					kept = string(broken.Text)
+				} else if err != nil {
+					break
+				}
+			}
+			if kept = strings.TrimRight(kept, ", "); kept != event[:min(len(event), MaxKept)] {
+				t.Errorf("%.100s: kept %.100s, %d bytes", event, kept, len(kept))
+			}
+		}
+	}
+}
+
 // Hostile text is read in bounded memory, and in a time that grows with its length alone.
 func TestBrokenEventsOfAnyNumber(t *testing.T) {
 	for _, event := range []string{

@@ -88,30 +88,38 @@ func (r *Reader) repair(offset int64, length int, reason string) (*Event, error)
 		r.fail("")
 		return nil, r.err
 	}
-	return nil, &EventError{offset, reason}
+	return nil, r.eventError(offset, reason)
 }
 
-// pass passes text up to the next event or the end of the list, or length bytes if neither comes before.
+// pass passes text up to the next event or the end of the list, or length bytes if neither comes before. Its beginning is kept.
 func (r *Reader) pass(length int) bool {
+	r.kept = r.kept[:0]
+	advance := func(n int) {
+		r.kept = append(r.kept, r.b[r.at:r.at+min(n, MaxKept-len(r.kept))]...)
+		r.at += n
+	}
 	for passed := 0; ; {
 		n := bytes.IndexByte(r.b[r.at:], '}')
 		if n < 0 {
 			n = len(r.b) - r.at
 		}
 		if length >= 0 && passed+n+1 >= length && length-passed <= len(r.b)-r.at {
-			r.at += length - passed
+			advance(length - passed)
 			return true
 		}
-		r.at, passed = r.at+n, passed+n
+		advance(n)
+		passed += n
 		v := unfinished
 		if r.at < len(r.b) {
 			next := 0
 			switch next, v = nextEvent(r.b, r.at, r.ended != nil); v {
 			case repaired:
-				r.at, r.first = next, true // no comma is missed
+				advance(next - r.at)
+				r.first = true // no comma is missed
 				return true
 			case hopeless:
-				r.at, passed = r.at+1, passed+1
+				advance(1)
+				passed++
 			}
 		}
 		if v == unfinished && !r.more(0) && r.at == len(r.b) {

@@ -92,7 +92,7 @@ func (c *Cutter) Cut(r io.Reader) error {
 				reason = EventTooLarge
 			}
 			c.size += size
-			c.refuse(&Refusal{Reason: reason, Detail: broken.Reason, Offset: broken.Offset, Size: size})
+			c.refuse(&Refusal{Reason: reason, Detail: broken.Reason, Offset: broken.Offset, Size: size, Text: broken.Text})
 		case errors.As(err, &syntax) && (syntax.Err == nil || !c.Meta.Complete && c.Meta.TornAt == syntax.Offset):
 			return c.finish() // it ends here for Survey too
 		default:

@@ -210,6 +210,12 @@ func TestEvents(t *testing.T) {
 			{"ph":"e","cat":"c","id":1,"ts":9}`,
 			`be  1000+8000 "a" "c" pid  tid  on "" dev -1 stream -1 corr 0 ext 0 ` + "\n" +
 				`b  2000+0 "b" "c" pid  tid  on "" dev -1 stream -1 corr 0 ext 0 `},
+		{"async by id2", `{"ph":"b","cat":"c","id2":{"local":1},"pid":1,"name":"a","ts":1},{"ph":"b","cat":"c","id2":{"local":1},"pid":2,` +
+			`"name":"b","ts":2},{"ph":"b","cat":"c","id2":{"global":"1"},"pid":1,"name":"g","ts":3},{"ph":"e","cat":"c","id2":{"local":1},"pid":1,` +
+			`"ts":9},{"ph":"e","cat":"c","id2":{"global" : "1"},"pid":2,"ts":8}`,
+			`be  1000+8000 "a" "c" pid 1 tid  on "" dev -1 stream -1 corr 0 ext 0 ` + "\n" +
+				`be  3000+5000 "g" "c" pid 1 tid  on "" dev -1 stream -1 corr 0 ext 0 ` + "\n" +
+				`b  2000+0 "b" "c" pid 2 tid  on "" dev -1 stream -1 corr 0 ext 0 `},
 		{"an arrow on its slice", `{"ph":"X","name":"k","ts":1,"dur":3,"pid":0,"tid":"7"},
 			{"ph":"s","id":4,"name":"f","cat":"g","ts":1,"pid":0,"tid":7}`,
 			`X  1000+3000 "k" "" pid 0 tid 7 on "" dev -1 stream -1 corr 0 ext 0 ` + "\n" +

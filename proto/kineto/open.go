@@ -30,25 +30,43 @@ type begins struct {
 	count   int
 	bytes   int
 	opened  int
-	key     []byte
+	key, id []byte // scratch
 }
 
 // keyOf is what a begin and its end have in common: of B and E the thread, of b and e category and id, of S and F the name too.
 func (b *begins) keyOf(e *chrometrace.Event, phase byte) []byte {
 	k := b.key[:0]
+	id := e.ID
+	if len(id) == 0 && len(e.ID2) > 0 {
+		b.id = appendID2(b.id[:0], e)
+		id = b.id
+	}
 	switch phase {
 	case 'B', 'E':
 		k = threadKey(append(k, 'B'), e.PID, e.TID)
 	case 'b', 'e':
-		k = append(append(append(append(k, 'b'), e.Category...), 0), e.ID...)
-		if len(e.ID) == 0 {
+		k = append(append(append(append(k, 'b'), e.Category...), 0), id...)
+		if len(id) == 0 {
 			k = append(append(k, 0), e.Name...)
 		}
 	default:
-		k = append(append(append(append(append(append(k, 'S'), e.Category...), 0), e.ID...), 0), e.Name...)
+		k = append(append(append(append(append(append(k, 'S'), e.Category...), 0), id...), 0), e.Name...)
 	}
 	b.key = k
 	return k
+}
+
+// appendID2 appends what an id2 names: an id of all processes, or one of the event's own.
+func appendID2(dst []byte, e *chrometrace.Event) []byte {
+	chrometrace.EachMember(e.ID2, func(key, v []byte) {
+		switch string(key) {
+		case `"global"`:
+			dst = append(append(dst, 'g'), v...)
+		case `"local"`:
+			dst = append(append(append(append(dst, 'l'), text(e.PID)...), 0), v...)
+		}
+	})
+	return dst
 }
 
 // put keeps a begin; false means that too many wait.

@@ -13,6 +13,7 @@ func rebuilt(e *chrometrace.Event) []byte {
 		key   string
 		value []byte
 	}{{"ph", e.Phase}, {"cat", e.Category}, {"name", e.Name}, {"pid", e.PID}, {"tid", e.TID}, {"ts", e.TS}, {"dur", e.Dur}, {"id", e.ID},
+		{"id2", e.ID2},
 		{"args", e.Args}} {
 		if len(m.value) == 0 {
 			continue
