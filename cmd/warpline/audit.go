@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/warpline/warpline/cmd/warpline/doctor"
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/sink"
 )
@@ -115,4 +117,74 @@ func (c *auditCmd) print(p *program, r sink.Report) error {
 		}
 	}
 	return w.Flush()
+}
+
+// doctorCmd looks for what will hurt a running service later.
+type doctorCmd struct {
+	reachFlags
+	clickhouseFlags
+	JSON bool `help:"One JSON object a line, with check, ok, found and fix."`
+}
+
+func (c *doctorCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
+
+// Run prints what each check found, and fails where something is to be done.
+func (c *doctorCmd) Run(ctx context.Context, p *program) error {
+	srv, err := readServer(c.clickhouseFlags, c.Data)
+	if err != nil {
+		return err
+	}
+	nc, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	streams, err := nc.Streams(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := srv.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	keys, err := ingest.NewKeys(streams.Keys).List(ctx)
+	if err != nil {
+		return err
+	}
+	patient := doctor.Patient{Streams: streams, Conn: conn, Database: srv.Database, Schema: schema(), Keys: keys, HTTP: srv.HTTP}
+	if r, err := service.ReadRunning(c.Data); err == nil && service.Held(c.Data) {
+		patient.Dir, patient.Gateway = c.Data, "http://"+r.Gateway
+		if r.GatewayTLS {
+			patient.Gateway = "https://" + r.Gateway
+		}
+	}
+	wrong := 0
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	for _, f := range patient.Examine(ctx) {
+		if !f.OK {
+			wrong++
+		}
+		if c.JSON {
+			if err := newEncoder(p.Stdout).Encode(f); err != nil {
+				return err
+			}
+			continue
+		}
+		said := "ok"
+		if !f.OK {
+			said = "LOOK"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", said, f.Check, f.Found)
+		if f.Fix != "" {
+			fmt.Fprintf(w, "\t\t  %s\n", f.Fix)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%s to look at: each line above says what to do", plural(int64(wrong), "thing"))
+	}
+	return nil
 }
