@@ -129,7 +129,8 @@ func (o *TraceOptions) generate(ctx context.Context, r *TraceResult) ([]traceFil
 	if err != nil {
 		return nil, err
 	}
-	rounds := max(1, o.Bytes/int64(o.Sessions)/int64(len(m.append(nil, m.body, 0))))
+	longest := m.append(nil, m.body, 9999) // numbers grow
+	rounds := max(1, (o.Bytes/int64(o.Sessions)-int64(len(m.append(nil, m.head, 0))))/int64(len(longest)))
 	files := make([]traceFile, o.Sessions)
 	var done atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
