@@ -77,6 +77,8 @@ type Config struct {
 	MaxConnections int
 	// MinFreeDiskBytes is what must be free on the volumes of SpoolDir and StoreDir for uploads to be taken; 0 checks nothing.
 	MinFreeDiskBytes int64
+	// HideMetrics answers 404 at /metrics: it is served elsewhere, or to nobody.
+	HideMetrics bool
 	// Questions answers what is asked below /clickhouse/, with that taken from the path; nil: there is no such route. It looks at keys by
 	// Gateway.Authorize, and bounds and counts what it does.
 	Questions http.Handler
@@ -366,6 +368,7 @@ func (g *Gateway) observe(ctx context.Context) {
 }
 
 func (g *Gateway) look(ctx context.Context) {
+	g.metrics.spooled.Set(float64(g.budget.inUse()))
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if n, err := broker.Alive(ctx, g.streams.Leases, "gateway"); err == nil {

@@ -91,6 +91,18 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// On an address that others reach there are no metrics.
+func TestMetricsAreHidden(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.HideMetrics = true })
+	if a := r.do("GET", "/metrics", nil); a.status != 404 || !strings.Contains(a.raw, "--metrics-listen") ||
+		strings.Contains(a.raw, "warpline_") {
+		t.Errorf("%d %s", a.status, a.raw)
+	}
+	if a := r.do("GET", "/readyz", nil); a.status != 200 {
+		t.Errorf("readyz: %d %s", a.status, a.raw)
+	}
+}
+
 func TestSessionComplete(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
 	for range 2 {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -273,6 +274,10 @@ func (g *Gateway) serveVersion(_ context.Context, w http.ResponseWriter, _ *http
 }
 
 func (g *Gateway) serveMetrics(_ context.Context, w http.ResponseWriter, r *http.Request, _ *exchange) *Refusal {
+	if g.cfg.HideMetrics {
+		return &Refusal{Status: http.StatusNotFound, Code: "not_found", Detail: "the metrics are not on this address, which others can " +
+			"reach: the operator serves them with --metrics-listen"}
+	}
 	g.metrics.spooled.Set(float64(g.budget.inUse()))
 	g.metrics.handler.ServeHTTP(w, r)
 	return nil
@@ -286,6 +291,14 @@ func (g *Gateway) serveHealth(_ context.Context, w http.ResponseWriter, _ *http.
 
 // contactLimit is how long JetStream may be silent before the gateway is not ready.
 const contactLimit = 10 * time.Second
+
+// Ready returns what is wrong while uploads cannot be taken, nil while they can.
+func (g *Gateway) Ready() error {
+	if why := g.notReady(); why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
 
 // serveReady says whether uploads can be taken, in one line. A stream that is nearly full does not make the gateway unready:
 // sending elsewhere would not help.

@@ -38,8 +38,9 @@ type benchCmd struct {
 	benchPCFlags
 	Neighbours []string `placeholder:"NAME" help:"Workload noisy: measure beside these alone; by default all of ${bench_neighbours}."`
 
-	URL string `name:"url" placeholder:"URL" help:"${bench_url}"`
-	Key string `secret:"" placeholder:"KEY" help:"The key to send with."`
+	URL     string `name:"url" placeholder:"URL" help:"${bench_url}"`
+	Key     string `secret:"" placeholder:"KEY" help:"The key to send with."`
+	KeyFile string `placeholder:"FILE" help:"File that holds the key alone."`
 	clickhouseFlags
 }
 

@@ -41,6 +41,7 @@ type clickhouseFlags struct {
 	ClickHouseHTTP     string `name:"clickhouse-http" placeholder:"HOST:PORT" help:"${clickhouse_http}"`
 	ClickHouseUser     string `name:"clickhouse-user" default:"default" help:"User to log in as."`
 	ClickHousePassword string `name:"clickhouse-password" secret:"" placeholder:"SECRET" help:"${clickhouse_password}"`
+	ClickHouseFile     string `name:"clickhouse-password-file" placeholder:"FILE" help:"File that holds the password alone."`
 	ClickHouseDatabase string `name:"clickhouse-database" default:"warpline" help:"Database that holds the tables."`
 	ClickHouseTLS      bool   `name:"clickhouse-tls" help:"Speak TLS to it."`
 }

@@ -34,10 +34,12 @@ var helpTexts = kong.Vars{
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited, with \"report trace\" where the time of a trace went.",
 	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
+	"gateway_metrics_listen": "Where /metrics, /healthz and /readyz are too. Where others than this machine can reach --listen, /metrics is " +
+		"here alone.",
 	"gateway_tenants": "Tenants and their limits, YAML: \"tenants:\", names, and below each note, disabled, and limits named as the flags. " +
 		"Looked at every 2 s.",
 	"gateway_ui_url": "Where people see sessions: answers to traces have the link <URL>/session?session=<id> then.",
-	"gateway_listen": "Where clients send, and where /metrics, /healthz and /readyz are.",
+	"gateway_listen": "Where clients send, and where /healthz and /readyz are, and on loopback /metrics.",
 	"grpc_client_ca": "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
 	"ikp_input": "JSON with the session, region names, block filter, options and path of the launch: what was given to the " +
 		"profiler's init and write_trace. - is stdin.",

@@ -180,6 +180,9 @@ func (p *program) check(kctx *kong.Context) error {
 	if node == nil || !node.Target.CanAddr() {
 		return nil
 	}
+	if err := p.Settings.readSecrets(kctx.Flags()); err != nil {
+		return err
+	}
 	if c, ok := node.Target.Addr().Interface().(checker); ok {
 		return c.check(p)
 	}

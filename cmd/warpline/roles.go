@@ -19,9 +19,11 @@ type gatewayCmd struct {
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
 	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
+	DevKeyFile string `placeholder:"FILE" help:"File that holds such a key alone."`
 	SpoolDir   string `placeholder:"DIR" help:"Folder for bodies that are being received; by default one below the system's temporary folder."`
 	SpoolMax   size   `default:"2GiB" help:"Most that they may take together."`
 	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
+	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
 	limitFlags
 }
 
@@ -45,7 +47,7 @@ func (c *gatewayCmd) check(p *program) error {
 		}
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s),
-		checkTenants(s, c.Tenants))
+		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s))
 }
 
 // Run serves until a signal, then lets requests under way finish.
@@ -54,6 +56,7 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(),
 		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
+		MetricsListen: c.Metrics,
 	})
 }
 

@@ -27,6 +27,7 @@ type sendCmd struct {
 	Path     []string      `arg:"" help:"${send_path}"`
 	URL      string        `placeholder:"URL" help:"${send_url}"`
 	Key      string        `secret:"" placeholder:"KEY" help:"Key to send with; by default the one in the key file of --data."`
+	KeyFile  string        `placeholder:"FILE" help:"File that holds the key alone."`
 	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"${send_data}"`
 	Host     string        `placeholder:"NAME" help:"Host name to send; by default this machine's."`
 	Attempts int           `default:"0" placeholder:"N" help:"${send_attempts}"`

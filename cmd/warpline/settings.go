@@ -304,3 +304,38 @@ func wrap(text string, width int) string {
 	}
 	return b.String()
 }
+
+// maxSecret is far longer than any key or password.
+const maxSecret = 64 << 10
+
+// readSecrets gives flags like --key the first line of the file that --key-file names. Who can see the arguments of processes does not see
+// what is in a file.
+func (s *settings) readSecrets(flags []*kong.Flag) error {
+	for _, file := range flags {
+		name, isFile := strings.CutSuffix(file.Name, "-file")
+		i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == name && f.Tag.Has("secret") })
+		if !isFile || i < 0 || file.Target.String() == "" {
+			continue
+		}
+		if flags[i].Target.String() != "" {
+			return fmt.Errorf("%s and %s are both given: leave one out", s.name(name), s.name(file.Name))
+		}
+		f, err := os.Open(file.Target.String())
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name(file.Name), err)
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+		f.Close()
+		secret := strings.TrimRight(string(text), "\r\n")
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", s.name(file.Name), err)
+		case secret == "":
+			return fmt.Errorf("%s: %s is empty: write the secret into it", s.name(file.Name), file.Target.String())
+		case len(text) > maxSecret || strings.ContainsAny(secret, "\r\n"):
+			return fmt.Errorf("%s: %s has more than one line: it must hold the secret alone", s.name(file.Name), file.Target.String())
+		}
+		flags[i].Target.SetString(secret)
+	}
+	return nil
+}

@@ -361,3 +361,31 @@ func TestFlagsMayFollowArguments(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A secret comes from a file too, and what is wrong with the file is said before anything starts.
+func TestSecretsFromFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"both":       {[]string{"--dev-key", "a", "--dev-key-file", secretFile(t, "b")}, "--dev-key and --dev-key-file are both given"},
+		"no file":    {[]string{"--dev-key-file", filepath.Join(t.TempDir(), "none")}, "--dev-key-file: open"},
+		"an empty":   {[]string{"--dev-key-file", secretFile(t, "\n")}, "is empty"},
+		"two lines":  {[]string{"--dev-key-file", secretFile(t, "a\nb\n")}, "more than one line"},
+		"a long one": {[]string{"--clickhouse-password-file", secretFile(t, strings.Repeat("x", 100_000))}, "must hold the secret alone"},
+		"public":     {[]string{"--listen", "[::]:1", "--dev-key-file", secretFile(t, "secret-key\n")}, "loopback only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"up", "--data", t.TempDir()}, c.args...)
+			if got := runIn(t, nil, args...); got.code != exitUsage || !strings.Contains(got.stderr, c.says) || strings.Contains(got.stderr,
+				"secret-key") {
+				t.Errorf("%+v, want %q", got, c.says)
+			}
+		})
+	}
+	file := secretFile(t, "hunter2\r\n")
+	got := runIn(t, map[string]string{"WARPLINE_CLICKHOUSE_PASSWORD_FILE": file}, "up", "--data", t.TempDir(), "--print-config")
+	if got.code != exitOK || !strings.Contains(got.stdout, "clickhouse-password-file: "+file) || strings.Contains(got.stdout, "hunter2") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -25,6 +25,7 @@ type upCmd struct {
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
 	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
+	DevKeyFile string `placeholder:"FILE" help:"File that holds such a key alone."`
 
 	ClickHouseHTTPPort int  `name:"clickhouse-http-port" default:"8123" placeholder:"N" help:"${up_clickhouse_http_port}"`
 	ClickHouseTCPPort  int  `name:"clickhouse-tcp-port" default:"9000" placeholder:"N" help:"${up_clickhouse_tcp_port}"`
@@ -34,6 +35,7 @@ type upCmd struct {
 	clickhouseFlags
 
 	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
+	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
 	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"${up_nats_listen}"`
 	StoreMax   size   `default:"0" help:"${up_store_max}"`
 	Durability string `enum:"os,fsync" default:"os" help:"${up_durability}"`
@@ -96,7 +98,7 @@ func (c *upCmd) check(p *program) error {
 		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), c.DrainTimeout)
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert),
-		checkTenants(s, c.Tenants),
+		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s),
 		c.clickhouseFlags.check(s),
 		c.layoutFlags.check(s), c.limitFlags.check(s),
 		c.chunkFlags.check(s), c.insertFlags.check(s))
@@ -145,7 +147,7 @@ func (c *upCmd) config(p *program) service.Config {
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), SQLTenants: c.SQLTenants, NoOpenSQL: !c.OpenSQL,
 		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
-		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants),
+		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants), MetricsListen: c.Metrics,
 		SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}

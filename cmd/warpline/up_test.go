@@ -391,15 +391,12 @@ func TestRolesApart(t *testing.T) {
 	ch := launch(t, "engine", "--data", dir, "--clickhouse-http-port", "0", "--clickhouse-tcp-port", "0")
 	ch.await(t, "msg=ready")
 	http, tcp := field(t, ch, "http"), field(t, ch, "addr")
-	password, err := os.ReadFile(filepath.Join(dir, "writer-password"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	streams := []string{"--nats", natsURL, "--ingest-max", "64MiB", "--rows-max", "64MiB", "--bucket-max", "16MiB"}
-	gateway := launch(t, append([]string{"gateway", "--listen", "127.0.0.1:0", "--dev-key", "the-dev-key"}, streams...)...)
+	gateway := launch(t, append([]string{"gateway", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--dev-key-file",
+		secretFile(t, "the-dev-key\n")}, streams...)...)
 	worker := launch(t, append([]string{"worker"}, streams...)...)
 	sink := launch(t, append([]string{"sink", "--clickhouse", tcp, "--clickhouse-http", http, "--clickhouse-user", "warpline",
-		"--clickhouse-password", strings.TrimSpace(string(password))}, streams...)...)
+		"--clickhouse-password-file", filepath.Join(dir, "writer-password")}, streams...)...)
 	for _, s := range []*launched{gateway, worker, sink} {
 		s.await(t, "msg=ready")
 	}
@@ -417,6 +414,9 @@ func TestRolesApart(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	eventually(t, sql, "SELECT count() FROM warpline.kernels", "500")
+	if got := get(t, "http://"+field(t, gateway, "metrics")+"/metrics"); !strings.Contains(got, "warpline_gateway_spool_bytes") {
+		t.Errorf("the gateway's metrics beside its address: %.200s", got)
+	}
 	for name, s := range map[string]*launched{"worker": worker, "sink": sink} {
 		for path, want := range map[string]string{"/metrics": "go_goroutines", "/healthz": "alive", "/readyz": "ready"} {
 			if got := get(t, "http://"+field(t, s, "addr")+path); !strings.Contains(got, want) {
@@ -429,6 +429,16 @@ func TestRolesApart(t *testing.T) {
 			t.Errorf("exit %d:\n%s", code, s.words.String())
 		}
 	}
+}
+
+// secretFile is a file that holds a text.
+func secretFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func get(t *testing.T, url string) string {

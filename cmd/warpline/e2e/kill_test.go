@@ -92,6 +92,7 @@ func TestKill9(t *testing.T) {
 	defer cancel()
 	l := startLoad(ctx, t, c)
 	agents := startParcaLoad(ctx, t, c, "agents")
+	files := startFileLoad(t, c, "files")
 	r := rand.New(rand.NewPCG(*seed, 99))
 	victims := []string{"gateway", "worker0", "worker1", "sink", "nats"}
 	order := make([]string, 0, *kills)
@@ -123,6 +124,7 @@ func TestKill9(t *testing.T) {
 	}
 	time.Sleep(500 * time.Millisecond)
 	agents.stop()
+	files.stop()
 	want := l.stop()
 	t.Logf("%d kills (%d of the engine) in %v, %d windows acknowledged", len(order), *engineKills, time.Since(began).Round(time.Second),
 		l.posted.Load())
@@ -132,6 +134,7 @@ func TestKill9(t *testing.T) {
 	}
 	agents.check(t, c)
 	agents.checkRejects(t, c)
+	files.check(t, c)
 	for name := range c.roles { // and nobody says that something was
 		for line := range strings.Lines(c.whole(name)) {
 			if strings.Contains(line, "NATS has lost data") {

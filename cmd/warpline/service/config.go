@@ -19,6 +19,9 @@ type Config struct {
 	// Listen is where the gateway takes uploads, as host:port; port 0 is any free one. PathPrefix is a second place for its paths, "" for
 	// none.
 	Listen, PathPrefix string
+	// MetricsListen is where /metrics, /healthz and /readyz are beside Listen, as host:port; "" for nowhere. Where others than this machine
+	// can reach Listen, /metrics is not there.
+	MetricsListen string
 	// UIURL is where people see sessions, for answers that say so; "" is nowhere.
 	UIURL string
 	// GRPCListen is where it takes gRPC, as Listen; "" for nowhere. GRPCClientCA is a PEM file of those who sign the certificates of its

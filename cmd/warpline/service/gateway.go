@@ -23,6 +23,8 @@ type GatewayConfig struct {
 	// SpoolMax is the most that they may take together, in bytes.
 	SpoolMax int64
 	Tenants  TenantFile
+	// MetricsListen is where /metrics, /healthz and /readyz are beside Listen, as host:port; "" for nowhere.
+	MetricsListen string
 }
 
 // RunGateway serves until ctx ends, then lets requests under way finish; hard ends the waiting for them.
@@ -46,10 +48,15 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
 		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
-		Logger: a.Log, Registerer: reg, Ready: w.blocked,
+		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen),
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
+	}
+	metrics, err := serveMetrics(hard, c.MetricsListen, reg, g.Ready)
+	if err != nil {
+		g.Close()
+		return err
 	}
 	watch, unwatch := context.WithCancel(ctx)
 	kept, err := keepTenants(watch, c.Tenants, ingest.NewTenants(streams.Keys), a.Log, reg)
@@ -70,6 +77,6 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		g.Close()
 		return err
 	}
-	a.Log.Info("ready", "addr", g.Addr(), "grpc", g.GRPCAddr(), "role", "gateway")
+	a.Log.Info("ready", "addr", g.Addr(), "grpc", g.GRPCAddr(), "metrics", metrics, "role", "gateway")
 	return a.serve(ctx, hard, "gateway", g.Run)
 }

@@ -20,6 +20,16 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
+// public reports whether others than this machine may reach what listens on an address.
+func public(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "localhost" {
+		return err != nil
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}
+
 // serveMetrics listens at once and serves until ctx ends. ready returns what is wrong, nil when the role works.
 func serveMetrics(ctx context.Context, addr string, reg *prometheus.Registry, ready func() error) (string, error) {
 	if addr == "" {

@@ -32,6 +32,8 @@ type Stack struct {
 	Reader ClickHouse
 	// TenantsAsk says whether tenants can ask at /clickhouse/ of the gateway.
 	TenantsAsk bool
+	// Metrics is where /metrics is beside the gateway's address, "" for nowhere.
+	Metrics string
 	// NATSAddr is where other processes reach NATS, for people: without the token of the embedded one. It is "" when nothing listens.
 	NATSAddr string
 	// Failed delivers the error of a role that ended by itself, of one at most.
@@ -49,7 +51,7 @@ type Stack struct {
 	watcher *watcher
 	flow    *flow
 
-	endTenants func()
+	endTenants, endMetrics func()
 
 	keeperRole, sinkRole, workerRole, gatewayRole *role
 }
@@ -120,10 +122,16 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, UIURL: cfg.UIURL, SpoolDir: s.Dir.File("spool"),
 		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
 		Logger: cfg.Log.With("role", "gateway"), Registerer: reg, Refuse: s.refuse, Ready: s.watcher.blocked, Sources: cfg.Sources.Doors,
-		Questions: asking,
+		Questions: asking, HideMetrics: public(cfg.Listen),
 	})
 	if err != nil {
 		return s, fmt.Errorf("gateway: %w", err)
+	}
+	serving, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
+	s.endMetrics = endMetrics
+	if s.Metrics, err = serveMetrics(serving, cfg.MetricsListen, reg, s.Gateway.Ready); err != nil {
+		s.Gateway.Close()
+		return s, err
 	}
 	watch, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	kept, err := keepTenants(watch, cfg.Tenants, ingest.NewTenants(s.Streams.Keys), cfg.Log, reg)
@@ -247,6 +255,9 @@ func (s *Stack) Stop(ctx context.Context, report func(part string, took time.Dur
 		if err := s.keeperRole.end(ctx); err != nil {
 			report("keeper", 0, err)
 		}
+	}
+	if s.endMetrics != nil {
+		s.endMetrics()
 	}
 	if s.nc != nil {
 		s.nc.Close()

@@ -118,13 +118,14 @@ type tenantKeeper struct {
 // leaves all as it is, and is told.
 func keepTenants(ctx context.Context, f TenantFile, tenants *ingest.Tenants, log *slog.Logger, reg prometheus.Registerer) (
 	wait func(), err error) {
+	k := &tenantKeeper{file: f, tenants: tenants, log: log, good: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline",
+		Name: "tenants_file_good", Help: "1 while the file of --tenants is carried out, or there is none; 0 while it " +
+			"is bad and what it said before holds."})}
+	reg.MustRegister(k.good)
 	if f.Path == "" {
+		k.good.Set(1)
 		return func() {}, nil
 	}
-	k := &tenantKeeper{file: f, tenants: tenants, log: log, good: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline",
-		Subsystem: "gateway", Name: "tenants_file_good", Help: "1 while the file of --tenants is carried out, 0 while it is bad and what it " +
-			"said before holds."})}
-	reg.MustRegister(k.good)
 	if err := k.look(ctx); err != nil {
 		return nil, err
 	}
