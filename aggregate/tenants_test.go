@@ -2,9 +2,7 @@ package aggregate_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -13,14 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warpline/warpline/aggregate"
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/gpuflight"
-	"github.com/warpline/warpline/proto/kineto"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 	"github.com/warpline/warpline/sink/table/tabletest"
-	"github.com/warpline/warpline/testdata"
 )
 
 // oddNames is a session whose names are no words.
@@ -99,12 +96,16 @@ func TestTenantsDoNotMeet(t *testing.T) {
 		publish(t, s, stream.Envelope{Tenant: tenant, Session: "mem:vm", Kind: stream.KindTelemetry, Source: "telemetry", Identity: "m",
 			Events: n}, frames)
 		events += n
-		events += publishTrace(t, s, tenant, func(trace []byte) []byte {
-			if tenant == "evil" {
-				trace = []byte(strings.NewReplacer("aten::", "evil::", "sgemm", "esgemm", `"dur": 1`, `"dur": 2`).Replace(string(trace)))
-			}
-			return trace
-		})
+		var names []string
+		if tenant == "evil" {
+			names = []string{"aten::", "evil::", "sgemm", "esgemm", `"dur": 1`, `"dur": 2`}
+		}
+		bodies, counts := aggregate.TraceParts(t, 1<<13, names...)
+		for i, body := range bodies {
+			publish(t, s, stream.Envelope{Tenant: tenant, Session: "trace:same", Recurs: true, Kind: stream.KindTrace, Source: "trace",
+				Identity: "trace-1~2", Part: i, Events: counts[i], Last: i == len(bodies)-1}, body)
+			events += counts[i]
+		}
 	}
 	waitFor(t, s, "all folded", func(sum totals) bool { return sum["usage_data.events"] == events })
 	stop()
@@ -152,41 +153,4 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	if quiet > len(views)/3 {
 		t.Error(fmt.Sprint(quiet, " of ", len(views), " views say nothing: the test shows too little"))
 	}
-}
-
-// publishTrace publishes a real trace, after change, and a counter and a begin without an end, in parts as a gateway does; it returns how
-// many elements there are.
-func publishTrace(t testing.TB, s *broker.Streams, tenant string, change func([]byte) []byte) (elements uint64) {
-	t.Helper()
-	f, err := testdata.Traces.Open("traces/real/HTA_critical_path__cuda_event_sync_multi_stream__event_sync_trace.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trace := bytes.Replace(change(text), []byte(`"traceEvents": [`), []byte(`"traceEvents": [{"ph":"C","name":"load","pid":1,"ts":1712867402305721,`+
-		`"args":{"busy":0.5,"waits":3}},{"ph":"B","cat":"cpu_op","name":"step","pid":1,"tid":1,"ts":1712867402305722},`), 1)
-	meta, err := kineto.Survey(bytes.NewReader(trace))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := kineto.Cutter{Head: kineto.Head{Complete: true, Rank: meta.Rank, Devices: meta.Devices, Vendor: meta.Vendor, Job: "night", Host: "vm"},
-		Meta: meta, Limit: 1 << 13, Refuse: func(r *kineto.Refusal) error { return fmt.Errorf("%+v", r) },
-		Send: func(head *kineto.Head, n uint64, _ int64, body []byte) error {
-			publish(t, s, stream.Envelope{Tenant: tenant, Session: "trace:same", Recurs: true, Kind: stream.KindTrace, Source: "trace",
-				Identity: "trace-1~2", Part: head.Index, Events: n, Last: head.Last}, body)
-			elements += n
-			return nil
-		}}
-	if err := c.Cut(bytes.NewReader(trace)); err != nil {
-		t.Fatal(err)
-	}
-	return elements
 }
