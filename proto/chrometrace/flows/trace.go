@@ -90,6 +90,7 @@ type Trace struct {
 	events []event
 	flows  []flow
 	binds  map[uint32]bind // by slice
+	apart  bool            // a slice ends in an event of its own
 	last   int32           // the slice that was written last, -1 for none
 	lastTS int64
 	lastOn uint32 // its thread as text
@@ -164,6 +165,7 @@ func (t *Trace) Add(e *chrometrace.Event) {
 
 // addEnd keeps the track of an end: as a slice that is none.
 func (t *Trace) addEnd(track uint32) uint32 {
+	t.apart = true
 	t.Slices = append(t.Slices, Slice{track: track, kind: end})
 	return uint32(len(t.Slices) - 1)
 }
