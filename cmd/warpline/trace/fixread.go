@@ -97,7 +97,7 @@ func readWhole(ctx context.Context, path, dir string, grow func(context.Context,
 	if err != nil {
 		return nil, fmt.Errorf("%w: name a trace in Chrome's JSON", err)
 	}
-	f := &wholeFile{path: path, text: file, done: func() { file.Close() }, flows: flows.New(), left: map[string]uint64{},
+	f := &wholeFile{path: path, text: file, done: func() { file.Close() }, flows: flows.NewUndrawn(), left: map[string]uint64{},
 		rowIDs: map[string]uint32{}, processIDs: map[string]uint32{}}
 	if in != nil {
 		if err := f.read(ctx, path, in); err != nil {

@@ -8,12 +8,8 @@ import (
 // Arrows are all arrows that a trace means, each once: from each call of a runtime or driver to what a GPU did under the same correlation,
 // whether or not the trace has an arrow for it; what else Meant finds; and those that stand on slices themselves. ambiguous counts what
 // a GPU did under a correlation that several calls have, or that GPUs of several numbers have, as in files that were merged: no arrow of
-// these is told. unknown is as Meant has it. Slices get their ends, and the trace cannot be drawn afterwards.
+// these is told. unknown is as Meant has it.
 func (t *Trace) Arrows() (all []Arrow, unknown, ambiguous uint64) {
-	if t.apart {
-		t.Perfetto()
-	}
-	t.events = nil // much memory
 	type call struct{ slice, others uint32 }
 	calls := map[int64]call{}
 	for i := range t.Slices {
