@@ -152,6 +152,7 @@ func (f *Fold) Take(p *Part, s *Session, body []byte) {
 	case stream.KindReject:
 		p.Received(p.Env.Events)
 		f.rejectPart(p, body)
+		f.replayed(p)
 	default:
 		source, ok := f.kinds[p.Env.Kind]
 		if !ok {
@@ -164,6 +165,7 @@ func (f *Fold) Take(p *Part, s *Session, body []byte) {
 		}
 		f.sources[source].folding.Fold(f.stateOf(s, source), p, body)
 		f.flushRejects(p)
+		f.replayed(p)
 	}
 }
 

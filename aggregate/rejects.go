@@ -116,12 +116,40 @@ func (f *Fold) WriteRefused(s *Session, r *Reject, at int64) {
 		Bytes:      0,
 		Payload:    nil,
 		PayloadRef: "",
+		Stage:      stageFold,
 		ReceivedAt: s.LastReceived,
 	})
 	f.Out.Saw(s.LastReceived)
 }
 
+// Stages of the column stage.
+const (
+	stageDoor = "door"
+	stageFold = "fold"
+)
+
+// replayed writes what became of a part that brings refused bytes again.
+func (f *Fold) replayed(p *Part) {
+	id := p.Env.Replays()
+	if id == "" {
+		return
+	}
+	c := p.Counted()
+	table.RejectReplays.Append(f.Out.Batch(table.RejectReplays.Table, p.Raw), &table.RejectReplayRow{
+		HeadRow: p.Session.Head(), At: p.Env.ReceivedAt, RejectID: id, Stored: c.Stored + c.Duplicates, Refused: c.rejected,
+		ReceivedAt: p.Env.ReceivedAt,
+	})
+	f.Out.Saw(p.Env.ReceivedAt)
+}
+
 func (f *Fold) writeReject(p *Part, r *Reject) {
+	if p.Env.Replays() != "" {
+		return // it has its row
+	}
+	stage := stageFold
+	if p.Env.Kind == stream.KindReject {
+		stage = stageDoor
+	}
 	r.Bytes = max(r.Bytes, uint64(len(r.Payload)))
 	if !r.Whole && len(r.Payload) > stream.RejectBytes {
 		r.Payload = r.Payload[:stream.RejectBytes]
@@ -141,6 +169,7 @@ func (f *Fold) writeReject(p *Part, r *Reject) {
 		Bytes:      r.Bytes,
 		Payload:    r.Payload,
 		PayloadRef: r.Ref,
+		Stage:      stage,
 		ReceivedAt: p.Env.ReceivedAt,
 	})
 	f.Out.Saw(p.Env.ReceivedAt)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warpline/warpline/cmd/warpline/rejects"
 )
 
 // What is wrong is told before anything is asked or touched, with what to do.
@@ -57,12 +59,12 @@ func TestListsShowTextAsText(t *testing.T) {
 	const sent = "\x1b[2J\x1b[31mroot\nDONE\tall is well\x9b\u202e"
 	for name, line := range map[string]string{
 		"session": sessionRow{Tenant: "acme", Session: sent, App: sent, Host: sent}.line(),
-		"reject":  rejectRow{Tenant: "acme", Session: sent, Type: sent, Detail: sent}.line(),
+		"reject":  rejectLine(&rejects.Reject{Tenant: "acme", Session: sent, Type: sent, Detail: sent}),
 	} {
 		if strings.ContainsAny(line, "\x1b\n\u009b\u202e") || strings.Count(line, "root") != 3 {
 			t.Errorf("%s: %q", name, line)
 		}
-		if want := map[string]int{"session": 8, "reject": 7}[name]; strings.Count(line, "\t") != want {
+		if want := map[string]int{"session": 8, "reject": 9}[name]; strings.Count(line, "\t") != want {
 			t.Errorf("%s has %d cells, want %d: %q", name, strings.Count(line, "\t")+1, want+1, line)
 		}
 	}

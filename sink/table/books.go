@@ -39,6 +39,7 @@ type RejectRow struct {
 	Bytes      uint64
 	Payload    []byte
 	PayloadRef string
+	Stage      string
 	ReceivedAt int64
 }
 
@@ -55,6 +56,28 @@ var Rejects = DefineRows(Define("rejects_data", Raw, "tenant, at, session_id"),
 		c.U64("bytes", &r.Bytes, Note("size of what was refused"))
 		c.StrBytes("payload", &r.Payload, Codec("ZSTD(6)"), Note("the bytes themselves, possibly cut"))
 		c.Str("payload_ref", &r.PayloadRef, Note("where the rest is, '' when payload is whole"))
+		c.Dict("stage", &r.Stage, Note("who refused it: door, the gateway; fold, the worker; '' in rows of older versions"))
+		c.RawTail(&r.ReceivedAt)
+	})
+
+// RejectReplayRow is a row of RejectReplays.
+type RejectReplayRow struct {
+	HeadRow
+	At         int64
+	RejectID   string
+	Stored     uint64
+	Refused    uint64
+	ReceivedAt int64
+}
+
+// RejectReplays holds what became of refused bytes that were sent again.
+var RejectReplays = DefineRows(Define("reject_replays_data", Raw, "tenant, at, session_id"),
+	func(c *Binder[RejectReplayRow], r *RejectReplayRow) {
+		c.Head(&r.HeadRow)
+		c.Time("at", &r.At)
+		c.Str("reject_id", &r.RejectID, Note("of the row in rejects"))
+		c.U64("stored", &r.Stored, Note("events that are stored now, or were before"))
+		c.U64("refused", &r.Refused, Note("events that were refused again"))
 		c.RawTail(&r.ReceivedAt)
 	})
 
