@@ -36,8 +36,8 @@ func TraceParts(t testing.TB, limit int, replace ...string) (bodies [][]byte, co
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := kineto.Cutter{Head: kineto.Head{Complete: true, Rank: meta.Rank, Devices: meta.Devices, Vendor: meta.Vendor, Job: "night", Host: "vm"},
-		Meta: meta, Limit: limit, Refuse: func(r *kineto.Refusal) error { return fmt.Errorf("%+v", r) },
+	head := kineto.Head{Complete: true, Rank: meta.Rank, Devices: meta.Devices, Vendor: meta.Vendor, Job: "night", Host: "vm"}
+	c := kineto.Cutter{Head: head, Meta: meta, Limit: limit, Refuse: func(r *kineto.Refusal) error { return fmt.Errorf("%+v", r) },
 		Send: func(_ *kineto.Head, n uint64, _ int64, body []byte) error {
 			bodies, counts = append(bodies, bytes.Clone(body)), append(counts, n)
 			return nil

@@ -111,7 +111,8 @@ func (c *benchCmd) trace(ctx context.Context, p *program, dir string) error {
 		return err
 	}
 	defer done()
-	o := bench.TraceOptions{Seed: c.Seed, Bytes: int64(c.TraceSize), Sessions: c.Traces, Partitions: broker.DefaultLayout().Partitions, Rest: !c.NoRest, Dir: dir, Progress: phases.tell}
+	o := bench.TraceOptions{Seed: c.Seed, Bytes: int64(c.TraceSize), Sessions: c.Traces, Partitions: broker.DefaultLayout().Partitions,
+		Rest: !c.NoRest, Dir: dir, Progress: phases.tell}
 	if l := tenant.DefaultLimits(); o.Bytes/int64(o.Sessions) > l.MaxRawBytes {
 		each := fmt.Sprint(o.Bytes/int64(o.Sessions)+1<<20, "B")
 		o.Gateway = []string{"--limit-raw-body", each, "--limit-body", each, "--spool-max", fmt.Sprint(2*o.Bytes, "B")}
