@@ -6,6 +6,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/warpline/warpline/cmd/warpline/cost"
+	"github.com/warpline/warpline/cmd/warpline/doctor"
+	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/sink"
 )
@@ -115,4 +118,139 @@ func (c *auditCmd) print(p *program, r sink.Report) error {
 		}
 	}
 	return w.Flush()
+}
+
+// doctorCmd looks for what will hurt a running service later.
+type doctorCmd struct {
+	reachFlags
+	clickhouseFlags
+	JSON bool `help:"One JSON object a line, with check, ok, found and fix."`
+}
+
+func (c *doctorCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
+
+// Run prints what each check found, and fails where something is to be done.
+func (c *doctorCmd) Run(ctx context.Context, p *program) error {
+	srv, err := readServer(c.clickhouseFlags, c.Data)
+	if err != nil {
+		return err
+	}
+	nc, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	streams, err := nc.Streams(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := srv.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	keys, err := ingest.NewKeys(streams.Keys).List(ctx)
+	if err != nil {
+		return err
+	}
+	patient := doctor.Patient{Streams: streams, Conn: conn, Database: srv.Database, Schema: schema(), Keys: keys, HTTP: srv.HTTP}
+	if r, err := service.ReadRunning(c.Data); err == nil && service.Held(c.Data) {
+		patient.Dir, patient.Gateway = c.Data, "http://"+r.Gateway
+		if r.GatewayTLS {
+			patient.Gateway = "https://" + r.Gateway
+		}
+	}
+	wrong := 0
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	for _, f := range patient.Examine(ctx) {
+		if !f.OK {
+			wrong++
+		}
+		if c.JSON {
+			if err := newEncoder(p.Stdout).Encode(f); err != nil {
+				return err
+			}
+			continue
+		}
+		said := "ok"
+		if !f.OK {
+			said = "LOOK"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", said, f.Check, f.Found)
+		if f.Fix != "" {
+			fmt.Fprintf(w, "\t\t  %s\n", f.Fix)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%s to look at: each line above says what to do", plural(int64(wrong), "thing"))
+	}
+	return nil
+}
+
+// costCmd reckons what a month costs.
+type costCmd struct {
+	askFlags
+	Tenant          string  `help:"Only the load of this tenant."`
+	EventsPerSecond float64 `placeholder:"N" help:"The load to reckon with; by default that of the last full days, at most 7."`
+	PriceGBMonth    float64 `name:"price-gb-month" default:"0.10" placeholder:"USD" help:"What a gigabyte of disk costs in a month."`
+	PriceCoreHour   float64 `default:"0.05" placeholder:"USD" help:"What a core costs in an hour."`
+	CPUPerEvent     float64 `name:"cpu-us-per-event" default:"2.6" placeholder:"N" help:"${cost_cpu}"`
+	Busy            float64 `default:"0.5" placeholder:"SHARE" help:"Share of the cores that works on average; the rest is for peaks."`
+	RetentionDays   float64 `default:"7" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      float64 `default:"395" placeholder:"N" help:"Days that rollups are kept."`
+	JSON            bool    `help:"Print JSON for programs."`
+}
+
+func (c *costCmd) check(p *program) error {
+	for flag, v := range map[string]float64{"events-per-second": c.EventsPerSecond, "price-gb-month": c.PriceGBMonth,
+		"price-core-hour": c.PriceCoreHour, "cpu-us-per-event": c.CPUPerEvent, "retention-days": c.RetentionDays, "rollup-days": c.RollupDays} {
+		if v < 0 || v != v {
+			return fmt.Errorf("%s: %v: use a positive number", p.Settings.name(flag), v)
+		}
+	}
+	if c.Busy <= 0 || c.Busy > 1 {
+		return fmt.Errorf("%s: %v: use a share above 0, at most 1", p.Settings.name("busy"), c.Busy)
+	}
+	return c.clickhouseFlags.check(p.Settings)
+}
+
+// Run prints the sum and how it comes about.
+func (c *costCmd) Run(ctx context.Context, p *program) error {
+	conn, database, err := c.ask(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	b, err := cost.Reckon(ctx, conn, database, schema(), cost.Question{Tenant: c.Tenant, EventsPerSecond: c.EventsPerSecond,
+		CPUMicros: c.CPUPerEvent, Busy: c.Busy, RawDays: c.RetentionDays, RollupDay: c.RollupDays,
+		Prices: cost.Prices{GBMonth: c.PriceGBMonth, CoreHour: c.PriceCoreHour}})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return newEncoder(p.Stdout).Encode(b)
+	}
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	for _, l := range [][2]string{
+		{"load", fmt.Sprintf("%.0f events/s", b.Load)},
+		{"raw rows", fmt.Sprintf("%.0f events/s × 86400 s × %g days × %.2f B = %.1f GB", b.Load, c.RetentionDays, b.RawBytesPerEvent,
+			b.RawGB)},
+		{"rollups, facts", fmt.Sprintf("%.0f events/s × 86400 s × %g days × %.3f B = %.1f GB", b.Load, c.RollupDays, b.RollupBytesPerEvent,
+			b.RollupGB)},
+		{"cores", fmt.Sprintf("%.0f events/s × %g µs / %g = %.2f", b.Load, c.CPUPerEvent, c.Busy, b.Cores)},
+		{"disk", fmt.Sprintf("%.1f GB × %g USD = %.2f USD a month", b.RawGB+b.RollupGB, c.PriceGBMonth, b.USDStorage)},
+		{"CPU", fmt.Sprintf("%.2f cores × 730 h × %g USD = %.2f USD a month", b.Cores, c.PriceCoreHour, b.USDCPU)},
+		{"together", fmt.Sprintf("%.2f USD a month", b.USDMonth)},
+	} {
+		fmt.Fprintf(w, "%s\t%s\n", l[0], l[1])
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Stderr, "bytes of an event as they are at rest now, of %d events; a service with few events has more for each\n",
+		b.RawEvents)
+	return nil
 }

@@ -33,6 +33,8 @@ var helpTexts = kong.Vars{
 		"or from its trace (all but that), without a server; with \"ikp plot\" draw the distributions.",
 	"commands_report": "Print what arrived, the hottest kernels, scopes, stalls and copies, or with \"report " +
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited, with \"report trace\" where the time of a trace went.",
+	"cost_cpu": "Microseconds of CPU that an event takes in all roles and ClickHouse; " +
+		"docs/sizing.md measures it.",
 	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
 	"gateway_metrics_listen": "Where /metrics, /healthz and /readyz are too. Where others than this machine can reach --listen, /metrics is " +
 		"here alone.",

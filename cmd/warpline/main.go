@@ -68,6 +68,8 @@ type commands struct {
 	Key    keyCmd    `cmd:"" group:"care" help:"Make, revoke and list the keys that clients send with."`
 	Reject rejectCmd `cmd:"" group:"care" help:"Look at what was refused, and why."`
 	Window windowCmd `cmd:"" group:"care" help:"Decide about windows that came twice with different bytes."`
+	Doctor doctorCmd `cmd:"" group:"care" help:"Look for settings and stores that will hurt the service later."`
+	Cost   costCmd   `cmd:"" group:"care" help:"Reckon what a month costs, from what is stored and what was sent."`
 	Audit  auditCmd  `cmd:"" group:"care" help:"Prove that everything accepted is in ClickHouse once."`
 	Bench  benchCmd  `cmd:"" group:"care" help:"Measure what this machine can take."`
 

@@ -154,6 +154,10 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 		}
 	})
 
+	if got := runIn(t, nil, "doctor", "--data", dir); got.code != exitOK || !strings.Contains(got.stdout, "ok  schema") {
+		t.Errorf("doctor of a healthy service: %+v", got)
+	}
+
 	const trace, long = "dbca9991-838e-4545-b1e3-570e3dac0e39", "mem:sim-host:3975:sim-job-7:1"
 	for _, c := range []struct {
 		asked  string

@@ -1,0 +1,111 @@
+// Package cost says what a month of a service costs, or of a tenant's part of it, from what is stored and what was sent.
+package cost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+// Prices are what is paid, in USD.
+type Prices struct{ GBMonth, CoreHour float64 }
+
+// Question is what is asked. The zero value of a field but Prices and the CPU means: as it is today.
+type Question struct {
+	Tenant string // "" for all
+	// EventsPerSecond is the load to reckon with, 0 for that of the last full days.
+	EventsPerSecond float64
+	// CPUMicros is the CPU time of an event in all roles and ClickHouse, Busy the share of bought cores that works on average.
+	CPUMicros, Busy    float64
+	RawDays, RollupDay float64
+	Prices             Prices
+}
+
+// Use is what is measured.
+type Use struct {
+	Days                float64 `json:"days"` // full days of UTC with uploads, at most 7
+	EventsPerSecond     float64 `json:"events_per_second"`
+	RawBytes            uint64  `json:"raw_bytes"`    // of the tables of raw rows, at rest
+	RollupBytes         uint64  `json:"rollup_bytes"` // of the others
+	RawEvents           uint64  `json:"raw_events"`   // that came in the days of which raw rows are there
+	AllEvents           uint64  `json:"all_events"`
+	RawBytesPerEvent    float64 `json:"raw_bytes_per_event"`
+	RollupBytesPerEvent float64 `json:"rollup_bytes_per_event"`
+}
+
+// Bill is the answer.
+type Bill struct {
+	Use
+	Load       float64 `json:"load_events_per_second"` // that the bill is for
+	RawGB      float64 `json:"raw_gb"`                 // when as much comes in as goes
+	RollupGB   float64 `json:"rollup_gb"`
+	Cores      float64 `json:"cores"`
+	USDStorage float64 `json:"usd_storage"`
+	USDCPU     float64 `json:"usd_cpu"`
+	USDMonth   float64 `json:"usd_month"`
+}
+
+// errNothing is that there is nothing to reckon from.
+var errNothing = errors.New("nothing is stored: send some data first, as \"warpline bench --url\" does")
+
+// hoursOfMonth is a twelfth of a year.
+const hoursOfMonth = 730
+
+// Reckon reads what is stored and reckons a month of it.
+func Reckon(ctx context.Context, conn driver.Conn, database string, schema *table.Schema, q Question) (*Bill, error) {
+	b := &Bill{}
+	if err := b.measure(ctx, conn, database, schema, q); err != nil {
+		return nil, err
+	}
+	b.Load = q.EventsPerSecond
+	if b.Load == 0 {
+		b.Load = b.EventsPerSecond
+	}
+	perDay := b.Load * 86400
+	b.RawGB = perDay * q.RawDays * b.RawBytesPerEvent / 1e9
+	b.RollupGB = perDay * q.RollupDay * b.RollupBytesPerEvent / 1e9
+	b.Cores = b.Load * q.CPUMicros / 1e6 / q.Busy
+	b.USDStorage = (b.RawGB + b.RollupGB) * q.Prices.GBMonth
+	b.USDCPU = b.Cores * hoursOfMonth * q.Prices.CoreHour
+	b.USDMonth = b.USDStorage + b.USDCPU
+	return b, nil
+}
+
+// measure reads the data parts and the books. What a byte at rest is per event is the same for all tenants: data parts are shared.
+func (b *Bill) measure(ctx context.Context, conn driver.Conn, database string, schema *table.Schema, q Question) error {
+	var raw []string
+	for _, t := range schema.Tables() {
+		if t.Retention == table.Raw {
+			raw = append(raw, t.Name)
+		}
+	}
+	if err := conn.QueryRow(ctx, "SELECT sumIf(bytes_on_disk, has($1, table)), sumIf(bytes_on_disk, NOT has($1, table)) FROM system.parts "+
+		"WHERE active AND database = $2", raw, database).Scan(&b.RawBytes, &b.RollupBytes); err != nil {
+		return fmt.Errorf("read the data parts: %w", err)
+	}
+	if err := conn.QueryRow(ctx, fmt.Sprintf("SELECT toUInt64(sumIf(events - rejected - duplicates, day > today() - %d)), "+
+		"toUInt64(sum(events - rejected - duplicates)) FROM `%s`.usage", int(q.RawDays), database)).Scan(&b.RawEvents, &b.AllEvents); err != nil {
+		return fmt.Errorf("read the books: %w", err)
+	}
+	if b.RawEvents == 0 {
+		return errNothing
+	}
+	b.RawBytesPerEvent = float64(b.RawBytes) / float64(b.RawEvents)
+	b.RollupBytesPerEvent = float64(b.RollupBytes) / float64(b.AllEvents)
+	var days, events uint64
+	if err := conn.QueryRow(ctx, fmt.Sprintf("SELECT uniqExact(day), toUInt64(sum(events - rejected - duplicates)) FROM `%s`.usage "+
+		"WHERE day < today() AND day >= today() - 7 AND ($1 = '' OR tenant = $1)", database), q.Tenant).Scan(&days, &events); err != nil {
+		return fmt.Errorf("read the books: %w", err)
+	}
+	b.Days = float64(days)
+	if days > 0 {
+		b.EventsPerSecond = float64(events) / float64(days) / 86400
+	} else if q.EventsPerSecond == 0 {
+		return errors.New("there is no full day to reckon from yet: give the load with --events-per-second")
+	}
+	return nil
+}
