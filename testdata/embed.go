@@ -18,7 +18,7 @@ var Parca embed.FS
 //go:embed intrakernel/samples/gemm_trace.json.gz
 var IntraKernel embed.FS
 
-// Traces holds one trace of PyTorch's profiler; see traces/README.md.
+// Traces holds traces of PyTorch's profiler; see traces/README.md. The demo imports one, the bench repeats all.
 //
-//go:embed traces/real/HTA_critical_path__alexnet__benchmark_result_2869224_1695835535_trace.json.gz
+//go:embed traces/real/*.json.gz
 var Traces embed.FS

@@ -19,7 +19,7 @@ import (
 // benchCmd measures this machine, or a service that runs elsewhere. Load is generated into files first and sent from this process; what
 // is measured runs as a process of its own, so that memory and CPU are its alone.
 type benchCmd struct {
-	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour,pc,regions,noisy" help:"${bench_workload}"`
+	Workload  []string      `default:"columnar" enum:"columnar,full,mixed,hour,pc,regions,trace,noisy" help:"${bench_workload}"`
 	Kernels   int           `default:"0" help:"Kernels to send; 0 for 16 M columnar, 6 M full, 4 M mixed."`
 	Sessions  int           `default:"8" help:"Sessions to send in parallel."`
 	First     int           `name:"first-session-kernels" default:"0" help:"Kernels of the first session; 0 for as many as the others have."`
@@ -76,7 +76,7 @@ func (c *benchCmd) check(p *program) error {
 	case c.URL == "" && (c.Key != "" || c.ClickHouse != "" || c.ClickHouseHTTP != ""):
 		return fmt.Errorf("%s is for a service elsewhere: name its gateway with %s", s.name("clickhouse-http"), s.name("url"))
 	case slices.ContainsFunc(c.Workload, ownService) && (c.URL != "" || c.Soak > 0 || c.Read || c.Fsync || c.Record != "" || c.Against != ""):
-		return fmt.Errorf("%s pc, regions and noisy are measured on a service of the bench's own, without %s, %s, %s, %s, %s and %s",
+		return fmt.Errorf("%s pc, regions, trace and noisy are measured on a service of the bench's own, without %s, %s, %s, %s, %s and %s",
 			s.name("workload"), s.name("url"), s.name("soak"), s.name("read"), s.name("fsync"), s.name("record"), s.name("against"))
 	}
 	return c.benchPCFlags.check(s, c.Rate)
@@ -84,7 +84,7 @@ func (c *benchCmd) check(p *program) error {
 
 // ownService reports whether a workload is measured on a service of the bench's own alone.
 func ownService(workload string) bool {
-	return slices.Contains([]bench.Workload{bench.PC, bench.Regions, bench.Noisy}, bench.Workload(workload))
+	return slices.Contains([]bench.Workload{bench.PC, bench.Regions, bench.Trace, bench.Noisy}, bench.Workload(workload))
 }
 
 // Run measures every workload and prints its table. Counts that are not what was sent are an error.
@@ -105,7 +105,7 @@ func (c *benchCmd) Run(ctx context.Context, p *program) error {
 			fmt.Fprintln(p.Stdout)
 		}
 		if one := map[bench.Workload]func(context.Context, *program, string) error{bench.PC: c.pc,
-			bench.Regions: c.regions, bench.Noisy: c.noisy}[bench.Workload(name)]; one != nil {
+			bench.Regions: c.regions, bench.Trace: c.trace, bench.Noisy: c.noisy}[bench.Workload(name)]; one != nil {
 			if err := one(ctx, p, filepath.Join(dir, fmt.Sprint(i))); err != nil {
 				return fmt.Errorf("bench %s: %w", name, err)
 			}

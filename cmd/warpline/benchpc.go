@@ -8,15 +8,19 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/bench"
+	"github.com/warpline/warpline/proto/tenant"
 )
 
-// benchPCFlags are of workloads pc and regions.
+// benchPCFlags are of workloads pc, regions and trace.
 type benchPCFlags struct {
-	Pairs    int           `default:"0" help:"Workload pc: pairs to send with each size of batch; 0 for 2.5 M and 5 M."`
-	Nodes    int           `default:"0" help:"Workload pc: measure a fleet of so many agents that send --rate pairs a second together."`
-	Captures int           `default:"0" help:"Workload regions: captures to send, 1 M slices each; 0 for 10."`
-	For      time.Duration `name:"for" default:"10m" help:"Workload pc: how long the fleet sends."`
+	Pairs     int           `default:"0" help:"Workload pc: pairs to send with each size of batch; 0 for 2.5 M and 5 M."`
+	Nodes     int           `default:"0" help:"Workload pc: measure a fleet of so many agents that send --rate pairs a second together."`
+	Captures  int           `default:"0" help:"Workload regions: captures to send, 1 M slices each; 0 for 10."`
+	TraceSize size          `default:"1GiB" help:"Workload trace: bytes of JSON in all traces together."`
+	Traces    int           `default:"4" help:"Workload trace: traces to send at once."`
+	For       time.Duration `name:"for" default:"10m" help:"Workload pc: how long the fleet sends."`
 }
 
 func (f benchPCFlags) check(s *settings, rate float64) error {
@@ -26,6 +30,8 @@ func (f benchPCFlags) check(s *settings, rate float64) error {
 			s.name("nodes"), s.name("captures"), s.name("for"), f.Pairs, f.Nodes, f.Captures, f.For)
 	case f.Captures > 30:
 		return fmt.Errorf("%s: %d: at most 30, which are in memory", s.name("captures"), f.Captures)
+	case f.TraceSize < 1<<20 || f.TraceSize > 1<<40 || f.Traces < 1 || f.Traces > 64:
+		return fmt.Errorf("%s, %s: 1 to 64 traces of 1MiB to 1TiB in all", s.name("traces"), s.name("trace-size"))
 	case f.Nodes > 0 && rate <= 0:
 		return fmt.Errorf("%s needs %s: pairs a second over all nodes", s.name("nodes"), s.name("rate"))
 	}
@@ -92,6 +98,26 @@ func (c *benchCmd) regions(ctx context.Context, p *program, dir string) error {
 	}
 	defer svc.Stop()
 	r, err := bench.RunRegions(ctx, svc, bench.RegionsOptions{Seed: c.Seed, Captures: c.Captures, Rest: !c.NoRest, Progress: phases.tell})
+	if err != nil {
+		return err
+	}
+	return c.tell(p, r, r.Wrong)
+}
+
+// trace measures workload trace. Limits grow with the traces.
+func (c *benchCmd) trace(ctx context.Context, p *program, dir string) error {
+	svc, phases, done, err := c.own(ctx, p, dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	o := bench.TraceOptions{Seed: c.Seed, Bytes: int64(c.TraceSize), Sessions: c.Traces, Partitions: broker.DefaultLayout().Partitions,
+		Rest: !c.NoRest, Dir: dir, Progress: phases.tell}
+	if l := tenant.DefaultLimits(); o.Bytes/int64(o.Sessions) > l.MaxRawBytes {
+		each := fmt.Sprint(o.Bytes/int64(o.Sessions)+1<<20, "B")
+		o.Gateway = []string{"--limit-raw-body", each, "--limit-body", each, "--spool-max", fmt.Sprint(2*o.Bytes, "B")}
+	}
+	r, err := bench.RunTraces(ctx, svc, o)
 	if err != nil {
 		return err
 	}

@@ -290,6 +290,13 @@ func (r *Reader) element() (*Event, error) {
 		return nil, r.err
 	}
 	offset := r.Offset()
+	r.event = Event{Offset: offset}
+	if r.b[r.at] == '{' { // nearly always it is whole and here, and one look is enough
+		if end, ok := r.event.members(r.b[r.at:]); ok && end <= MaxEvent {
+			r.at += end
+			return &r.event, nil
+		}
+	}
 	text, whole := r.value(MaxEvent, true)
 	switch {
 	case r.err != nil:
@@ -331,7 +338,15 @@ func (e *Event) split(b []byte) (reason string) {
 	if b[0] != '{' {
 		return "no object, and an event is one"
 	}
-	ok := eachMember(b, func(key, value []byte) {
+	if end, ok := e.members(b); !ok || end != len(b) {
+		return notJSON
+	}
+	return ""
+}
+
+// members finds the members of the event that begins here.
+func (e *Event) members(b []byte) (end int, ok bool) {
+	return members(b, func(key, value []byte) {
 		switch string(key) {
 		case `"ph"`:
 			e.Phase = value
@@ -367,10 +382,6 @@ func (e *Event) split(b []byte) (reason string) {
 			e.Scope = value
 		}
 	})
-	if !ok {
-		return notJSON
-	}
-	return ""
 }
 
 // value passes the value here, and returns its text if it is at most limit bytes long; more is not kept. Brackets and strings alone are

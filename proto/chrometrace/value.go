@@ -39,31 +39,37 @@ func EachMember(object []byte, visit func(key, value []byte)) (ok bool) {
 }
 
 func eachMember(b []byte, visit func(key, value []byte)) bool {
+	end, ok := members(b, visit)
+	return ok && end == len(b)
+}
+
+// members visits the members of the object at the beginning of b. end is behind it.
+func members(b []byte, visit func(key, value []byte)) (end int, ok bool) {
 	i := jsonscan.Space(b, 1)
 	for i < len(b) && b[i] != '}' {
 		if b[i] != '"' {
-			return false
+			return i, false
 		}
 		end, _, ok := jsonscan.String(b, i)
 		if !ok {
-			return false
+			return i, false
 		}
 		key := b[i:end]
 		if i = jsonscan.Space(b, end); i >= len(b) || b[i] != ':' {
-			return false
+			return i, false
 		}
 		i = jsonscan.Space(b, i+1)
 		if end, _, _, ok = jsonscan.Value(b, i, &rules); !ok {
-			return false
+			return i, false
 		}
 		visit(key, b[i:end])
 		if i = jsonscan.Space(b, end); i < len(b) && b[i] == ',' {
 			if i = jsonscan.Space(b, i+1); i < len(b) && b[i] == '}' {
-				return false
+				return i, false
 			}
 		} else if i < len(b) && b[i] != '}' {
-			return false
+			return i, false
 		}
 	}
-	return i == len(b)-1
+	return i + 1, i < len(b)
 }

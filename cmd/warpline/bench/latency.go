@@ -62,6 +62,12 @@ func runLatency(ctx context.Context, svc *Service, d *Data, rate float64, progre
 
 // sendLatency is runLatency that also says what was answered, by status.
 func sendLatency(ctx context.Context, svc *Service, d *Data, rate float64, progress func(done, of int64)) (*Latency, map[int]int, error) {
+	return sendLatencyUntil(ctx, svc, d, rate, progress, nil)
+}
+
+// sendLatencyUntil is sendLatency that sends no more once enough is closed.
+func sendLatencyUntil(ctx context.Context, svc *Service, d *Data, rate float64, progress func(done, of int64),
+	enough <-chan struct{}) (*Latency, map[int]int, error) {
 	w := &watcher{waiting: map[string][]pending{}, visible: map[string]int64{}}
 	upTo := map[string]int64{}
 	for _, s := range d.Sessions { // rows up to the end of each window: only the device channel has kernels
@@ -84,20 +90,23 @@ func sendLatency(ctx context.Context, svc *Service, d *Data, rate float64, progr
 		turn := windowEvery * time.Duration(session) / time.Duration(len(d.Sessions))
 		return start.Add(turn + windowEvery*time.Duration(win.Sequence-1))
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	sending, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := make(chan error, 1)
 	var lastAck time.Time
-	go func() { err := sender.send(ctx, d); lastAck = time.Now(); sent <- err }()
-	done, changed := false, time.Now()
+	go func() { err := sender.send(sending, d); lastAck = time.Now(); sent <- err }()
+	done, cut, changed := false, false, time.Now()
 	var seen int64
 	for !done || w.left() > 0 {
 		select {
 		case err := <-sent:
-			if err != nil {
+			if err != nil && !cut {
 				return nil, nil, err
 			}
 			done = true
+		case <-enough:
+			cut, enough = true, nil
+			cancel()
 		default:
 		}
 		if err := w.poll(ctx, svc.Read, d); err != nil {
@@ -119,7 +128,7 @@ func sendLatency(ctx context.Context, svc *Service, d *Data, rate float64, progr
 		}
 	}
 	l := w.summary()
-	l.Rate, l.Reached = rate, float64(d.Counts.Kernels)/lastAck.Sub(start).Seconds()
+	l.Rate, l.Reached = rate, float64(w.seen())/lastAck.Sub(start).Seconds()
 	return l, sender.answers, nil
 }
 

@@ -14,7 +14,7 @@ import (
 type Figure struct {
 	Name     string  `json:"name"`
 	Value    float64 `json:"value"`
-	Unit     string  `json:"unit"` // rows/s, B, s
+	Unit     string  `json:"unit"` // rows/s, B, s, x
 	Floor    float64 `json:"floor,omitempty"`
 	Goal     float64 `json:"goal,omitempty"`
 	LessGood bool    `json:"less_is_better,omitempty"`
@@ -165,6 +165,8 @@ func (f Figure) show(v float64) string {
 		return "-"
 	case f.Unit == "B":
 		return size(v)
+	case f.Unit == "x":
+		return fmt.Sprintf("%.2fx", v)
 	case f.Unit == "s":
 		return fmt.Sprintf("%.2f s", v)
 	}

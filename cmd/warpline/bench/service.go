@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,6 +38,9 @@ type Service struct {
 
 // devKey is the key of a service on loopback that lives as long as the bench.
 const devKey = "gpfl_bench"
+
+// devTenant is the tenant of devKey.
+const devTenant = "dev"
 
 // readyLimit is how long a start may take, a fetch of the engine's library included.
 const readyLimit = 10 * time.Minute
@@ -76,6 +80,48 @@ func Start(ctx context.Context, binary, dir string, args ...string) (*Service, e
 	}
 	s.Ready = time.Since(began)
 	return s, nil
+}
+
+// StartGateway runs a gateway as a role of its own before the streams of s, a service that Start started. The caller calls Stop.
+func (s *Service) StartGateway(ctx context.Context, dir string, args ...string) (*Service, error) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	addr := free.Addr().String()
+	free.Close()
+	g := &Service{URL: "http://" + addr, Key: devKey, done: make(chan struct{}), log: filepath.Join(dir, "gateway.log")}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("bench folder: %w", err)
+	}
+	log, err := os.Create(g.log)
+	if err != nil {
+		return nil, fmt.Errorf("bench folder: %w", err)
+	}
+	defer log.Close()
+	g.cmd = exec.Command(s.cmd.Path, append([]string{"gateway", "--nats", s.NATS, "--listen", addr, "--spool-dir", dir, "--log-level", "warn",
+		"--limit-events-per-second", "1e12", "--limit-bytes-per-second", "1TB", "--limit-raw-bytes-per-second", "1TB"}, args...)...)
+	g.cmd.Env = append(os.Environ(), "WARPLINE_DEV_KEY="+devKey)
+	g.cmd.Stdout, g.cmd.Stderr = log, log
+	if err := g.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start warpline gateway: %w", err)
+	}
+	g.PID = g.cmd.Process.Pid
+	go func() { g.err = g.cmd.Wait(); close(g.done) }()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for !ready(ctx, addr) {
+		err := g.Died()
+		if err == nil {
+			err = pause(ctx, 20*time.Millisecond)
+		}
+		if err != nil {
+			err = fmt.Errorf("warpline gateway: %w; its last words:\n%s", err, g.lastWords())
+			g.Stop()
+			return nil, err
+		}
+	}
+	return g, nil
 }
 
 // await waits for the file in which up says where it listens, then for the gateway to be ready.

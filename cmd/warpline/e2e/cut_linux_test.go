@@ -266,10 +266,11 @@ func (b *cutService) audit(lost bool) {
 	b.t.Errorf("audit: %v\n%s", err, out)
 }
 
-// upload is one window of cutRows kernels. Its rows are told from all others by their correlation ids.
+// upload is one window, or trace, of cutRows kernels. Its rows are told from all others by their correlation ids.
 type upload struct {
 	window   *window
-	n        int // in its session
+	trace    []byte // "" of a window
+	n        int    // in its session
 	sum      uint64
 	accepted time.Time // of the first answer 200; zero: none came
 }
@@ -303,7 +304,43 @@ func newUpload(session string, n int) *upload {
 	return u
 }
 
-// cutLoad is what was sent. Half of the sessions send windows as agents do, half plain uploads.
+// newTrace is a session of its own.
+func newTrace(no int64) *upload {
+	u := &upload{window: &window{session: fmt.Sprint("trace:cut-", no)}}
+	for i := range cutRows {
+		ns := 1000 + i*37
+		u.sum += uint64(ns)
+		u.trace = fmt.Appendf(u.trace, `,{"ph":"X","cat":"kernel","name":"kernel_%d","pid":0,"tid":7,"ts":%d,"dur":%d.%03d,"args":{"device":0,`+
+			`"stream":7,"correlation":%d}}`, i%7, 1795175929972803+int64(i), ns/1000, ns%1000, i+1)
+	}
+	u.trace = append([]byte{'['}, append(u.trace[1:], ']')...)
+	return u
+}
+
+// post sends it, and returns the answer.
+func (u *upload) post(ctx context.Context, addr string) (status int, body string, header http.Header) {
+	if u.trace == nil {
+		return u.window.post(ctx, addr, devKey, u.window.session[0] == 'a')
+	}
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/api/v1/traces?session="+
+		strings.TrimPrefix(u.window.session, "trace:"), bytes.NewReader(u.trace))
+	if err != nil {
+		return 0, err.Error(), nil
+	}
+	req.Header.Set("Authorization", "Bearer "+devKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error(), nil
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error(), nil
+	}
+	return resp.StatusCode, string(text), resp.Header
+}
+
+// cutLoad is what was sent. Half of the sessions send windows as agents do, half plain uploads; every sixth is a trace.
 type cutLoad struct {
 	t        *testing.T
 	addr     string
@@ -327,7 +364,7 @@ func (l *cutLoad) count() (n int) {
 func (l *cutLoad) send(ctx context.Context, u *upload) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	status, body, err := u.window.post(ctx, l.addr, devKey, u.window.session[0] == 'a')
+	status, body, err := u.post(ctx, l.addr)
 	if status != 200 {
 		l.mu.Lock()
 		l.refusal = fmt.Sprintf("%d %s %v", status, body, err)
@@ -336,8 +373,9 @@ func (l *cutLoad) send(ctx context.Context, u *upload) bool {
 	}
 	var answer struct {
 		Acknowledged bool `json:"window_acknowledged"`
+		Complete     bool // of a trace
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || !answer.Acknowledged {
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || !answer.Acknowledged && !(u.trace != nil && answer.Complete) {
 		l.t.Errorf("%s: %d %s", u, status, body)
 		return false
 	}
@@ -360,6 +398,9 @@ func (l *cutLoad) run() (stop func()) {
 				session := fmt.Sprintf("%c%07d-0000-4000-8000-000000000000", "ab"[no%2], no)
 				for n := 0; n < 60 && ctx.Err() == nil; n++ {
 					u := newUpload(session, n)
+					if no%6 == 5 {
+						u, n = newTrace(no), 60
+					}
 					l.mu.Lock()
 					l.uploads = append(l.uploads, u)
 					l.mu.Unlock()
@@ -394,8 +435,11 @@ func (l *cutLoad) again() {
 	l.t.Helper()
 	last := map[string]int{}
 	for _, u := range l.uploads {
-		last[u.window.session] = max(last[u.window.session], u.n)
+		if u.trace == nil {
+			last[u.window.session] = max(last[u.window.session], u.n)
+		}
 	}
+	l.uploads = append(l.uploads, newTrace(l.sessions.Add(1)))
 	sessions := make([]string, 0, len(last))
 	for s := range last {
 		sessions = append(sessions, s)
@@ -482,17 +526,22 @@ func (b *cutService) compare(l *cutLoad, when string) (lost []*upload) {
 		b.t.Errorf("%s: %.3000s", when, wrong)
 	}
 	for _, u := range missing {
-		lost = append(lost, &upload{window: u.window, n: u.n, accepted: u.accepted})
+		lost = append(lost, &upload{window: u.window, trace: u.trace, n: u.n, accepted: u.accepted})
 		u.accepted = time.Time{}
 	}
 	return lost
 }
 
-// rollups says where kernel_stats differs from the rows, "" when nowhere.
+// rollups says where kernel_stats, or a trace's slices, differ from the rows, "" when nowhere.
 func (b *cutService) rollups() string {
 	rows, err := b.tsv(`SELECT session_id, sum(a), sum(b), sum(c), sum(d) FROM (
 		SELECT session_id, 1 * count() AS a, sum(duration_ns) AS b, 0 AS c, 0 AS d FROM warpline.kernels WHERE tenant = 'dev' GROUP BY session_id
 		UNION ALL SELECT session_id, 0, 0, sum(calls), sum(total_ns) FROM warpline.kernel_stats WHERE tenant = 'dev' GROUP BY session_id)
+		GROUP BY session_id HAVING sum(a) != sum(c) OR sum(b) != sum(d)
+		UNION ALL SELECT session_id, sum(a), sum(b), sum(c), sum(d) FROM (
+		SELECT session_id, 1 * count() AS a, sum(duration_ns) AS b, 0 AS c, 0 AS d FROM warpline.trace_slices WHERE tenant = 'dev'
+		GROUP BY session_id UNION ALL SELECT session_id, 0, 0, sum(calls), sum(total_ns) FROM warpline.kernel_stats
+		WHERE tenant = 'dev' AND startsWith(session_id, 'trace:') GROUP BY session_id)
 		GROUP BY session_id HAVING sum(a) != sum(c) OR sum(b) != sum(d)`)
 	if err != nil {
 		return err.Error()

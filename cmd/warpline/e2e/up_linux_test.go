@@ -129,10 +129,14 @@ func (s *service) forget() {
 	s.lines = nil
 }
 
-// post sends one session; it returns the status and the body of a refusal.
+// post sends one session, each third a trace; it returns the status and the body of a refusal.
 func (s *service) post() (int, string) {
+	path := "/api/v1/events/job_start"
 	body := fmt.Sprintf(`{"type":"job_start","session_id":"s%d","app":"a","ts_ns":1795175929972476039}`, s.posted)
-	req, err := http.NewRequest(http.MethodPost, "http://"+s.addr+"/api/v1/events/job_start", strings.NewReader(body))
+	if s.posted%3 == 2 {
+		path, body = fmt.Sprint("/api/v1/traces?session=t", s.posted), `[{"ph":"X","name":"op","ts":1795175929972476,"dur":1}]`
+	}
+	req, err := http.NewRequest(http.MethodPost, "http://"+s.addr+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}

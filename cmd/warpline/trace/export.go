@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Export writes sessions of a service as one trace, with every arrow on its slices: their events first, as ClickHouse has them, to files
-// beside the trace, and those as Fix does.
+// Export writes sessions of a service as one trace, with every arrow on its slices: their events, as ClickHouse has them, go to files
+// beside the trace, which are read as they grow, and those are written as Fix does.
 type Export struct {
 	Sessions []string // ids, for names
 	Out      string   // file to write, "-" is standard output
@@ -31,13 +31,13 @@ func (e *Export) Run(ctx context.Context, out, words io.Writer) (*Fixed, error) 
 	}
 	defer os.RemoveAll(dir)
 	f := Fix{Out: e.Out, Format: e.Format}
+	places := map[string]int{}
 	for i, id := range e.Sessions {
 		path := filepath.Join(dir, fmt.Sprintf("%d", i), fileName(id)+".json")
-		if err := e.events(ctx, i, path); err != nil {
-			return nil, fmt.Errorf("session %s: %w", id, err)
-		}
+		places[path] = i
 		f.Paths = append(f.Paths, path)
 	}
+	f.grow = func(ctx context.Context, path string) (*growing, error) { return e.begin(ctx, places[path], path) }
 	if e.Out != "-" {
 		return f.Run(ctx, words)
 	}
@@ -57,20 +57,21 @@ func (e *Export) Run(ctx context.Context, out, words io.Writer) (*Fixed, error) 
 	return done, err
 }
 
-// events writes the events of one session to a file.
-func (e *Export) events(ctx context.Context, i int, path string) error {
+// begin begins to write the events of one session to a file.
+func (e *Export) begin(ctx context.Context, i int, path string) (*growing, error) {
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-		return err
+		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer file.Close()
-	if err := e.Events(ctx, i, file); err != nil {
-		return err
-	}
-	return file.Close()
+	return grow(ctx, file, func(ctx context.Context, w io.Writer) error {
+		if err := e.Events(ctx, i, w); err != nil {
+			return fmt.Errorf("session %s: %w", e.Sessions[i], err)
+		}
+		return nil
+	}), nil
 }
 
 // fileName is the name of a session as a file has it: what is no letter, digit, dot or dash becomes a line.

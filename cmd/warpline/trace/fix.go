@@ -24,6 +24,8 @@ type Fix struct {
 	Paths  []string // files; packed with gzip or not
 	Out    string   // file to write; it must not be one of Paths
 	Format string   // FormatPerfetto, FormatChrome, or "" for what Out's name says
+	// grow, if there is one, begins to write a file of Paths.
+	grow func(ctx context.Context, path string) (*growing, error)
 }
 
 // The formats that Fix writes.
@@ -119,7 +121,7 @@ func (f *Fix) writePlain(ctx context.Context, out io.Writer, dir string, done *F
 	}
 	w := newFixWriter(out, done)
 	for i, path := range f.Paths {
-		file, err := readWhole(ctx, path, dir)
+		file, err := readWhole(ctx, path, dir, f.grow)
 		if err != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func (f *Fix) writeChrome(ctx context.Context, out io.Writer, dir string, done *
 		}
 	}()
 	for _, path := range f.Paths {
-		file, err := readWhole(ctx, path, dir)
+		file, err := readWhole(ctx, path, dir, f.grow)
 		if err != nil {
 			return err
 		}

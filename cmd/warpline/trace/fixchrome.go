@@ -105,10 +105,8 @@ func (w *chromeWriter) file(f *wholeFile, number int, label string) error {
 
 // bind gives the slices of arrows their ids: one for all arrows of a call.
 func (w *chromeWriter) bind(f *wholeFile) {
-	f.flows.Perfetto()
-	_, unknown, _ := f.flows.Meant()
+	all, unknown, ambiguous := f.flows.Arrows()
 	w.done.Unknown += unknown
-	all, ambiguous := f.flows.Arrows()
 	w.done.Ambiguous += ambiguous
 	w.binds = map[int32]*chromeBind{}
 	for _, a := range all {

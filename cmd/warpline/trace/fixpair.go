@@ -27,6 +27,11 @@ func (f *wholeFile) pair() {
 		marks = marks[n:]
 	}
 	f.marks = nil
+	for slice, piece := range f.of {
+		if s := &f.flows.Slices[slice]; piece >= 0 && s.Dur < 0 {
+			s.Dur = f.pieces[piece].dur
+		}
+	}
 }
 
 func (f *wholeFile) pairRow(marks []mark) {

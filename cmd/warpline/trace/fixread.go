@@ -82,14 +82,30 @@ type wholeFile struct {
 
 func (f *wholeFile) close() { f.done() }
 
-// readWhole reads all events of a file. What is packed is unpacked into a file in dir, which is removed when it is closed.
-func readWhole(ctx context.Context, path, dir string) (*wholeFile, error) {
+// readWhole reads all events of a file, or of one that grow begins. What is packed is unpacked into a file in dir, which is removed when it
+// is closed.
+func readWhole(ctx context.Context, path, dir string, grow func(context.Context, string) (*growing, error)) (*wholeFile, error) {
+	var in *growing
+	if grow != nil {
+		var err error
+		if in, err = grow(ctx, path); err != nil {
+			return nil, err
+		}
+		defer in.Close()
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: name a trace in Chrome's JSON", err)
 	}
-	f := &wholeFile{path: path, text: file, done: func() { file.Close() }, flows: flows.New(), left: map[string]uint64{},
+	f := &wholeFile{path: path, text: file, done: func() { file.Close() }, flows: flows.NewUndrawn(), left: map[string]uint64{},
 		rowIDs: map[string]uint32{}, processIDs: map[string]uint32{}}
+	if in != nil {
+		if err := f.read(ctx, path, in); err != nil {
+			f.close()
+			return nil, cmp.Or(in.Close(), err)
+		}
+		return f, nil
+	}
 	head := make([]byte, 2)
 	if n, _ := file.ReadAt(head, 0); n == 2 && head[0] == 0x1f && head[1] == 0x8b {
 		if err := f.unpack(path, dir); err != nil {
@@ -97,7 +113,7 @@ func readWhole(ctx context.Context, path, dir string) (*wholeFile, error) {
 			return nil, err
 		}
 	}
-	if err := f.read(ctx, path); err != nil {
+	if err := f.read(ctx, path, f.text); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -127,8 +143,8 @@ func (f *wholeFile) unpack(path, dir string) error {
 	return err
 }
 
-func (f *wholeFile) read(ctx context.Context, path string) error {
-	r := chrometrace.NewReader(bufio.NewReaderSize(f.text, 1<<18))
+func (f *wholeFile) read(ctx context.Context, path string, in io.Reader) error {
+	r := chrometrace.NewReader(bufio.NewReaderSize(in, 1<<18))
 	r.Member = func(key string, value []byte) {
 		if key == "baseTimeNanoseconds" {
 			f.base, f.baseless = baseOf(value)

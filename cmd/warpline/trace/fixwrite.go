@@ -19,9 +19,9 @@ type fixWriter struct {
 	done    *Fixed
 	uuid    uint64 // the last that was given
 	arrow   uint64
-	text    []byte            // scratch: of a piece
+	again   rereader
 	mended  []byte            // scratch
-	event   chrometrace.Event // of text
+	event   chrometrace.Event // of what was read again
 	err     error             // the first of reading again
 	counts  map[string]uint64 // counters of this file, by process and name
 	ids     []uint64          // of arrows, by piece
@@ -50,7 +50,7 @@ func (w *fixWriter) file(f *wholeFile, label string, number int) {
 	order := f.layOut()
 	w.tracks(f, label, number)
 	w.arrows(f)
-	w.counts = map[string]uint64{}
+	w.counts, w.again = map[string]uint64{}, rereader{}
 	steps := make([]step, 0, 2*len(order))
 	for rank, i := range order {
 		p := &f.pieces[i]
@@ -113,10 +113,8 @@ func clamp(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)
 
 // arrows gives each arrow an id of its own, and each piece the ids of its arrows.
 func (w *fixWriter) arrows(f *wholeFile) {
-	f.flows.Perfetto() // slices get their ends
-	_, unknown, _ := f.flows.Meant()
+	all, unknown, ambiguous := f.flows.Arrows()
 	w.done.Unknown += unknown
-	all, ambiguous := f.flows.Arrows()
 	w.done.Ambiguous += ambiguous
 	w.from = append(w.from[:0], make([]int32, len(f.pieces)+1)...)
 	ends := func(visit func(from, to int32)) {
@@ -194,11 +192,10 @@ func (w *fixWriter) end(f *wholeFile, p *piece, track uint64) {
 
 // load reads the text of an event again.
 func (w *fixWriter) load(f *wholeFile, at int64, size int32) *chrometrace.Event {
-	w.text = slices.Grow(w.text[:0], int(size))[:size]
-	_, err := f.text.ReadAt(w.text, at)
+	text, err := w.again.read(f.text, at, int(size))
 	ok := err == nil || err == io.EOF
 	if ok {
-		w.mended, ok = chrometrace.Split(&w.event, w.text, w.mended)
+		w.mended, ok = chrometrace.Split(&w.event, text, w.mended)
 	}
 	if !ok && w.err == nil {
 		w.err = fmt.Errorf("%s changed while it was read: byte %d is no event any more", f.path, at)

@@ -8,8 +8,8 @@ import (
 // Arrows are all arrows that a trace means, each once: from each call of a runtime or driver to what a GPU did under the same correlation,
 // whether or not the trace has an arrow for it; what else Meant finds; and those that stand on slices themselves. ambiguous counts what
 // a GPU did under a correlation that several calls have, or that GPUs of several numbers have, as in files that were merged: no arrow of
-// these is told.
-func (t *Trace) Arrows() (all []Arrow, ambiguous uint64) {
+// these is told. unknown is as Meant has it.
+func (t *Trace) Arrows() (all []Arrow, unknown, ambiguous uint64) {
 	type call struct{ slice, others uint32 }
 	calls := map[int64]call{}
 	for i := range t.Slices {
@@ -55,7 +55,7 @@ func (t *Trace) Arrows() (all []Arrow, ambiguous uint64) {
 			ambiguous++
 		}
 	}
-	meant, _, _ := t.Meant()
+	meant, unknown, _ := t.Meant()
 	for _, a := range meant {
 		from, to := &t.Slices[a.From], &t.Slices[a.To]
 		if from.side == host && to.side == device && (calls[to.Correlation].others > 0 || several[to.Correlation]) {
@@ -64,7 +64,7 @@ func (t *Trace) Arrows() (all []Arrow, ambiguous uint64) {
 		add(a.From, a.To)
 	}
 	t.eachBound(add)
-	return all, ambiguous
+	return all, unknown, ambiguous
 }
 
 // eachBound visits the arrows that stand on slices (P12).

@@ -82,21 +82,26 @@ type Trace struct {
 	// Skipped counts events without a time, a phase or a duration, which viewers leave out.
 	Skipped uint64
 
-	names  texts
-	tracks texts // threads as Perfetto has them
-	plain  texts // threads as text
-	pids   texts // processes as text
-	keys   texts
-	events []event
-	flows  []flow
-	binds  map[uint32]bind // by slice
-	last   int32           // the slice that was written last, -1 for none
-	lastTS int64
-	lastOn uint32 // its thread as text
+	names   texts
+	tracks  texts // threads as Perfetto has them
+	plain   texts // threads as text
+	pids    texts // processes as text
+	keys    texts
+	events  []event
+	flows   []flow
+	binds   map[uint32]bind // by slice
+	undrawn bool
+	last    int32 // the slice that was written last, -1 for none
+	lastTS  int64
+	lastOn  uint32 // its thread as text
 }
 
 // New returns an empty trace.
 func New() *Trace { return &Trace{last: -1, binds: map[uint32]bind{}} }
+
+// NewUndrawn returns an empty trace that says what arrows mean and draws nothing, for which it would need twice the memory. Slices that end
+// in an event of their own have no Dur until the caller sets it.
+func NewUndrawn() *Trace { return &Trace{last: -1, binds: map[uint32]bind{}, undrawn: true} }
 
 // Name is the name of a slice.
 func (t *Trace) Name(s *Slice) string { return t.names.all[s.Name] }
@@ -140,6 +145,9 @@ func (t *Trace) Add(e *chrometrace.Event) {
 		return
 	}
 	ev := event{ts: ts, order: uint32(len(t.events))}
+	if t.undrawn && (phase == 'E' || phase == 'e') {
+		return
+	}
 	switch phase {
 	case 's', 't', 'f':
 		ev.kind = flowStart
@@ -159,7 +167,9 @@ func (t *Trace) Add(e *chrometrace.Event) {
 			return
 		}
 	}
-	t.events = append(t.events, ev)
+	if !t.undrawn {
+		t.events = append(t.events, ev)
+	}
 }
 
 // addEnd keeps the track of an end: as a slice that is none.
