@@ -133,14 +133,16 @@ func (r *routing) match(path string) *entry {
 	return e
 }
 
-// question is what follows routeQuestions in a path.
-func (r *routing) question(path string) (string, bool) {
+// question is what follows routeQuestions in a path. Some drivers have no setting for a path: who asks at / as one asks ClickHouse, asks
+// there.
+func (r *routing) question(of *http.Request) (string, bool) {
 	for _, prefix := range []string{"", r.prefix} {
-		if rest, ok := strings.CutPrefix(path+"/", prefix+routeQuestions); ok {
+		if rest, ok := strings.CutPrefix(of.URL.Path+"/", prefix+routeQuestions); ok {
 			return "/" + strings.Trim(rest, "/"), true
 		}
 	}
-	return "", false
+	_, _, basic := of.BasicAuth()
+	return "/", of.URL.Path == "/" && (basic || of.Header.Get("X-ClickHouse-User") != "")
 }
 
 // answer lets Config.Questions answer, which bounds and counts questions itself.
@@ -157,7 +159,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	x := &exchange{}
 	rec := &recorder{ResponseWriter: w, status: http.StatusOK}
-	if path, ok := g.routing.question(r.URL.Path); ok && g.cfg.Questions != nil {
+	if path, ok := g.routing.question(r); ok && g.cfg.Questions != nil {
 		g.answer(w, r, path)
 		return
 	}

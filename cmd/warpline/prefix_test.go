@@ -126,17 +126,19 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 
 	t.Run("a tenant asks in SQL", func(t *testing.T) {
 		for _, c := range []struct {
-			tenant, scope string
-			status        int
-			says          string
+			path, tenant, scope string
+			status              int
+			says                string
 		}{
-			{"default", "read", 200, "default"}, {"acme", "read", 200, ""}, {"default", "ingest", 403, "scope ingest"}, {"", "", 401, "a key"},
+			{"/clickhouse/", "default", "read", 200, "default"}, {"/clickhouse", "acme", "read", 200, ""},
+			{"/clickhouse/", "default", "ingest", 403, "scope ingest"}, {"/clickhouse/", "", "", 401, "a key"},
+			{"/", "default", "read", 200, "default"}, // of drivers that know no path
 		} {
 			secret := "none"
 			if c.tenant != "" {
 				secret = strings.TrimSpace(runIn(t, nil, "key", "create", c.tenant, "--scope", c.scope, "--data", dir).stdout)
 			}
-			req, err := http.NewRequest(http.MethodPost, "http://"+r.Gateway+"/clickhouse/",
+			req, err := http.NewRequest(http.MethodPost, "http://"+r.Gateway+c.path,
 				strings.NewReader("SELECT DISTINCT tenant FROM memory_events"))
 			if err != nil {
 				t.Fatal(err)

@@ -60,6 +60,11 @@ func TestWaysToAsk(t *testing.T) {
 			r.SetBasicAuth(mine, key)
 			r.Header.Set("X-ClickHouse-Database", "default")
 		},
+		"JDBC": func(r *http.Request) { // as its driver 0.8.6 sends it
+			r.SetBasicAuth(mine, key)
+			r.Header.Set("X-ClickHouse-Query-Id", "a4b4b8d7")
+			r.URL.RawQuery += "&query_id=a4b4b8d7&compress=0&wait_end_of_query=0&async_insert=0"
+		},
 		"session": func(r *http.Request) {
 			r.SetBasicAuth(mine, key)
 			r.URL.RawQuery += "&session_id=x&session_timeout=60"

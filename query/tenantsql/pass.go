@@ -20,8 +20,9 @@ var passedBack = []string{"Content-Disposition", "Content-Encoding", "Content-Ty
 	"X-ClickHouse-Timezone"}
 
 // keptBack are parameters that ClickHouse does not get: who asks is settled here, and no session may outlive a question, since the slot may
-// be another tenant's by then.
-var keptBack = []string{"user", "password", "role", "quota_key", "session_id", "session_check", "session_timeout", "close_session"}
+// be another tenant's by then. The last two are for inserts, and drivers send them with every question.
+var keptBack = []string{"user", "password", "role", "quota_key", "session_id", "session_check", "session_timeout", "close_session",
+	"async_insert", "wait_for_async_insert"}
 
 // parameters are those of the question, with the slot's database. An id of a question is made the slot's own: that of another tenant's
 // question must not be known to be in use.
