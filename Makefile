@@ -26,6 +26,7 @@ vet:
 
 race:
 	$(GO) test -timeout $(TIMEOUT) -race -short $(RACE)
+	$(GO) test -timeout $(TIMEOUT) -race -run 'SlotsChangeHands|WaysToAsk' ./query/tenantsql
 
 fuzz:
 	GO="$(GO)" FUZZTIME="$(FUZZTIME)" .ci/fuzz
