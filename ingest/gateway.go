@@ -36,7 +36,7 @@ type Config struct {
 	Listen string
 	// GRPCListen is host:port for gRPC, port 0 for any free one; "" does not listen.
 	GRPCListen string
-	// TLSCert and TLSKey are PEM files of both listeners; both or none.
+	// TLSCert and TLSKey are PEM files of both listeners; both or none. When they change, new connections get the new certificate.
 	TLSCert, TLSKey string
 	// GRPCClientCA is a PEM file; with it clients of gRPC must show a certificate that one of these signed. It needs TLSCert.
 	GRPCClientCA string
@@ -270,11 +270,11 @@ func listen(cfg Config) (net.Listener, *connections, error) {
 
 // certificate loads the gateway's certificate.
 func certificate(cfg Config) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
-	if err != nil {
+	c := &certificates{cert: cfg.TLSCert, key: cfg.TLSKey, log: cfg.Logger}
+	if err := c.load(); err != nil {
 		return nil, fmt.Errorf("gateway certificate: %w", err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}, nil
 }
 
 // Go runs what a source needs in the background until the gateway closes; then ctx ends.

@@ -614,3 +614,57 @@ func TestTLS(t *testing.T) {
 		t.Error("a certificate without key was taken")
 	}
 }
+
+// A certificate that is renewed is used by new connections without a restart; while its files are bad, the one of before goes on.
+func TestCertificatesAreReadAgain(t *testing.T) {
+	certFile, keyFile, _ := certificate(t)
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.Listen, c.TLSCert, c.TLSKey = "127.0.0.1:0", certFile, keyFile })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.gateway.Run(ctx) }()
+	defer func() { stop(); <-ended }()
+	shown := func() string {
+		t.Helper()
+		// Which certificate it is counts here, not who signed it.
+		conn, err := tls.Dial("tcp", r.gateway.Addr(), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return string(conn.ConnectionState().PeerCertificates[0].Raw)
+	}
+	replace := func(file string, text []byte) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(file string) []byte {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	first := shown()
+	nextCert, nextKey, _ := certificate(t)
+	replace(certFile, read(nextCert)) // its key comes later: the two are not one pair
+	for began := time.Now(); time.Since(began) < 1500*time.Millisecond; time.Sleep(100 * time.Millisecond) {
+		if shown() != first {
+			t.Fatal("a certificate without its key is used")
+		}
+	}
+	replace(keyFile, read(nextKey))
+	eventually(t, soon, "the renewed certificate is used", func() bool { return shown() != first })
+	second := shown()
+	replace(certFile, []byte("no certificate"))
+	for began := time.Now(); time.Since(began) < 1500*time.Millisecond; time.Sleep(100 * time.Millisecond) {
+		if shown() != second {
+			t.Fatal("a bad file is used")
+		}
+	}
+}

@@ -1,7 +1,11 @@
 package ingest
 
 import (
+	"crypto/tls"
+	"log/slog"
 	"net/http"
+	"os"
+	"sync"
 	"time"
 )
 
@@ -34,4 +38,61 @@ func speakBoth(srv *http.Server) {
 		MaxReceiveBufferPerConnection: streamsPerConnection * streamBuffer,
 		WriteByteTimeout:              answerTime,
 	}
+}
+
+// certificates gives out the certificate that is in two files, and reads them again when they change: who renews it need not restart
+// anything. While the files are bad, or one of the two is still the old one, the certificate of before goes on. Safe for concurrent use.
+type certificates struct {
+	cert, key string
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	looked  time.Time
+	stamp   [2]fileStamp // of the files that were read last, good or bad
+}
+
+// fileStamp tells a file from what it was before.
+type fileStamp struct {
+	changed time.Time
+	size    int64
+}
+
+// lookEvery is how often the files are looked at, at most: at connections.
+const lookEvery = time.Second
+
+func stampOf(path string) fileStamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileStamp{}
+	}
+	return fileStamp{info.ModTime(), info.Size()}
+}
+
+// load reads the files. The caller holds the lock, or is alone.
+func (c *certificates) load() error {
+	c.stamp, c.looked = [2]fileStamp{stampOf(c.cert), stampOf(c.key)}, time.Now()
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err == nil {
+		c.current = &pair
+	}
+	return err
+}
+
+// get is for tls.Config.GetCertificate.
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.looked) < lookEvery {
+		return c.current, nil
+	}
+	c.looked = time.Now()
+	if now := [2]fileStamp{stampOf(c.cert), stampOf(c.key)}; now != c.stamp {
+		if err := c.load(); err != nil {
+			c.log.Error("the certificate was changed and cannot be used; the one of before goes on", "cert", c.cert, "key", c.key, "err", err)
+		} else {
+			c.log.Info("the certificate was changed: new connections get it", "cert", c.cert)
+		}
+	}
+	return c.current, nil
 }
