@@ -26,8 +26,8 @@ func (f *folding) regions(s *session, p *aggregate.Part, in *intrakernel.Part) {
 	s.sums.add(in)
 	if in.Index == in.Parts-1 {
 		ended := int64(0)
-		if k := len(in.Visits); k > 0 && in.StartedAt > 0 {
-			ended = timeOf(in, in.Visits[k-1].TS+in.Visits[k-1].Dur)
+		if len(in.Visits) > 0 && in.StartedAt > 0 {
+			ended = timeOf(in, in.Ended())
 		}
 		f.Tell(p, aggregate.SessionEnd{Rank: table.EndCompleted, At: ended})
 	}
@@ -48,8 +48,8 @@ func (f *folding) describe(s *session, in *intrakernel.Part) {
 	if in.StartedAt > 0 {
 		s.Delta.Began(in.StartedAt)
 		s.Delta.SawEvent(in.StartedAt)
-		if k := len(in.Visits); k > 0 {
-			s.Delta.SawEvent(timeOf(in, in.Visits[k-1].TS+in.Visits[k-1].Dur))
+		if len(in.Visits) > 0 {
+			s.Delta.SawEvent(timeOf(in, in.Ended()))
 		}
 	}
 }

@@ -25,10 +25,13 @@ const (
 	maxEventBytes = 8 << 30
 	// maxCounterBytes is how long the buffer of counters may be: 16 M warps.
 	maxCounterBytes = 64 << 20
-	// maxRecords is how many records are kept: pairing takes up to 64 bytes of memory for each.
+	// maxRecords is how many records are kept in memory, of a trace and of rings that cannot be paired one by one: each takes up to 64
+	// bytes.
 	maxRecords = 4 << 20
-	// smallCapture is how many records a capture may have to wait for no other.
+	// smallCapture is how many records a capture may have to be held in memory without a turn.
 	smallCapture = 1 << 16
+	// smallCounters is how many bytes of counters may be in memory without a turn: 256 K warps.
+	smallCounters = 1 << 20
 )
 
 // tooManyRecords is the code of the answer to a capture of more records than may be kept.
@@ -40,7 +43,7 @@ type upload struct {
 	most    int64 // limit-body
 	desk    *desk
 	session string // its id
-	large   bool   // it has more than smallCapture records
+	large   bool   // it takes much memory, and turns
 
 	line parts // nil: it is read again; desk.mu guards it
 	head intrakernel.PartHead
@@ -115,14 +118,14 @@ func (p *upload) Received(u *ingest.Upload) error {
 func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	sum := sha256.New()
 	err := p.read(u, sum, smallCapture)
-	if p.large = errors.Is(err, errLarge); p.large {
-		sum.Reset()
-		if err = p.readLarge(u, sum); err == nil {
-			p.desk.hold(p)
-		}
+	if errors.Is(err, errLarge) {
+		err = p.readLarge(u, sum)
 	}
 	if err != nil {
 		return ingest.Identity{}, err
+	}
+	if p.large {
+		p.desk.hold(p)
 	}
 	p.session = sessionID(p.o.session, [sha256.Size]byte(sum.Sum(nil)))
 	if reason, detail := u.SetSession(p.session); reason != "" {
@@ -133,8 +136,13 @@ func (p *upload) Survey(u *ingest.Upload) (ingest.Identity, error) {
 	return u.BySession(ingest.SumOf(content)), nil
 }
 
-// readLarge reads a capture of more than smallCapture records, in its turn.
+// readLarge reads a capture that is not small, in its turn if it takes much memory.
 func (p *upload) readLarge(u *ingest.Upload, sum hash.Hash) error {
+	if p.o.boundary != "" {
+		return p.largeForm(u, sum)
+	}
+	p.large = true
+	sum.Reset()
 	p.desk.working <- struct{}{}
 	defer func() { <-p.desk.working }()
 	return p.read(u, sum, maxRecords)
@@ -202,14 +210,19 @@ func (p *upload) Answer(o ingest.Outcome) any {
 // read reads a capture of at most so many records, and writes what it holds, without compression, to sum. One that has more, but not more
 // than may be kept, is errLarge.
 func (p *upload) read(u *ingest.Upload, sum hash.Hash, most int) error {
-	bound := max(1, min(maxRecords, int(u.Own().MaxRawBytes/intrakernel.RecordSize)))
-	most = min(most, bound)
+	small := most == smallCapture
+	most = min(most, p.mostRecords(u))
 	err := p.readAtMost(u, sum, most)
 	var of *ingest.Refusal
-	if most < bound && errors.As(err, &of) && of.Code == tooManyRecords {
+	if small && most == smallCapture && errors.As(err, &of) && of.Code == tooManyRecords {
 		return errLarge
 	}
 	return err
+}
+
+// mostRecords is how many records the tenant's limit for what is unpacked leaves.
+func (p *upload) mostRecords(u *ingest.Upload) int {
+	return int(max(1, min(u.Own().MaxRawBytes, maxEventBytes)/intrakernel.RecordSize))
 }
 
 var errLarge = errors.New("a large capture")
@@ -281,6 +294,8 @@ func (p *upload) refusal(err error) error {
 	var of *intrakernel.Error
 	var no *ingest.Refusal
 	switch {
+	case errors.Is(err, errLarge), errors.Is(err, intrakernel.ErrMixed):
+		return err
 	case errors.As(err, &no):
 		return no
 	case errors.As(err, &torn) && torn.Reason == reject.TornGzip:

@@ -25,10 +25,16 @@ const (
 // maxFormBytes bounds what is read of a form that is compressed as a whole.
 const maxFormBytes = maxEventBytes + maxCounterBytes + intrakernel.MaxHeader + 1<<20
 
-// readForm reads a form: once for the header and the counters, which are small, and once for the events, of which only those are kept that
-// the header wants.
-func (p *upload) readForm(u *ingest.Upload, sum hash.Hash, most int) error {
-	var input, counters []byte
+// form is what is known of a capture's buffers before the events are read.
+type form struct {
+	input, counters []byte
+	header          *intrakernel.Header
+	launch          intrakernel.Launch
+}
+
+// parseForm reads the header and the counters of a form. More than so many bytes of counters are errLarge, or refused.
+func (p *upload) parseForm(u *ingest.Upload, most int64) (*form, error) {
+	f := &form{}
 	seen := map[string]bool{}
 	err := p.walk(u, func(name string, field io.Reader) (more bool, err error) {
 		if seen[name] {
@@ -37,57 +43,83 @@ func (p *upload) readForm(u *ingest.Upload, sum hash.Hash, most int) error {
 		seen[name] = true
 		switch name {
 		case fieldInput:
-			input, err = all(name, field, intrakernel.MaxHeader)
+			f.input, err = all(name, field, intrakernel.MaxHeader)
 		case fieldCounters:
-			counters, err = all(name, field, maxCounterBytes)
+			if f.counters, err = all(name, field, most); errors.Is(err, errLong) && most < maxCounterBytes {
+				err = errLarge
+			}
 		}
 		return true, err
 	})
 	if err != nil {
-		return p.refusal(err)
+		return nil, p.refusal(err)
 	}
 	for _, name := range []string{fieldInput, fieldEvents, fieldCounters} {
 		if !seen[name] {
-			return unusable("bad_form", "the form has no field "+name+": send input, events and counters")
+			return nil, unusable("bad_form", "the form has no field "+name+": send input, events and counters")
 		}
 	}
-	h, err := intrakernel.ParseHeader(input)
+	h, err := intrakernel.ParseHeader(f.input)
 	if err != nil {
-		return p.refusal(err)
+		return nil, p.refusal(err)
 	}
-	launch, no := parseLaunch(input)
+	launch, no := parseLaunch(f.input)
 	if no != nil {
-		return no
+		return nil, no
 	}
 	if n, err := h.Session.EventBytes(); err == nil && n > maxEventBytes {
-		return unusable("bad_input", fmt.Sprintf("input: session: grid_x %d × warps %d × per_warp_cap %d × %d bytes are %d, and at most %d "+
-			"are read",
+		return nil, unusable("bad_input", fmt.Sprintf("input: session: grid_x %d × warps %d × per_warp_cap %d × %d bytes are %d, and at most "+
+			"%d are read",
 			h.Session.Blocks, h.Session.Warps, h.Session.Cap, intrakernel.RecordSize, n, int64(maxEventBytes)))
 	}
-	h.Options.CompleteEvents, h.Most = true, most
-	sum.Write(input)
-	var c *intrakernel.Capture
-	err = p.walk(u, func(name string, field io.Reader) (more bool, err error) {
-		if name != fieldEvents {
-			return true, nil
-		}
-		events, err := unpacked(name, field)
-		if err == nil {
-			c, err = intrakernel.Collect(io.TeeReader(events, sum), bytes.NewReader(counters), h)
-		}
-		return false, err
-	})
+	h.Options.CompleteEvents = true
+	f.header, f.launch = h, launch
+	return f, nil
+}
+
+// readForm reads a form: once for the header and the counters, which are small, and once for the events, of which only those are kept that
+// the header wants.
+func (p *upload) readForm(u *ingest.Upload, sum hash.Hash, most int) error {
+	counters := int64(maxCounterBytes)
+	if most <= smallCapture {
+		counters = smallCounters
+	}
+	f, err := p.parseForm(u, counters)
 	if err != nil {
+		return err
+	}
+	f.header.Most = most
+	var c *intrakernel.Capture
+	if err := p.readEvents(u, f, sum, func(events io.Reader) (err error) {
+		c, err = intrakernel.Collect(events, bytes.NewReader(f.counters), f.header)
+		return err
+	}); err != nil {
 		return p.refusal(err)
 	}
-	sum.Write(counters)
-	p.head = intrakernel.PartHead{Launch: launch, Clock: intrakernel.ClockGlobalTimer, Recorded: c.Recorded, Lost: c.Recorded - c.Survived}
-	line, err := c.Timeline(h)
+	p.head = intrakernel.PartHead{Launch: f.launch, Clock: intrakernel.ClockGlobalTimer, Recorded: c.Recorded, Lost: c.Recorded - c.Survived}
+	line, err := c.Timeline(f.header)
 	if err != nil {
 		return p.refusal(err)
 	}
 	p.line = line
 	return nil
+}
+
+// readEvents gives the events of a form to read, and writes what the form holds to sum.
+func (p *upload) readEvents(u *ingest.Upload, f *form, sum io.Writer, read func(events io.Reader) error) error {
+	sum.Write(f.input)
+	err := p.walk(u, func(name string, field io.Reader) (more bool, err error) {
+		if name != fieldEvents {
+			return true, nil
+		}
+		events, err := unpacked(name, field)
+		if err == nil {
+			err = read(io.TeeReader(events, sum))
+		}
+		return false, err
+	})
+	sum.Write(f.counters)
+	return err
 }
 
 // walk visits the fields of the form until visit wants no more.
@@ -148,7 +180,9 @@ func all(name string, field io.Reader, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, unusable("bad_"+name, name+": read: "+ingest.Printable(err.Error(), 200))
 	case int64(len(b)) > most:
-		return nil, unusable("bad_"+name, fmt.Sprintf("%s: more than %d bytes", name, most))
+		return nil, errors.Join(errLong, unusable("bad_"+name, fmt.Sprintf("%s: more than %d bytes", name, most)))
 	}
 	return b, nil
 }
+
+var errLong = errors.New("a long field")

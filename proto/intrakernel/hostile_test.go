@@ -265,6 +265,7 @@ func FuzzRecords(f *testing.F) {
 		h := &intrakernel.Header{Session: intrakernel.Session{Cap: 1 << (size % 6), Blocks: uint32(len(counters) / 4), Warps: 1}, Path: "t.json",
 			Options: intrakernel.DefaultOptions()}
 		h.Options.GroupBySM, h.Options.Scale, h.Options.HistBins, h.Options.BlockRegions = bySM, scale, 3, true
+		sameRings(t, events, counters, h)
 		c, err := intrakernel.Collect(bytes.NewReader(events), bytes.NewReader(counters), h)
 		if err != nil {
 			return

@@ -55,6 +55,8 @@ type PartHead struct {
 	SliceRecords uint64 `json:"slice_records"`
 	// Besides is how many records are in no event.
 	Besides uint64 `json:"besides"`
+	// Span is how long after the first record the last one was made, in ns; 0 where the last visit of the last part tells.
+	Span uint64 `json:"span_ns,omitempty"`
 	// Index of the part, from 0, and how many there are.
 	Index int `json:"index"`
 	Parts int `json:"parts"`
@@ -80,7 +82,7 @@ type Part struct {
 	PartHead
 	// Names has an entry for each region of Visits, by id.
 	Names []RegionName
-	// Visits are in the order in which they ended.
+	// Visits are in the order in which they ended, those of large captures warp by warp.
 	Visits []Visit
 }
 
@@ -91,6 +93,14 @@ func (p *Part) Region(region uint16) RegionName {
 		return RegionName{Region: region, Kernel: p.Kernel}
 	}
 	return p.Names[i]
+}
+
+// Ended is how long after the first record the latest known one was made, in ns: of the capture if it says so, else of the part.
+func (p *Part) Ended() uint64 {
+	if k := len(p.Visits); p.Span == 0 && k > 0 {
+		return p.Visits[k-1].TS + p.Visits[k-1].Dur
+	}
+	return p.Span
 }
 
 // Records is how many records the part's visits were made of. Those that are in none are in the first part.
@@ -167,7 +177,8 @@ func (p *Part) kernels() (all []string, at map[string]uint64) {
 	return all, at
 }
 
-// appendVisit appends a visit that follows one that ended at before. Ends rise in a capture, so the step is small.
+// appendVisit appends a visit that follows one that ended at before. Ends rise, in a capture or in a warp, so the step is small; one back
+// wraps around.
 func appendVisit(dst []byte, v *Visit, before uint64) []byte {
 	dst = binary.AppendUvarint(dst, v.TS+v.Dur-before)
 	dst = binary.AppendUvarint(dst, v.Dur)

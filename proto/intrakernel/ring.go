@@ -25,14 +25,18 @@ func Collect(events, counters io.Reader, h *Header) (*Capture, error) {
 	if err := h.Session.check(); err != nil {
 		return nil, err
 	}
-	c := collector{session: h.Session, keep: h.filter(), most: h.most(), events: bufio.NewReaderSize(events, 1<<16),
-		counters: bufio.NewReaderSize(counters, 1<<12), capture: &Capture{}}
+	c := newCollector(events, counters, h)
 	for slot := range h.Session.Slots() {
 		if err := c.slot(slot); err != nil {
 			return nil, err
 		}
 	}
 	return c.capture, c.ended()
+}
+
+func newCollector(events, counters io.Reader, h *Header) *collector {
+	return &collector{session: h.Session, keep: h.filter(), most: h.most(), events: bufio.NewReaderSize(events, 1<<16),
+		counters: bufio.NewReaderSize(counters, 1<<12), capture: &Capture{}}
 }
 
 // collector reads both buffers side by side, so that neither has to be in memory.
@@ -42,6 +46,7 @@ type collector struct {
 	keep             []uint64 // a set of blocks; nil keeps all
 	events, counters *bufio.Reader
 	capture          *Capture
+	before           int // records that were kept and given away since
 }
 
 // slot reads one ring.
@@ -71,7 +76,7 @@ func (c *collector) slot(slot uint64) error {
 			}
 			i++
 			r := DecodeRecord(block[at:])
-			if len(c.capture.Records) > c.most {
+			if c.before+len(c.capture.Records) > c.most {
 				return tooMany(InEvents, c.most)
 			}
 			if c.keep == nil || c.keep[r.Block/64]&(1<<(r.Block%64)) != 0 {
@@ -80,7 +85,7 @@ func (c *collector) slot(slot uint64) error {
 		}
 		c.events.Discard(len(block)) // it is in the buffer
 	}
-	if len(c.capture.Records) > c.most {
+	if c.before+len(c.capture.Records) > c.most {
 		return tooMany(InEvents, c.most)
 	}
 	rotate(c.capture.Records[first:], newer-first)

@@ -22,6 +22,11 @@ func (e *Event) Warp() uint16 { return e.Place & 63 }
 // SM is the number of the multiprocessor.
 func (e *Event) SM() uint16 { return e.Place >> 6 }
 
+// visit is the event as it travels.
+func (e *Event) visit() Visit {
+	return Visit{TS: e.TS, Dur: e.Dur, Block: uint32(e.Block), Region: e.Region, Warp: e.Warp(), SM: e.SM(), Instant: e.Instant}
+}
+
 // Timeline is a capture in order, with begins and ends paired. It is not safe for concurrent use.
 type Timeline struct {
 	header *Header
@@ -51,9 +56,8 @@ func (c *Capture) Timeline(h *Header) (*Timeline, error) {
 	records, spare := sortRecords(c.Records, make([]Record, len(c.Records)))
 	c.Records = nil
 	first, last := records[0].TS, records[len(records)-1].TS
-	if math.IsInf(float64(last-first)*h.Options.Scale, 0) {
-		return nil, wrong(InHeader, "options.scale: %v makes the time of the last record, %d ns, infinite: give a smaller one", h.Options.Scale,
-			last-first)
+	if err := h.checkSpan(last - first); err != nil {
+		return nil, err
 	}
 	for i := range records {
 		records[i].TS -= first
@@ -75,6 +79,14 @@ func (c *Capture) Timeline(h *Header) (*Timeline, error) {
 	return t, nil
 }
 
+// checkSpan says whether times up to span can be multiplied with the scale.
+func (h *Header) checkSpan(span uint64) error {
+	if math.IsInf(float64(span)*h.Options.Scale, 0) {
+		return wrong(InHeader, "options.scale: %v makes the time of the last record, %d ns, infinite: give a smaller one", h.Options.Scale, span)
+	}
+	return nil
+}
+
 // trackKey is pid and tid of a place in one number that sorts as they do.
 func (o *Options) trackKey(block, place uint16) uint64 {
 	if o.GroupBySM {
@@ -83,8 +95,7 @@ func (o *Options) trackKey(block, place uint16) uint64 {
 	return uint64(block)<<32 | uint64(place&63)*32
 }
 
-// pair makes the events. A state is the open begins of one region of one track; they are chained through the records themselves, which
-// nobody needs any more.
+// pair makes the events.
 func (t *Timeline) pair(records []Record) {
 	n := 0
 	for i := range records {
@@ -92,32 +103,10 @@ func (t *Timeline) pair(records []Record) {
 			n++
 		}
 	}
-	t.Events = make([]Event, 0, n)
-	grouped := uint16(63) // the part of a place that tells tracks apart
-	if t.header.Options.GroupBySM {
-		grouped = math.MaxUint16
-	}
-	var states stateTable // the index of the latest open begin, plus one
-	for i := range records {
-		r := &records[i]
-		top := states.at(uint64(r.Region)<<32 | uint64(r.Block)<<16 | uint64(r.Place&grouped))
-		switch {
-		case r.Type == Begin:
-			t.UnmatchedBegin++
-			r.Region, r.Type = uint16(*top), Type(*top>>16)
-			*top = uint32(i) + 1
-		case r.Type != End:
-			t.Events = append(t.Events, Event{TS: r.TS, Region: r.Region, Block: r.Block, Place: r.Place, Instant: true})
-		case *top == 0:
-			t.UnmatchedEnd++
-		default:
-			begin := &records[*top-1]
-			*top = uint32(begin.Region) | uint32(begin.Type)<<16
-			t.UnmatchedBegin--
-			t.Events = append(t.Events, Event{TS: begin.TS, Dur: r.TS - begin.TS, Region: r.Region, Block: r.Block, Place: r.Place})
-		}
-	}
-	states.each(func(key uint64) {
+	p := newPairing(&t.header.Options)
+	t.Events = p.pair(make([]Event, 0, n), records)
+	t.UnmatchedBegin, t.UnmatchedEnd = p.unmatchedBegin, p.unmatchedEnd
+	p.states.each(func(key uint64) {
 		t.tracks = append(t.tracks, t.header.Options.trackKey(uint16(key>>16), uint16(key)))
 	})
 	t.tracks = unique(t.tracks)
@@ -219,6 +208,17 @@ func (t *stateTable) grow() {
 			t.keys[at], t.values[at] = k, old.values[i]
 		}
 	}
+}
+
+// clear makes all numbers 0. A table that became large is made anew by the next at.
+func (t *stateTable) clear() {
+	if len(t.keys) > 1<<12 {
+		*t = stateTable{}
+		return
+	}
+	clear(t.keys)
+	clear(t.values)
+	t.used = 0
 }
 
 // each visits all keys, in no order.
