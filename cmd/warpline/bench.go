@@ -105,7 +105,7 @@ func (c *benchCmd) Run(ctx context.Context, p *program) error {
 			fmt.Fprintln(p.Stdout)
 		}
 		if one := map[bench.Workload]func(context.Context, *program, string) error{bench.PC: c.pc,
-			bench.Regions: c.regions, bench.Trace: c.trace, bench.Noisy: c.noisy}[bench.Workload(name)]; one != nil {
+			bench.Regions: c.captures, bench.Trace: c.trace, bench.Noisy: c.noisy}[bench.Workload(name)]; one != nil {
 			if err := one(ctx, p, filepath.Join(dir, fmt.Sprint(i))); err != nil {
 				return fmt.Errorf("bench %s: %w", name, err)
 			}

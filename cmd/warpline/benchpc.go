@@ -17,7 +17,8 @@ import (
 type benchPCFlags struct {
 	Pairs     int           `default:"0" help:"Workload pc: pairs to send with each size of batch; 0 for 2.5 M and 5 M."`
 	Nodes     int           `default:"0" help:"Workload pc: measure a fleet of so many agents that send --rate pairs a second together."`
-	Captures  int           `default:"0" help:"Workload regions: captures to send, 1 M slices each; 0 for 10."`
+	Captures  int           `default:"0" help:"Workload regions: captures to send; 0 for 10."`
+	Loops     int           `default:"0" help:"Workload regions: loops of each warp; 0 for 42, which make 1 M slices a capture."`
 	TraceSize size          `default:"1GiB" help:"Workload trace: bytes of JSON in all traces together."`
 	Traces    int           `default:"4" help:"Workload trace: traces to send at once."`
 	For       time.Duration `name:"for" default:"10m" help:"Workload pc: how long the fleet sends."`
@@ -25,17 +26,23 @@ type benchPCFlags struct {
 
 func (f benchPCFlags) check(s *settings, rate float64) error {
 	switch {
-	case f.Pairs < 0 || f.Nodes < 0 || f.Captures < 0 || f.For <= 0:
-		return fmt.Errorf("%s, %s, %s, %s: %d, %d, %d and %v: cannot be negative, and a time must be above zero", s.name("pairs"),
-			s.name("nodes"), s.name("captures"), s.name("for"), f.Pairs, f.Nodes, f.Captures, f.For)
-	case f.Captures > 30:
-		return fmt.Errorf("%s: %d: at most 30, which are in memory", s.name("captures"), f.Captures)
+	case f.Pairs < 0 || f.Nodes < 0 || f.Captures < 0 || f.Loops < 0 || f.For <= 0:
+		return fmt.Errorf("%s, %s, %s, %s, %s: %d, %d, %d, %d and %v: cannot be negative, and a time must be above zero", s.name("pairs"),
+			s.name("nodes"), s.name("captures"), s.name("loops"), s.name("for"), f.Pairs, f.Nodes, f.Captures, f.Loops, f.For)
+	case f.regions().Bytes() > 2<<30:
+		return fmt.Errorf("%s, %s: the buffers take %d bytes, and they are in memory: at most 2GiB", s.name("captures"), s.name("loops"),
+			f.regions().Bytes())
 	case f.TraceSize < 1<<20 || f.TraceSize > 1<<40 || f.Traces < 1 || f.Traces > 64:
 		return fmt.Errorf("%s, %s: 1 to 64 traces of 1MiB to 1TiB in all", s.name("traces"), s.name("trace-size"))
 	case f.Nodes > 0 && rate <= 0:
 		return fmt.Errorf("%s needs %s: pairs a second over all nodes", s.name("nodes"), s.name("rate"))
 	}
 	return nil
+}
+
+// regions are the options of workload regions.
+func (f benchPCFlags) regions() bench.RegionsOptions {
+	return bench.RegionsOptions{Captures: f.Captures, Loops: f.Loops}
 }
 
 // pc measures workload pc: both sizes of batch, each on a service of its own, or a fleet.
@@ -84,20 +91,16 @@ func (c *benchCmd) pcOne(ctx context.Context, p *program, rows int, dir string) 
 		Rest: !c.NoRest, Progress: phases.tell})
 }
 
-// regions measures workload regions.
-func (c *benchCmd) regions(ctx context.Context, p *program, dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	phases := newPhases(p.Stderr)
-	defer phases.end()
-	svc, err := c.start(ctx, phases, dir)
+// captures measures workload regions.
+func (c *benchCmd) captures(ctx context.Context, p *program, dir string) error {
+	svc, phases, done, err := c.own(ctx, p, dir)
 	if err != nil {
 		return err
 	}
-	defer svc.Stop()
-	r, err := bench.RunRegions(ctx, svc, bench.RegionsOptions{Seed: c.Seed, Captures: c.Captures, Rest: !c.NoRest, Progress: phases.tell})
+	defer done()
+	o := c.benchPCFlags.regions()
+	o.Seed, o.Rest, o.Dir, o.Progress = c.Seed, !c.NoRest, filepath.Join(dir, "gateway"), phases.tell
+	r, err := bench.RunRegions(ctx, svc, o)
 	if err != nil {
 		return err
 	}

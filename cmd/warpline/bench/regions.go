@@ -2,8 +2,11 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/warpline/warpline/proto/intrakernel"
@@ -26,17 +30,40 @@ const Regions Workload = "regions"
 const (
 	regionBlocks = 1024
 	regionWarps  = 8
-	regionLoops  = 42
-	regionCap    = 256                                              // holds 6 records a loop and 2
-	regionSlices = regionBlocks * regionWarps * (3*regionLoops + 1) // of a launch
+	regionZip    = 64 << 20 // buffers of more bytes are sent as gzip
 )
 
-// RegionsOptions say what RunRegions measures.
+// RegionsOptions say what RunRegions measures. Captures and Loops are 10 and 42 when 0.
 type RegionsOptions struct {
 	Seed     uint64
-	Captures int // 0: 10
+	Captures int // a launch each
+	Loops    int // of each warp: 3 slices in each, and one around all
 	Rest     bool
+	Dir      string // of the captures' gateway; the caller removes it
+	// Progress is called with what is being done; it may be nil.
 	Progress func(phase string, done, of int64)
+}
+
+// slices is how many a launch has.
+func (o *RegionsOptions) slices() int64 { return regionBlocks * regionWarps * (3*int64(o.Loops) + 1) }
+
+// ring is how many records a warp's ring holds.
+func (o *RegionsOptions) ring() int {
+	ring := 8
+	for ring < 6*o.Loops+2 {
+		ring *= 2
+	}
+	return ring
+}
+
+// Bytes is what the buffers of all captures take.
+func (o RegionsOptions) Bytes() int64 {
+	o.fill()
+	return int64(o.Captures) * regionBlocks * regionWarps * int64(o.ring()) * intrakernel.RecordSize
+}
+
+func (o *RegionsOptions) fill() {
+	o.Captures, o.Loops = cmp.Or(o.Captures, 10), cmp.Or(o.Loops, 42)
 }
 
 // RegionsResult is what RunRegions measured.
@@ -49,7 +76,11 @@ type RegionsResult struct {
 	Bytes    int64         `json:"bytes"`
 	Posted   time.Duration `json:"posted_ns"`
 	Visible  time.Duration `json:"visible_ns"`
-	Load     *Load         `json:"load,omitempty"`
+
+	GatewayIdle int64 `json:"gateway_idle_bytes,omitempty"` // resident, of the captures' gateway alone
+	GatewayLoad *Load `json:"gateway_load,omitempty"`
+	Load        *Load `json:"load,omitempty"` // of all other roles, and the engine
+
 	// Stats is how long region_stats of one capture takes, Trends region_trends of all.
 	Stats  time.Duration `json:"region_stats_ns"`
 	Trends time.Duration `json:"region_trends_ns"`
@@ -59,33 +90,44 @@ type RegionsResult struct {
 	Wrong      []string    `json:"wrong,omitempty"`
 }
 
-// RunRegions makes captures, sends them to svc and measures.
+// RunRegions makes captures, sends them to a gateway beside svc, which is the bench's own, and measures.
 func RunRegions(ctx context.Context, svc *Service, o RegionsOptions) (*RegionsResult, error) {
-	if o.Captures == 0 {
-		o.Captures = 10
+	if svc.cmd == nil {
+		return nil, errors.New("captures are measured on a service of the bench's own")
 	}
+	o.fill()
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
 	r := &RegionsResult{Workload: Regions, Seed: o.Seed, Machine: thisMachine(), Captures: o.Captures,
-		Slices: int64(o.Captures) * regionSlices}
+		Slices: int64(o.Captures) * o.slices()}
 	forms, total := make([]regionForm, o.Captures), int64(0)
 	for i := range forms {
 		var ns int64
-		forms[i], ns = makeCapture(o.Seed, i)
+		forms[i], ns = o.makeCapture(i)
 		total += ns
 		r.Bytes += int64(len(forms[i].body))
 		o.Progress("generate", int64(i+1), int64(o.Captures))
 	}
+	o.Progress("start a gateway of the captures' own", 0, 0)
+	door, err := svc.StartGateway(ctx, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer door.Stop()
 	if err := pause(ctx, idleFor); err != nil {
 		return nil, err
 	}
-	stop := measure(ctx, svc.PID)
+	if u, err := processUsage(door.PID); err == nil {
+		r.GatewayIdle = u.ownBytes
+	}
+	o.Progress("send", 0, 0)
+	stop, stopDoor := measure(ctx, svc.PID), measure(ctx, door.PID)
 	began := time.Now()
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(2)
 	for i := range forms {
-		g.Go(func() error { return forms[i].post(inner, svc) })
+		g.Go(func() error { return forms[i].post(inner, door) })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -97,13 +139,13 @@ func RunRegions(ctx context.Context, svc *Service, o RegionsOptions) (*RegionsRe
 		return nil, err
 	}
 	r.Visible = time.Since(began)
-	r.Load = stop()
+	r.Load, r.GatewayLoad = stop(), stopDoor()
 	for _, q := range []struct {
 		want
 		took *time.Duration
 	}{
 		{want{"region_stats", "SELECT sum(count), toInt64(round(sum(mean_dur * count))) FROM region_stats WHERE session_id = 'ikp:bench-0'",
-			[]int64{regionSlices, forms[0].ns}}, &r.Stats},
+			[]int64{o.slices(), forms[0].ns}}, &r.Stats},
 		{want{"region_trends", "SELECT sum(count), sum(total_ns) FROM region_trends", []int64{r.Slices, total}}, &r.Trends},
 	} {
 		asked := time.Now()
@@ -139,14 +181,15 @@ type regionForm struct {
 }
 
 // makeCapture makes the buffers of a launch: ticks are 32 ns apart, as the device's are.
-func makeCapture(seed uint64, number int) (f regionForm, ns int64) {
-	rng := rand.New(rand.NewPCG(seed, uint64(number)))
-	events := make([]byte, regionBlocks*regionWarps*regionCap*intrakernel.RecordSize)
+func (o *RegionsOptions) makeCapture(number int) (f regionForm, ns int64) {
+	rng := rand.New(rand.NewPCG(o.Seed, uint64(number)))
+	size := o.ring()
+	events := make([]byte, regionBlocks*regionWarps*size*intrakernel.RecordSize)
 	counters := make([]byte, 0, regionBlocks*regionWarps*4)
 	for slot := range regionBlocks * regionWarps {
 		block, warp := slot/regionWarps, slot%regionWarps
 		at, first, n := 1_700_000_000_000_000_000+uint64(rng.IntN(1<<12))*32, uint64(0), 0
-		ring := events[slot*regionCap*intrakernel.RecordSize:][:0]
+		ring := events[slot*size*intrakernel.RecordSize:][:0]
 		add := func(region uint16, kind intrakernel.Type, step uint64) {
 			ring = intrakernel.AppendRecord(ring, intrakernel.Record{TS: at, Region: region, Type: kind, Block: uint16(block),
 				Place: uint16(warp) | uint16(block%132)<<6})
@@ -155,7 +198,7 @@ func makeCapture(seed uint64, number int) (f regionForm, ns int64) {
 		}
 		first = at
 		add(1, intrakernel.Begin, 32)
-		for range regionLoops {
+		for range o.Loops {
 			for region := uint16(2); region <= 4; region++ {
 				took := uint64(6+rng.IntN(24)) * 32
 				add(region, intrakernel.Begin, took)
@@ -165,11 +208,18 @@ func makeCapture(seed uint64, number int) (f regionForm, ns int64) {
 		}
 		ns += int64(at - first)
 		add(1, intrakernel.End, 0)
-		counters = append(counters, byte(n), byte(n>>8), 0, 0)
+		counters = binary.LittleEndian.AppendUint32(counters, uint32(n))
 	}
 	input, _ := json.Marshal(map[string]any{"kernel": "gemm", "region_names": []string{"outside", "total", "load_A", "load_B", "compute"},
-		"session":    map[string]int{"per_warp_cap": regionCap, "grid_x": regionBlocks, "threads_per_block": 32 * regionWarps},
+		"session":    map[string]int{"per_warp_cap": size, "grid_x": regionBlocks, "threads_per_block": 32 * regionWarps},
 		"started_at": 1_795_176_000_000_000_000 + int64(number)*1e9})
+	if len(events) > regionZip {
+		var packed bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+		z.Write(events)
+		z.Close()
+		events = packed.Bytes()
+	}
 	var b bytes.Buffer
 	b.Grow(len(events) + len(counters) + 4096)
 	w := multipart.NewWriter(&b)
@@ -212,11 +262,15 @@ func (r *RegionsResult) Figures() []Figure {
 	if r.SliceBytes > 0 {
 		f = append(f, Figure{"bytes at rest per slice (regions_data)", float64(r.SliceBytes) / float64(r.Slices), "B", 8, 6, true})
 	}
-	f = append(f, Figure{fmt.Sprintf("region_stats of a capture of %s slices", humanize.Comma(regionSlices)), r.Stats.Seconds(), "s", 0, 0,
-		true})
-	f = append(f, Figure{fmt.Sprintf("region_trends of %d captures", r.Captures), r.Trends.Seconds(), "s", 0, 0, true})
+	f = append(f, Figure{fmt.Sprintf("region_stats of a capture of %s slices", humanize.Comma(r.Slices/int64(r.Captures))), r.Stats.Seconds(), "s",
+		5, 0, true})
+	f = append(f, Figure{fmt.Sprintf("region_trends of %d captures", r.Captures), r.Trends.Seconds(), "s", 1, 0, true})
+	if r.GatewayLoad != nil {
+		f = append(f, Figure{"memory of the captures' gateway, over idle", float64(r.GatewayLoad.RolesPeakBytes - r.GatewayIdle), "B", 64 << 20, 0,
+			true})
+	}
 	if r.Load != nil {
-		f = append(f, Figure{"memory of up, peak (engine included)", float64(r.Load.PeakBytes), "B", 0, 0, true})
+		f = append(f, Figure{"memory of all other roles, peak (engine included)", float64(r.Load.PeakBytes), "B", 0, 0, true})
 	}
 	return f
 }
@@ -228,8 +282,9 @@ func (r *RegionsResult) Print(w io.Writer) error {
 	fmt.Fprintf(&b, "sent      %s slices in %d captures: %s\n", humanize.Comma(r.Slices), r.Captures, size(float64(r.Bytes)))
 	fmt.Fprintf(&b, "took      %s until acknowledged, %s until SQL counted all of it\n", seconds(r.Posted), seconds(r.Visible))
 	if l := r.Load; l != nil {
-		fmt.Fprintf(&b, "cpu       roles %s, engine %s (%.2f cores of %d); bench itself not counted\n", seconds(l.RolesCPU),
-			seconds(l.EngineCPU), (l.RolesCPU+l.EngineCPU).Seconds()/r.Visible.Seconds(), r.Machine.Cores)
+		fmt.Fprintf(&b, "cpu       gateway %s, other roles %s, engine %s (%.2f cores of %d); bench itself not counted\n",
+			seconds(r.GatewayLoad.RolesCPU), seconds(l.RolesCPU), seconds(l.EngineCPU),
+			(r.GatewayLoad.RolesCPU+l.RolesCPU+l.EngineCPU).Seconds()/r.Visible.Seconds(), r.Machine.Cores)
 		fmt.Fprintf(&b, "memory    peak: roles %s, engine %s\n", size(float64(l.RolesPeakBytes)), size(float64(l.EnginePeakBytes)))
 	}
 	b.WriteByte('\n')
