@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -81,7 +82,7 @@ type RegionsResult struct {
 	GatewayLoad *Load `json:"gateway_load,omitempty"`
 	Load        *Load `json:"load,omitempty"` // of all other roles, and the engine
 
-	// Stats is how long region_stats of one capture takes, Trends region_trends of all.
+	// Stats is how long region_stats of one capture takes, Trends region_trends of all; medians of three.
 	Stats  time.Duration `json:"region_stats_ns"`
 	Trends time.Duration `json:"region_trends_ns"`
 
@@ -148,14 +149,19 @@ func RunRegions(ctx context.Context, svc *Service, o RegionsOptions) (*RegionsRe
 			[]int64{o.slices(), forms[0].ns}}, &r.Stats},
 		{want{"region_trends", "SELECT sum(count), sum(total_ns) FROM region_trends", []int64{r.Slices, total}}, &r.Trends},
 	} {
-		asked := time.Now()
-		got, equal, err := q.ask(ctx, svc.Read)
-		if err != nil {
-			return nil, err
+		took := make([]time.Duration, 3) // the first one reads from the disk
+		for i := range took {
+			asked := time.Now()
+			got, equal, err := q.ask(ctx, svc.Read)
+			if err != nil {
+				return nil, err
+			}
+			if took[i] = time.Since(asked); !equal {
+				r.Wrong = append(r.Wrong, fmt.Sprintf("%s: SQL answers %v, sent %v", q.name, got, q.numbers))
+			}
 		}
-		if *q.took = time.Since(asked); !equal {
-			r.Wrong = append(r.Wrong, fmt.Sprintf("%s: SQL answers %v, sent %v", q.name, got, q.numbers))
-		}
+		slices.Sort(took)
+		*q.took = took[1]
 	}
 	if o.Rest && svc.Write != nil {
 		o.Progress("merge everything", 0, 0)
@@ -259,6 +265,9 @@ func (f *regionForm) post(ctx context.Context, svc *Service) error {
 // Figures are the rows of the table. Floors and goals are for two shared cores with everything on them.
 func (r *RegionsResult) Figures() []Figure {
 	f := []Figure{{"slices, sent until SQL counts them", float64(r.Slices) / r.Visible.Seconds(), "rows/s", 1e6, 2e6, false}}
+	if r.Slices/int64(r.Captures) < 1e6 { // the floor is for launches like the sample
+		f[0].Floor, f[0].Goal = 0, 0
+	}
 	if r.SliceBytes > 0 {
 		f = append(f, Figure{"bytes at rest per slice (regions_data)", float64(r.SliceBytes) / float64(r.Slices), "B", 8, 6, true})
 	}
