@@ -2,10 +2,13 @@ package intrakernel_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -271,15 +274,89 @@ func TestSmallCapturesWaitForNobody(t *testing.T) {
 	}
 }
 
-// A large capture is stored whole, also when another one took its place meanwhile.
+// Of a buffer as long as the peer's sample, almost all of which is empty, and of millions of records without a partner, little is in memory;
+// what no file can be is refused before it is read.
+func TestHugeCaptures(t *testing.T) {
+	r := start(t, nil)
+	input := func(cap, blocks int) []byte {
+		return fmt.Appendf(nil, `{"session":{"per_warp_cap":%d,"grid_x":%d,"threads_per_block":256},"trace_path":"t.json"}`, cap, blocks)
+	}
+	alone := func(kind intrakernel.Type) []byte {
+		const ring = 1 << 17
+		events := make([]byte, 0, 8*ring*intrakernel.RecordSize)
+		for i := range 8 * ring {
+			events = intrakernel.AppendRecord(events, intrakernel.Record{TS: uint64(i % ring), Type: kind, Place: uint16(i / ring)})
+		}
+		return zip(events)
+	}
+	var empty bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&empty, gzip.BestSpeed)
+	ring := make([]byte, 8192*intrakernel.RecordSize)
+	slices := make([]byte, 0, 1<<10)
+	for slot := range 1024 * 8 {
+		slices = slices[:0]
+		for i := range 4 {
+			slices = intrakernel.AppendRecord(slices, intrakernel.Record{TS: uint64(slot + 32*i), Type: intrakernel.Type(i % 2),
+				Block: uint16(slot / 8), Place: uint16(slot % 8)})
+		}
+		z.Write(append(slices, ring[len(slices):]...))
+	}
+	z.Close()
+	for _, test := range []struct {
+		name            string
+		input, events   []byte
+		counter         uint32 // of each slot
+		slots           int
+		records, visits int
+		status          int
+		allocated       uint64 // bytes, at most, whole buffers not among them
+		wrong           string
+	}{
+		{name: "1 GiB, almost empty", input: input(8192, 1024), events: empty.Bytes(), counter: 4, slots: 8192, records: 32768, visits: 16384,
+			status: 200, allocated: 64 << 20},
+		{name: "begins alone", input: input(1<<17, 1), events: alone(intrakernel.Begin), counter: 1 << 17, slots: 8, records: 1 << 20,
+			status: 200, allocated: 128 << 20},
+		{name: "ends alone", input: input(1<<17, 1), events: alone(intrakernel.End), counter: 1 << 17, slots: 8, records: 1 << 20,
+			status: 200, allocated: 128 << 20},
+		{name: "over 8 GiB", input: input(1<<20, 128), slots: 1024, status: 400, allocated: 16 << 20, wrong: "at most 8589934592 are read"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var counters []byte
+			for range test.slots {
+				counters = binary.LittleEndian.AppendUint32(counters, test.counter)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			session := strings.ReplaceAll(test.name, " ", "-")
+			a := r.send("session="+session, &capture{test.input, test.events, counters})
+			runtime.ReadMemStats(&after)
+			if a.status != test.status || a.Accepted != uint64(test.records) || !strings.Contains(a.Detail, test.wrong) {
+				t.Fatalf("%d %s", a.status, a.raw)
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > test.allocated {
+				t.Errorf("%d MiB were allocated, want at most %d", got>>20, test.allocated>>20)
+			}
+			visits := 0
+			for _, p := range r.parts()["ikp:"+session] {
+				visits += len(p.Visits)
+			}
+			if visits != test.visits {
+				t.Errorf("%d visits, want %d", visits, test.visits)
+			}
+		})
+	}
+}
+
+// A large capture is stored whole, also when another one took its place meanwhile: of those that are paired ring by ring, and of others.
 func TestLargeCaptures(t *testing.T) {
 	r := start(t, nil)
 	const ring = 1 << 17
 	var wait sync.WaitGroup
-	for n := range 3 {
+	for n := range 4 {
 		events := make([]byte, 0, ring*intrakernel.RecordSize)
 		for i := range ring {
-			events = intrakernel.AppendRecord(events, intrakernel.Record{TS: uint64(i + n), Type: intrakernel.Type(i % 2), Region: uint16(n)})
+			events = intrakernel.AppendRecord(events, intrakernel.Record{TS: uint64(i + n), Type: intrakernel.Type(i % 2), Region: uint16(n),
+				Block: uint16(n / 2)}) // block 1 is not the ring's
 		}
 		input := fmt.Appendf(nil, `{"session":{"per_warp_cap":%d,"grid_x":1,"threads_per_block":32},"trace_path":"t.json"}`, ring)
 		wait.Go(func() {
@@ -290,7 +367,11 @@ func TestLargeCaptures(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	for session, parts := range r.parts() {
+	stored := r.parts()
+	if len(stored) != 4 {
+		t.Errorf("%d sessions", len(stored))
+	}
+	for session, parts := range stored {
 		slices := 0
 		for _, p := range parts {
 			slices += len(p.Visits)

@@ -89,8 +89,8 @@ func sameRings(t testing.TB, events, counters []byte, h *intrakernel.Header) boo
 	}
 	kind := func(v intrakernel.Visit) int { return map[bool]int{true: 1}[v.Instant] }
 	order := func(a, b intrakernel.Visit) int {
-		return cmp.Or(cmp.Compare(kind(a), kind(b)), cmp.Compare(a.TS, b.TS), cmp.Compare(a.Dur, b.Dur), cmp.Compare(a.Block, b.Block), cmp.Compare(a.Warp, b.Warp),
-			cmp.Compare(a.Region, b.Region), cmp.Compare(a.SM, b.SM))
+		return cmp.Or(cmp.Compare(kind(a), kind(b)), cmp.Compare(a.TS, b.TS), cmp.Compare(a.Dur, b.Dur),
+			cmp.Compare(a.Block, b.Block), cmp.Compare(a.Warp, b.Warp), cmp.Compare(a.Region, b.Region), cmp.Compare(a.SM, b.SM))
 	}
 	slices.SortFunc(got, order)
 	slices.SortFunc(wanted, order)
@@ -109,7 +109,8 @@ func TestRingsOfVectors(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Options.CompleteEvents = true
-		if sameRings(t, readFile(t, filepath.Join(vectors, name, "events.bin")), readFile(t, filepath.Join(vectors, name, "counters.bin")), h) {
+		dir := filepath.Join(vectors, name)
+		if sameRings(t, readFile(t, filepath.Join(dir, "events.bin")), readFile(t, filepath.Join(dir, "counters.bin")), h) {
 			regular++
 		}
 	}
@@ -123,8 +124,8 @@ func TestRingsOfVectors(t *testing.T) {
 func TestRingsOfAnything(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		h := &intrakernel.Header{Session: intrakernel.Session{Cap: 1 << rng.IntN(8), Blocks: 1 + uint32(rng.IntN(12)), Warps: 1 + uint32(rng.IntN(9))},
-			Path: "t.json", Options: intrakernel.DefaultOptions(), Names: []string{"a", "b"}}
+		session := intrakernel.Session{Cap: 1 << rng.IntN(8), Blocks: 1 + uint32(rng.IntN(12)), Warps: 1 + uint32(rng.IntN(9))}
+		h := &intrakernel.Header{Session: session, Path: "t.json", Options: intrakernel.DefaultOptions(), Names: []string{"a", "b"}}
 		h.Options.GroupBySM = seed%2 == 0
 		if seed%3 == 0 {
 			h.Filter = []uint32{0, 3, 4}

@@ -271,12 +271,12 @@ func (r *RegionsResult) Figures() []Figure {
 	if r.SliceBytes > 0 {
 		f = append(f, Figure{"bytes at rest per slice (regions_data)", float64(r.SliceBytes) / float64(r.Slices), "B", 8, 6, true})
 	}
-	f = append(f, Figure{fmt.Sprintf("region_stats of a capture of %s slices", humanize.Comma(r.Slices/int64(r.Captures))), r.Stats.Seconds(), "s",
-		5, 0, true})
+	each := humanize.Comma(r.Slices / int64(r.Captures))
+	f = append(f, Figure{fmt.Sprintf("region_stats of a capture of %s slices", each), r.Stats.Seconds(), "s", 5, 0, true})
 	f = append(f, Figure{fmt.Sprintf("region_trends of %d captures", r.Captures), r.Trends.Seconds(), "s", 1, 0, true})
 	if r.GatewayLoad != nil {
-		f = append(f, Figure{"memory of the captures' gateway, over idle", float64(r.GatewayLoad.RolesPeakBytes - r.GatewayIdle), "B", 64 << 20, 0,
-			true})
+		over := float64(r.GatewayLoad.RolesPeakBytes - r.GatewayIdle)
+		f = append(f, Figure{"memory of the captures' gateway, over idle", over, "B", 64 << 20, 0, true})
 	}
 	if r.Load != nil {
 		f = append(f, Figure{"memory of all other roles, peak (engine included)", float64(r.Load.PeakBytes), "B", 0, 0, true})
