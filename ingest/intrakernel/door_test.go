@@ -274,8 +274,8 @@ func TestSmallCapturesWaitForNobody(t *testing.T) {
 	}
 }
 
-// Of a buffer as long as the peer's sample, almost all of which is empty, and of millions of records without a partner, little is in memory;
-// what no file can be is refused before it is read.
+// Of a buffer as long as the peer's sample, almost all of which is empty, and of a million records without a partner, little is in memory.
+// A buffer that is declared too long is refused.
 func TestHugeCaptures(t *testing.T) {
 	r := start(t, nil)
 	input := func(cap, blocks int) []byte {

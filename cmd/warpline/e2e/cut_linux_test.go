@@ -266,10 +266,12 @@ func (b *cutService) audit(lost bool) {
 	b.t.Errorf("audit: %v\n%s", err, out)
 }
 
-// upload is one window, or trace, of cutRows kernels. Its rows are told from all others by their correlation ids.
+// upload is one window, or trace, of cutRows kernels, or a capture of as many regions. Its rows are told from all others by their
+// correlation ids, or their session.
 type upload struct {
 	window   *window
-	trace    []byte // "" of a window
+	file     []byte // a trace or a capture; "" of a window
+	door     string // of a file
 	n        int    // in its session
 	sum      uint64
 	accepted time.Time // of the first answer 200; zero: none came
@@ -304,30 +306,41 @@ func newUpload(session string, n int) *upload {
 	return u
 }
 
-// newTrace is a session of its own.
-func newTrace(no int64) *upload {
-	u := &upload{window: &window{session: fmt.Sprint("trace:cut-", no)}}
+// newFile is a session of its own: a trace, or a capture of an intra-kernel profiler.
+func newFile(no int64) *upload {
+	if no%12 == 5 {
+		u := &upload{window: &window{session: fmt.Sprint("ikp:cut-", no)}, door: fmt.Sprint("intrakernel?session=cut-", no)}
+		for i := range cutRows {
+			ns := 1000 + i*37
+			u.sum += uint64(ns)
+			u.file = fmt.Appendf(u.file, `,{"name":"a","ph":"X","ts":%d,"dur":%d,"pid":3,"tid":65,"cname":"good",`+
+				`"args":{"sm":3,"block":1,"warp":1}}`, i*5000, ns)
+		}
+		u.file = append([]byte{'['}, append(u.file[1:], ']')...)
+		return u
+	}
+	u := &upload{window: &window{session: fmt.Sprint("trace:cut-", no)}, door: fmt.Sprint("traces?session=cut-", no)}
 	for i := range cutRows {
 		ns := 1000 + i*37
 		u.sum += uint64(ns)
-		u.trace = fmt.Appendf(u.trace, `,{"ph":"X","cat":"kernel","name":"kernel_%d","pid":0,"tid":7,"ts":%d,"dur":%d.%03d,"args":{"device":0,`+
+		u.file = fmt.Appendf(u.file, `,{"ph":"X","cat":"kernel","name":"kernel_%d","pid":0,"tid":7,"ts":%d,"dur":%d.%03d,"args":{"device":0,`+
 			`"stream":7,"correlation":%d}}`, i%7, 1795175929972803+int64(i), ns/1000, ns%1000, i+1)
 	}
-	u.trace = append([]byte{'['}, append(u.trace[1:], ']')...)
+	u.file = append([]byte{'['}, append(u.file[1:], ']')...)
 	return u
 }
 
 // post sends it, and returns the answer.
 func (u *upload) post(ctx context.Context, addr string) (status int, body string, header http.Header) {
-	if u.trace == nil {
+	if u.file == nil {
 		return u.window.post(ctx, addr, devKey, u.window.session[0] == 'a')
 	}
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/api/v1/traces?session="+
-		strings.TrimPrefix(u.window.session, "trace:"), bytes.NewReader(u.trace))
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/api/v1/"+u.door, bytes.NewReader(u.file))
 	if err != nil {
 		return 0, err.Error(), nil
 	}
 	req.Header.Set("Authorization", "Bearer "+devKey)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err.Error(), nil
@@ -340,7 +353,8 @@ func (u *upload) post(ctx context.Context, addr string) (status int, body string
 	return resp.StatusCode, string(text), resp.Header
 }
 
-// cutLoad is what was sent. Half of the sessions send windows as agents do, half plain uploads; every sixth is a trace.
+// cutLoad is what was sent. Half of the sessions send windows as agents do, half plain uploads; every sixth is a trace
+// or a capture.
 type cutLoad struct {
 	t        *testing.T
 	addr     string
@@ -374,8 +388,10 @@ func (l *cutLoad) send(ctx context.Context, u *upload) bool {
 	var answer struct {
 		Acknowledged bool `json:"window_acknowledged"`
 		Complete     bool // of a trace
+		Accepted     int  // of a capture
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || !answer.Acknowledged && !(u.trace != nil && answer.Complete) {
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || !answer.Acknowledged &&
+		!(u.file != nil && (answer.Complete || answer.Accepted == cutRows)) {
 		l.t.Errorf("%s: %d %s", u, status, body)
 		return false
 	}
@@ -399,7 +415,7 @@ func (l *cutLoad) run() (stop func()) {
 				for n := 0; n < 60 && ctx.Err() == nil; n++ {
 					u := newUpload(session, n)
 					if no%6 == 5 {
-						u, n = newTrace(no), 60
+						u, n = newFile(no), 60
 					}
 					l.mu.Lock()
 					l.uploads = append(l.uploads, u)
@@ -435,11 +451,15 @@ func (l *cutLoad) again() {
 	l.t.Helper()
 	last := map[string]int{}
 	for _, u := range l.uploads {
-		if u.trace == nil {
+		if u.file == nil {
 			last[u.window.session] = max(last[u.window.session], u.n)
 		}
 	}
-	l.uploads = append(l.uploads, newTrace(l.sessions.Add(1)))
+	for range 12 { // a trace and a capture among them
+		if no := l.sessions.Add(1); no%6 == 5 {
+			l.uploads = append(l.uploads, newFile(no))
+		}
+	}
 	sessions := make([]string, 0, len(last))
 	for s := range last {
 		sessions = append(sessions, s)
@@ -490,7 +510,8 @@ func (b *cutService) compare(l *cutLoad, when string) (lost []*upload) {
 	var wrong string
 	for before, since := -1, time.Now(); time.Since(since) < 20*time.Second; time.Sleep(300 * time.Millisecond) {
 		rows, err := b.tsv(fmt.Sprintf("SELECT session_id, intDiv(corr_id - 1, %d) AS n, count(), sum(duration_ns) FROM warpline.kernels WHERE "+
-			"tenant = 'dev' GROUP BY session_id, n", cutRows))
+			"tenant = 'dev' GROUP BY session_id, n UNION ALL SELECT session_id, 0, count(), sum(duration_ns) FROM warpline.regions WHERE "+
+			"tenant = 'dev' GROUP BY session_id", cutRows))
 		if err != nil {
 			wrong = err.Error()
 			continue
@@ -526,13 +547,13 @@ func (b *cutService) compare(l *cutLoad, when string) (lost []*upload) {
 		b.t.Errorf("%s: %.3000s", when, wrong)
 	}
 	for _, u := range missing {
-		lost = append(lost, &upload{window: u.window, trace: u.trace, n: u.n, accepted: u.accepted})
+		lost = append(lost, &upload{window: u.window, file: u.file, door: u.door, n: u.n, accepted: u.accepted})
 		u.accepted = time.Time{}
 	}
 	return lost
 }
 
-// rollups says where kernel_stats, or a trace's slices, differ from the rows, "" when nowhere.
+// rollups says where kernel_stats, a trace's slices or region_trends differ from the rows, "" when nowhere.
 func (b *cutService) rollups() string {
 	rows, err := b.tsv(`SELECT session_id, sum(a), sum(b), sum(c), sum(d) FROM (
 		SELECT session_id, 1 * count() AS a, sum(duration_ns) AS b, 0 AS c, 0 AS d FROM warpline.kernels WHERE tenant = 'dev' GROUP BY session_id
@@ -542,6 +563,11 @@ func (b *cutService) rollups() string {
 		SELECT session_id, 1 * count() AS a, sum(duration_ns) AS b, 0 AS c, 0 AS d FROM warpline.trace_slices WHERE tenant = 'dev'
 		GROUP BY session_id UNION ALL SELECT session_id, 0, 0, sum(calls), sum(total_ns) FROM warpline.kernel_stats
 		WHERE tenant = 'dev' AND startsWith(session_id, 'trace:') GROUP BY session_id)
+		GROUP BY session_id HAVING sum(a) != sum(c) OR sum(b) != sum(d)
+		UNION ALL SELECT session_id, sum(a), sum(b), sum(c), sum(d) FROM (
+		SELECT session_id, 1 * count() AS a, sum(duration_ns) AS b, 0 AS c, 0 AS d FROM warpline.regions WHERE tenant = 'dev'
+		GROUP BY session_id UNION ALL SELECT session_id, 0, 0, sum(count), sum(total_ns) FROM warpline.region_trends
+		WHERE tenant = 'dev' GROUP BY session_id)
 		GROUP BY session_id HAVING sum(a) != sum(c) OR sum(b) != sum(d)`)
 	if err != nil {
 		return err.Error()

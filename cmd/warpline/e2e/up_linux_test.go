@@ -129,18 +129,23 @@ func (s *service) forget() {
 	s.lines = nil
 }
 
-// post sends one session, each third a trace; it returns the status and the body of a refusal.
+// post sends one session, each third a trace or a capture; it returns the status and the body of a refusal.
 func (s *service) post() (int, string) {
 	path := "/api/v1/events/job_start"
 	body := fmt.Sprintf(`{"type":"job_start","session_id":"s%d","app":"a","ts_ns":1795175929972476039}`, s.posted)
 	if s.posted%3 == 2 {
 		path, body = fmt.Sprint("/api/v1/traces?session=t", s.posted), `[{"ph":"X","name":"op","ts":1795175929972476,"dur":1}]`
 	}
+	if s.posted%6 == 5 {
+		path = fmt.Sprint("/api/v1/intrakernel?session=c", s.posted)
+		body = `[{"name":"a","ph":"X","ts":1,"dur":2,"pid":3,"tid":65,"cname":"good","args":{"sm":3,"block":1,"warp":1}}]`
+	}
 	req, err := http.NewRequest(http.MethodPost, "http://"+s.addr+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+devKey)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return 0, err.Error()
