@@ -202,9 +202,10 @@ func readBlocks(in *regionsReader) error {
 
 func readLate(in *regionsReader) error {
 	from, args := in.r.Query.of("regions", in.r.Query.Session)
-	return in.each(fmt.Sprintf("SELECT toString(session_id) AS id, block AS b, warp AS w, argMax(sm, ends), toUInt64(max(ends) - any(zero)) "+
-		"AS late, argMax(toString(name), ends) FROM (SELECT *, toUInt64(toUnixTimestamp64Nano(started_at)) + duration_ns AS ends, "+
-		"toUInt64(toUnixTimestamp64Nano(min(started_at) OVER (PARTITION BY session_id))) AS zero FROM %s) GROUP BY id, b, w "+
+	return in.each(fmt.Sprintf("SELECT id, b, w, last_sm, toUInt64(latest - min(first) OVER (PARTITION BY id)) AS late, toString(last_name) "+
+		"FROM (SELECT toString(session_id) AS id, block AS b, warp AS w, argMax(sm, ends) AS last_sm, argMax(name, ends) AS last_name, "+
+		"max(ends) AS latest, min(at) AS first FROM (SELECT session_id, block, warp, sm, name, "+
+		"toUInt64(toUnixTimestamp64Nano(started_at)) AS at, at + duration_ns AS ends FROM %s) GROUP BY id, b, w) "+
 		"ORDER BY late DESC, id, b, w LIMIT %d", from, in.r.Query.Top), args, func(rows driver.Rows) error {
 		var l LateWarp
 		err := rows.Scan(&l.Session, &l.Block, &l.Warp, &l.SM, &l.EndsNS, &l.Region)
