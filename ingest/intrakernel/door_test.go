@@ -3,6 +3,7 @@ package intrakernel_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/warpline/warpline/ingest"
 	door "github.com/warpline/warpline/ingest/intrakernel"
@@ -379,5 +381,65 @@ func TestLargeCaptures(t *testing.T) {
 		if slices != ring/2 {
 			t.Errorf("%s: %d slices, want %d", session, slices, ring/2)
 		}
+	}
+}
+
+// A large capture whose upload ended half-way is stored whole when it comes again, at another gateway: parts are cut in the same places.
+func TestLargeCaptureHalfSent(t *testing.T) {
+	r := start(t, nil)
+	other := r.gateway(nil)
+	const blocks, ring = 64, 1 << 14
+	var events, counters []byte
+	for block := range blocks {
+		for i := range ring {
+			events = intrakernel.AppendRecord(events, intrakernel.Record{TS: uint64(i*i%977 + i*1000), Type: intrakernel.Type(i % 2),
+				Region: uint16(i / 2 % 5), Block: uint16(block)})
+		}
+		counters = binary.LittleEndian.AppendUint32(counters, ring)
+	}
+	input := fmt.Appendf(nil, `{"session":{"per_warp_cap":%d,"grid_x":%d,"threads_per_block":32},"trace_path":"t.json"}`, ring, blocks)
+	contentType, body := form(field{"input", input}, field{"events", zip(events)}, field{"counters", counters})
+	stored := func() uint64 {
+		info, err := r.streams.Ingest.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Msgs
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	url := r.server.URL + "/api/v1/intrakernel?session=half"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+devKey)
+	req.Header.Set("Content-Type", contentType)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			res.Body.Close()
+		}
+	}()
+	for stored() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-ended
+	r.server.CloseClientConnections()
+	t.Logf("%d parts when the first upload ended", stored())
+	a := r.postTo(other, "session=half", contentType, body)
+	if a.status != http.StatusOK || a.Accepted != blocks*ring {
+		t.Fatal(a.raw)
+	}
+	slices, parts := 0, r.parts()["ikp:half"]
+	for i, p := range parts {
+		slices += len(p.Visits)
+		if p.Parts != len(parts) {
+			t.Errorf("part %d says %d parts, and there are %d", i, p.Parts, len(parts))
+		}
+	}
+	if slices != blocks*ring/2 || len(parts) < 4 {
+		t.Errorf("%d slices in %d parts", slices, len(parts))
 	}
 }

@@ -181,7 +181,7 @@ func (r *rig) parts() map[string][]intrakernel.Part {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	all, seen := map[string][]intrakernel.Part{}, map[string]bool{}
+	all, seen := map[string][]intrakernel.Part{}, map[string][]byte{}
 	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
 		msg, err := r.streams.Ingest.GetMsg(r.t.Context(), seq)
 		if err != nil {
@@ -192,14 +192,20 @@ func (r *rig) parts() map[string][]intrakernel.Part {
 			r.t.Fatal(err)
 		}
 		key := fmt.Sprint(e.Session, " ", e.Identity, " ", e.Part)
-		if e.Kind != stream.KindIntraKernel || seen[key] {
+		if e.Kind != stream.KindIntraKernel {
 			continue
 		}
-		seen[key] = true
 		body, err := stream.DecodeBody(nil, packed)
 		if err != nil {
 			r.t.Fatal(err)
 		}
+		if before, ok := seen[key]; ok {
+			if !bytes.Equal(before, body) {
+				r.t.Errorf("part %s came twice, with other content", key)
+			}
+			continue
+		}
+		seen[key] = body
 		var p intrakernel.Part
 		if err := p.Decode(body); err != nil {
 			r.t.Fatal(err)
