@@ -30,7 +30,11 @@ func runLibrary(path string, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%w: open the ClickHouse library: %w", errNoLibrary, err)
 	}
-	symbol, err := purego.Dlsym(handle, "query_stable_v2")
+	const entry = "query_stable_v2"
+	symbol, err := purego.Dlsym(handle, entry)
+	if err == nil {
+		err = guardWrites(handle, path, entry, symbol)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s is not a libchdb of the expected kind: %w", errNoLibrary, path, err)
 	}

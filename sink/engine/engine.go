@@ -109,6 +109,10 @@ func (e *Engine) run(configPath string, started chan<- error) {
 	started <- nil
 	if err := cmd.Wait(); err != nil {
 		e.err = fmt.Errorf("child %d: %w", e.pid, err)
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == exitDisk {
+			e.err = fmt.Errorf("%w: a file below %s could not be written: look at the disk (dmesg, limits on the size of files)", e.err, e.cfg.Dir)
+		}
 		if said := e.tail(); said != "" {
 			e.err = fmt.Errorf("%w: %s", e.err, said)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -46,7 +47,7 @@ func take(t *testing.T, path string, leave int64) {
 	}
 	defer f.Close()
 	block := make([]byte, 256<<10)
-	for {
+	for first := true; ; first = false {
 		var st syscall.Statfs_t
 		if err := syscall.Statfs(filepath.Dir(path), &st); err != nil {
 			t.Fatal(err)
@@ -54,6 +55,15 @@ func take(t *testing.T, path string, leave int64) {
 		left := int64(st.Bavail)*st.Bsize - leave
 		if left <= 0 {
 			return
+		}
+		if at := left - 4<<20; first && at > 0 { // at once, so that it strikes whatever is under way
+			if err := syscall.Fallocate(int(f.Fd()), 0, 0, at); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Seek(at, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		}
 		if _, err := f.Write(block[:min(left, int64(len(block)))]); errors.Is(err, syscall.ENOSPC) {
 			return
