@@ -60,7 +60,7 @@ func (c *reportAllCmd) Run(ctx context.Context, p *program) error {
 
 // nothing is an error when the command named something and nothing is like it.
 func (c *reportAllCmd) nothing(r *report.Report) error {
-	if c.Session == "" && c.Tenant == "" || len(r.Sessions)+len(r.Rejects) > 0 || r.Books.Events > 0 {
+	if c.Session == "" && c.Tenant == "" || len(r.Sessions)+len(r.Rejects)+len(r.Skipped) > 0 || r.Books.Events > 0 {
 		return nil
 	}
 	var named []string

@@ -1,16 +1,39 @@
 package report
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/warpline/warpline/proto/parca"
 )
 
+// mostSessions is how many sessions a report has at most: a service of years has millions.
+const mostSessions = 10_000
+
+// readSessions reads the sessions that began last, and counts the others. The view makes a dozen values of each session that it is asked
+// for, so of very many sessions it is asked for those alone.
 func readSessions(in *reader, r *Report) error {
-	from, args := in.from("sessions")
-	return in.each(`SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), toString(state), `+
+	from, args := in.from("sessions_data")
+	var runs, cubins uint64
+	err := in.conn.QueryRow(in.ctx, "SELECT countIf(NOT cubin), countIf(cubin) FROM (SELECT startsWith(toString(session_id), ?) AS cubin FROM "+
+		from+" GROUP BY tenant, session_id)", append([]any{parca.CubinPrefix}, args...)...).Scan(&runs, &cubins)
+	if err != nil {
+		return err
+	}
+	latest := ""
+	view, asked := in.from("sessions")
+	if runs+cubins > mostSessions {
+		latest = fmt.Sprintf("(tenant, session_id) IN (SELECT tenant, session_id FROM %s GROUP BY tenant, session_id "+
+			"ORDER BY min(started_at) DESC, session_id DESC LIMIT %d)", from, mostSessions)
+		view, asked = in.from("sessions", latest)
+		asked = append(slices.Clone(args), asked...)
+	}
+	err = in.each(`SELECT toString(tenant), toString(session_id), toString(source), toString(app), toString(host), toString(state), `+
 		`started_at, ended_at, kernels, samples
-		FROM `+from+` ORDER BY started_at, session_id`, args, func(rows driver.Rows) error {
+		FROM `+view+` ORDER BY started_at, session_id`, asked, func(rows driver.Rows) error {
 		var s Session
 		if err := rows.Scan(&s.Tenant, &s.ID, &s.Source, &s.App, &s.Host, &s.State, &s.Started, &s.Ended, &s.Kernels, &s.Samples); err != nil {
 			return err
@@ -18,6 +41,10 @@ func readSessions(in *reader, r *Report) error {
 		r.Sessions = append(r.Sessions, s)
 		return nil
 	})
+	if listed := len(r.runs()); latest != "" && err == nil {
+		r.Earlier = Earlier{Runs: runs - min(runs, uint64(listed)), Cubins: cubins - min(cubins, uint64(len(r.Sessions)-listed))}
+	}
+	return err
 }
 
 // counted are the views whose rows are counted, with the table that has as many and the expression that counts what came over the wire. A

@@ -35,8 +35,21 @@ type Spot struct {
 // insightsRead and insightsShown bound the insights of a report and of its print.
 const insightsRead, insightsShown = 50, 5
 
+// insightSessions is in how many sessions a report looks for insights: they compare what is in one session, so that those of ten thousand
+// take more memory than a reader may have.
+const insightSessions = 500
+
 func readInsights(in *reader, r *Report) error {
 	from, args := in.from("insights")
+	if runs := r.runs(); len(runs) > insightSessions {
+		r.InsightsOf = insightSessions
+		var asked []any
+		for _, s := range runs[len(runs)-insightSessions:] {
+			asked = append(asked, s.ID)
+		}
+		from, args = in.from("insights", "session_id IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(asked)), ", ")+")")
+		args = append(asked, args...)
+	}
 	return in.each(fmt.Sprintf(`SELECT argMax(session_id, w), rule, argMax(severity, w), subject, argMax(message, w), max(part), `+
 		`uniqExact(tenant, session_id), min(rank) AS worst, max(w) AS heaviest FROM (
 			SELECT tenant, toString(session_id) AS session_id, toString(rule) AS rule, toString(severity) AS severity, toString(subject) AS `+
@@ -123,6 +136,9 @@ func (p *printer) insights(r *Report) {
 		if len(r.Insights) == insightsRead {
 			more = "worst first; the view insights has more"
 		}
+	}
+	if r.InsightsOf > 0 {
+		more += fmt.Sprintf(", of the %d sessions that began last", r.InsightsOf)
 	}
 	p.section("Insights", more)
 	var wide [2]int

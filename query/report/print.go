@@ -46,7 +46,7 @@ func (r *Report) Print(w io.Writer, s Style) error {
 	}
 	p := &printer{&errWriter{w: w}, style{s.Colour}, s}
 	p.arrived(r)
-	if len(r.Sessions) > 0 {
+	if len(r.Sessions)+len(r.Skipped) > 0 {
 		p.insights(r)
 		p.kernels(r)
 		p.scopes(r)
@@ -56,6 +56,11 @@ func (r *Report) Print(w io.Writer, s Style) error {
 	}
 	p.rejects(r)
 	p.books(r)
+	if len(r.Skipped) > 0 {
+		p.section("Left out", "")
+		p.paragraph(strings.Join(r.Skipped, ", ") + ": more than the memory or time that one question may take. Ask for less with --session " +
+			"or --tenant, or give the service more --clickhouse-memory.")
+	}
 	p.queries(r)
 	return p.w.err
 }
@@ -80,6 +85,9 @@ func (p *printer) section(title, more string) {
 const sessionsShown = 20
 
 func (p *printer) arrived(r *Report) {
+	if slices.Contains(r.Skipped, "sessions") {
+		return
+	}
 	if len(r.Sessions) == 0 {
 		if r.Query.Session != "" || r.Query.Tenant != "" {
 			p.section("Nothing matches", "")
@@ -90,8 +98,8 @@ func (p *printer) arrived(r *Report) {
 		return
 	}
 	runs := r.runs()
-	cubins := uint64(len(r.Sessions) - len(runs))
-	p.section("What arrived", plural(uint64(len(runs)), "session"))
+	cubins := uint64(len(r.Sessions)-len(runs)) + r.Earlier.Cubins
+	p.section("What arrived", plural(uint64(len(runs))+r.Earlier.Runs, "session"))
 	if cubins > 0 {
 		p.paragraph("and " + plural(cubins, "cubin") + " for source lines (the view cubins)")
 	}
@@ -132,8 +140,8 @@ func (p *printer) arrived(r *Report) {
 	if len(shown) > 0 {
 		g.write(p.w, p.Width, p.st)
 	}
-	if left := len(runs) - len(shown); left > 0 {
-		p.paragraph(fmt.Sprintf("and %s that began earlier: \"warpline session list\", or --top", plural(uint64(left), "session")))
+	if left := uint64(len(runs)-len(shown)) + r.Earlier.Runs; left > 0 {
+		p.paragraph(fmt.Sprintf("and %s that began earlier: \"warpline session list\", or --top", plural(left, "session")))
 	}
 	var parts []string
 	for _, c := range r.Rows {

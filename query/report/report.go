@@ -8,6 +8,7 @@ package report
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,9 +28,13 @@ type Query struct {
 type Report struct {
 	Query    Query     `json:"query"`
 	At       time.Time `json:"at"`
-	Sessions []Session `json:"sessions"`
-	Rows     []Count   `json:"rows"` // of each table, in the order of the contract
-	Kernels  []Timing  `json:"kernels"`
+	Sessions []Session `json:"sessions"` // by start; of more than mostSessions the latest
+	// Earlier is how many sessions, and cubins, began before those.
+	Earlier Earlier `json:"earlier,omitzero"`
+	// Skipped names the parts that would have taken more memory or time than one question may.
+	Skipped []string `json:"skipped,omitempty"`
+	Rows    []Count  `json:"rows"` // of each table, in the order of the contract
+	Kernels []Timing `json:"kernels"`
 	// KernelCalls and KernelNS add up all kernels, not only those that are listed.
 	KernelCalls uint64 `json:"kernel_calls"`
 	KernelNS    uint64 `json:"kernel_ns"`
@@ -53,12 +58,20 @@ type Report struct {
 	// Spots are the hottest instructions of functions whose code was sent.
 	Spots    []Spot    `json:"spots,omitempty"`
 	Insights []Insight `json:"insights,omitempty"`
-	Copies   []Copy    `json:"copies"`
-	Devices  []Device  `json:"devices"`
-	Hosts    []Host    `json:"hosts"`
-	Rejects  []Reject  `json:"rejects"`
-	Books    Books     `json:"books"`
-	Disk     Disk      `json:"disk"`
+	// InsightsOf is in how many sessions insights were looked for, those that began last; 0 means in all.
+	InsightsOf int      `json:"insights_of,omitempty"`
+	Copies     []Copy   `json:"copies"`
+	Devices    []Device `json:"devices"`
+	Hosts      []Host   `json:"hosts"`
+	Rejects    []Reject `json:"rejects"`
+	Books      Books    `json:"books"`
+	Disk       Disk     `json:"disk"`
+}
+
+// Earlier counts sessions that a report does not list.
+type Earlier struct {
+	Runs   uint64 `json:"sessions"` // of programs
+	Cubins uint64 `json:"cubins"`
 }
 
 // Session is one row of the view sessions.
@@ -221,15 +234,20 @@ func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 	in := &reader{ctx, conn, q}
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(in.atOnce())
-	for _, part := range [][]section{
-		{{"sessions", readSessions}}, {{"row counts", readCounts}}, {{"kernels", readKernels}}, {{"scopes", readScopes}},
-		{{"PC samples", readSamples}, {"instructions", readSpots}, {"source lines", readTexts}}, {{"insights", readInsights}},
+	parts := [][]section{
+		{{"sessions", readSessions}, {"insights", readInsights}}, {{"row counts", readCounts}}, {{"kernels", readKernels}},
+		{{"scopes", readScopes}}, {{"PC samples", readSamples}, {"instructions", readSpots}, {"source lines", readTexts}},
 		{{"copies", readCopies}}, {{"device metrics", readDevices}}, {{"host metrics", readHosts}}, {{"rejects", readRejects}},
 		{{"usage", readBooks}}, {{"disk use", readDisk}},
-	} {
+	}
+	skipped := make([][]string, len(parts))
+	for i, part := range parts {
 		g.Go(func() error {
 			for _, s := range part {
-				if err := s.read(&reader{inner, conn, q}, r); err != nil {
+				switch err := s.read(&reader{inner, conn, q}, r); {
+				case tooLarge(err):
+					skipped[i] = append(skipped[i], s.name)
+				case err != nil:
 					return fmt.Errorf("read %s: %w", s.name, err)
 				}
 			}
@@ -239,6 +257,7 @@ func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	r.Skipped = slices.Concat(skipped...)
 	return r, nil
 }
 
