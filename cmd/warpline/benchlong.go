@@ -109,6 +109,8 @@ func (c *benchCmd) noisy(ctx context.Context, p *program, dir string) error {
 var readViews = []struct{ name, sql string }{
 	{"kernels, counted", "SELECT count() FROM warpline.kernels"},
 	{"kernels, the longest", "SELECT * FROM warpline.kernels ORDER BY duration_ns DESC LIMIT 10"},
+	{"kernel_sums", "SELECT kernel, sum(total_ns) AS ns FROM warpline.kernel_sums GROUP BY kernel ORDER BY ns DESC LIMIT 10"},
+	{"scope_sums", "SELECT scope, sum(total_ns) AS ns FROM warpline.scope_sums GROUP BY scope ORDER BY ns DESC LIMIT 10"},
 	{"kernel_stats", "SELECT kernel, sum(total_ns) AS ns FROM warpline.kernel_stats GROUP BY kernel ORDER BY ns DESC LIMIT 10"},
 	{"scope_stats", "SELECT scope, sum(total_ns) AS ns FROM warpline.scope_stats GROUP BY scope ORDER BY ns DESC LIMIT 10"},
 	{"sessions", "SELECT * FROM warpline.sessions ORDER BY started_at DESC LIMIT 10"},

@@ -24,7 +24,7 @@ func samplesSQL(q Query) (string, []any) {
 }
 
 func kernelsSQL(q Query) (string, []any) {
-	all, args := q.OfKernels(q.Database, "kernel_stats")
+	all, args := q.OfKernels(q.Database, "kernel_sums")
 	stacks, more := q.OfKernels(q.Database, "kernel_stacks", "notEmpty(frames)")
 	const place = "toString(tenant) AS who"
 	return fmt.Sprintf(`SELECT who, '' AS build, '' AS crc, f, toUInt64(0) AS at, '' AS code, '' AS why, '' AS path, toUInt32(0) AS number,

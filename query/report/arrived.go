@@ -18,8 +18,8 @@ const mostSessions = 10_000
 func readSessions(in *reader, r *Report) error {
 	from, args := in.from("sessions_data")
 	var runs, cubins uint64
-	err := in.conn.QueryRow(in.ctx, "SELECT countIf(NOT cubin), countIf(cubin) FROM (SELECT startsWith(toString(session_id), ?) AS cubin FROM "+
-		from+" GROUP BY tenant, session_id)", append([]any{parca.CubinPrefix}, args...)...).Scan(&runs, &cubins)
+	err := in.conn.QueryRow(in.ctx, "SELECT countIf(NOT cubin), countIf(cubin) FROM (SELECT startsWith(toString(session_id), ?) AS cubin "+
+		"FROM "+from+" GROUP BY tenant, session_id)", append([]any{parca.CubinPrefix}, args...)...).Scan(&runs, &cubins)
 	if err != nil {
 		return err
 	}

@@ -67,11 +67,12 @@ func readInsights(in *reader, r *Report) error {
 	})
 }
 
-// hasCode reports whether any session has code of functions. A session may be lent that of another, so a tenant is asked for as a whole.
-func (in *reader) hasCode() (bool, error) {
+// hasAny reports whether any session has rows in a table of code or texts. A session may be lent those of another, so a tenant is asked for
+// as a whole.
+func (in *reader) hasAny(table string, more ...string) (bool, error) {
 	all := *in
 	all.q.Session = ""
-	from, args := all.from("session_functions_data", "kind = 'sass'")
+	from, args := all.from(table, more...)
 	var n uint64
 	err := in.conn.QueryRow(in.ctx, "SELECT count() FROM (SELECT 1 FROM "+from+" LIMIT 1)", args...).Scan(&n)
 	return n > 0, err
@@ -82,7 +83,7 @@ func readSpots(in *reader, r *Report) error {
 	if r.Samples == 0 {
 		return nil
 	}
-	if code, err := in.hasCode(); err != nil || !code {
+	if code, err := in.hasAny("session_functions_data", "kind = 'sass'"); err != nil || !code {
 		return err
 	}
 	from, args := in.from("source_profile", "samples > 0", "sass != ''")
@@ -102,6 +103,9 @@ func readSpots(in *reader, r *Report) error {
 func readTexts(in *reader, r *Report) error {
 	if len(r.Lines) == 0 {
 		return nil
+	}
+	if texts, err := in.hasAny("session_sources_data"); err != nil || !texts {
+		return err
 	}
 	from, args := in.from("source_files", "1")
 	var places []string

@@ -178,7 +178,7 @@ const cutName = 127
 func readStallTimes(in *stallsReader) error {
 	q := in.s.Query
 	cuts := slices.DeleteFunc(in.functions(), func(name string) bool { return len(name) != cutName })
-	from, args := q.OfKernels(q.Database, "kernel_stats",
+	from, args := q.OfKernels(q.Database, "kernel_sums",
 		fmt.Sprintf("(has(?, toString(kernel)) OR has(?, substring(toString(kernel), 1, %d)))", cutName))
 	if cuts == nil {
 		cuts = []string{}

@@ -17,7 +17,7 @@ var percentiles = func() string {
 // readKernels reads the kernels with the longest total and, in the same question, what all of them add up to: planning the view takes
 // longer than adding up a session.
 func readKernels(in *reader, r *Report) error {
-	from, args := in.from("kernel_stats")
+	from, args := in.from("kernel_sums")
 	return in.each(fmt.Sprintf(`SELECT name, n, total, %s, hi, all_calls, all_ns, names, all_synthetic, all_disturbed, all_doubtful
 		FROM (
 			SELECT name, n, total, lo, hi, h, synthetic, disturbed, sum(n) OVER () AS all_calls, sum(total) OVER () AS all_ns,
@@ -26,7 +26,7 @@ func readKernels(in *reader, r *Report) error {
 			FROM (
 				SELECT toString(kernel) AS name, sum(calls) AS n, sum(total_ns) AS total, minIf(min_ns, calls > 0) AS lo, max(max_ns) AS hi,
 					sumMap(duration_hist) AS h, sum(synthetic_calls) AS synthetic, sum(disturbed_calls) AS disturbed,
-					sumIf(calls, bucket_s >= 3600 AND kernel_stats.disturbed = 1) AS doubtful
+					sumIf(calls, bucket_s >= 3600 AND kernel_sums.disturbed = 1) AS doubtful
 				FROM %s GROUP BY name)
 			ORDER BY n = 0, total DESC, name LIMIT %d)`, percentiles, from, in.q.Top), args,
 		func(rows driver.Rows) error {
@@ -43,7 +43,7 @@ func readKernels(in *reader, r *Report) error {
 }
 
 func readScopes(in *reader, r *Report) error {
-	from, args := in.from("scope_stats")
+	from, args := in.from("scope_sums")
 	return in.each(fmt.Sprintf(`SELECT name, n, total, %s, hi, odd FROM (
 		SELECT toString(scope) AS name, sum(calls) AS n, sum(total_ns) AS total, minIf(min_ns, calls > 0) AS lo, max(max_ns) AS hi,
 			sumMap(duration_hist) AS h, sum(unmatched_begin) + sum(unmatched_end) AS odd

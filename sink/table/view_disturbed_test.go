@@ -111,6 +111,32 @@ var exactStats = strings.Join([]string{
 	"w\t10:20\t\t\t3\t1\t4000000\t4000000\t4000000\t0\t0\t0\t1",
 }, "\n")
 
+// sumsAgree compares kernel_sums and scope_sums, added up, with the views that have each minute once.
+func (s *truth) sumsAgree(t *testing.T) {
+	t.Helper()
+	const kernels = "tenant, session_id, bucket, toString(kernel) AS name, toString(scope) AS path, if(name = '', kernel_id, 0) AS id"
+	const scopes = "tenant, session_id, bucket, toString(scope) AS name, if(name = '', name_id, 0) AS id"
+	for view, q := range map[string][2]string{
+		"kernel_stats": {
+			"SELECT " + kernels + ", calls, total_ns, min_ns, max_ns, duration_hist, bucket_s, synthetic_calls, disturbed_calls, disturbed " +
+				"FROM {db}.kernel_stats",
+			"SELECT " + kernels + ", sum(calls) AS n, sum(total_ns), minIf(min_ns, calls > 0), max(max_ns), sumMap(duration_hist), " +
+				"max(bucket_s), sum(synthetic_calls), sum(disturbed_calls), max(disturbed) FROM {db}.kernel_sums GROUP BY " +
+				"tenant, session_id, bucket, name, path, id"},
+		"scope_stats": {
+			"SELECT " + scopes + ", calls, total_ns, min_ns, max_ns, duration_hist, unmatched_begin, unmatched_end, child_ns FROM " +
+				"{db}.scope_stats WHERE calls + unmatched_begin + unmatched_end > 0", // others are minutes of kernels alone
+			"SELECT " + scopes + ", sum(calls) AS n, sum(total_ns), minIf(min_ns, calls > 0), max(max_ns), sumMap(duration_hist), " +
+				"sum(unmatched_begin), sum(unmatched_end), sum(child_ns) FROM {db}.scope_sums GROUP BY tenant, session_id, bucket, name, id"},
+	} {
+		for _, both := range [][2]string{{q[0], q[1]}, {q[1], q[0]}} {
+			if n := s.Query("SELECT count() FROM (" + both[0] + " EXCEPT " + both[1] + ")"); n != "0" {
+				t.Errorf("%s: %s rows are in one way to add up alone: %s", view, n, s.Query(both[0]+" EXCEPT "+both[1]+" LIMIT 3"))
+			}
+		}
+	}
+}
+
 // Windows are told before, between and after the data: the answer is the same.
 func TestDisturbedKernelsAreLeftOut(t *testing.T) {
 	for name, order := range map[string][]func(*truth){
@@ -152,6 +178,7 @@ func TestDisturbedMinutesWithoutRawRows(t *testing.T) {
 		"w\t10:20\t\t\t3\t1\t4000000\t4000000\t4000000\t0\t0\t0\t1",
 	}, "\n")
 	s.Want(statsQuery, want)
+	s.sumsAgree(t)
 	// Some raw rows of a minute are gone: what is left of it says nothing.
 	s.kernels = append([]kernelAt(nil), kernelRows[3:5]...)
 	s.raw()
@@ -177,6 +204,7 @@ func TestDisturbedHours(t *testing.T) {
 		"w\tgemm\ttrain\t1\t11000000\t0\t1",
 		"w\tlate\ttrain\t2\t16000000\t0\t1",
 	}, "\n"))
+	s.sumsAgree(t)
 }
 
 // A kernel of more than a minute is compared with every window of its session.
@@ -205,6 +233,7 @@ func TestSyntheticSessions(t *testing.T) {
 	s.Want("SELECT session_id, sum(calls), sum(total_ns), sum(min_ns), sum(max_ns), sum(p50_ns), sum(p99_ns), sum(synthetic_calls), "+
 		"sum(disturbed_calls), sum(disturbed), sum(length(duration_hist)) FROM {db}.kernel_stats GROUP BY session_id ORDER BY session_id",
 		fmt.Sprintf("v\t1\t%[1]d\t%[1]d\t%[1]d\t%[1]d\t%[1]d\t0\t0\t0\t1\nw\t0\t0\t0\t0\t0\t0\t13\t0\t0\t0", 5*ms))
+	s.sumsAgree(t)
 }
 
 // A question about one session reads that session alone, whether or not others have deep windows. What these are is looked at for that

@@ -56,6 +56,7 @@ func TestStatsSayWhatKernelsSay(t *testing.T) {
 			"disturbed_calls + synthetic_calls > 0"
 		s.Want("SELECT count() FROM ("+kernels+" EXCEPT "+stats+")", "0")
 		s.Want("SELECT count() FROM ("+stats+" EXCEPT "+kernels+")", "0")
+		s.sumsAgree(t)
 		s.Want("SELECT sum(calls + disturbed_calls + synthetic_calls) FROM {db}.kernel_stats", fmt.Sprint(len(s.kernels)))
 		s.Want("SELECT (SELECT count() FROM {db}.kernels WHERE disturbed) > 0", []string{"0", "1", "1"}[seed])
 		s.Want("SELECT (SELECT sum(kernels) FROM {db}.scope_stats) = (SELECT count() FROM {db}.kernels WHERE scope = 'train'), "+
