@@ -19,6 +19,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/warpline/warpline/cmd/warpline/service"
+	"github.com/warpline/warpline/query/report"
 	_ "github.com/warpline/warpline/sink/engine" // its init turns this binary into the engine's child when asked to
 )
 
@@ -258,7 +259,12 @@ func (p *program) fail(err error) int {
 		return exitOK
 	}
 	code := codeOf(err)
-	fmt.Fprintln(p.Stderr, "warpline: "+strings.TrimSpace(err.Error()))
+	said := strings.TrimSpace(err.Error())
+	if report.TooLarge(err) {
+		said += "\nThis is more than one question may take: ask for less (--session, --tenant, --since, as the command has them), or give the " +
+			"service more --clickhouse-memory."
+	}
+	fmt.Fprintln(p.Stderr, "warpline: "+said)
 	if code == exitUsage {
 		fmt.Fprintln(p.Stderr, `"warpline --help" lists the commands, "warpline <command> --help" its flags.`)
 	}

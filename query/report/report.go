@@ -245,7 +245,7 @@ func Read(ctx context.Context, conn driver.Conn, q Query) (*Report, error) {
 		g.Go(func() error {
 			for _, s := range part {
 				switch err := s.read(&reader{inner, conn, q}, r); {
-				case tooLarge(err):
+				case TooLarge(err):
 					skipped[i] = append(skipped[i], s.name)
 				case err != nil:
 					return fmt.Errorf("read %s: %w", s.name, err)

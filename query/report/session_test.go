@@ -34,7 +34,7 @@ func TestWhatIsTooLarge(t *testing.T) {
 		errors.New("code: 241"): false,
 		nil:                     false,
 	} {
-		if got := tooLarge(err); got != want {
+		if got := TooLarge(err); got != want {
 			t.Errorf("%v: %v, want %v", err, got, want)
 		}
 	}

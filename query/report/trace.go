@@ -91,7 +91,7 @@ func ReadTrace(ctx context.Context, conn driver.Conn, q TraceQuery) (*Trace, err
 	for i, part := range parts {
 		g.Go(func() error {
 			err := part.read(&traceReader{reader{ctx: inner, conn: conn}, r, r.Traces})
-			if skipped[i] = tooLarge(err); err != nil && !skipped[i] {
+			if skipped[i] = TooLarge(err); err != nil && !skipped[i] {
 				return fmt.Errorf("read %s: %w", part.name, err)
 			}
 			return nil
@@ -108,8 +108,8 @@ func ReadTrace(ctx context.Context, conn driver.Conn, q TraceQuery) (*Trace, err
 	return r, nil
 }
 
-// tooLarge reports whether a question needs more memory or time than a reader may have: the other sections are worth having without it.
-func tooLarge(err error) bool {
+// TooLarge reports whether a question needs more memory or time than a reader may have: the other sections are worth having without it.
+func TooLarge(err error) bool {
 	var refused *clickhouse.Exception
 	return errors.As(err, &refused) && slices.Contains([]int32{241, 159, 160}, refused.Code)
 }
