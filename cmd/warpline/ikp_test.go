@@ -121,6 +121,27 @@ func TestIKPWritesEveryVector(t *testing.T) {
 	}
 }
 
+// A path may go through a folder that is not there, if it stays below: the text of the files has it as it was given.
+func TestIKPPathsThatComeBack(t *testing.T) {
+	dir := filepath.Join(ikpVectors, "path_nested_json")
+	text := strings.Replace(string(ikpFile(t, filepath.Join(dir, "input.json"))), `"sub/dir/t.json"`, `"none/.././sub//t.json"`, 1)
+	input := filepath.Join(t.TempDir(), "input.json")
+	if err := os.WriteFile(input, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	got := runIn(t, nil, "ikp", "--input", input, "--events", filepath.Join(dir, "events.bin.gz"), "--counters",
+		filepath.Join(dir, "counters.bin"), "-o", out)
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	want := map[string]string{}
+	for path, text := range below(t, filepath.Join(dir, "out")) {
+		want[strings.Replace(path, "sub/dir/", "sub/", 1)] = strings.ReplaceAll(text, "sub/dir/t", "none/.././sub//t")
+	}
+	sameFiles(t, below(t, out), want)
+}
+
 // The real capture, from its packed trace and from stdin.
 func TestIKPReadsTheGEMMTrace(t *testing.T) {
 	file := filepath.Join(ikpVectors, "samples", "gemm_trace.json.gz")

@@ -229,21 +229,23 @@ func TestTrapPercentilesOfFloatSums(t *testing.T) {
 	contains(t, out["t_summary.json"], `"p75": `, `"p80": 990.000000`)
 }
 
-// No sum is fused with a product: the compiler is asked for a machine on which it would.
+// No sum is fused with a product: the compiler is asked for machines on which it would.
 func TestTrapNoFMA(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles for another machine")
+		t.Skip("compiles for other machines")
 	}
-	cmd := exec.Command("go", "build", "-gcflags=-S", ".")
-	cmd.Env = append(cmd.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil || len(out) < 10_000 {
-		t.Fatalf("%v: %.2000s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		for _, fused := range []string{"FMADD", "FMSUB", "FNMADD", "FNMSUB"} {
-			if strings.Contains(line, fused) {
-				t.Errorf("fused: %s", line)
+	for _, machine := range [][]string{{"GOARCH=arm64", "FMADD", "FMSUB"}, {"GOARCH=amd64", "VFMADD", "VFMSUB", "VFNMADD", "VFNMSUB"}} {
+		cmd := exec.Command("go", "build", "-gcflags=-S", ".")
+		cmd.Env = append(cmd.Environ(), machine[0], "GOAMD64=v3", "CGO_ENABLED=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil || len(out) < 10_000 {
+			t.Fatalf("%s: %v: %.2000s", machine[0], err, out)
+		}
+		for line := range strings.Lines(string(out)) {
+			for _, fused := range machine[1:] {
+				if strings.Contains(line, fused) {
+					t.Errorf("%s: fused: %s", machine[0], line)
+				}
 			}
 		}
 	}
