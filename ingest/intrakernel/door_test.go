@@ -15,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/warpline/warpline/ingest"
 	door "github.com/warpline/warpline/ingest/intrakernel"
 	"github.com/warpline/warpline/proto/intrakernel"
+	"github.com/warpline/warpline/proto/stream"
 )
 
 // timeline pairs a case without the gateway.
@@ -153,6 +156,43 @@ func TestConflicts(t *testing.T) {
 	}
 	if a := r.send("session=a:b", one); !a.Duplicate {
 		t.Error(a.raw)
+	}
+}
+
+// A capture that is deleted and sent again at once is stored again, each time: JetStream still remembers its parts then, and would drop them.
+func TestDeletedCapturesComeBack(t *testing.T) {
+	r := start(t, nil)
+	one := load(t, "two_samples")
+	token := stream.SessionToken("ikp:back")
+	subject := stream.IngestSubject(stream.Partition("dev", "ikp:back", r.streams.Partitions), "dev", token)
+	for range 3 {
+		for _, again := range []bool{false, true} {
+			if a := r.send("session=back", one); a.status != http.StatusOK || a.Accepted != 4 || a.Duplicate != again {
+				t.Error(a.raw)
+			}
+		}
+		if parts := r.parts()["ikp:back"]; len(parts) != 1 {
+			t.Fatalf("%d parts are in INGEST, want 1", len(parts))
+		}
+		info, err := r.streams.Ingest.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// As the sink does.
+		mark := binary.AppendUvarint(nil, info.State.LastSeq)
+		if _, err := r.streams.Windows.Put(t.Context(), "dev."+token+".d", mark); err != nil {
+			t.Fatal(err)
+		}
+		records, err := r.streams.JS.Stream(t.Context(), "KV_"+stream.WindowsBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := records.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+".dev."+token+".*.>")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.streams.Ingest.Purge(t.Context(), jetstream.WithPurgeSubject(subject)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
