@@ -39,6 +39,8 @@ func TestHeadersThatAreRefused(t *testing.T) {
 		{`{"trace_path":"a/../../t"}`, "trace_path"},
 		{`{"trace_path":""}`, "trace_path"},
 		{`{"trace_path":"a/"}`, "trace_path"},
+		{`{"trace_path":"a/."}`, "trace_path"},
+		{`{"trace_path":"a/b/.."}`, "trace_path"},
 		{`{"trace_path":"a\u0000b"}`, "trace_path"},
 		{`{"trace_path":` + strings.Repeat("[", 1e6), "no JSON from byte"},
 		{`{"trace_path":` + strings.Repeat(" ", 64<<20) + `1}`, "67108880 bytes, and at most 67108864 are read"},
