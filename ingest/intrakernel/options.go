@@ -129,7 +129,7 @@ func parseLaunch(input []byte) (l intrakernel.Launch, no *ingest.Refusal) {
 		var typed *json.UnmarshalTypeError
 		if errors.As(err, &typed) {
 			return l, unusable("bad_input", fmt.Sprintf("input: %s: a JSON %s, and it must be %s", ingest.Printable(typed.Field, 100),
-				ingest.Printable(typed.Value, 100), map[bool]string{true: "text", false: "a whole number"}[typed.Type.Kind().String() == "string"]))
+				ingest.Printable(typed.Value, 100), map[bool]string{true: "text", false: "a whole number below 2^63"}[typed.Type.Kind().String() == "string"]))
 		}
 		return l, unusable("bad_input", "input: "+ingest.Printable(err.Error(), 200))
 	}

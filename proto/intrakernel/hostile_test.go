@@ -25,6 +25,7 @@ func TestHeadersThatAreRefused(t *testing.T) {
 		{`{"session":{"grid_x":4.0}}`, `session.grid_x: "4.0" is no whole number`},
 		{`{"session":{"grid_x":-1}}`, `session.grid_x: -1 is outside 0 to 4294967295`},
 		{`{"session":{"per_warp_cap":4294967296}}`, "session.per_warp_cap: 4294967296 is outside"},
+		{`{"session":{"per_warp_cap":` + strings.Repeat("9", 1e5) + `}}`, `session.per_warp_cap: "9999999999`},
 		{`{"session":{"threads_per_block":64,"warps_per_block":3}}`, "session.warps_per_block: 3, and 64 threads_per_block are 2 warps"},
 		{`{"region_names":["a",5]}`, `region_names[1]: "5" is no text`},
 		{`{"region_names":[` + strings.Repeat(`"",`, 1e6) + `""]}`, "region_names[65536]: more than 65536 names"},

@@ -8,8 +8,8 @@ import (
 	"github.com/warpline/warpline/proto/jsonscan"
 )
 
-// headerRules are for the JSON of a header.
-var headerRules = jsonscan.Rules{Depth: 32, Digits: 20}
+// headerRules are for the JSON of a header. A number may be as long as it likes, so that the error about it can name its field.
+var headerRules = jsonscan.Rules{Depth: 32}
 
 // ParseHeader reads a header from the JSON that stands beside a capture: session, region_names, block_filter, options and trace_path. What
 // is not there has its default; other members are passed over. Of a member that stands twice the last counts. A name may have bytes that
@@ -211,7 +211,11 @@ func (p *headerParser) uint32(v value) uint32 {
 	}
 	n, err := strconv.ParseUint(string(v.text), 10, 32)
 	if err != nil {
-		p.fail(v, string(v.text)+" is outside 0 to 4294967295: give the number that the profiler was given")
+		text := string(v.text)
+		if len(text) > 40 {
+			text = Shortened(text)
+		}
+		p.fail(v, text+" is outside 0 to 4294967295: give the number that the profiler was given")
 	}
 	return uint32(n)
 }
