@@ -159,7 +159,8 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// A capture that is deleted and sent again at once is stored again, each time: JetStream still remembers its parts then, and would drop them.
+// A capture that is deleted and sent again at once is stored again, each time: JetStream still remembers its parts then, and would drop
+// them.
 func TestDeletedCapturesComeBack(t *testing.T) {
 	r := start(t, nil)
 	one := load(t, "two_samples")

@@ -9,8 +9,8 @@ import (
 	"github.com/warpline/warpline/proto/intrakernel"
 )
 
-// The order of equal items is that of std::sort, GCC 12: the numbers are hashes of where items came from, as a program of C++ printed them for
-// the same items.
+// The order of equal items is that of std::sort, GCC 12: the numbers are hashes of where items came from, as a program of C++ printed them
+// for the same items.
 func TestIntrosortIsTheStandardLibrarys(t *testing.T) {
 	type item struct{ key, at uint32 }
 	for n, want := range map[int]uint64{
@@ -68,8 +68,8 @@ func TestIntrosortIsTheStandardLibrarys(t *testing.T) {
 	intrakernel.Introsort([]item(nil), nil)
 }
 
-// Where instants and slices of 0 ns, ends and types that the device does not write, or two SMs of a block come together, the trace has them in
-// the peer's order: a program that does what it does with std::sort wrote these, and writes every file of the vectors.
+// Where instants and slices of 0 ns, ends and types that the device does not write, or two SMs of a block come together, the trace has them
+// in the peer's order: a program that does what it does with std::sort wrote these, and writes every file of the vectors.
 func TestEqualEventsAreInThePeersOrder(t *testing.T) {
 	for _, name := range []string{"sm", "block", "legacy", "legacy_block"} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,8 @@ func TestEqualEventsAreInThePeersOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := writeAll(t, line, h, true)["trace.json"]
-			compare(t, map[string]string{"trace.json": got}, map[string]string{"trace.json": string(readFile(t, filepath.Join(dir, "out", "trace.json")))})
+			want := string(readFile(t, filepath.Join(dir, "out", "trace.json")))
+			compare(t, map[string]string{"trace.json": got}, map[string]string{"trace.json": want})
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
-// Strips have the blocks of their kernel, however large the grid of another one is; what changed is in standard deviations of the base; and a
-// base that is not there is known.
+// Strips have the blocks of their kernel, however large the grid of another one is; what changed is in standard deviations of the base; and
+// a base that is not there is known.
 func TestRegionsAreWhatTheDatabaseHolds(t *testing.T) {
 	s := tabletest.New(t, true)
 	// Two blocks of gemm, 128 of scan of which the last is late; gemm again, slower.
