@@ -171,6 +171,26 @@ func TestIKPReadsTheGEMMTrace(t *testing.T) {
 	}
 }
 
+// A trace of records without partners names SMs and warps alone: its summary has no region. An empty list is no record.
+func TestIKPTraceWithoutSlices(t *testing.T) {
+	for _, c := range []struct{ trace, want string }{
+		{`{"displayTimeUnit":"ns","traceEvents":[` + "\n" + `{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"sm 1"}}` + "\n]}\n",
+			"  \"regions\": [\n\n  ],\n"},
+		{`{"displayTimeUnit":"ns","traceEvents":[]}`, ""},
+	} {
+		dir, out := t.TempDir(), t.TempDir()
+		path := filepath.Join(dir, "trace.json")
+		if err := os.WriteFile(path, []byte(c.trace), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := runIn(t, nil, "ikp", "--trace", path, "-o", out)
+		files := below(t, out)
+		if got.code != 0 || len(files) > 0 != (c.want != "") || !strings.Contains(files["trace_summary.json"], c.want) {
+			t.Errorf("exit code %d, %s%v", got.code, got.stderr, files)
+		}
+	}
+}
+
 // What cannot be used is refused with the file, the field and the number, and nothing is written.
 func TestIKPRefuses(t *testing.T) {
 	dir := t.TempDir()

@@ -112,6 +112,25 @@ func TestGEMMSampleFromItsTrace(t *testing.T) {
 	compare(t, writeAll(t, timeline, h, false), map[string]string{"gemm_trace_summary.json": text})
 }
 
+// Where the input has no names, regions are called by their ids, whichever share a colour.
+func TestRegionsWithoutNamesKeepTheirIDs(t *testing.T) {
+	var recs []rec
+	for i, id := range []uint16{65535, 36, 35, 0, 72} {
+		at := uint64(i) * 10
+		recs = append(recs, rec{0, 0, 1, id, b, at}, rec{0, 0, 1, id, e, at + uint64(id)%7})
+	}
+	h := small()
+	h.Session.Cap, h.Options.BlockRegions = 16, true
+	_, want := run(t, h, recs...)
+	h.Path = "t.json"
+	timeline, err := intrakernel.ReadTrace(strings.NewReader(want["t.json"]), &h, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(want, "t.json")
+	compare(t, writeAll(t, timeline, &h, false), want)
+}
+
 // A legacy trace has the records themselves, so it gives the very summary of the buffers, unmatched ones too.
 func TestLegacyTraceGivesItsSummary(t *testing.T) {
 	for _, bySM := range []bool{true, false} {
