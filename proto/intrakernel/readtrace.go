@@ -202,7 +202,11 @@ func (t *traceReader) region(e *chrometrace.Event) (uint16, error) {
 	default:
 		id, ok = t.newRegion(name, colour)
 	}
-	if !ok {
+	switch {
+	case !ok && !t.named:
+		return 0, t.wrong(e, "more regions have cname %s than there are ids of 16 bits for it: give a trace that write_trace wrote",
+			Shortened(string(e.Colour)))
+	case !ok:
 		return 0, t.wrong(e, "no region of the input is called %s and has cname %s: give the input of this launch, or none", Shortened(name),
 			Shortened(string(e.Colour)))
 	}

@@ -3,6 +3,7 @@ package intrakernel_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -195,6 +196,10 @@ func TestTracesThatAreRefused(t *testing.T) {
 		e := `{"name":"a","ph":"X","ts":1.000000,"dur":2.000000,"pid":3,"tid":65,"cname":"good","args":{"sm":3,"block":1,"warp":1}}`
 		return "[" + strings.NewReplacer(change...).Replace(e) + "]"
 	}
+	var manyRegions []string // of one colour
+	for i := range 2 + intrakernel.MaxNames/36 {
+		manyRegions = append(manyRegions, strings.Trim(event(`"a"`, fmt.Sprintf(`"r%d"`, i)), "[]"))
+	}
 	for _, c := range []struct{ trace, want string }{
 		{event(`"X"`, `"s"`), `event at byte 1: ph "\"s\"" is none`},
 		{event(`"sm":3`, `"sm":4`), "do not follow from args"},
@@ -212,6 +217,7 @@ func TestTracesThatAreRefused(t *testing.T) {
 		{`{"regions":[]}`, "an object without a list traceEvents"},
 		{`"text"`, "byte 0: neither an array nor an object"},
 		{``, "byte 0: the trace ends here"},
+		{"[" + strings.Join(manyRegions, ",") + "]", `more regions have cname "\"good\"" than there are ids`},
 		{event()[:len(event())-1] + "," + strings.Trim(event(`"X"`, `"B"`), "[]") + "]", "1 slices (X) beside 1 begins"},
 	} {
 		h := &intrakernel.Header{Path: "t.json", Options: intrakernel.DefaultOptions()}
