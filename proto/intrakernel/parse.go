@@ -65,8 +65,10 @@ func (p *headerParser) finish() error {
 func (p *headerParser) top(key string, v value) {
 	switch key {
 	case "session":
+		p.h.Session, p.threads, p.warps = Session{}, nil, nil
 		p.members(v, p.session)
 	case "options":
+		p.h.Options = DefaultOptions()
 		p.members(v, p.options)
 	case "region_names":
 		p.h.Names = nil

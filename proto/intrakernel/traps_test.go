@@ -262,6 +262,21 @@ func TestTrapNamesThatAreNoUTF8(t *testing.T) {
 	contains(t, out["t_summary.json"], "\"region_a\": {\n", "\"region_region\": {\n", "\"name\": \"a\xff\xc3\",\n")
 }
 
+// Of a member that stands twice the last counts, whole, as for the peer's json: nothing of the first is left.
+func TestTrapMembersTwice(t *testing.T) {
+	h, err := intrakernel.ParseHeader([]byte(`{"session":{"per_warp_cap":8,"grid_x":2,"warps_per_block":9},"options":{"scale":2,"scale":3},` +
+		`"region_names":["a","b"],"block_filter":[1,2],"options":{"summary_hist_bins":4},"region_names":["c"],"block_filter":null,` +
+		`"session":{"grid_x":3,"threads_per_block":33}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := intrakernel.DefaultOptions()
+	want.HistBins = 4
+	if h.Options != want || h.Session != (intrakernel.Session{Blocks: 3, Warps: 2}) || fmt.Sprint(h.Names, h.Filter) != "[c] []" {
+		t.Errorf("%+v", h)
+	}
+}
+
 func TestTrapDuplicateKeys(t *testing.T) {
 	h := small()
 	h.Session.Cap = 64
