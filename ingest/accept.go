@@ -41,6 +41,7 @@ const recordTries = 20
 // place is where an upload is recorded: its key, and for a window the key of its channel in older builds.
 type place struct {
 	tenant, key, channel string
+	comesBack            bool // the same upload is new after the deletion of its session
 }
 
 // claim records w as pending unless it is known. An upload that is known and done is returned as it is (claim.window.state is windowDone).
@@ -67,6 +68,12 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 		switch {
 		case old == nil:
 			c.window = w
+			if at.comesBack {
+				c.window.generation, err = u.afterDeletion(ctx, at)
+				if err != nil {
+					return nil, err
+				}
+			}
 		case old.state == windowOpen:
 			c.window = *old
 			c.window.state, c.window.body, c.window.limits, c.window.sequence = windowPending, w.body, w.limits, w.sequence
@@ -164,6 +171,15 @@ func (u *uploads) known(ctx context.Context, at place, w window) (*window, error
 		return nil, err
 	}
 	return rec.find(w.id), nil
+}
+
+// afterDeletion is the generation of an upload that is new: where in INGEST its session was deleted, 0 if it was not. JetStream remembers
+// parts for minutes, also deleted ones, so parts that come back need another name.
+func (u *uploads) afterDeletion(ctx context.Context, at place) (uint64, error) {
+	tenant, rest, _ := strings.Cut(at.key, ".")
+	token, _, _ := strings.Cut(rest, ".")
+	upTo, _, err := u.deleted(ctx, tenant, token)
+	return upTo, err
 }
 
 // undeleted returns w, or nil when what it stands for was deleted since. A deletion removes the session's own keys. Keys that are sealed

@@ -43,7 +43,8 @@ type window struct {
 	state    windowState
 	whole    bool   // every byte was kept: window_acknowledged
 	sequence uint64 // the client's, 0 for none; for people who look at the record
-	// generation counts the conflicts accepted under this id; it is part of the parts' identity.
+	// generation counts the conflicts accepted under this id; of an upload that is a session it says where that was deleted before, see
+	// uploads.afterDeletion. It is part of the parts' identity.
 	generation         uint64
 	accepted, rejected uint64
 	limits             CutLimits
@@ -243,7 +244,7 @@ func (u *Upload) ByContent(content Digest, name string) Identity {
 // a conflict. The parts are named after both, so that a worker that remembers longer than the record does not take one for the other.
 func (u *Upload) BySession(content Digest) Identity {
 	id := DigestOf(u.Session)
-	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, id)}, want: window{id: id, body: content},
+	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, id), comesBack: true}, want: window{id: id, body: content},
 		name: "session-" + id.String() + "~" + content.String()}
 }
 

@@ -58,11 +58,12 @@ func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, 
 	if err != nil {
 		return err
 	}
-	n, err = purge(ctx, uploads, d.Subjects("$KV."+stream.WindowsBucket, ".>"), upToUploads)
-	r.Keys += n
-	if err == nil {
-		err = k.markUploads(ctx, &d, c.Position)
+	// The mark comes first, so that what is sent again when its record is gone finds it. It is the one key with a single token.
+	if err := k.markUploads(ctx, &d, c.Position); err != nil {
+		return err
 	}
+	n, err = purge(ctx, uploads, d.Subjects("$KV."+stream.WindowsBucket, ".*.>"), upToUploads)
+	r.Keys += n
 	if err != nil {
 		return err
 	}

@@ -121,6 +121,27 @@ func TestIKPWritesEveryVector(t *testing.T) {
 	}
 }
 
+// A path may go through a folder that is not there, if it stays below: the text of the files has it as it was given.
+func TestIKPPathsThatComeBack(t *testing.T) {
+	dir := filepath.Join(ikpVectors, "path_nested_json")
+	text := strings.Replace(string(ikpFile(t, filepath.Join(dir, "input.json"))), `"sub/dir/t.json"`, `"none/.././sub//t.json"`, 1)
+	input := filepath.Join(t.TempDir(), "input.json")
+	if err := os.WriteFile(input, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	got := runIn(t, nil, "ikp", "--input", input, "--events", filepath.Join(dir, "events.bin.gz"), "--counters",
+		filepath.Join(dir, "counters.bin"), "-o", out)
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	want := map[string]string{}
+	for path, text := range below(t, filepath.Join(dir, "out")) {
+		want[strings.Replace(path, "sub/dir/", "sub/", 1)] = strings.ReplaceAll(text, "sub/dir/t", "none/.././sub//t")
+	}
+	sameFiles(t, below(t, out), want)
+}
+
 // The real capture, from its packed trace and from stdin.
 func TestIKPReadsTheGEMMTrace(t *testing.T) {
 	file := filepath.Join(ikpVectors, "samples", "gemm_trace.json.gz")
@@ -147,6 +168,26 @@ func TestIKPReadsTheGEMMTrace(t *testing.T) {
 	}
 	if _, got, _ := strings.Cut(below(t, dir)["trace_summary.json"], "  \"regions\": [\n"); got != regions {
 		t.Error("from stdin: other regions")
+	}
+}
+
+// A trace of records without partners names SMs and warps alone: its summary has no region. An empty list is no record.
+func TestIKPTraceWithoutSlices(t *testing.T) {
+	for _, c := range []struct{ trace, want string }{
+		{`{"displayTimeUnit":"ns","traceEvents":[` + "\n" + `{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"sm 1"}}` + "\n]}\n",
+			"  \"regions\": [\n\n  ],\n"},
+		{`{"displayTimeUnit":"ns","traceEvents":[]}`, ""},
+	} {
+		dir, out := t.TempDir(), t.TempDir()
+		path := filepath.Join(dir, "trace.json")
+		if err := os.WriteFile(path, []byte(c.trace), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := runIn(t, nil, "ikp", "--trace", path, "-o", out)
+		files := below(t, out)
+		if got.code != 0 || len(files) > 0 != (c.want != "") || !strings.Contains(files["trace_summary.json"], c.want) {
+			t.Errorf("exit code %d, %s%v", got.code, got.stderr, files)
+		}
 	}
 }
 

@@ -55,7 +55,14 @@ func (c *reportRegionsCmd) nothing(r *report.Regions) error {
 			named = append(named, fmt.Sprintf("%s %q", n[0], n[1]))
 		}
 	}
-	if len(named) == 0 || len(r.Captures) > 0 {
+	switch {
+	case len(r.Captures) > 0 && c.Against != "" && r.Base == 0:
+		of := ""
+		if c.Kernel != "" {
+			of = fmt.Sprintf(" and kernel %q", c.Kernel)
+		}
+		return fmt.Errorf("no captures of session %q%s to compare with: \"warpline report regions\" shows what there is", c.Against, of)
+	case len(named) == 0 || len(r.Captures) > 0:
 		return nil
 	}
 	return fmt.Errorf("no captures of %s: \"warpline report regions\" without it shows what there is", strings.Join(named, ", "))

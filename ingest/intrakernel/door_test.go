@@ -15,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/warpline/warpline/ingest"
 	door "github.com/warpline/warpline/ingest/intrakernel"
 	"github.com/warpline/warpline/proto/intrakernel"
+	"github.com/warpline/warpline/proto/stream"
 )
 
 // timeline pairs a case without the gateway.
@@ -156,6 +159,44 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// A capture that is deleted and sent again at once is stored again, each time: JetStream still remembers its parts then, and would drop
+// them.
+func TestDeletedCapturesComeBack(t *testing.T) {
+	r := start(t, nil)
+	one := load(t, "two_samples")
+	token := stream.SessionToken("ikp:back")
+	subject := stream.IngestSubject(stream.Partition("dev", "ikp:back", r.streams.Partitions), "dev", token)
+	for range 3 {
+		for _, again := range []bool{false, true} {
+			if a := r.send("session=back", one); a.status != http.StatusOK || a.Accepted != 4 || a.Duplicate != again {
+				t.Error(a.raw)
+			}
+		}
+		if parts := r.parts()["ikp:back"]; len(parts) != 1 {
+			t.Fatalf("%d parts are in INGEST, want 1", len(parts))
+		}
+		info, err := r.streams.Ingest.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// As the sink does.
+		mark := binary.AppendUvarint(nil, info.State.LastSeq)
+		if _, err := r.streams.Windows.Put(t.Context(), "dev."+token+".d", mark); err != nil {
+			t.Fatal(err)
+		}
+		records, err := r.streams.JS.Stream(t.Context(), "KV_"+stream.WindowsBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := records.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+".dev."+token+".*.>")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.streams.Ingest.Purge(t.Context(), jetstream.WithPurgeSubject(subject)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Every input that cannot be taken is answered with the field and what to do, and nothing of it is stored.
 func TestHostile(t *testing.T) {
 	r := start(t, nil)
@@ -186,6 +227,10 @@ func TestHostile(t *testing.T) {
 		{"a kernel that is a number", []byte(`{"kernel":5,"session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input",
 			"kernel"},
 		{"a rank below 0", []byte(`{"rank":-1,"session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input", "rank: -1"},
+		{"a rank that is huge", []byte(`{"rank":1180591620717411303424,"session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400,
+			"bad_input", "rank: "},
+		{"a number of a thousand digits", input(`"per_warp_cap":` + strings.Repeat("8", 1000) + `,"grid_x":1,"threads_per_block":32`),
+			make([]byte, 128), make([]byte, 4), 400, "bad_input", "session.per_warp_cap: "},
 		{"a time that is none", []byte(`{"started_at":"noon","session":{` + small + `}}`), make([]byte, 128), make([]byte, 4), 400, "bad_input",
 			"started_at"},
 		{"a time before 1970", []byte(`{"started_at":"1970-01-01T00:00:00+05:00","session":{` + small + `}}`), make([]byte, 128),

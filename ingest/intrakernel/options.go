@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -128,8 +129,12 @@ func parseLaunch(input []byte) (l intrakernel.Launch, no *ingest.Refusal) {
 	if err := json.Unmarshal(input, &in); err != nil {
 		var typed *json.UnmarshalTypeError
 		if errors.As(err, &typed) {
+			want := "a whole number below 2^63"
+			if typed.Type.Kind() == reflect.String {
+				want = "text"
+			}
 			return l, unusable("bad_input", fmt.Sprintf("input: %s: a JSON %s, and it must be %s", ingest.Printable(typed.Field, 100),
-				ingest.Printable(typed.Value, 100), map[bool]string{true: "text", false: "a whole number"}[typed.Type.Kind().String() == "string"]))
+				ingest.Printable(typed.Value, 100), want))
 		}
 		return l, unusable("bad_input", "input: "+ingest.Printable(err.Error(), 200))
 	}

@@ -118,7 +118,8 @@ func (h *Header) checkOptions() error {
 
 // CheckPath says whether a trace of that path stays in the folder that it is written to.
 func CheckPath(path string) error {
-	if !filepath.IsLocal(path) || strings.ContainsRune(path, 0) || filepath.Clean(path) == "." || strings.HasSuffix(path, "/") {
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	if !filepath.IsLocal(path) || strings.ContainsRune(path, 0) || last == "" || last == "." || last == ".." {
 		return wrong(InHeader, "trace_path: %s leaves the output folder or names no file: give a path below it", Shortened(path))
 	}
 	return nil

@@ -11,7 +11,10 @@ import (
 func appendF6(b []byte, x float64) []byte {
 	u := math.Float64bits(x)
 	exp := int(u >> 52 & 0x7ff)
-	if exp == 0x7ff || exp >= 1023+63 { // not finite, or beyond an uint64
+	switch {
+	case math.IsInf(x, 1): // as C writes it, though it is no JSON: a sum of squares at a scale of 1e150
+		return append(b, "inf"...)
+	case exp == 0x7ff || exp >= 1023+63: // or beyond an uint64
 		return strconv.AppendFloat(b, x, 'f', 6, 64)
 	}
 	if u>>63 != 0 {

@@ -1,6 +1,7 @@
 package intrakernel
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -69,15 +70,34 @@ func sortTies[T any](items []T, same func(a, b *T) bool, compare func(a, b T) in
 // returns the sorted slice and the other one. Ticks of the clock are 32 ns apart and warps run in step, so hundreds of records share a
 // time: all keys are sorted in the same way, the least important first.
 //
-// An end comes behind the begin of the same region and time, even where it was recorded before.
+// An end comes behind the begin of the same region and time, even where it was recorded before. Where a type is none of the device's, an
+// end and an instant can be equal here: then they are sorted as the peer does it.
 func sortRecords(records, spare []Record) (sorted, other []Record) {
 	regions := uint64(1)
 	for i := range records {
 		regions = max(regions, uint64(records[i].Region)+1)
+	}
+	if hasUnknownTypes(records) {
+		introsort(records, compareRecords)
+		return records, spare
 	}
 	records, spare = sortBy(records, spare, func(r *Record) uint64 { return uint64(r.Type.rank())*regions + uint64(r.Region) })
 	records, spare = sortBy(records, spare, func(r *Record) uint64 {
 		return uint64(r.SM())<<22 | uint64(r.Block)<<6 | uint64(r.Warp())
 	})
 	return sortBy(records, spare, func(r *Record) uint64 { return r.TS })
+}
+
+// hasUnknownTypes reports whether a record has a type that the device does not write.
+func hasUnknownTypes(records []Record) bool {
+	return slices.ContainsFunc(records, func(r Record) bool { return r.Type > Mark })
+}
+
+// compareRecords is the order of sortRecords.
+func compareRecords(a, b *Record) int {
+	if a.TS != b.TS {
+		return cmp.Compare(a.TS, b.TS)
+	}
+	return cmp.Or(cmp.Compare(a.SM(), b.SM()), cmp.Compare(a.Block, b.Block), cmp.Compare(a.Warp(), b.Warp()),
+		cmp.Compare(a.Type.rank(), b.Type.rank()), cmp.Compare(a.Region, b.Region))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/warpline/warpline/proto/jsonscan"
 )
 
-// headerRules are for the JSON of a header.
-var headerRules = jsonscan.Rules{Depth: 32, Digits: 20}
+// headerRules are for the JSON of a header. A number may be as long as it likes, so that the error about it can name its field.
+var headerRules = jsonscan.Rules{Depth: 32}
 
 // ParseHeader reads a header from the JSON that stands beside a capture: session, region_names, block_filter, options and trace_path. What
 // is not there has its default; other members are passed over. Of a member that stands twice the last counts. A name may have bytes that
@@ -65,8 +65,10 @@ func (p *headerParser) finish() error {
 func (p *headerParser) top(key string, v value) {
 	switch key {
 	case "session":
+		p.h.Session, p.threads, p.warps = Session{}, nil, nil
 		p.members(v, p.session)
 	case "options":
+		p.h.Options = DefaultOptions()
 		p.members(v, p.options)
 	case "region_names":
 		p.h.Names = nil
@@ -211,7 +213,11 @@ func (p *headerParser) uint32(v value) uint32 {
 	}
 	n, err := strconv.ParseUint(string(v.text), 10, 32)
 	if err != nil {
-		p.fail(v, string(v.text)+" is outside 0 to 4294967295: give the number that the profiler was given")
+		text := string(v.text)
+		if len(text) > 40 {
+			text = Shortened(text)
+		}
+		p.fail(v, text+" is outside 0 to 4294967295: give the number that the profiler was given")
 	}
 	return uint32(n)
 }

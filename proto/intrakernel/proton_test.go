@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,6 +77,29 @@ func TestProton(t *testing.T) {
 		if err != nil || records != p.Elements || !reflect.DeepEqual(visits, p.Visits) {
 			t.Errorf("%v: %d records, visits %+v", err, records, visits)
 		}
+	}
+}
+
+// Proton divides cycles by 1000 in 32 bits and prints what comes of it in 64: up to 2^23 cycles are exact.
+func TestProtonTimesAreFloats(t *testing.T) {
+	var events []string
+	var want []uint64
+	for n := uint64(1); n <= 1<<23; n += 1 + n/7 {
+		us := strconv.FormatFloat(float64(float32(n)/1000), 'g', -1, 64)
+		events = append(events, `{"cat":"k","dur":`+us+`,"name":"r","ph":"X","pid":"k Core0 CTA0","tid":"warp 0 (line 0)","ts":0.0}`)
+		want = append(want, n)
+	}
+	p, err := intrakernel.ReadProton(strings.NewReader(`{"traceEvents":[`+strings.Join(events, ",")+`]}`), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range p.Visits { // they end in that order
+		if v.Dur != want[i] {
+			t.Errorf("%d cycles, Proton wrote %d", v.Dur, want[i])
+		}
+	}
+	if len(p.Visits) != len(want) || len(want) < 80 {
+		t.Errorf("%d slices of %d", len(p.Visits), len(want))
 	}
 }
 

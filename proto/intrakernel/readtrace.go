@@ -14,8 +14,9 @@ import (
 
 // ReadTrace makes a timeline of a trace that write_trace wrote. What h knows of the launch it takes from there: options, filter, path and,
 // if known, names and grouping. Otherwise the trace tells: a region's id is the lowest with its colour (where two names share one, each
-// later one 36 more), GroupBySM follows pid and tid, and Names and Options.GroupBySM of h are set. The scale has to be the one that the
-// trace was written with. Unmatched begins and ends are in no trace but a legacy one. WriteTrace is not for such a timeline.
+// later one 36 more), GroupBySM follows pid and tid, and Names and Options.GroupBySM of h are set. Where h is known and has no names, a
+// name that is a number is the id. The scale has to be the one that the trace was written with. Unmatched begins and ends are in no trace
+// but a legacy one. WriteTrace is not for such a timeline.
 //
 // Traces that ikp_nsys_merge made are refused: their times were stretched over the kernel and are no measurement. Those of Triton's Proton
 // are ErrProton.
@@ -23,7 +24,8 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 	if err := h.checkOptions(); err != nil {
 		return nil, err
 	}
-	t := traceReader{h: h, named: known && len(h.Names) > 0, bySM: !known || h.Options.GroupBySM, byBlock: !known || !h.Options.GroupBySM,
+	t := traceReader{h: h, named: known && len(h.Names) > 0, numbered: known && len(h.Names) == 0,
+		bySM: !known || h.Options.GroupBySM, byBlock: !known || !h.Options.GroupBySM,
 		keep: h.filter(), regions: map[string]uint16{}}
 	var wrong error
 	in := chrometrace.NewReader(r)
@@ -72,6 +74,7 @@ type traceReader struct {
 	h *Header
 	// named tells that the names of h are the trace's.
 	named         bool
+	numbered      bool // h has no names, so that a name that is a number is an id
 	bySM, byBlock bool // pid and tid can be meant so
 	keep          []uint64
 	stretched     bool
@@ -189,12 +192,21 @@ func (t *traceReader) region(e *chrometrace.Event) (uint16, error) {
 	}
 	name := chrometrace.Text(e.Name)
 	id, ok := 0, false
-	if t.named {
+	number, isNumber := numberOf(name, colour)
+	switch {
+	case t.named:
 		id, ok = t.knownRegion(name, colour)
-	} else {
+	case t.numbered && isNumber:
+		id, ok = number, true
+		t.take(id)
+	default:
 		id, ok = t.newRegion(name, colour)
 	}
-	if !ok {
+	switch {
+	case !ok && !t.named:
+		return 0, t.wrong(e, "more regions have cname %s than there are ids of 16 bits for it: give a trace that write_trace wrote",
+			Shortened(string(e.Colour)))
+	case !ok:
 		return 0, t.wrong(e, "no region of the input is called %s and has cname %s: give the input of this launch, or none", Shortened(name),
 			Shortened(string(e.Colour)))
 	}
@@ -210,19 +222,31 @@ func (t *traceReader) knownRegion(name string, colour int) (int, bool) {
 			return id, true
 		}
 	}
+	id, ok := numberOf(name, colour)
+	return id, ok && id >= len(t.h.Names)
+}
+
+// numberOf is the id of a region that has no name of its own.
+func numberOf(name string, colour int) (int, bool) {
 	id, err := strconv.ParseUint(name, 10, 16)
-	return int(id), err == nil && int(id) >= len(t.h.Names) && int(id)%len(colours) == colour && strconv.Itoa(int(id)) == name
+	return int(id), err == nil && int(id)%len(colours) == colour && strconv.Itoa(int(id)) == name
+}
+
+// take makes sure that no other region gets the id. Those up to it that have no name yet are called by their number.
+func (t *traceReader) take(id int) {
+	for len(t.taken) <= id {
+		t.h.Names = append(t.h.Names[:len(t.taken)], strconv.Itoa(len(t.taken)))
+		t.taken = append(t.taken, false)
+	}
+	t.taken[id] = true
 }
 
 // newRegion gives a region the lowest id of its colour that no other has.
 func (t *traceReader) newRegion(name string, colour int) (int, bool) {
 	for id := colour; id < MaxNames; id += len(colours) {
-		for len(t.taken) <= id {
-			t.h.Names = append(t.h.Names[:len(t.taken)], strconv.Itoa(len(t.taken)))
-			t.taken = append(t.taken, false)
-		}
-		if !t.taken[id] {
-			t.taken[id], t.h.Names[id] = true, name
+		if id >= len(t.taken) || !t.taken[id] {
+			t.take(id)
+			t.h.Names[id] = name
 			return id, true
 		}
 	}

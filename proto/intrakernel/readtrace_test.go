@@ -3,6 +3,7 @@ package intrakernel_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,25 @@ func TestGEMMSampleFromItsTrace(t *testing.T) {
 	compare(t, writeAll(t, timeline, h, false), map[string]string{"gemm_trace_summary.json": text})
 }
 
+// Where the input has no names, regions are called by their ids, whichever share a colour.
+func TestRegionsWithoutNamesKeepTheirIDs(t *testing.T) {
+	var recs []rec
+	for i, id := range []uint16{65535, 36, 35, 0, 72} {
+		at := uint64(i) * 10
+		recs = append(recs, rec{0, 0, 1, id, b, at}, rec{0, 0, 1, id, e, at + uint64(id)%7})
+	}
+	h := small()
+	h.Session.Cap, h.Options.BlockRegions = 16, true
+	_, want := run(t, h, recs...)
+	h.Path = "t.json"
+	timeline, err := intrakernel.ReadTrace(strings.NewReader(want["t.json"]), &h, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(want, "t.json")
+	compare(t, writeAll(t, timeline, &h, false), want)
+}
+
 // A legacy trace has the records themselves, so it gives the very summary of the buffers, unmatched ones too.
 func TestLegacyTraceGivesItsSummary(t *testing.T) {
 	for _, bySM := range []bool{true, false} {
@@ -176,6 +196,10 @@ func TestTracesThatAreRefused(t *testing.T) {
 		e := `{"name":"a","ph":"X","ts":1.000000,"dur":2.000000,"pid":3,"tid":65,"cname":"good","args":{"sm":3,"block":1,"warp":1}}`
 		return "[" + strings.NewReplacer(change...).Replace(e) + "]"
 	}
+	var manyRegions []string // of one colour
+	for i := range 2 + intrakernel.MaxNames/36 {
+		manyRegions = append(manyRegions, strings.Trim(event(`"a"`, fmt.Sprintf(`"r%d"`, i)), "[]"))
+	}
 	for _, c := range []struct{ trace, want string }{
 		{event(`"X"`, `"s"`), `event at byte 1: ph "\"s\"" is none`},
 		{event(`"sm":3`, `"sm":4`), "do not follow from args"},
@@ -193,6 +217,7 @@ func TestTracesThatAreRefused(t *testing.T) {
 		{`{"regions":[]}`, "an object without a list traceEvents"},
 		{`"text"`, "byte 0: neither an array nor an object"},
 		{``, "byte 0: the trace ends here"},
+		{"[" + strings.Join(manyRegions, ",") + "]", `more regions have cname "\"good\"" than there are ids`},
 		{event()[:len(event())-1] + "," + strings.Trim(event(`"X"`, `"B"`), "[]") + "]", "1 slices (X) beside 1 begins"},
 	} {
 		h := &intrakernel.Header{Path: "t.json", Options: intrakernel.DefaultOptions()}

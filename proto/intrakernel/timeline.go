@@ -1,6 +1,7 @@
 package intrakernel
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -129,7 +130,13 @@ func (t *Timeline) legacy(records, spare []Record) {
 		}
 	}
 	t.tracks = unique(t.tracks)
-	if o.GroupBySM {
+	switch {
+	case o.GroupBySM && hasUnknownTypes(records):
+		introsort(records, func(a, b *Record) int {
+			return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(a.TS, b.TS), cmp.Compare(a.Type.rank(), b.Type.rank()),
+				cmp.Compare(a.Region, b.Region))
+		})
+	case o.GroupBySM:
 		t.records = byTrack(records, spare, t.tracks, key)
 	}
 }

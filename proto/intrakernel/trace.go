@@ -61,12 +61,34 @@ func (t *Timeline) printTracks(p *printer) {
 // orderEvents sorts the events by track, begin, duration (the longest first, so that what is inside comes behind) and region.
 func (t *Timeline) orderEvents() {
 	o := &t.header.Options
+	if t.tiesShow() {
+		introsort(t.Events, func(a, b *Event) int {
+			return cmp.Or(cmp.Compare(o.trackKey(a.Block, a.Place), o.trackKey(b.Block, b.Place)), cmp.Compare(a.TS, b.TS),
+				cmp.Compare(b.Dur, a.Dur), cmp.Compare(a.Region, b.Region))
+		})
+		return
+	}
 	sorted, spare := sortBy(t.Events, make([]Event, len(t.Events)), func(e *Event) uint64 { return e.TS })
 	key := func(e *Event) uint64 { return o.trackKey(e.Block, e.Place) }
 	t.Events = byTrack(sorted, spare, t.tracks, key)
 	sortTies(t.Events, func(a, b *Event) bool { return a.TS == b.TS && key(a) == key(b) }, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(b.Dur, a.Dur), cmp.Compare(a.Region, b.Region))
 	})
+}
+
+// tiesShow reports whether events that orderEvents takes for equal can be printed differently: an instant and a slice of 0 ns, or, where
+// blocks are processes, events of two SMs.
+func (t *Timeline) tiesShow() bool {
+	instants, empty := false, false
+	for i := range t.Events {
+		e := &t.Events[i]
+		instants = instants || e.Instant
+		empty = empty || !e.Instant && e.Dur == 0
+		if !t.header.Options.GroupBySM && e.SM() != t.firstSM[e.Block] {
+			return true
+		}
+	}
+	return instants && empty
 }
 
 // lineParts are the parts of an event's line that a region decides.

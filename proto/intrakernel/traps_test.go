@@ -229,21 +229,23 @@ func TestTrapPercentilesOfFloatSums(t *testing.T) {
 	contains(t, out["t_summary.json"], `"p75": `, `"p80": 990.000000`)
 }
 
-// No sum is fused with a product: the compiler is asked for a machine on which it would.
+// No sum is fused with a product: the compiler is asked for machines on which it would.
 func TestTrapNoFMA(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles for another machine")
+		t.Skip("compiles for other machines")
 	}
-	cmd := exec.Command("go", "build", "-gcflags=-S", ".")
-	cmd.Env = append(cmd.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil || len(out) < 10_000 {
-		t.Fatalf("%v: %.2000s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		for _, fused := range []string{"FMADD", "FMSUB", "FNMADD", "FNMSUB"} {
-			if strings.Contains(line, fused) {
-				t.Errorf("fused: %s", line)
+	for _, machine := range [][]string{{"GOARCH=arm64", "FMADD", "FMSUB"}, {"GOARCH=amd64", "VFMADD", "VFMSUB", "VFNMADD", "VFNMSUB"}} {
+		cmd := exec.Command("go", "build", "-gcflags=-S", ".")
+		cmd.Env = append(cmd.Environ(), machine[0], "GOAMD64=v3", "CGO_ENABLED=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil || len(out) < 10_000 {
+			t.Fatalf("%s: %v: %.2000s", machine[0], err, out)
+		}
+		for line := range strings.Lines(string(out)) {
+			for _, fused := range machine[1:] {
+				if strings.Contains(line, fused) {
+					t.Errorf("%s: fused: %s", machine[0], line)
+				}
 			}
 		}
 	}
@@ -258,6 +260,21 @@ func TestTrapNamesThatAreNoUTF8(t *testing.T) {
 	_, out := run(t, *h, rec{0, 0, 1, 0, b, 0}, rec{0, 0, 1, 0, e, 1}, rec{0, 0, 1, 1, b, 0}, rec{0, 0, 1, 1, e, 1})
 	contains(t, out["t.json"], "{\"name\":\"a\xff\xc3\",", "{\"name\":\"\xffé😀\",")
 	contains(t, out["t_summary.json"], "\"region_a\": {\n", "\"region_region\": {\n", "\"name\": \"a\xff\xc3\",\n")
+}
+
+// Of a member that stands twice the last counts, whole, as for the peer's json: nothing of the first is left.
+func TestTrapMembersTwice(t *testing.T) {
+	h, err := intrakernel.ParseHeader([]byte(`{"session":{"per_warp_cap":8,"grid_x":2,"warps_per_block":9},"options":{"scale":2,"scale":3},` +
+		`"region_names":["a","b"],"block_filter":[1,2],"options":{"summary_hist_bins":4},"region_names":["c"],"block_filter":null,` +
+		`"session":{"grid_x":3,"threads_per_block":33}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := intrakernel.DefaultOptions()
+	want.HistBins = 4
+	if h.Options != want || h.Session != (intrakernel.Session{Blocks: 3, Warps: 2}) || fmt.Sprint(h.Names, h.Filter) != "[c] []" {
+		t.Errorf("%+v", h)
+	}
 }
 
 func TestTrapDuplicateKeys(t *testing.T) {

@@ -42,8 +42,8 @@ func (p *printer) regions(r *Regions) {
 // blocks draws the means of the blocks of each region, in the order of their numbers, from the least to the largest.
 func (p *printer) blocks(r *Regions) {
 	p.section("Blocks", "means in the order of block numbers: a tall cell is a late block")
-	g := &grid{columns: []column{{head: "region", stretch: true}, {head: "blocks"}, {head: "from", right: true, drop: 2},
-		{head: "to", right: true, drop: 1}}}
+	g := &grid{columns: []column{{head: "region", stretch: true}, {head: "kernel", drop: 3}, {head: "blocks"},
+		{head: "from", right: true, drop: 2}, {head: "to", right: true, drop: 1}}}
 	drawn := false
 	for _, x := range r.Regions {
 		if len(x.Blocks) < 2 {
@@ -52,7 +52,7 @@ func (p *printer) blocks(r *Regions) {
 		drawn = true
 		means := fold(x.Blocks, max(p.Width/2, 8))
 		low, high := slices.Min(means), slices.Max(means)
-		g.add(x.Name, spark(means, low, high), duration(uint64(math.Round(low))), duration(uint64(math.Round(high))))
+		g.add(x.Name, p.kernelOf(x.Kernel), spark(means, low, high), duration(uint64(math.Round(low))), duration(uint64(math.Round(high))))
 	}
 	if !drawn {
 		p.paragraph("There are no slices of several blocks, or they have expired.")

@@ -32,6 +32,7 @@ type Regions struct {
 
 	Query RegionsQuery `json:"-"`
 	All   uint64       `json:"-"` // captures that there are
+	Base  uint64       `json:"-"` // captures to compare with
 }
 
 // RegionCapture is a capture of one launch.
@@ -177,14 +178,13 @@ func readRegions(in *regionsReader) error {
 		})
 }
 
-// readBlocks reads the means of blocks from the slices, so there are none once those have expired.
+// readBlocks reads the means of blocks from the slices, so there are none once those have expired. The strips of one kernel have one scale.
 func readBlocks(in *regionsReader) error {
 	from, args := in.r.Query.of("regions", in.r.Query.Session)
-	within, more := in.r.Query.of("regions", in.r.Query.Session)
-	return in.each(fmt.Sprintf("SELECT toString(kernel) AS k, toString(name) AS region, intDiv(block, least_width) AS cell, "+
-		"avg(duration_ns) FROM %s GROUP BY k, region, cell ORDER BY k, region, cell", strings.Replace(from, " WHERE ",
-		fmt.Sprintf(" CROSS JOIN (SELECT greatest(1, toUInt32(ceil((max(block) + 1) / %d))) AS least_width FROM %s) AS w WHERE ", blockCells,
-			within), 1)), append(more, args...), func(rows driver.Rows) error {
+	return in.each(fmt.Sprintf("SELECT k, region, cell, sum(total) / sum(n) FROM (SELECT k, region, total, n, "+
+		"intDiv(b, greatest(1, toUInt32(ceil((max(b) OVER (PARTITION BY k) + 1) / %d)))) AS cell FROM (SELECT toString(kernel) AS k, "+
+		"toString(name) AS region, block AS b, sum(toFloat64(duration_ns)) AS total, count() AS n FROM %s GROUP BY k, region, b)) "+
+		"GROUP BY k, region, cell ORDER BY k, region, cell", blockCells, from), args, func(rows driver.Rows) error {
 		var kernel, name string
 		var cell uint32
 		var mean float64
@@ -219,6 +219,15 @@ func readChanged(in *regionsReader) error {
 	q := in.r.Query
 	if q.Against == "" {
 		return nil
+	}
+	from, asked := q.of("region_captures", q.Against)
+	if q.Kernel != "" {
+		from, asked = q.of("region_trends", q.Against)
+	}
+	if err := in.each("SELECT uniqExact(tenant, session_id) FROM "+from, asked, func(rows driver.Rows) error {
+		return rows.Scan(&in.r.Base)
+	}); err != nil {
+		return err
 	}
 	now, args := q.of("region_trends", q.Session)
 	base, more := q.of("region_trends", q.Against)

@@ -2,13 +2,64 @@ package report_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/rivo/uniseg"
 
 	"github.com/warpline/warpline/query/report"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
+
+// Strips have the blocks of their kernel, however large the grid of another one is; what changed is in standard deviations of the base; and
+// a base that is not there is known.
+func TestRegionsAreWhatTheDatabaseHolds(t *testing.T) {
+	s := tabletest.New(t, true)
+	// Two blocks of gemm, 128 of scan of which the last is late; gemm again, slower.
+	for _, rows := range []string{
+		`regions_data (tenant, session_id, kernel, region, name, block, warp, sm, started_at, duration_ns, received_at, retention_days)
+			SELECT 'acme', session, kernel, 1, 'load', number, 0, 0, toDateTime64(0, 9, 'UTC'), ns, now64(9), 400
+			FROM (SELECT 'ikp:one' AS session, 'gemm' AS kernel, number, 100 + 20 * number AS ns FROM numbers(2) UNION ALL
+				SELECT 'ikp:two', 'gemm', number, 120 + 20 * number FROM numbers(2) UNION ALL
+				SELECT 'ikp:one', 'scan', number, if(number = 127, 500, 50) FROM numbers(128))`,
+		`region_trends_data (tenant, session_id, kernel, region, name, started_at, slices, total_ns, min_ns, max_ns, received_day,
+			retention_days) SELECT tenant, session_id, kernel, region, any(name), min(started_at), count(), sum(duration_ns), min(duration_ns),
+			max(duration_ns), today(), 400 FROM {db}.regions_data GROUP BY tenant, session_id, kernel, region`,
+		`region_blocks_data (tenant, session_id, kernel, region, block, slices, total_ns, received_day, retention_days)
+			SELECT tenant, session_id, kernel, region, block, count(), sum(duration_ns), today(), 400 FROM {db}.regions_data
+			GROUP BY tenant, session_id, kernel, region, block`,
+		`region_captures_data (tenant, session_id, kernel, scale, blocks, received_day, retention_days)
+			SELECT DISTINCT tenant, session_id, 'gemm', 1, 2, today(), 400 FROM {db}.regions_data`,
+	} {
+		s.Exec("INSERT INTO {db}." + rows)
+	}
+	read := func(q report.RegionsQuery) *report.Regions {
+		t.Helper()
+		q.Database = s.Opts.Database
+		r, err := report.ReadRegions(t.Context(), s.Conn, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	strips := map[string]string{}
+	for _, x := range read(report.RegionsQuery{}).Regions {
+		strips[x.Kernel] = fmt.Sprint(len(x.Blocks), x.Blocks[0], x.Blocks[len(x.Blocks)-1])
+	}
+	if got, want := fmt.Sprint(strips), "map[gemm:2 110 130 scan:64 50 275]"; got != want {
+		t.Errorf("strips: %s, want %s", got, want)
+	}
+	r := read(report.RegionsQuery{Session: "two", Against: "one"})
+	if got := fmt.Sprintf("%d %+v", r.Base, r.Changed); got != "1 [{Kernel:gemm Name:load MeanNS:130 BaseMeanNS:110 Spreads:2}]" {
+		t.Error(got)
+	}
+	for _, q := range []report.RegionsQuery{{Session: "two", Against: "three"}, {Session: "one", Kernel: "scan", Against: "two"}} {
+		if r := read(q); r.Base != 0 || len(r.Changed) != 0 || len(r.Captures) != 1 {
+			t.Errorf("%+v: %d to compare with, %v", q, r.Base, r.Changed)
+		}
+	}
+}
 
 // The report fits its width, says what to do about losses, and lets no escape sequence of a client through.
 func TestRegionsPrint(t *testing.T) {

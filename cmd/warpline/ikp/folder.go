@@ -34,6 +34,7 @@ func (f *folder) create(name string) (*os.File, error) {
 	if err := f.ctx.Err(); err != nil {
 		return nil, err
 	}
+	name = path.Clean(name) // "a/../b" needs no a
 	if dir := path.Dir(name); !f.dirs[dir] {
 		if err := f.root.MkdirAll(dir, 0o755); err != nil {
 			return nil, err

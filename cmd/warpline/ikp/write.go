@@ -37,7 +37,7 @@ func (c *Write) Run(ctx context.Context, stdin io.Reader, words io.Writer) error
 		return c.named(err)
 	}
 	fromTrace := c.Trace != ""
-	if line.Survivors == 0 {
+	if line.Survivors == 0 && line.Elements == 0 { // a trace that has names of SMs alone is of records without partners
 		fmt.Fprintln(words, "no records, or none of the blocks in block_filter: nothing is written")
 		return nil
 	}
