@@ -15,6 +15,9 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
+// ErrChanged is that a key or a tenant is not as it was when it was read.
+var ErrChanged = errors.New("somebody else has changed it meanwhile: read it again")
+
 // Keys is the bucket of keys. It stores hashes and never secrets. Use NewKeys. It is safe for concurrent use; the bucket's
 // connection belongs to the caller.
 type Keys struct{ kv jetstream.KeyValue }
@@ -45,25 +48,40 @@ func (k *Keys) Put(ctx context.Context, secret, tenantName, note string, limits 
 }
 
 func (k *Keys) put(ctx context.Context, secret string, key tenant.Key, ttl time.Duration) (tenant.Key, error) {
+	key.Expires = time.Time{}
+	if ttl > 0 {
+		key.Expires = time.Now().UTC().Add(ttl)
+	}
+	stored, err := k.store(ctx, secret, key)
+	return stored.Key, err
+}
+
+// Add is Make for a key that ends at like.Expires, or not at all. It returns the key with its revision.
+func (k *Keys) Add(ctx context.Context, like tenant.Key) (secret string, made StoredKey, err error) {
+	secret = tenant.NewSecret()
+	made, err = k.store(ctx, secret, like)
+	return secret, made, err
+}
+
+func (k *Keys) store(ctx context.Context, secret string, key tenant.Key) (StoredKey, error) {
 	if err := key.Check(); err != nil {
-		return tenant.Key{}, err
+		return StoredKey{}, err
 	}
 	secret = strings.TrimSpace(secret)
 	if len(secret) < 8 {
-		return tenant.Key{}, errors.New("a key needs at least 8 characters: let warpline make one")
+		return StoredKey{}, errors.New("a key needs at least 8 characters: let warpline make one")
 	}
 	key.ID, key.Created = tenant.ID(secret), time.Now().UTC()
-	if ttl > 0 {
-		key.Expires = key.Created.Add(ttl)
-	}
 	value, err := json.Marshal(key)
 	if err != nil {
-		return tenant.Key{}, fmt.Errorf("encode key: %w", err)
+		return StoredKey{}, fmt.Errorf("encode key: %w", err)
 	}
-	if _, err := k.kv.Put(ctx, recordName(tenant.Hash(secret), key.Scope), value); err != nil {
-		return tenant.Key{}, fmt.Errorf("store key: %w", err)
+	hash := tenant.Hash(secret)
+	revision, err := k.kv.Put(ctx, recordName(hash, key.Scope), value)
+	if err != nil {
+		return StoredKey{}, fmt.Errorf("store key: %w", err)
 	}
-	return key, nil
+	return StoredKey{Key: key, Revision: revision, hash: hash}, nil
 }
 
 // Revoke ends a key, which is named as for Change, and returns it. Revoking twice keeps the first time.
@@ -79,29 +97,44 @@ func (k *Keys) Revoke(ctx context.Context, idOrSecret string) (tenant.Key, error
 // Rotate makes a key with the tenant, scope, note and limits of another, and lets the old one work for overlap more, unless it ends before
 // that. It returns the new secret, which is stored nowhere, and both keys.
 func (k *Keys) Rotate(ctx context.Context, idOrSecret string, overlap time.Duration) (secret string, made, old tenant.Key, err error) {
-	old, err = k.Change(ctx, idOrSecret, func(key *tenant.Key) error {
-		if ok, why := key.Valid(time.Now()); !ok {
-			return fmt.Errorf("%s: make a new one with `warpline key create %s`", why, key.Tenant)
+	for range recordTries {
+		was, err := k.Named(ctx, idOrSecret)
+		if err != nil {
+			return "", made, old, err
 		}
-		return nil
-	})
+		secret, fresh, ended, err := k.Succeed(ctx, was, overlap)
+		if !errors.Is(err, ErrChanged) {
+			return secret, fresh.Key, ended.Key, err
+		}
+	}
+	return "", made, old, errors.New("the key changes all the time: try again")
+}
+
+// Succeed is Rotate for a key that is as it was read; ErrChanged if it is not, and then there is no new key.
+func (k *Keys) Succeed(ctx context.Context, was StoredKey, overlap time.Duration) (secret string, made, old StoredKey, err error) {
+	if ok, why := was.Valid(time.Now()); !ok {
+		return "", made, was, fmt.Errorf("%s: make a new one with `warpline key create %s`", why, was.Tenant)
+	}
+	like := tenant.Key{Tenant: was.Tenant, Scope: was.Scope, Note: was.Note, Limits: was.Limits}
+	if !was.Expires.IsZero() {
+		like.Expires = time.Now().UTC().Add(was.Expires.Sub(was.Created)) // as long as the old one had
+	}
+	secret, made, err = k.Add(ctx, like)
 	if err != nil {
-		return "", made, old, err
+		return "", made, was, err
 	}
-	var left time.Duration
-	if !old.Expires.IsZero() {
-		left = old.Expires.Sub(old.Created) // as long as the old one had
-	}
-	secret, made, err = k.Make(ctx, tenant.Key{Tenant: old.Tenant, Scope: old.Scope, Note: old.Note, Limits: old.Limits}, left)
-	if err != nil {
-		return "", made, old, err
-	}
-	old, err = k.Change(ctx, idOrSecret, func(key *tenant.Key) error {
+	old, err = k.Alter(ctx, was, func(key *tenant.Key) error {
 		if end := time.Now().Add(overlap).UTC(); key.Expires.IsZero() || key.Expires.After(end) {
 			key.Expires = end
 		}
 		return nil
 	})
+	if errors.Is(err, ErrChanged) { // nobody has the new secret
+		if undo := k.kv.Delete(ctx, recordName(made.hash, made.Scope)); undo != nil {
+			return "", made, was, fmt.Errorf("take the new key %s back: %w: revoke it", made.ID, undo)
+		}
+		return "", StoredKey{}, was, err
+	}
 	return secret, made, old, err
 }
 
@@ -109,70 +142,81 @@ func (k *Keys) Rotate(ctx context.Context, idOrSecret string, overlap time.Durat
 // fits no key or several is an error, and so is what change returns: then nothing is stored. Gateways take it over at once.
 func (k *Keys) Change(ctx context.Context, idOrSecret string, change func(*tenant.Key) error) (tenant.Key, error) {
 	for range recordTries {
-		e, err := k.named(ctx, strings.TrimSpace(idOrSecret))
+		was, err := k.Named(ctx, idOrSecret)
 		if err != nil {
 			return tenant.Key{}, err
 		}
-		before := e.key
-		if err := change(&e.key); err != nil || e.key == before {
-			return e.key, err
-		}
-		if e.key.Scope != before.Scope || e.key.Tenant != before.Tenant {
-			return e.key, errors.New("a key keeps its scope and its tenant: make another")
-		}
-		value, err := json.Marshal(e.key)
-		if err != nil {
-			return tenant.Key{}, fmt.Errorf("encode key: %w", err)
-		}
-		_, err = k.kv.Update(ctx, recordName(e.hash, e.key.Scope), value, e.revision)
-		if err == nil {
-			return e.key, nil
-		} else if !broker.IsWrongSequence(err) {
-			return tenant.Key{}, fmt.Errorf("store key: %w", err)
+		now, err := k.Alter(ctx, was, change)
+		if !errors.Is(err, ErrChanged) {
+			return now.Key, err
 		}
 	}
 	return tenant.Key{}, errors.New("the key changes all the time: try again")
 }
 
-// named finds the one key of a name.
-func (k *Keys) named(ctx context.Context, idOrSecret string) (keyEntry, error) {
+// Alter is Change for a key that is as it was read; ErrChanged if it is not.
+func (k *Keys) Alter(ctx context.Context, was StoredKey, change func(*tenant.Key) error) (StoredKey, error) {
+	now := was
+	if err := change(&now.Key); err != nil || now.Key == was.Key {
+		return now, err
+	}
+	if now.Scope != was.Scope || now.Tenant != was.Tenant {
+		return now, errors.New("a key keeps its scope and its tenant: make another")
+	}
+	value, err := json.Marshal(now.Key)
+	if err != nil {
+		return was, fmt.Errorf("encode key: %w", err)
+	}
+	now.Revision, err = k.kv.Update(ctx, recordName(now.hash, now.Scope), value, was.Revision)
+	switch {
+	case err == nil:
+		return now, nil
+	case broker.IsWrongSequence(err):
+		return was, ErrChanged
+	}
+	return was, fmt.Errorf("store key: %w", err)
+}
+
+// Named finds the one key of a name, as Change takes it.
+func (k *Keys) Named(ctx context.Context, idOrSecret string) (StoredKey, error) {
+	idOrSecret = strings.TrimSpace(idOrSecret)
 	hash, prefix := tenant.Hash(idOrSecret), strings.TrimPrefix(idOrSecret, tenant.Prefix)
 	if prefix == "" {
-		return keyEntry{}, errors.New("which key? name it by its id, see `warpline key list`")
+		return StoredKey{}, errors.New("which key? name it by its id, see `warpline key list`")
 	}
-	entries, err := k.entries(ctx)
+	all, err := k.All(ctx)
 	if err != nil {
-		return keyEntry{}, err
+		return StoredKey{}, err
 	}
-	var found []keyEntry
-	for _, e := range entries {
+	var found []StoredKey
+	for _, e := range all {
 		if e.hash == hash {
 			return e, nil
 		}
 		// What is longer than an id must be the whole secret, and that is compared by its hash.
-		if strings.HasPrefix(e.key.ID, prefix) {
+		if strings.HasPrefix(e.ID, prefix) {
 			found = append(found, e)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return keyEntry{}, fmt.Errorf("no key %q: see `warpline key list`", tenant.ID(idOrSecret))
+		return StoredKey{}, fmt.Errorf("no key %q: see `warpline key list`", tenant.ID(idOrSecret))
 	case 1:
 		return found[0], nil
 	}
-	return keyEntry{}, fmt.Errorf("%d keys begin with %q: name more of it", len(found), prefix)
+	return StoredKey{}, fmt.Errorf("%d keys begin with %q: name more of it", len(found), prefix)
 }
 
 // List returns all keys, revoked and expired ones included, by tenant and then by time of creation. A value that is not a key, which
 // somebody else wrote, is left out: gateways refuse it, and it must not hide the others.
 func (k *Keys) List(ctx context.Context) ([]tenant.Key, error) {
-	entries, err := k.entries(ctx)
+	stored, err := k.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]tenant.Key, len(entries))
-	for i := range entries {
-		out[i] = entries[i].key
+	out := make([]tenant.Key, len(stored))
+	for i := range stored {
+		out[i] = stored[i].Key
 	}
 	sort.Slice(out, func(i, j int) bool {
 		if out[i].Tenant != out[j].Tenant {
@@ -183,19 +227,21 @@ func (k *Keys) List(ctx context.Context) ([]tenant.Key, error) {
 	return out, nil
 }
 
-type keyEntry struct {
+// StoredKey is a key as it is in the bucket. Two that were read and have one revision are the same.
+type StoredKey struct {
+	tenant.Key
+	Revision uint64
 	hash     string
-	revision uint64
-	key      tenant.Key
 }
 
-func (k *Keys) entries(ctx context.Context) ([]keyEntry, error) {
+// All is List in no order, with revisions.
+func (k *Keys) All(ctx context.Context) ([]StoredKey, error) {
 	w, err := k.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
 	}
 	defer w.Stop()
-	var out []keyEntry
+	var out []StoredKey
 	for {
 		select {
 		case <-ctx.Done():
@@ -211,7 +257,7 @@ func (k *Keys) entries(ctx context.Context) ([]keyEntry, error) {
 			if err != nil {
 				continue
 			}
-			out = append(out, keyEntry{hash: hash, revision: e.Revision(), key: key})
+			out = append(out, StoredKey{Key: key, Revision: e.Revision(), hash: hash})
 		}
 	}
 }

@@ -33,28 +33,35 @@ func NewTenants(kv jetstream.KeyValue) *Tenants { return &Tenants{kv: kv} }
 
 // Create stores a new tenant. One that has a record already is an error.
 func (t *Tenants) Create(ctx context.Context, name, note string, limits tenant.Limits) (tenant.Record, error) {
-	r := tenant.Record{Name: name, Note: note, Created: time.Now().UTC(), Limits: limits}
+	r, _, err := t.Add(ctx, name, note, limits)
+	return r, err
+}
+
+// Add is Create, and returns the revision of the record too.
+func (t *Tenants) Add(ctx context.Context, name, note string, limits tenant.Limits) (r tenant.Record, revision uint64, err error) {
+	r = tenant.Record{Name: name, Note: note, Created: time.Now().UTC(), Limits: limits}
 	value, err := encodeRecord(r)
 	if err != nil {
-		return r, err
+		return r, 0, err
 	}
-	_, err = t.kv.Create(ctx, tenantPrefix+name, value)
+	revision, err = t.kv.Create(ctx, tenantPrefix+name, value)
 	switch {
 	case err == nil:
-		return r, nil
+		return r, revision, nil
 	case broker.IsWrongSequence(err), errors.Is(err, jetstream.ErrKeyExists):
-		return r, fmt.Errorf("%w: change %s with `warpline tenant set %[2]s`", ErrTenantExists, name)
+		return r, 0, fmt.Errorf("%w: change %s with `warpline tenant set %[2]s`", ErrTenantExists, name)
 	}
-	return r, fmt.Errorf("store tenant: %w", err)
+	return r, 0, fmt.Errorf("store tenant: %w", err)
 }
 
 // Get returns the record of a tenant, ErrNoTenant if it has none.
 func (t *Tenants) Get(ctx context.Context, name string) (tenant.Record, error) {
-	r, _, err := t.get(ctx, name)
+	r, _, err := t.Stored(ctx, name)
 	return r, err
 }
 
-func (t *Tenants) get(ctx context.Context, name string) (tenant.Record, uint64, error) {
+// Stored is Get, and returns the revision of the record too.
+func (t *Tenants) Stored(ctx context.Context, name string) (tenant.Record, uint64, error) {
 	if err := tenant.CheckName(name); err != nil {
 		return tenant.Record{}, 0, err
 	}
@@ -72,30 +79,42 @@ func (t *Tenants) get(ctx context.Context, name string) (tenant.Record, uint64, 
 // Change reads the record of a tenant, lets change alter it, and stores it. Two that change it at once do not undo each other's work.
 func (t *Tenants) Change(ctx context.Context, name string, change func(*tenant.Record)) (tenant.Record, error) {
 	for range recordTries {
-		r, revision, err := t.get(ctx, name)
+		r, revision, err := t.Stored(ctx, name)
 		if err != nil {
 			return r, err
 		}
 		change(&r)
-		value, err := encodeRecord(r)
-		if err != nil {
-			return r, err
-		}
-		_, err = t.kv.Update(ctx, tenantPrefix+name, value, revision)
-		if err == nil || !broker.IsWrongSequence(err) {
+		if _, err = t.Replace(ctx, r, revision); !errors.Is(err, ErrChanged) {
 			return r, err
 		}
 	}
 	return tenant.Record{}, fmt.Errorf("tenant %s changes all the time: try again", name)
 }
 
-// Delete removes the record of a tenant, whose keys then have the service's limits. Its data stays.
-func (t *Tenants) Delete(ctx context.Context, name string) error {
-	_, revision, err := t.get(ctx, name)
+// Replace stores a record in place of that of a revision, and returns its own; ErrChanged if there is another by now.
+func (t *Tenants) Replace(ctx context.Context, r tenant.Record, revision uint64) (uint64, error) {
+	value, err := encodeRecord(r)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return t.kv.Delete(ctx, tenantPrefix+name, jetstream.LastRevision(revision))
+	now, err := t.kv.Update(ctx, tenantPrefix+r.Name, value, revision)
+	switch {
+	case err == nil:
+		return now, nil
+	case broker.IsWrongSequence(err):
+		return 0, ErrChanged
+	}
+	return 0, fmt.Errorf("store tenant: %w", err)
+}
+
+// Remove deletes the record of a revision; ErrChanged if there is another by now. The tenant's keys then have the service's limits, and its
+// data stays.
+func (t *Tenants) Remove(ctx context.Context, name string, revision uint64) error {
+	err := t.kv.Delete(ctx, tenantPrefix+name, jetstream.LastRevision(revision))
+	if broker.IsWrongSequence(err) {
+		return ErrChanged
+	}
+	return err
 }
 
 // List returns all records by name. One that cannot be read, which somebody else wrote, is left out.

@@ -319,7 +319,14 @@ func TestTenantIsDisabled(t *testing.T) {
 	}
 	set(time.Time{})
 	eventually(t, soon, "red is let in", func() bool { return r.post("s", ndjson("s", 1), red...).status == http.StatusOK })
-	if err := tenants.Delete(t.Context(), "red"); err != nil {
+	_, revision, err := tenants.Stored(t.Context(), "red")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tenants.Remove(t.Context(), "red", revision-1); !errors.Is(err, ingest.ErrChanged) {
+		t.Errorf("an older revision: %v", err)
+	}
+	if err := tenants.Remove(t.Context(), "red", revision); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tenants.Get(t.Context(), "red"); !errors.Is(err, ingest.ErrNoTenant) {

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/service"
-	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -120,9 +121,7 @@ type changeLimitFlags struct {
 func (f changeLimitFlags) check(s *settings) error {
 	var l tenant.Limits
 	f.apply(&l)
-	return limitFlags{EventsPerSecond: l.EventsPerSecond, Requests: l.RequestsPerSecond, BurstSeconds: l.BurstSeconds, MaxRatio: l.MaxRatio,
-		MaxCubin: size(l.MaxCubinBytes), UploadsAtOnce: l.UploadsAtOnce, Names: l.Names, OpenScopes: l.OpenScopes,
-		EventsPerDay: l.EventsPerDay, QuotaPolicy: l.QuotaPolicy, QuotaTrickle: l.QuotaTrickle}.check(s)
+	return checkLimits(s, l)
 }
 
 // apply changes what is given.
@@ -179,30 +178,27 @@ func (f limitFlags) limits() tenant.Limits {
 	}
 }
 
-func (f limitFlags) check(s *settings) error {
-	for _, l := range []struct {
-		flag  string
-		value float64
-	}{
-		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds},
-		{"limit-ratio", f.MaxRatio}, {"quota-events-per-day", f.EventsPerDay}, {"quota-trickle", f.QuotaTrickle},
-		{"limit-uploads-at-once", float64(f.UploadsAtOnce)}, {"limit-names", float64(f.Names)},
-		{"limit-open-scopes", float64(f.OpenScopes)},
-	} {
-		if l.value < 0 || l.value != l.value {
-			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)
-		}
+// limitFlagNames are the flags of limits by their names in JSON, where those differ by more than "limit-" and dashes.
+var limitFlagNames = map[string]string{
+	"max_body_bytes": "limit-body", "max_raw_bytes": "limit-raw-body", "max_ratio": "limit-ratio", "max_line_bytes": "limit-line",
+	"max_cubin_bytes": "limit-cubin", "retention_days": "retention-days", "rollup_days": "rollup-days",
+	"quota_events_per_day": "quota-events-per-day", "quota_bytes_per_day": "quota-bytes-per-day", "quota_policy": "quota-policy",
+	"quota_trickle": "quota-trickle",
+}
+
+func (f limitFlags) check(s *settings) error { return checkLimits(s, f.limits()) }
+
+// checkLimits names the flag of a limit that cannot be so.
+func checkLimits(s *settings, l tenant.Limits) error {
+	var bad *tenant.LimitError
+	if !errors.As(l.Check(), &bad) {
+		return nil
 	}
-	if f.QuotaTrickle > 1 {
-		return fmt.Errorf("%s: %v: use a share from 0 to 1", s.name("quota-trickle"), f.QuotaTrickle)
+	flag := limitFlagNames[bad.Field]
+	if flag == "" {
+		flag = "limit-" + strings.ReplaceAll(bad.Field, "_", "-")
 	}
-	if p := f.QuotaPolicy; p != "" && p != tenant.QuotaHold && p != tenant.QuotaDrop {
-		return fmt.Errorf("%s: %q: use hold or drop", s.name("quota-policy"), p)
-	}
-	if f.MaxCubin > stream.MaxCubinBytes {
-		return fmt.Errorf("%s: %s: a cubin is at most %s", s.name("limit-cubin"), f.MaxCubin, size(stream.MaxCubinBytes))
-	}
-	return nil
+	return fmt.Errorf("%s: %s", s.name(flag), bad.Why)
 }
 
 // chunkFlags bound how long rows stay in the worker.

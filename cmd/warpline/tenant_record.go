@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"text/tabwriter"
-	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/cmd/warpline/service"
-	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/query/report"
 )
 
 type tenantCreateCmd struct {
@@ -28,12 +28,12 @@ func (c *tenantCreateCmd) check(p *program) error {
 
 // Run stores the tenant. It has no key yet.
 func (c *tenantCreateCmd) Run(ctx context.Context, p *program) error {
-	tenants, done, err := openTenants(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, c.reachFlags)
 	if err != nil {
 		return err
 	}
 	defer done()
-	r, err := tenants.Create(ctx, c.Tenant, c.Note, limitFlags(c.keyLimitFlags).limits())
+	r, err := desk.Create(ctx, admin.CLI(), c.Tenant, c.Note, limitFlags(c.keyLimitFlags).limits())
 	if err != nil {
 		return err
 	}
@@ -53,9 +53,12 @@ func (c *tenantSetCmd) check(p *program) error { return c.changeLimitFlags.check
 
 // Run changes what is given and leaves the rest.
 func (c *tenantSetCmd) Run(ctx context.Context, p *program) error {
-	return changeTenant(ctx, p, c.reachFlags, c.Tenant, func(r *tenant.Record) {
-		set(&r.Note, c.Note)
-		c.apply(&r.Limits)
+	return changeTenant(ctx, p, c.reachFlags, func(d *admin.Desk) (admin.Tenant, error) {
+		return d.Change(ctx, admin.CLI(), c.Tenant, 0, func(r *tenant.Record) error {
+			set(&r.Note, c.Note)
+			c.apply(&r.Limits)
+			return nil
+		})
 	})
 }
 
@@ -66,10 +69,8 @@ type tenantDisableCmd struct {
 
 // Run lets gateways refuse the tenant. What it has sent stays.
 func (c *tenantDisableCmd) Run(ctx context.Context, p *program) error {
-	return changeTenant(ctx, p, c.reachFlags, c.Tenant, func(r *tenant.Record) {
-		if r.Disabled.IsZero() {
-			r.Disabled = time.Now().UTC()
-		}
+	return changeTenant(ctx, p, c.reachFlags, func(d *admin.Desk) (admin.Tenant, error) {
+		return d.Disable(ctx, admin.CLI(), c.Tenant, 0)
 	})
 }
 
@@ -80,25 +81,20 @@ type tenantEnableCmd struct {
 
 // Run lets the tenant in again.
 func (c *tenantEnableCmd) Run(ctx context.Context, p *program) error {
-	return changeTenant(ctx, p, c.reachFlags, c.Tenant, func(r *tenant.Record) { r.Disabled = time.Time{} })
+	return changeTenant(ctx, p, c.reachFlags, func(d *admin.Desk) (admin.Tenant, error) {
+		return d.Enable(ctx, admin.CLI(), c.Tenant, 0)
+	})
 }
 
-func changeTenant(ctx context.Context, p *program, reach reachFlags, name string, change func(*tenant.Record)) error {
-	tenants, done, err := openTenants(ctx, reach)
+func changeTenant(ctx context.Context, p *program, reach reachFlags, change func(*admin.Desk) (admin.Tenant, error)) error {
+	desk, done, err := openDesk(ctx, reach)
 	if err != nil {
 		return err
 	}
 	defer done()
-	r, err := tenants.Change(ctx, name, func(r *tenant.Record) {
-		if !r.Declared {
-			change(r)
-		}
-	})
+	r, err := change(desk)
 	if err != nil {
 		return err
-	}
-	if r.Declared {
-		return errDeclared(name)
 	}
 	state := "enabled"
 	if !r.Disabled.IsZero() {
@@ -106,10 +102,6 @@ func changeTenant(ctx context.Context, p *program, reach reachFlags, name string
 	}
 	fmt.Fprintf(p.Stderr, "tenant %s is %s; limits: %s; gateways keep to it within 10 s\n", r.Name, state, limitsOf(r.Limits))
 	return nil
-}
-
-func errDeclared(name string) error {
-	return fmt.Errorf("tenant %s is declared in the file of --tenants: change it there, the gateways look every 2 s", name)
 }
 
 // tenantFile is the file of --tenants.
@@ -156,24 +148,12 @@ type tenantDeleteCmd struct {
 
 // Run forgets the record of a tenant that has no valid key, which would have the service's limits then.
 func (c *tenantDeleteCmd) Run(ctx context.Context, p *program) error {
-	keys, done, err := openKeys(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, c.reachFlags)
 	if err != nil {
 		return err
 	}
 	defer done()
-	valid, err := validKeys(ctx, keys, c.Tenant)
-	if err != nil {
-		return err
-	}
-	if len(valid) > 0 {
-		return fmt.Errorf("tenant %s has %s, which would have the service's limits: revoke them first, or \"warpline tenant disable %[1]s\"",
-			c.Tenant, plural(int64(len(valid)), "valid key"))
-	}
-	tenants := ingest.NewTenants(keys.Bucket())
-	if r, err := tenants.Get(ctx, c.Tenant); err == nil && r.Declared {
-		return errDeclared(c.Tenant)
-	}
-	if err := tenants.Delete(ctx, c.Tenant); err != nil {
+	if err := desk.Delete(ctx, admin.CLI(), c.Tenant, 0); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.Stderr, "tenant %s has no limits of its own any more; \"warpline tenant purge %[1]s\" deletes what it sent\n", c.Tenant)
@@ -194,26 +174,17 @@ type tenantShown struct {
 
 // Run shows the record, which a tenant need not have, and the keys.
 func (c *tenantShowCmd) Run(ctx context.Context, p *program) error {
-	keys, done, err := openKeys(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, c.reachFlags)
 	if err != nil {
 		return err
 	}
 	defer done()
-	r, err := ingest.NewTenants(keys.Bucket()).Get(ctx, c.Tenant)
-	none := errors.Is(err, ingest.ErrNoTenant)
-	if err != nil && !none {
+	r, valid, err := desk.Show(ctx, admin.CLI(), c.Tenant)
+	if err != nil {
 		return err
 	}
-	valid, listErr := validKeys(ctx, keys, c.Tenant)
-	if listErr != nil {
-		return listErr
-	}
-	if none && len(valid) == 0 {
-		return err
-	}
-	r.Name = c.Tenant
 	if c.JSON {
-		return newEncoder(p.Stdout).Encode(tenantShown{r, valid})
+		return newEncoder(p.Stdout).Encode(tenantShown{r.Record, valid})
 	}
 	state := "enabled"
 	if !r.Disabled.IsZero() {
@@ -221,29 +192,21 @@ func (c *tenantShowCmd) Run(ctx context.Context, p *program) error {
 	}
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "tenant\t%s\nstate\t%s\nlimits\t%s\n", r.Name, state, limitsOf(r.Limits))
-	if none {
+	if r.Revision == 0 {
 		fmt.Fprintln(w, "\tor, since it has none of its own, those of its widest key")
 	}
 	if r.Declared {
 		fmt.Fprintln(w, "declared\tin the file of --tenants")
 	}
 	if r.Note != "" {
-		fmt.Fprintf(w, "note\t%s\n", r.Note)
+		fmt.Fprintf(w, "note\t%s\n", report.Printable(r.Note))
 	}
 	for _, k := range valid {
 		may := limitsOf(k.Limits)
 		if k.Scope != tenant.ScopeIngest {
 			may = "scope " + k.Scope.String()
 		}
-		fmt.Fprintf(w, "key\t%s\t%s\t%s\n", k.ID, may, k.Note)
+		fmt.Fprintf(w, "key\t%s\t%s\t%s\n", k.ID, may, report.Printable(k.Note))
 	}
 	return w.Flush()
-}
-
-func openTenants(ctx context.Context, f reachFlags) (*ingest.Tenants, func(), error) {
-	keys, done, err := openKeys(ctx, f)
-	if err != nil {
-		return nil, nil, err
-	}
-	return ingest.NewTenants(keys.Bucket()), done, nil
 }

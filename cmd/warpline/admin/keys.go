@@ -1,0 +1,180 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// KeysOf returns the keys of a tenant, of "" all that are there for who asks, in no order. Revoked and expired ones are among them.
+func (d *Desk) KeysOf(ctx context.Context, who Who, of string) ([]ingest.StoredKey, error) {
+	if of != "" && !who.sees(of) {
+		return nil, NoTenant(of)
+	}
+	all, err := d.Keys.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := all[:0]
+	for _, k := range all {
+		if who.sees(k.Tenant) && (of == "" || k.Tenant == of) {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// Key finds a key. Whoever has a key of their own names it by its whole id; at the machine its beginning or the secret is enough.
+func (d *Desk) Key(ctx context.Context, who Who, id string) (ingest.StoredKey, error) {
+	if who.key.ID == "" && who.all {
+		k, err := d.Keys.Named(ctx, id)
+		return k, err
+	}
+	all, err := d.KeysOf(ctx, who, "")
+	if err != nil {
+		return ingest.StoredKey{}, err
+	}
+	var found []ingest.StoredKey
+	for _, k := range all {
+		if k.ID == id {
+			found = append(found, k)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return ingest.StoredKey{}, &Denied{http.StatusNotFound, "no_such_key", "there is no key of this id here: ask for the keys that there are"}
+	case 1:
+		return found[0], nil
+	}
+	return ingest.StoredKey{}, &Denied{http.StatusConflict, "ambiguous_key", fmt.Sprintf("%d keys have this id: name the one by its secret, "+
+		"with \"warpline key\"", len(found))}
+}
+
+// MakeKey makes a key with tenant, scope, note, limits and expiry of like, and returns its secret, which is stored nowhere.
+func (d *Desk) MakeKey(ctx context.Context, who Who, like tenant.Key) (secret string, made ingest.StoredKey, err error) {
+	if like.Tenant != "" && !who.sees(like.Tenant) {
+		return "", made, NoTenant(like.Tenant)
+	}
+	if err := errors.Join(like.Check(), tenant.CheckNote(like.Note), like.Limits.Check(), ingestLimits(&like)); err != nil {
+		return "", made, bad(err)
+	}
+	if !like.Expires.IsZero() && !like.Expires.After(time.Now()) {
+		return "", made, bad(errors.New("expires: it is over: name a time to come"))
+	}
+	if !who.all && !who.key.MayMake(like) {
+		return "", made, &Denied{http.StatusForbidden, "stronger_key", "a key of scope " + like.Scope.String() + " is the operator's to make"}
+	}
+	if err := d.within(ctx, who, &like); err != nil {
+		return "", made, err
+	}
+	return d.Keys.Add(ctx, tenant.Key{Tenant: like.Tenant, Scope: like.Scope, Note: like.Note, Limits: like.Limits, Expires: like.Expires})
+}
+
+// ingestLimits returns an error when the key has limits that nothing looks at.
+func ingestLimits(k *tenant.Key) error {
+	if k.Scope != tenant.ScopeIngest && k.Limits != (tenant.Limits{}) {
+		return errors.New("limits are for keys of scope ingest: leave them out")
+	}
+	return nil
+}
+
+// within returns an error when an administrator gives a key more than its tenant has. The limits of a tenant without a record are the
+// service's: a key of it that the operator made wider stays so, and makes no others wide.
+func (d *Desk) within(ctx context.Context, who Who, k *tenant.Key) error {
+	if who.all {
+		return nil
+	}
+	r, err := d.Tenants.Get(ctx, k.Tenant)
+	if err != nil && !errors.Is(err, ingest.ErrNoTenant) {
+		return err
+	}
+	if err := k.Limits.Above(r.Limits.Or(d.Defaults)); err != nil {
+		return &Denied{http.StatusForbidden, "stronger_key", err.Error() + ": a key may be narrower than its tenant, not wider"}
+	}
+	return nil
+}
+
+// find is Key for a change at a revision that is not 0.
+func (d *Desk) find(ctx context.Context, who Who, id string, revision uint64) (ingest.StoredKey, error) {
+	k, err := d.Key(ctx, who, id)
+	if err == nil && revision != anyRevision && k.Revision != revision {
+		err = ingest.ErrChanged
+	}
+	return k, err
+}
+
+// ChangeKey alters note, expiry or limits of a key, at a revision or, with 0, as it is. Gateways keep to it within 10 s.
+func (d *Desk) ChangeKey(ctx context.Context, who Who, id string, revision uint64, change func(*tenant.Key) error) (ingest.StoredKey, error) {
+	var now ingest.StoredKey
+	err := attempt(ctx, revision, func() error {
+		was, err := d.find(ctx, who, id, revision)
+		if err != nil {
+			return err
+		}
+		if !was.Revoked.IsZero() {
+			return &Denied{http.StatusConflict, "key_ended", fmt.Sprintf("key %s is revoked, for good: make another with \"warpline key create "+
+				"%s\"", was.ID, was.Tenant)}
+		}
+		now, err = d.Keys.Alter(ctx, was, func(k *tenant.Key) error {
+			if err := change(k); err != nil {
+				return err
+			}
+			if k.Limits == was.Limits && k.Note == was.Note {
+				return nil
+			}
+			if k.Scope != tenant.ScopeIngest && k.Limits != was.Limits {
+				return bad(fmt.Errorf("key %s has scope %s: limits are for keys of scope ingest", k.ID, k.Scope))
+			}
+			if err := errors.Join(tenant.CheckNote(k.Note), k.Limits.Check()); err != nil {
+				return bad(err)
+			}
+			if k.Limits == was.Limits {
+				return nil
+			}
+			return d.within(ctx, who, k)
+		})
+		return err
+	})
+	return now, err
+}
+
+// RotateKey makes a key like another, which works for overlap beside it and then ends. The secret is stored nowhere.
+func (d *Desk) RotateKey(ctx context.Context, who Who, id string, revision uint64, overlap time.Duration) (
+	secret string, made, old ingest.StoredKey, err error) {
+	err = attempt(ctx, revision, func() error {
+		was, err := d.find(ctx, who, id, revision)
+		if err != nil {
+			return err
+		}
+		if ok, why := was.Valid(time.Now()); !ok {
+			return &Denied{http.StatusConflict, "key_ended", fmt.Sprintf("%s: make a new one with `warpline key create %s`", why, was.Tenant)}
+		}
+		secret, made, old, err = d.Keys.Succeed(ctx, was, overlap)
+		return err
+	})
+	return secret, made, old, err
+}
+
+// RevokeKey ends a key for good; gateways refuse it within 10 s. Revoking twice keeps the first time.
+func (d *Desk) RevokeKey(ctx context.Context, who Who, id string, revision uint64) (ingest.StoredKey, error) {
+	var now ingest.StoredKey
+	err := attempt(ctx, revision, func() error {
+		was, err := d.find(ctx, who, id, revision)
+		if err != nil {
+			return err
+		}
+		now, err = d.Keys.Alter(ctx, was, func(k *tenant.Key) error {
+			if k.Revoked.IsZero() {
+				k.Revoked = time.Now().UTC()
+			}
+			return nil
+		})
+		return err
+	})
+	return now, err
+}
