@@ -82,6 +82,11 @@ type Config struct {
 	// Questions answers what is asked below /clickhouse/, with that taken from the path; nil: there is no such route. It looks at keys by
 	// Gateway.Authorize, and bounds and counts what it does.
 	Questions http.Handler
+	// Admin answers what is asked below /api/v1/admin/, with a path prefix taken away; nil: there is no such route. It looks at keys by
+	// Gateway.Authorize. It is on AdminListen, host:port with the same certificate, "" for nowhere, and with AdminHere on Listen.
+	Admin       http.Handler
+	AdminListen string
+	AdminHere   bool
 	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
 	StoreDir string
 	// Refuse says why nothing can be stored just now, "" when all is well: uploads are answered 503 at once. Ready says in the same way
@@ -142,6 +147,7 @@ type Gateway struct {
 	conns      *connections // beneath the listener
 	handler    http.Handler
 	calls      *calls
+	desk       *desk // nil: there is none
 	routing    *routing
 	keys       *keyring
 	metrics    *metrics
@@ -228,10 +234,14 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.routing = g.routes()
 	g.handler = http.HandlerFunc(g.serve)
 	if cfg.Listen != "" {
-		g.listener, g.conns, err = listen(cfg)
+		g.listener, g.conns, err = listen(cfg, cfg.Listen, "")
 		if err != nil {
 			return nil, err
 		}
+	}
+	if g.desk, err = newDesk(cfg); err != nil {
+		g.closeListeners()
+		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	g.ctx, g.stop = ctx, stop
@@ -250,12 +260,13 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-func listen(cfg Config) (net.Listener, *connections, error) {
-	l, err := net.Listen("tcp", cfg.Listen)
+// listen listens with the gateway's certificate and bounds. name begins the names of the listener's series.
+func listen(cfg Config, addr, name string) (net.Listener, *connections, error) {
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, nil, fmt.Errorf("gateway: %w: is another process using the address?", err)
 	}
-	conns := boundConnections(l, cfg.MaxConnections, cfg.Registerer, "")
+	conns := boundConnections(l, cfg.MaxConnections, cfg.Registerer, name)
 	if cfg.TLSCert == "" {
 		return conns, conns, nil
 	}
@@ -307,15 +318,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	announce, silent := context.WithCancel(context.WithoutCancel(ctx))
 	defer silent()
 	g.wg.Go(func() { broker.Announce(announce, g.streams.Leases, "gateway", g.streams.LeaseTTL) })
-	srv := &http.Server{
-		Handler: g.conns.busy(g.handler), ConnContext: g.conns.context, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10,
-		WriteTimeout:   g.cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
-	}
-	speakBoth(srv)
-	failed := make(chan error, 2)
+	srv := server(g.cfg, g.handler, g.conns)
+	failed := make(chan error, 3)
 	go func() { failed <- srv.Serve(g.listener) }()
 	go g.calls.serve(failed)
+	go g.desk.serve(failed)
 	select {
 	case err := <-failed:
 		silent()
@@ -327,7 +334,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	time.Sleep(g.cfg.DrainDelay)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.DrainTimeout)
 	defer cancel()
-	err := errors.Join(srv.Shutdown(end), g.calls.shutdown(end))
+	err := errors.Join(g.desk.shutdown(end), srv.Shutdown(end), g.calls.shutdown(end))
 	silent()
 	if err != nil {
 		srv.Close()
@@ -342,14 +349,19 @@ func (g *Gateway) Run(ctx context.Context) error {
 func (g *Gateway) Close() {
 	g.draining.Store(true)
 	g.stop()
-	if g.listener != nil {
-		g.listener.Close()
-	}
+	g.closeListeners()
 	if g.calls != nil {
 		g.calls.close()
 	}
 	g.wg.Wait()
 	g.js.CleanupPublisher()
+}
+
+func (g *Gateway) closeListeners() {
+	if g.listener != nil {
+		g.listener.Close()
+	}
+	g.desk.close()
 }
 
 // observe keeps the number of gateways, JetStream's health and the stream's fill up to date.

@@ -18,9 +18,9 @@ type Refusal struct {
 	Detail string // says the limit as configured and what to do
 	// RetryAfter is sent as Retry-After, rounded up, when it is above 0.
 	RetryAfter time.Duration
-	Header     [2]string
-	Cause      error    // for the log
-	routes     []string // what exists, for 404
+	Header     [2]string // one more of the answer
+	Cause      error     // for the log
+	routes     []string  // what exists, for 404
 }
 
 // Error is for the log: the answer in one line, and its cause.
@@ -39,8 +39,8 @@ type problem struct {
 	After  int      `json:"retry_after_seconds,omitempty"`
 }
 
-// write sends the document.
-func (r *Refusal) write(w http.ResponseWriter) {
+// Write sends the document.
+func (r *Refusal) Write(w http.ResponseWriter) {
 	p := problem{Code: r.Code, Routes: r.routes}
 	p.Type, p.Title, p.Status, p.Detail = "urn:warpline:problem:"+r.Code, http.StatusText(r.Status), r.Status, r.Detail
 	h := w.Header()

@@ -1,8 +1,11 @@
 package ingest
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -38,6 +41,63 @@ func speakBoth(srv *http.Server) {
 		MaxReceiveBufferPerConnection: streamsPerConnection * streamBuffer,
 		WriteByteTimeout:              answerTime,
 	}
+}
+
+// server is an HTTP server within the gateway's bounds.
+func server(cfg Config, h http.Handler, conns *connections) *http.Server {
+	srv := &http.Server{
+		Handler: conns.busy(h), ConnContext: conns.context, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		WriteTimeout:   cfg.HandleTimeout + 30*time.Second, ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	speakBoth(srv)
+	return srv
+}
+
+// desk is where administrators are answered apart from uploads: Config.AdminListen. Its methods do nothing on nil.
+type desk struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+func newDesk(cfg Config) (*desk, error) {
+	if cfg.AdminListen == "" || cfg.Admin == nil {
+		return nil, nil
+	}
+	l, conns, err := listen(cfg, cfg.AdminListen, "admin_")
+	if err != nil {
+		return nil, fmt.Errorf("--admin-listen: %w", err)
+	}
+	return &desk{l, server(cfg, cfg.Admin, conns)}, nil
+}
+
+func (d *desk) serve(failed chan<- error) {
+	if d != nil {
+		failed <- d.server.Serve(d.listener)
+	}
+}
+
+func (d *desk) shutdown(ctx context.Context) error {
+	if d == nil {
+		return nil
+	}
+	defer d.server.Close()
+	return d.server.Shutdown(ctx)
+}
+
+func (d *desk) close() {
+	if d != nil {
+		d.server.Close()
+		d.listener.Close()
+	}
+}
+
+// AdminAddr returns the address of Config.AdminListen, "" when there is none.
+func (g *Gateway) AdminAddr() string {
+	if g.desk == nil {
+		return ""
+	}
+	return g.desk.listener.Addr().String()
 }
 
 // certificates gives out the certificate that is in two files, and reads them again when they change: who renews it need not restart

@@ -23,6 +23,8 @@ const (
 	routeReady   = "/readyz"
 	// routeQuestions is the path below which Config.Questions answers.
 	routeQuestions = "/clickhouse/"
+	// routeAdmin is the path below which Config.Admin answers.
+	routeAdmin = "/api/v1/admin/"
 )
 
 // exchange is one request while it is handled: what the log line and the metrics will say of it.
@@ -94,6 +96,9 @@ func (g *Gateway) routes() *routing {
 	if g.cfg.Questions != nil {
 		r.list = append(r.list, http.MethodPost+" "+r.prefix+routeQuestions)
 	}
+	if g.cfg.AdminHere && g.cfg.Admin != nil {
+		r.list = append(r.list, http.MethodGet+" "+r.prefix+routeAdmin+"openapi.json")
+	}
 	for _, prefix := range prefixes {
 		for _, e := range all {
 			r.list = append(r.list, e.method+" "+prefix+e.path)
@@ -145,13 +150,23 @@ func (r *routing) question(of *http.Request) (string, bool) {
 	return "/", of.URL.Path == "/" && (basic || of.Header.Get("X-ClickHouse-User") != "")
 }
 
-// answer lets Config.Questions answer, which bounds and counts questions itself.
-func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, path string) {
-	to := *r.URL
-	to.Path, to.RawPath = path, ""
+// pass lets Config.Questions or Config.Admin answer, which bound and count what they do themselves.
+func pass(to http.Handler, w http.ResponseWriter, r *http.Request, path string) {
+	at := *r.URL
+	at.Path, at.RawPath = path, ""
 	asked := r.Clone(r.Context())
-	asked.URL = &to
-	g.cfg.Questions.ServeHTTP(w, asked)
+	asked.URL = &at
+	to.ServeHTTP(w, asked)
+}
+
+// administers is the path of a request below routeAdmin, without the prefix.
+func (r *routing) administers(path string) (string, bool) {
+	for _, prefix := range []string{"", r.prefix} {
+		if rest, ok := strings.CutPrefix(path, prefix); ok && strings.HasPrefix(rest+"/", routeAdmin) {
+			return rest, true
+		}
+	}
+	return "", false
 }
 
 // serve answers a request: it finds the route, bounds the time, writes answers and refusals, and counts and logs what was done.
@@ -160,7 +175,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{}
 	rec := &recorder{ResponseWriter: w, status: http.StatusOK}
 	if path, ok := g.routing.question(r); ok && g.cfg.Questions != nil {
-		g.answer(w, r, path)
+		pass(g.cfg.Questions, w, r, path)
+		return
+	}
+	if path, ok := g.routing.administers(r.URL.Path); ok && g.cfg.AdminHere && g.cfg.Admin != nil {
+		pass(g.cfg.Admin, w, r, path)
 		return
 	}
 	to := g.routing.find(r.URL.Path)
@@ -188,7 +207,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if no != nil {
 		g.metrics.refused.WithLabelValues(no.Code).Inc()
-		no.write(rec)
+		no.Write(rec)
 	} else if x.answer != nil {
 		writeJSON(rec, x.answer)
 	}

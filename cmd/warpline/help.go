@@ -35,7 +35,8 @@ var helpTexts = kong.Vars{
 		"memory\" the memory of ranks, with \"report stalls\" where warps waited, with \"report trace\" where the time of a trace went.",
 	"cost_cpu": "Microseconds of CPU that an event takes in all roles and ClickHouse; " +
 		"docs/sizing.md measures it.",
-	"gateway_grpc_listen": "Where Parca agents send, over gRPC; by default nowhere.",
+	"gateway_admin_listen": "Where the admin API is, at /api/v1/admin/; by default nowhere. Usage and rejects need --clickhouse.",
+	"gateway_grpc_listen":  "Where Parca agents send, over gRPC; by default nowhere.",
 	"gateway_metrics_listen": "Where /metrics, /healthz and /readyz are too. Where others than this machine can reach --listen, /metrics is " +
 		"here alone.",
 	"gateway_tenants": "Tenants and their limits, YAML: \"tenants:\", names, and below each note, disabled, and limits named as the flags. " +
@@ -88,6 +89,7 @@ var helpTexts = kong.Vars{
 		"mended, and the ranks of a job in one file.",
 	"trace_lint": "Say which arrows of a trace Perfetto and chrome://tracing draw on other slices than was meant, backwards or not at all, " +
 		"and at which byte Perfetto stops reading it.",
+	"up_admin_listen":         "Where the admin API is, at /api/v1/admin/, beside --listen, which has it where this machine alone can reach that.",
 	"up_clickhouse_http_port": "HTTP port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
 	"up_clickhouse_tcp_port":  "Native port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
 	"up_open_sql":             "Let user reader read the rows of all tenants on 127.0.0.1, with its password; --open-sql=false ends that.",

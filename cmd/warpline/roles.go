@@ -24,6 +24,8 @@ type gatewayCmd struct {
 	SpoolMax   size   `default:"2GiB" help:"Most that they may take together."`
 	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
 	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
+	Admin      string `name:"admin-listen" placeholder:"HOST:PORT" help:"${gateway_admin_listen}"`
+	clickhouseFlags
 	limitFlags
 }
 
@@ -47,7 +49,15 @@ func (c *gatewayCmd) check(p *program) error {
 		}
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s))
+		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s), checkAdmin(s, c.Admin), c.clickhouseFlags.check(s))
+}
+
+// checkAdmin refuses what is not host:port; "" is nowhere.
+func checkAdmin(s *settings, addr string) error {
+	if addr == "" {
+		return nil
+	}
+	return checkAddr(s, "admin-listen", addr)
 }
 
 // Run serves until a signal, then lets requests under way finish.
@@ -56,7 +66,7 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(),
 		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
-		MetricsListen: c.Metrics,
+		MetricsListen: c.Metrics, AdminListen: c.Admin, ClickHouse: c.server(),
 	})
 }
 

@@ -60,14 +60,14 @@ func (d *Desk) MakeKey(ctx context.Context, who Who, like tenant.Key) (secret st
 	if like.Tenant != "" && !who.sees(like.Tenant) {
 		return "", made, NoTenant(like.Tenant)
 	}
+	if !who.all && !who.key.MayMake(like) {
+		return "", made, &Denied{http.StatusForbidden, "stronger_key", "a key of scope " + like.Scope.String() + " is the operator's to make"}
+	}
 	if err := errors.Join(like.Check(), tenant.CheckNote(like.Note), like.Limits.Check(), ingestLimits(&like)); err != nil {
 		return "", made, bad(err)
 	}
 	if !like.Expires.IsZero() && !like.Expires.After(time.Now()) {
 		return "", made, bad(errors.New("expires: it is over: name a time to come"))
-	}
-	if !who.all && !who.key.MayMake(like) {
-		return "", made, &Denied{http.StatusForbidden, "stronger_key", "a key of scope " + like.Scope.String() + " is the operator's to make"}
 	}
 	if err := d.within(ctx, who, &like); err != nil {
 		return "", made, err

@@ -19,6 +19,13 @@ type Filter struct {
 	Tenant, Session, Reason, Type string
 	From, To                      time.Time // zero: no bound
 	Limit                         int       // most rejects, the newest; at least 1
+	After                         Mark      // where to go on; its zero value is the newest
+}
+
+// Mark is the last reject of a list, which is by time and id.
+type Mark struct {
+	At time.Time
+	ID string
 }
 
 // Reject is one reject, or several equal ones that came together.
@@ -84,10 +91,15 @@ func (f Filter) where() (string, []any) {
 // Read returns the newest rejects of a filter, and whether there are more.
 func Read(ctx context.Context, conn driver.Conn, database string, f Filter) (all []Reject, more bool, err error) {
 	where, args := f.where()
+	having := "1"
+	if f.After.ID != "" {
+		having = "max(at) < fromUnixTimestamp64Nano(?) OR max(at) = fromUnixTimestamp64Nano(?) AND reject_id > ?"
+		args = append(args, f.After.At.UnixNano(), f.After.At.UnixNano(), f.After.ID)
+	}
 	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT reject_id, max(at), toString(tenant), toString(session_id), toString(any(source)), "+
 		"toString(any(stage)), toString(reason), any(detail), toString(any(type)), sum(events), any(bytes), max(attempts), max(replayed_at), "+
 		"any(payload), any(payload_ref) FROM `%s`.rejects WHERE %s GROUP BY reject_id, tenant, session_id, reason "+
-		"ORDER BY max(at) DESC, reject_id LIMIT %d", database, where, f.Limit+1), args...)
+		"HAVING %s ORDER BY max(at) DESC, reject_id LIMIT %d", database, where, having, f.Limit+1), args...)
 	if err != nil {
 		return nil, false, fmt.Errorf("read rejects: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,7 +30,8 @@ type Outcome struct {
 
 // Replayer sends rejects again. Its fields must not change while it works.
 type Replayer struct {
-	URL      string // of a gateway
+	URL      string       // of a gateway
+	HTTP     *http.Client // nil: the default
 	Keys     *ingest.Keys
 	Conn     driver.Conn
 	Database string
@@ -122,7 +124,7 @@ func (p *Replayer) send(ctx context.Context, dir, secret string, r *Reject) erro
 	}
 	defer os.Remove(filepath.Join(dir, name))
 	var final *replay.StatusError
-	s := replay.Sender{URL: p.URL, Key: secret, Retry: time.Second, Attempts: 30, GiveUp: func(err error) bool {
+	s := replay.Sender{URL: p.URL, HTTP: p.HTTP, Key: secret, Retry: time.Second, Attempts: 30, GiveUp: func(err error) bool {
 		return errors.As(err, &final) && final.Status < 500 && final.Status != 429
 	}}
 	got, err := s.Send(ctx, []replay.Session{{ID: r.Session, Channels: map[string][]replay.Window{stream.ReplayChannel: {{

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 
 	"github.com/warpline/warpline/ingest"
@@ -25,6 +26,10 @@ type GatewayConfig struct {
 	Tenants  TenantFile
 	// MetricsListen is where /metrics, /healthz and /readyz are beside Listen, as host:port; "" for nowhere.
 	MetricsListen string
+	// AdminListen is where the admin API is, as host:port; "" for nowhere. It reads usage and rejects from ClickHouse, if that has a Native
+	// address.
+	AdminListen string
+	ClickHouse  ClickHouse
 }
 
 // RunGateway serves until ctx ends, then lets requests under way finish; hard ends the waiting for them.
@@ -44,11 +49,18 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	defer closeNATS()
 	reg := newRegistry()
 	w := newWatcher(a.Log, reg)
-	g, err := ingest.New(streams, ingest.Config{
+	var g *ingest.Gateway
+	var desk http.Handler
+	if c.AdminListen != "" {
+		desk = administration{gateway: func() *ingest.Gateway { return g }, streams: streams, reads: c.ClickHouse, defaults: c.Limits,
+			version: a.Version, log: a.Log, reg: reg}.api()
+	}
+	g, err = ingest.New(streams, ingest.Config{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
 		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
 		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen),
+		Admin: desk, AdminListen: c.AdminListen,
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
@@ -77,6 +89,6 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		g.Close()
 		return err
 	}
-	a.Log.Info("ready", "addr", g.Addr(), "grpc", g.GRPCAddr(), "metrics", metrics, "role", "gateway")
+	a.Log.Info("ready", "addr", g.Addr(), "grpc", g.GRPCAddr(), "metrics", metrics, "admin", g.AdminAddr(), "role", "gateway")
 	return a.serve(ctx, hard, "gateway", g.Run)
 }

@@ -116,13 +116,15 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		return s.worker.Run(ctx)
 	})
 	asking := s.questions()
+	desk := administration{gateway: func() *ingest.Gateway { return s.Gateway }, streams: s.Streams, reads: s.Reader, defaults: cfg.Limits,
+		version: cfg.Version, log: cfg.Log.With("role", "gateway"), reg: reg}.api()
 	s.TenantsAsk = asking != nil
 	s.Gateway, err = ingest.New(s.Streams, ingest.Config{
 		Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, GRPCClientCA: cfg.GRPCClientCA,
 		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, UIURL: cfg.UIURL, SpoolDir: s.Dir.File("spool"),
 		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
 		Logger: cfg.Log.With("role", "gateway"), Registerer: reg, Refuse: s.refuse, Ready: s.watcher.blocked, Sources: cfg.Sources.Doors,
-		Questions: asking, HideMetrics: public(cfg.Listen),
+		Questions: asking, HideMetrics: public(cfg.Listen), Admin: desk, AdminListen: cfg.AdminListen, AdminHere: !public(cfg.Listen),
 	})
 	if err != nil {
 		return s, fmt.Errorf("gateway: %w", err)
@@ -214,7 +216,7 @@ const minFreeDisk = 512 << 20
 // portsFree says at once what would fail after seconds of starting other things.
 func (s *Stack) portsFree() error {
 	for _, p := range []struct{ flag, addr string }{{"--listen", s.cfg.Listen}, {"--grpc-listen", s.cfg.GRPCListen},
-		{"--nats-listen", s.cfg.NATSListen}} {
+		{"--nats-listen", s.cfg.NATSListen}, {"--admin-listen", s.cfg.AdminListen}} {
 		if p.addr == "" {
 			continue
 		}

@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// call is one request while it is answered.
+type call struct {
+	api  *API
+	ctx  context.Context
+	w    http.ResponseWriter
+	r    *http.Request
+	who  Who
+	vars map[string]string // of the path
+	body []byte
+	etag string // of the answer
+}
+
+// revision is that of If-Match, 0 where none is given. What is not one of ours matches nothing.
+func (c *call) revision() (uint64, error) {
+	text := strings.TrimSpace(strings.Join(c.r.Header.Values("If-Match"), ","))
+	if text == "" || text == "*" {
+		return anyRevision, nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`), 10, 64)
+	if err != nil || n == 0 || tag(n) != text {
+		return 0, &Denied{http.StatusPreconditionFailed, "changed", "If-Match has not the ETag of what is there: ask for it again, and use its ETag"}
+	}
+	return n, nil
+}
+
+// tag is a revision as an ETag.
+func tag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10) + `"` }
+
+// at makes a revision the ETag of the answer.
+func (c *call) at(revision uint64) {
+	if revision != 0 {
+		c.etag = tag(revision)
+	}
+}
+
+// param is a parameter of the query, "" if it is not there.
+func (c *call) param(name string) string { return c.r.URL.Query().Get(name) }
+
+// number is a parameter from 1 to most, or a default.
+func (c *call) number(name string, or, most int) (int, error) {
+	text := c.param(name)
+	if text == "" {
+		return or, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, bad(fmt.Errorf("%s: %.20q: use a number from 1 to %d", name, text, most))
+	}
+	return n, nil
+}
+
+// moment is a parameter that is a time, zero if it is not there.
+func (c *call) moment(name string) (time.Time, error) {
+	text := c.param(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, bad(fmt.Errorf("%s: %.40q: use a time as 2026-11-20T12:00:00Z", name, text))
+	}
+	return t, nil
+}
+
+// Bounds of lists.
+const (
+	pageDefault = 100
+	pageMost    = 1000
+)
+
+// page cuts from a list, which is sorted by name, what follows the parameter after, and returns the name to go on after, "" at the end. Of
+// equal names none is left for the next page.
+func page[T any](c *call, all []T, name func(*T) string) ([]T, string, error) {
+	limit, err := c.number("limit", pageDefault, pageMost)
+	if err != nil {
+		return nil, "", err
+	}
+	after := c.param("after")
+	begin := 0
+	for begin < len(all) && after != "" && name(&all[begin]) <= after {
+		begin++
+	}
+	all = all[begin:]
+	if len(all) <= limit {
+		return all, "", nil
+	}
+	last := name(&all[limit-1])
+	for limit < len(all) && name(&all[limit]) == last {
+		limit++
+	}
+	if limit == len(all) {
+		return all, "", nil
+	}
+	return all[:limit], last, nil
+}

@@ -1,0 +1,43 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/cmd/warpline/admin"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// administration is what the admin API needs of a gateway that is made after it.
+type administration struct {
+	gateway  func() *ingest.Gateway
+	streams  *broker.Streams
+	reads    ClickHouse // without a Native address there is none
+	defaults tenant.Limits
+	version  string
+	log      *slog.Logger
+	reg      prometheus.Registerer
+}
+
+// api is the admin API. It answers once the gateway is there.
+func (a administration) api() http.Handler {
+	cfg := admin.Config{
+		Desk: admin.NewDesk(ingest.NewKeys(a.streams.Keys), a.defaults),
+		Authorize: func(ctx context.Context, secret string) (tenant.Key, *ingest.Refusal) {
+			return a.gateway().Authorize(ctx, secret, tenant.ScopeAdmin, "")
+		},
+		Gateway:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.gateway().Handler().ServeHTTP(w, r) }),
+		Database: a.reads.Database, Version: a.version, Ready: func() error { return a.gateway().Ready() }, Stores: a.streams.Full,
+		Logger: a.log, Registerer: a.reg,
+	}
+	if a.reads.Native != "" {
+		cfg.Open = func(ctx context.Context) (driver.Conn, error) { return a.reads.Open(ctx) }
+	}
+	return admin.NewAPI(cfg)
+}
