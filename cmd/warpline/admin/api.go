@@ -34,7 +34,10 @@ type Config struct {
 	// Ready returns what is wrong while uploads cannot be taken; Stores how full NATS's are. Both may be nil.
 	Ready  func() error
 	Stores func() map[string]float64
-	Logger *slog.Logger
+	// TenantRate is how often in a second whoever has keys of one tenant may ask (default 10), with bursts of three times that; the operator
+	// ten times as often.
+	TenantRate int
+	Logger     *slog.Logger
 	// Registerer receives the metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -50,12 +53,6 @@ const (
 	answerTime = 30 * time.Second
 	// retry is a Retry-After for what will be over soon.
 	retry = 5 * time.Second
-)
-
-// How often whoever has keys of one tenant may ask in a second, and the operator; bursts are three times that.
-const (
-	tenantRate   = 10
-	operatorRate = 100
 )
 
 // API answers what is asked below Path. Make it with NewAPI. It is safe for concurrent use, and holds nothing that must be closed.
@@ -74,6 +71,9 @@ type API struct {
 func NewAPI(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.TenantRate <= 0 {
+		cfg.TenantRate = 10
 	}
 	a := &API{Config: cfg, description: describe(cfg.Version), turns: make(chan struct{}, callsAtOnce), replaying: make(chan struct{}, 1),
 		rates: map[string]*rate.Limiter{}, asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "admin",
@@ -194,11 +194,11 @@ func (a *API) rate(k tenant.Key) *rate.Limiter {
 	defer a.mu.Unlock()
 	l := a.rates[k.Tenant]
 	if l == nil {
-		most := rate.Limit(tenantRate)
+		most := a.TenantRate
 		if k.Tenant == "" {
-			most = operatorRate
+			most *= 10
 		}
-		l = rate.NewLimiter(most, 3*int(most))
+		l = rate.NewLimiter(rate.Limit(most), 3*most)
 		a.rates[k.Tenant] = l
 	}
 	return l

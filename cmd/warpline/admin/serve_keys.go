@@ -53,6 +53,11 @@ func (c *call) listKeys() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if of := c.vars["tenant"]; of != "" && len(stored) == 0 {
+		if _, err := c.api.Desk.Tenants.Get(c.ctx, of); errors.Is(err, ingest.ErrNoTenant) {
+			return nil, NoTenant(of)
+		}
+	}
 	slices.SortFunc(stored, func(a, b ingest.StoredKey) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Tenant, b.Tenant), a.Created.Compare(b.Created))
 	})
