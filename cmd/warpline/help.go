@@ -89,7 +89,7 @@ var helpTexts = kong.Vars{
 		"mended, and the ranks of a job in one file.",
 	"trace_lint": "Say which arrows of a trace Perfetto and chrome://tracing draw on other slices than was meant, backwards or not at all, " +
 		"and at which byte Perfetto stops reading it.",
-	"up_admin_listen":         "Where the admin API is, at /api/v1/admin/, beside --listen, which has it where this machine alone can reach that.",
+	"up_admin_listen":         "Where the admin API is, at /api/v1/admin/, beside --listen, which has it where it is on loopback.",
 	"up_clickhouse_http_port": "HTTP port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
 	"up_clickhouse_tcp_port":  "Native port of the embedded ClickHouse, on 127.0.0.1; 0 for any free one.",
 	"up_open_sql":             "Let user reader read the rows of all tenants on 127.0.0.1, with its password; --open-sql=false ends that.",

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
@@ -169,7 +170,7 @@ func (c *upCmd) Run(ctx context.Context, p *program) error {
 	}
 	c.banner(p.Stderr, s, keyFile, time.Since(began))
 	p.Log.Info("ready", "addr", s.Gateway.Addr(), "grpc", s.Gateway.GRPCAddr(),
-		"clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr,
+		"clickhouse_http", s.Server.HTTP, "clickhouse", s.Server.Native, "nats", s.NATSAddr, "admin", s.Gateway.AdminAddr(),
 		"took", time.Since(began).Round(time.Millisecond))
 	watchCtx, stopWatch := context.WithCancel(context.Background())
 	watched := make(chan struct{})
@@ -212,6 +213,18 @@ func (c *upCmd) tenantsAsk(scheme string, s *service.Stack) string {
 	return "tenants " + scheme + "://" + s.Gateway.Addr() + c.PathPrefix + "/clickhouse/   (user TENANT, password a key of scope read)"
 }
 
+// administers is where the admin API is.
+func (c *upCmd) administers(scheme string, s *service.Stack) string {
+	at := s.Gateway.AdminAddr()
+	if at == "" && loopback(c.Listen) {
+		at = s.Gateway.Addr() + c.PathPrefix
+	}
+	if at == "" {
+		return "with commands (--admin-listen has an API)"
+	}
+	return scheme + "://" + at + admin.Path + "   (warpline key create --operator)"
+}
+
 // banner says where everything is, aligned, on stderr.
 func (c *upCmd) banner(w io.Writer, s *service.Stack, keyFile string, took time.Duration) {
 	scheme := "http"
@@ -224,6 +237,7 @@ func (c *upCmd) banner(w io.Writer, s *service.Stack, keyFile string, took time.
 		{"ask in SQL", askWith(s.Reader)},
 		{"", "native " + s.Server.Native + "   database " + s.Server.Database},
 		{"", c.tenantsAsk(scheme, s)},
+		{"administer", c.administers(scheme, s)},
 		{"NATS", orNone(s.NATSAddr)},
 		{"data", s.Dir.Path},
 		{"key", "in " + keyFile + "   (tenant " + service.DefaultTenant + ")"},

@@ -23,7 +23,8 @@ const bodyTime = 10 * time.Second
 
 // readBody returns a body that is not too large.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	large := &Denied{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("a body may have %d bytes here: ask for less at once", maxBody)}
+	large := &Denied{http.StatusRequestEntityTooLarge, "body_too_large",
+		fmt.Sprintf("a body may have %d bytes here: ask for less at once", maxBody)}
 	if r.ContentLength > maxBody {
 		return nil, large
 	}
@@ -37,7 +38,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case errors.As(err, &over):
 		return nil, large
 	case err != nil:
-		return nil, &ingest.Refusal{Status: http.StatusBadRequest, Code: "body_broken", Detail: "the body did not come whole: send it again", Cause: err}
+		return nil, &ingest.Refusal{Status: http.StatusBadRequest, Code: "body_broken", Cause: err,
+			Detail: "the body did not come whole: send it again"}
 	case !utf8.Valid(body):
 		return nil, bad(errors.New("the body is not UTF-8: send JSON"))
 	}

@@ -29,7 +29,8 @@ func (c *call) revision() (uint64, error) {
 	}
 	n, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`), 10, 64)
 	if err != nil || n == 0 || tag(n) != text {
-		return 0, &Denied{http.StatusPreconditionFailed, "changed", "If-Match has not the ETag of what is there: ask for it again, and use its ETag"}
+		return 0, &Denied{http.StatusPreconditionFailed, "changed",
+			"If-Match has not the ETag of what is there: ask for it again, and use its ETag"}
 	}
 	return n, nil
 }

@@ -221,7 +221,8 @@ func TestTooManyRequests(t *testing.T) {
 	r.server.Config.Handler = admin.NewAPI(admin.Config{Desk: r.desk, Gateway: r.gateway.Handler(), Authorize: r.authorize, TenantRate: 2})
 	refused := 0
 	for range 50 {
-		if a := r.ask("acme admin", "GET", "status", ""); a.status == 429 && a.code() == "too_many_requests" && a.header.Get("Retry-After") != "" {
+		a := r.ask("acme admin", "GET", "status", "")
+		if a.status == 429 && a.code() == "too_many_requests" && a.header.Get("Retry-After") != "" {
 			refused++
 		}
 	}

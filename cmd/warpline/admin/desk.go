@@ -66,7 +66,8 @@ func (w Who) operate(what string) error {
 	if w.all {
 		return nil
 	}
-	return &Denied{http.StatusForbidden, "operator_only", what + " is the operator's: ask for it, or use a key of `warpline key create --operator`"}
+	return &Denied{http.StatusForbidden, "operator_only",
+		what + " is the operator's: ask for it, or use a key of `warpline key create --operator`"}
 }
 
 // NoTenant is what whoever asks for a tenant is told that is not there for them, whether it exists or not.

@@ -98,8 +98,8 @@ func TestBodiesAreBounded(t *testing.T) {
 // Paths that are nearly one of the API's are none, and none leads elsewhere.
 func TestOddPaths(t *testing.T) {
 	r := start(t, nil)
-	for _, path := range []string{"", "tenants/", "tenants//keys", "tenants/acme/", "tenants/acme/keys/", "keys/", "tenants/../keys", "./tenants",
-		"tenants/acme%2Fkeys/x", "keys/%2e%2e/tenants", "rejects/replay/x", "nothing", "tenants/acme/usage/x"} {
+	for _, path := range []string{"", "tenants/", "tenants//keys", "tenants/acme/", "tenants/acme/keys/", "keys/", "tenants/../keys",
+		"./tenants", "tenants/acme%2Fkeys/x", "keys/%2e%2e/tenants", "rejects/replay/x", "nothing", "tenants/acme/usage/x"} {
 		a := r.want(404, "operator", "GET", path, "")
 		if a.header.Get("Content-Type") != "application/problem+json" || a.code() == "" {
 			t.Errorf("%s: %s", path, a.raw)

@@ -109,9 +109,9 @@ func (d *Desk) find(ctx context.Context, who Who, id string, revision uint64) (i
 }
 
 // ChangeKey alters note, expiry or limits of a key, at a revision or, with 0, as it is. Gateways keep to it within 10 s.
-func (d *Desk) ChangeKey(ctx context.Context, who Who, id string, revision uint64, change func(*tenant.Key) error) (ingest.StoredKey, error) {
-	var now ingest.StoredKey
-	err := attempt(ctx, revision, func() error {
+func (d *Desk) ChangeKey(ctx context.Context, who Who, id string, revision uint64, change func(*tenant.Key) error) (
+	now ingest.StoredKey, err error) {
+	err = attempt(ctx, revision, func() error {
 		was, err := d.find(ctx, who, id, revision)
 		if err != nil {
 			return err

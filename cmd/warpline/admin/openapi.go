@@ -72,7 +72,8 @@ func (d *description) operation(r *route, problem any) map[string]any {
 		param("query", name, parameters[name], false)
 	}
 	if r.changes {
-		param("header", "If-Match", "The ETag of what is to be changed: if it is not so any more, the answer is 412 and nothing is changed.", false)
+		param("header", "If-Match",
+			"The ETag of what is to be changed: if it is not so any more, the answer is 412, and nothing was done.", false)
 	}
 	if params != nil {
 		op["parameters"] = params

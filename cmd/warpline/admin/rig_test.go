@@ -40,7 +40,8 @@ type rig struct {
 // start makes tenants acme and globex, each with a key of each scope, and an operator's key.
 func start(t *testing.T, rows *tabletest.Store) *rig {
 	t.Helper()
-	r := &rig{t: t, streams: brokertest.Start(t, broker.Layout{}), rows: rows, secrets: map[string]string{"dev": devKey}, ids: map[string]string{}}
+	r := &rig{t: t, streams: brokertest.Start(t, broker.Layout{}), rows: rows,
+		secrets: map[string]string{"dev": devKey}, ids: map[string]string{}}
 	keys := ingest.NewKeys(r.streams.Keys)
 	r.desk = admin.NewDesk(keys, tenant.Limits{Names: 1000})
 	var err error
@@ -49,7 +50,8 @@ func start(t *testing.T, rows *tabletest.Store) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.gateway.Close)
-	cfg := admin.Config{Desk: r.desk, Version: "test", Gateway: r.gateway.Handler(), Ready: r.gateway.Ready, Stores: r.streams.Full, TenantRate: 1000,
+	cfg := admin.Config{Desk: r.desk, Version: "test", Gateway: r.gateway.Handler(), Ready: r.gateway.Ready,
+		Stores: r.streams.Full, TenantRate: 1000,
 		Authorize: r.authorize}
 	if rows != nil {
 		cfg.Database = rows.Opts.Database
