@@ -253,6 +253,11 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 	env, compressed, err := stream.ParseEnvelope(msg.Data())
 	if err == nil {
 		p.Env = env
+		if env.Kind == stream.KindAdmin && env.Admin != nil { // which no deletion takes
+			o.fold.administered(p)
+			o.folded(seq)
+			return nil
+		}
 		if o.deletion(p, meta.Timestamp) {
 			o.folded(seq)
 			return nil

@@ -53,6 +53,15 @@ func (f *Fold) repeats(p *Part) {
 	u.Duplicates += p.Env.Events
 }
 
+// administered writes the row of a change that an administrator made. A row that comes twice is one in the view.
+func (f *Fold) administered(p *Part) {
+	e, a := &p.Env, p.Env.Admin
+	table.AdminLog.Append(f.Out.Batch(table.AdminLog.Table, rows.FactDayPartition(e.ReceivedAt, e.RollupDays)), &table.AdminLogRow{
+		Tenant: e.Tenant, At: a.At, EntryID: a.ID, Who: a.Who, Action: a.Action, Object: a.Object, Change: a.Change, Outcome: a.Outcome,
+		ReceivedDay: rows.DayOf(e.ReceivedAt),
+	})
+}
+
 // ReceivedDay is the day on which the newest part of the session was received.
 func (s *Session) ReceivedDay() int32 { return rows.DayOf(s.LastReceived) }
 

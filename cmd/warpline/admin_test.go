@@ -14,6 +14,7 @@ import (
 
 	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/cmd/warpline/service"
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 // askAdmin sends a request to an admin API and returns the answer, which must have the status.
@@ -113,6 +114,27 @@ func TestAdminAPIReplaysRejects(t *testing.T) {
 		if strings.Contains(k, "reject replay") && !strings.Contains(k, "revoked") {
 			t.Errorf("a key of a replay is left: %s", k)
 		}
+	}
+	run(exitOK, "audit")
+
+	// Each change is in admin_log, once, whoever made it, and none of the others.
+	id := func(secret string) string { return tenant.ID(secret) }
+	eventually(t, sql, "SELECT countIf(action = 'reject replay' AND who = '"+id(key)+"') >= 3, countIf(who = 'cli' AND action = 'key create' "+
+		"AND object = '"+id(key)+"'), countIf(who = '"+id(operator)+"' AND action = 'tenant create' AND object = 'default'), "+
+		"countIf(who = 'cli' AND action = 'tenant set'), countIf(outcome != 'done'), countIf(object = '"+id(operator)+"' AND tenant = '') "+
+		"FROM warpline.admin_log FORMAT CSV", "1,1,1,1,0,1")
+	if got := query(t, sql, "SELECT change FROM warpline.admin_log WHERE action = 'tenant set'"); got !=
+		`{"limits.max_line_bytes":[1024,null]}` {
+		t.Error(got)
+	}
+
+	// A purge leaves it, and is in it.
+	run(exitOK, "tenant", "purge", "default", "--revoke-keys", "--yes")
+	eventually(t, sql, "SELECT countIf(action = 'tenant purge'), countIf(action = 'key revoke') = uniqExactIf(object, action = 'key revoke') "+
+		"AND countIf(action = 'key revoke') >= 2, countIf(action = 'tenant set') FROM warpline.admin_log WHERE tenant = 'default' FORMAT CSV",
+		"1,1,1")
+	if got := query(t, sql, "SELECT count() FROM warpline.kernels"); got != "0" {
+		t.Errorf("%s kernels after the purge", got)
 	}
 	run(exitOK, "audit")
 }

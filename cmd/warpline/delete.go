@@ -59,8 +59,9 @@ type eraser struct {
 	conn      driver.Conn // nil when ClickHouse cannot be asked
 	database  string
 	deletions []stream.Deletion
-	before    func() error      // runs between the question and the first tombstone; may be nil
-	wanted    map[string]string // receipt keys → what they are of
+	record    func(publish func() error) error // calls publish, which stores the tombstones; may be nil
+	before    func() error                     // runs between the question and the first tombstone; may be nil
+	wanted    map[string]string                // receipt keys → what they are of
 }
 
 // begin connects. Without --force it wants ClickHouse too, to say what will be deleted.
@@ -198,10 +199,19 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 			return err
 		}
 	}
-	for i := range e.deletions {
-		if err := e.publish(ctx, &e.deletions[i]); err != nil {
-			return unreachable(fmt.Errorf("store the request: %w: run the same again, it may be stored in part", err))
+	publish := func() error {
+		for i := range e.deletions {
+			if err := e.publish(ctx, &e.deletions[i]); err != nil {
+				return unreachable(fmt.Errorf("store the request: %w: run the same again, it may be stored in part", err))
+			}
 		}
+		return nil
+	}
+	if e.record == nil {
+		e.record = func(publish func() error) error { return publish() }
+	}
+	if err := e.record(publish); err != nil {
+		return err
 	}
 	if e.flags.NoWait {
 		fmt.Fprintln(e.p.Stderr, "the request is stored; the service carries it out")

@@ -77,7 +77,7 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	desk, done, err := openDesk(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (c *keySetCmd) check(p *program) error {
 
 // Run changes what is given and leaves the rest.
 func (c *keySetCmd) Run(ctx context.Context, p *program) error {
-	desk, done, err := openDesk(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (c *keyRotateCmd) check(p *program) error {
 
 // Run prints the new secret alone on stdout, for scripts.
 func (c *keyRotateCmd) Run(ctx context.Context, p *program) error {
-	desk, done, err := openDesk(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ type keyRevokeCmd struct {
 
 // Run revokes the one key that has this id.
 func (c *keyRevokeCmd) Run(ctx context.Context, p *program) error {
-	desk, done, err := openDesk(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -307,11 +307,16 @@ func openKeys(ctx context.Context, f reachFlags) (*ingest.Keys, func(), error) {
 	return ingest.NewKeys(kv), c.Close, nil
 }
 
-// openDesk leads to what administrators do. The service's own limits are not known here, and bind nobody who may come here.
-func openDesk(ctx context.Context, f reachFlags) (*admin.Desk, func(), error) {
-	keys, done, err := openKeys(ctx, f)
+// openDesk leads to what administrators do.
+func openDesk(ctx context.Context, p *program, f reachFlags) (*admin.Desk, func(), error) {
+	c, err := f.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return admin.NewDesk(keys, tenant.Limits{}), done, nil
+	d, err := c.Desk(ctx, func(err error) { fmt.Fprintln(p.Stderr, "warning:", err) })
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return d, c.Close, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/cmd/warpline/rejects"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/query/report"
@@ -205,7 +206,7 @@ func (c *rejectReplayCmd) Run(ctx context.Context, p *program) error {
 		fmt.Fprintln(p.Stderr, "nothing was refused that these pick")
 		return nil
 	}
-	keys, done, err := openKeys(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -214,8 +215,12 @@ func (c *rejectReplayCmd) Run(ctx context.Context, p *program) error {
 	if url == "" {
 		url, _ = service.GatewayOf(c.Data)
 	}
-	r := rejects.Replayer{URL: url, Keys: keys, Conn: conn, Database: srv.Database, Wait: c.Wait}
-	outcomes, err := r.Replay(ctx, all)
+	r := rejects.Replayer{URL: url, Keys: desk.Keys, Conn: conn, Database: srv.Database, Wait: c.Wait}
+	var outcomes []rejects.Outcome
+	err = desk.Replay(ctx, admin.CLI(), f.Tenant, len(all), func() error {
+		outcomes, err = r.Replay(ctx, all)
+		return err
+	})
 	if err != nil {
 		return unreachable(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
@@ -161,7 +162,11 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	keys := ingest.NewKeys(e.streams.Keys)
+	desk, err := e.nats.Desk(ctx, func(err error) { fmt.Fprintln(p.Stderr, "warning:", err) })
+	if err != nil {
+		return err
+	}
+	keys := desk.Keys
 	valid, err := validKeys(ctx, keys, c.Tenant)
 	if err != nil {
 		return err
@@ -184,12 +189,13 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 			plural(int64(len(valid)), "valid key"))
 	}
 	e.add(stream.Deletion{Tenant: c.Tenant})
+	e.record = func(publish func() error) error { return desk.Purge(ctx, admin.CLI(), c.Tenant, publish) }
 	e.before = func() error {
 		if !c.RevokeKeys {
 			return nil
 		}
 		for _, k := range valid {
-			if _, err := keys.Revoke(ctx, k.ID); err != nil {
+			if _, err := desk.RevokeKey(ctx, admin.CLI(), k.ID, 0); err != nil {
 				return fmt.Errorf("revoke key %s: %w: nothing was deleted yet", k.ID, err)
 			}
 			fmt.Fprintf(p.Stderr, "key %s is revoked; gateways refuse it within 10 s, and what they take until then is kept\n", k.ID)

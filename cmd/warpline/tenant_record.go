@@ -28,7 +28,7 @@ func (c *tenantCreateCmd) check(p *program) error {
 
 // Run stores the tenant. It has no key yet.
 func (c *tenantCreateCmd) Run(ctx context.Context, p *program) error {
-	desk, done, err := openDesk(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *tenantEnableCmd) Run(ctx context.Context, p *program) error {
 }
 
 func changeTenant(ctx context.Context, p *program, reach reachFlags, change func(*admin.Desk) (admin.Tenant, error)) error {
-	desk, done, err := openDesk(ctx, reach)
+	desk, done, err := openDesk(ctx, p, reach)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ type tenantDeleteCmd struct {
 
 // Run forgets the record of a tenant that has no valid key, which would have the service's limits then.
 func (c *tenantDeleteCmd) Run(ctx context.Context, p *program) error {
-	desk, done, err := openDesk(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ type tenantShown struct {
 
 // Run shows the record, which a tenant need not have, and the keys.
 func (c *tenantShowCmd) Run(ctx context.Context, p *program) error {
-	desk, done, err := openDesk(ctx, c.reachFlags)
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,8 @@ type Envelope struct {
 	Asked string `json:"asked,omitempty"`
 	// Delete is set when Kind is KindDelete. A tombstone of a whole tenant has no Session.
 	Delete *Deletion `json:"delete,omitempty"`
+	// Admin is set when Kind is KindAdmin. Tenant is empty where the change is not a tenant's.
+	Admin *AdminChange `json:"admin,omitempty"`
 }
 
 // Reject says why bytes were refused. The bytes (the first RejectBytes of them) are the body.

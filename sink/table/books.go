@@ -81,6 +81,33 @@ var RejectReplays = DefineRows(Define("reject_replays_data", Raw, "tenant, at, s
 		c.RawTail(&r.ReceivedAt)
 	})
 
+// AdminLogRow is a row of AdminLog.
+type AdminLogRow struct {
+	Tenant      string
+	At          int64
+	EntryID     string
+	Who         string
+	Action      string
+	Object      string
+	Change      string
+	Outcome     string
+	ReceivedDay int32
+}
+
+// AdminLog holds what administrators changed: a row when a change began, and one when it was known what became of it.
+var AdminLog = DefineRows(Define("admin_log_data", Fact, "tenant, at, entry_id").Lasts(),
+	func(c *Binder[AdminLogRow], r *AdminLogRow) {
+		c.Dict("tenant", &r.Tenant, Note("whose it is; '' of what belongs to no tenant"))
+		c.Time("at", &r.At, Note("when the change began"))
+		c.Str("entry_id", &r.EntryID, Note("the same in all rows of one change"))
+		c.Dict("who", &r.Who, Note("id of the key that asked; cli, a command; file, that of --tenants"))
+		c.Dict("action", &r.Action)
+		c.Str("object", &r.Object, Note("name of the tenant or id of the key"))
+		c.Str("change", &r.Change, Note("JSON: by field what was and what is; without secrets"))
+		c.Dict("outcome", &r.Outcome, Note("begun, done, or failed: then nothing was changed"))
+		c.FactTail(&r.ReceivedDay)
+	})
+
 // LedgerRow is a row of Ledger.
 type LedgerRow struct {
 	Lane          uint16

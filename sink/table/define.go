@@ -81,6 +81,12 @@ func (t *Table) LastCounts() *Table {
 	return t
 }
 
+// Lasts makes deletions leave its rows.
+func (t *Table) Lasts() *Table {
+	t.Lasting = true
+	return t
+}
+
 // Expires says when ClickHouse drops rows of a table that no retention class does.
 func (t *Table) Expires(ttl string) *Table {
 	t.TTL = ttl

@@ -30,7 +30,8 @@ func (d *Target) condition() string {
 
 // Holds reports whether rows of t can belong to d. Contents belong to the sessions that have links to them, see orphans.go.
 func (t *Table) Holds(d *Target) bool {
-	return t.Retention != Static && t.Column("tenant") != nil && (d.Session == "" || t.LinkedBy != "" || t.Column("session_id") != nil)
+	return t.Retention != Static && !t.Lasting && t.Column("tenant") != nil &&
+		(d.Session == "" || t.LinkedBy != "" || t.Column("session_id") != nil)
 }
 
 // condition returns SQL that selects d's rows in t; false when rows of t do not say to what they belong. In a table of contents those are

@@ -77,7 +77,7 @@ func shared() Source {
 		LaunchConfigs.Table, KernelDetails.Table, Ledger.Table, Memcpys.Table, HostMetrics.Table, DeviceMetrics.Table,
 		HostMetrics1m.Table, DeviceMetrics1m.Table, PCSamples.Table, PCBuckets.Table, PCCubins.Table, KernelStacks.Table,
 		SessionStacks.Table, StackFrames.Table, Cubins.Table, CubinFunctions.Table, CubinLines.Table, SessionLabels.Table,
-		ProfileMetrics.Table, SourceMap.Table, Rejects.Table, RejectReplays.Table, Segments.Table,
+		ProfileMetrics.Table, SourceMap.Table, Rejects.Table, RejectReplays.Table, AdminLog.Table, Segments.Table,
 		Scopes.Table, ScopeStats.Table, Sessions.Table, Devices.Table, Synthetic.Table, DeepWindows.Table, Usage.Table,
 	}}
 }

@@ -41,7 +41,9 @@ type Table struct {
 	// LinkedBy names, for a table of contents, the table whose rows say which session has which content; "" for other tables. A content
 	// without such a row is an orphan. Links are inserted first, so that a content that is there always has one.
 	LinkedBy string
-	Version  int // raised by hand when the meaning of a column changes while its name and kind do not
+	// Lasting says that no deletion takes its rows: a tenant's rows are not what it has sent.
+	Lasting bool
+	Version int // raised by hand when the meaning of a column changes while its name and kind do not
 
 	slots   [Hist + 1]int // columns by storage
 	width   int           // bytes of a row, not counting strings and histograms

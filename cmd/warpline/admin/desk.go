@@ -19,6 +19,9 @@ type Desk struct {
 	Tenants *ingest.Tenants
 	// Defaults are the service's limits: what a tenant has that has none of its own. An administrator's keys stay within them.
 	Defaults tenant.Limits
+	// Log is where changes are recorded, nil: nowhere. Warn is told of what could not be; it may be nil.
+	Log  *Log
+	Warn func(error)
 }
 
 // NewDesk returns a desk for the records in a bucket of keys.
@@ -38,8 +41,9 @@ func (d *Denied) Error() string { return d.Why }
 
 // Who is somebody who asks. The zero value may do nothing.
 type Who struct {
-	key tenant.Key
-	all bool // it may see and do everything
+	key  tenant.Key
+	all  bool // it may see and do everything
+	file bool
 }
 
 // CLI is a person or program that has the data folder, or NATS's token, and so may do everything.
@@ -48,9 +52,15 @@ func CLI() Who { return Who{all: true} }
 // Holder is whoever sent a key.
 func Holder(k tenant.Key) Who { return Who{key: k, all: k.Scope == tenant.ScopeOperator} }
 
-// Name is what the log says of them: the id of their key, or cli.
+// File is the file of --tenants.
+func File() Who { return Who{all: true, file: true} }
+
+// Name is what the log says of them: the id of their key, cli or file.
 func (w Who) Name() string {
-	if w.key.ID == "" {
+	switch {
+	case w.file:
+		return "file"
+	case w.key.ID == "":
 		return "cli"
 	}
 	return w.key.ID
@@ -97,4 +107,15 @@ func changed(err error) error {
 		return &Denied{http.StatusPreconditionFailed, "changed", err.Error()}
 	}
 	return err
+}
+
+// Replay records that rejects are sent again, of one tenant or, with "", of any.
+func (d *Desk) Replay(ctx context.Context, who Who, of string, count int, replay func() error) error {
+	c := changeOf{tenant: of, action: "reject replay", object: of, change: map[string]any{"rejects": count}}
+	return d.record(ctx, who, &c, replay)
+}
+
+// Purge records that all that a tenant has sent is deleted. That leaves the record.
+func (d *Desk) Purge(ctx context.Context, who Who, of string, purge func() error) error {
+	return d.record(ctx, who, &changeOf{tenant: of, action: "tenant purge", object: of}, purge)
 }

@@ -72,7 +72,14 @@ func (d *Desk) MakeKey(ctx context.Context, who Who, like tenant.Key) (secret st
 	if err := d.within(ctx, who, &like); err != nil {
 		return "", made, err
 	}
-	return d.Keys.Add(ctx, tenant.Key{Tenant: like.Tenant, Scope: like.Scope, Note: like.Note, Limits: like.Limits, Expires: like.Expires})
+	like = tenant.Key{Tenant: like.Tenant, Scope: like.Scope, Note: like.Note, Limits: like.Limits, Expires: like.Expires}
+	c := changeOf{tenant: like.Tenant, action: "key create", change: difference(nil, like)}
+	err = d.record(ctx, who, &c, func() (err error) {
+		secret, made, err = d.Keys.Add(ctx, like)
+		c.object, c.change = made.ID, difference(nil, made.Key)
+		return err
+	})
+	return secret, made, err
 }
 
 // ingestLimits returns an error when the key has limits that nothing looks at.
@@ -120,25 +127,31 @@ func (d *Desk) ChangeKey(ctx context.Context, who Who, id string, revision uint6
 			return &Denied{http.StatusConflict, "key_ended", fmt.Sprintf("key %s is revoked, for good: make another with \"warpline key create "+
 				"%s\"", was.ID, was.Tenant)}
 		}
-		now, err = d.Keys.Alter(ctx, was, func(k *tenant.Key) error {
-			if err := change(k); err != nil {
-				return err
-			}
-			if k.Limits == was.Limits && k.Note == was.Note {
-				return nil
-			}
-			if k.Scope != tenant.ScopeIngest && k.Limits != was.Limits {
-				return bad(fmt.Errorf("key %s has scope %s: limits are for keys of scope ingest", k.ID, k.Scope))
-			}
+		k := was.Key
+		if err := change(&k); err != nil {
+			return err
+		}
+		if now = was; k == was.Key {
+			return nil
+		}
+		if k.Scope != tenant.ScopeIngest && k.Limits != was.Limits {
+			return bad(fmt.Errorf("key %s has scope %s: limits are for keys of scope ingest", k.ID, k.Scope))
+		}
+		if k.Limits != was.Limits || k.Note != was.Note {
 			if err := errors.Join(tenant.CheckNote(k.Note), k.Limits.Check()); err != nil {
 				return bad(err)
 			}
-			if k.Limits == was.Limits {
-				return nil
+		}
+		if k.Limits != was.Limits {
+			if err := d.within(ctx, who, &k); err != nil {
+				return err
 			}
-			return d.within(ctx, who, k)
+		}
+		c := changeOf{tenant: k.Tenant, action: "key set", object: k.ID, change: difference(was.Key, k)}
+		return d.record(ctx, who, &c, func() (err error) {
+			now, err = d.Keys.Alter(ctx, was, func(stored *tenant.Key) error { *stored = k; return nil })
+			return err
 		})
-		return err
 	})
 	return now, err
 }
@@ -154,8 +167,14 @@ func (d *Desk) RotateKey(ctx context.Context, who Who, id string, revision uint6
 		if ok, why := was.Valid(time.Now()); !ok {
 			return &Denied{http.StatusConflict, "key_ended", fmt.Sprintf("%s: make a new one with `warpline key create %s`", why, was.Tenant)}
 		}
-		secret, made, old, err = d.Keys.Succeed(ctx, was, overlap)
-		return err
+		c := changeOf{tenant: was.Tenant, action: "key rotate", object: was.ID}
+		return d.record(ctx, who, &c, func() (err error) {
+			secret, made, old, err = d.Keys.Succeed(ctx, was, overlap)
+			replaced := difference(was.Key, old.Key)
+			replaced["replaced_by"] = [2]any{nil, made.ID}
+			c.change = replaced
+			return err
+		})
 	})
 	return secret, made, old, err
 }
@@ -168,13 +187,16 @@ func (d *Desk) RevokeKey(ctx context.Context, who Who, id string, revision uint6
 		if err != nil {
 			return err
 		}
-		now, err = d.Keys.Alter(ctx, was, func(k *tenant.Key) error {
-			if k.Revoked.IsZero() {
-				k.Revoked = time.Now().UTC()
-			}
+		if now = was; !was.Revoked.IsZero() {
 			return nil
+		}
+		k := was.Key
+		k.Revoked = time.Now().UTC()
+		c := changeOf{tenant: k.Tenant, action: "key revoke", object: k.ID, change: difference(was.Key, k), urgent: true}
+		return d.record(ctx, who, &c, func() (err error) {
+			now, err = d.Keys.Alter(ctx, was, func(stored *tenant.Key) error { *stored = k; return nil })
+			return err
 		})
-		return err
 	})
 	return now, err
 }

@@ -192,7 +192,14 @@ func (c *call) replay() (any, error) {
 	}
 	r := rejects.Replayer{URL: "http://gateway", HTTP: &http.Client{Transport: inside{c.api.Gateway}}, Keys: c.api.Desk.Keys, Conn: conn,
 		Database: c.api.Database, Wait: time.Duration(in.WaitSeconds) * time.Second}
-	outcomes, err := r.Replay(c.ctx, all)
+	var outcomes []rejects.Outcome
+	err = c.api.Desk.Replay(c.ctx, c.who, f.Tenant, len(all), func() error {
+		outcomes, err = r.Replay(c.ctx, all)
+		return err
+	})
+	if denied := (*Denied)(nil); errors.As(err, &denied) {
+		return nil, denied
+	}
 	if err != nil {
 		return nil, &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "replay_broken_off", RetryAfter: retry, Cause: err,
 			Detail: "not all were sent again: ask for the same again, what was taken does not count twice"}

@@ -90,11 +90,17 @@ func (d *Desk) Create(ctx context.Context, who Who, name, note string, limits te
 	if err := errors.Join(tenant.CheckName(name), tenant.CheckNote(note), limits.Check()); err != nil {
 		return Tenant{}, bad(err)
 	}
-	r, revision, err := d.Tenants.Add(ctx, name, note, limits)
-	if errors.Is(err, ingest.ErrTenantExists) {
-		return Tenant{}, &Denied{http.StatusConflict, "tenant_exists", err.Error()}
-	}
-	return Tenant{Record: r, Revision: revision}, err
+	var t Tenant
+	made := tenant.Record{Name: name, Note: note, Limits: limits}
+	c := changeOf{tenant: name, action: "tenant create", object: name, change: difference(nil, made)}
+	err := d.record(ctx, who, &c, func() (err error) {
+		t.Record, t.Revision, err = d.Tenants.Add(ctx, name, note, limits)
+		if errors.Is(err, ingest.ErrTenantExists) {
+			return &Denied{http.StatusConflict, "tenant_exists", err.Error()}
+		}
+		return err
+	})
+	return t, err
 }
 
 // bad is what is wrong with what was asked for.
@@ -102,6 +108,11 @@ func bad(err error) error { return &Denied{http.StatusBadRequest, "bad_request",
 
 // Change alters the record of a tenant, at a revision or, with 0, as it is. A tenant that a file declares stays as it is.
 func (d *Desk) Change(ctx context.Context, who Who, name string, revision uint64, change func(*tenant.Record) error) (Tenant, error) {
+	return d.change(ctx, who, name, revision, changeOf{action: "tenant set"}, change)
+}
+
+func (d *Desk) change(ctx context.Context, who Who, name string, revision uint64, c changeOf, change func(*tenant.Record) error) (
+	Tenant, error) {
 	if !who.sees(name) {
 		return Tenant{}, NoTenant(name)
 	}
@@ -127,8 +138,11 @@ func (d *Desk) Change(ctx context.Context, who Who, name string, revision uint64
 		if err := errors.Join(t.Limits.Check(), tenant.CheckNote(t.Note)); err != nil {
 			return bad(err)
 		}
-		t.Revision, err = d.Tenants.Replace(ctx, t.Record, at)
-		return err
+		c.tenant, c.object, c.change = name, name, difference(was, t.Record)
+		return d.record(ctx, who, &c, func() (err error) {
+			t.Revision, err = d.Tenants.Replace(ctx, t.Record, at)
+			return err
+		})
 	})
 	return t, err
 }
@@ -152,7 +166,7 @@ func (d *Desk) own(ctx context.Context, name string, revision uint64) (tenant.Re
 
 // Disable lets gateways refuse a tenant. What it has sent stays.
 func (d *Desk) Disable(ctx context.Context, who Who, name string, revision uint64) (Tenant, error) {
-	return d.Change(ctx, who, name, revision, func(r *tenant.Record) error {
+	return d.change(ctx, who, name, revision, changeOf{action: "tenant disable", urgent: true}, func(r *tenant.Record) error {
 		if r.Disabled.IsZero() {
 			r.Disabled = time.Now().UTC()
 		}
@@ -162,7 +176,10 @@ func (d *Desk) Disable(ctx context.Context, who Who, name string, revision uint6
 
 // Enable lets a tenant in again.
 func (d *Desk) Enable(ctx context.Context, who Who, name string, revision uint64) (Tenant, error) {
-	return d.Change(ctx, who, name, revision, func(r *tenant.Record) error { r.Disabled = time.Time{}; return nil })
+	return d.change(ctx, who, name, revision, changeOf{action: "tenant enable"}, func(r *tenant.Record) error {
+		r.Disabled = time.Time{}
+		return nil
+	})
 }
 
 // Delete forgets the record of a tenant that has no valid key, which would have the service's limits then.
@@ -174,7 +191,7 @@ func (d *Desk) Delete(ctx context.Context, who Who, name string, revision uint64
 		return err
 	}
 	return attempt(ctx, revision, func() error {
-		_, at, err := d.own(ctx, name, revision)
+		was, at, err := d.own(ctx, name, revision)
 		if err != nil {
 			return err
 		}
@@ -186,7 +203,52 @@ func (d *Desk) Delete(ctx context.Context, who Who, name string, revision uint64
 			return &Denied{http.StatusConflict, "has_keys", fmt.Sprintf("tenant %s has %s, which would have the service's limits: revoke them "+
 				"first, or \"warpline tenant disable %[1]s\"", name, plural(n, "valid key"))}
 		}
-		return d.Tenants.Remove(ctx, name, at)
+		c := changeOf{tenant: name, action: "tenant delete", object: name, change: difference(was, nil)}
+		return d.record(ctx, who, &c, func() error { return d.Tenants.Remove(ctx, name, at) })
+	})
+}
+
+// Declare stores a tenant as a file has it, and reports whether it was otherwise.
+func (d *Desk) Declare(ctx context.Context, name, note string, disabled bool, limits tenant.Limits) (bool, error) {
+	was, _, err := d.Tenants.Stored(ctx, name)
+	none := errors.Is(err, ingest.ErrNoTenant)
+	if err != nil && !none {
+		return false, err
+	}
+	set := func(r *tenant.Record) {
+		r.Declared, r.Note, r.Limits = true, note, limits
+		switch {
+		case !disabled:
+			r.Disabled = time.Time{}
+		case r.Disabled.IsZero():
+			r.Disabled = time.Now().UTC()
+		}
+	}
+	now := was
+	if now.Name = name; none {
+		was = tenant.Record{}
+	}
+	if set(&now); now == was {
+		return false, nil
+	}
+	c := changeOf{tenant: name, action: "tenant declare", object: name, change: difference(was, now), urgent: true}
+	return true, d.record(ctx, File(), &c, func() error {
+		if none {
+			if _, err := d.Tenants.Create(ctx, name, note, limits); err != nil && !errors.Is(err, ingest.ErrTenantExists) {
+				return err
+			}
+		}
+		_, err := d.Tenants.Change(ctx, name, set)
+		return err
+	})
+}
+
+// Undeclare leaves a tenant as it is, for commands to change.
+func (d *Desk) Undeclare(ctx context.Context, name string) error {
+	c := changeOf{tenant: name, action: "tenant undeclare", object: name, urgent: true}
+	return d.record(ctx, File(), &c, func() error {
+		_, err := d.Tenants.Change(ctx, name, func(r *tenant.Record) { r.Declared = false })
+		return err
 	})
 }
 

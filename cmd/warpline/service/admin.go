@@ -25,10 +25,18 @@ type administration struct {
 	reg      prometheus.Registerer
 }
 
+// newDesk is what administrators do, with the log of what they change.
+func newDesk(s *broker.Streams, defaults tenant.Limits, log *slog.Logger) *admin.Desk {
+	d := admin.NewDesk(ingest.NewKeys(s.Keys), defaults)
+	d.Log = admin.NewLog(s.JS, s.Partitions)
+	d.Warn = func(err error) { log.Warn("a change by an administrator is not recorded whole", "err", err) }
+	return d
+}
+
 // api is the admin API. It answers once the gateway is there.
 func (a administration) api() http.Handler {
 	cfg := admin.Config{
-		Desk: admin.NewDesk(ingest.NewKeys(a.streams.Keys), a.defaults),
+		Desk: newDesk(a.streams, a.defaults, a.log),
 		Authorize: func(ctx context.Context, secret string) (tenant.Key, *ingest.Refusal) {
 			return a.gateway().Authorize(ctx, secret, tenant.ScopeAdmin, "")
 		},

@@ -71,7 +71,7 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		return err
 	}
 	watch, unwatch := context.WithCancel(ctx)
-	kept, err := keepTenants(watch, c.Tenants, ingest.NewTenants(streams.Keys), a.Log, reg)
+	kept, err := keepTenants(watch, c.Tenants, newDesk(streams, c.Limits, a.Log), a.Log, reg)
 	if err != nil {
 		unwatch()
 		g.Close()

@@ -16,7 +16,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/cmd/warpline/admin"
+	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/sink/engine"
 )
 
@@ -87,6 +90,21 @@ func (c *Connection) Keys(ctx context.Context) (jetstream.KeyValue, error) {
 		return nil, Unreachable{fmt.Errorf("keys: %w", err)}
 	}
 	return kv, nil
+}
+
+// Desk is what administrators do, with the log of what they change. The service's own limits are not known here, and bind nobody who may
+// come here.
+func (c *Connection) Desk(ctx context.Context, warn func(error)) (*admin.Desk, error) {
+	kv, err := c.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := admin.NewDesk(ingest.NewKeys(kv), tenant.Limits{})
+	if d.Log, err = admin.OpenLog(ctx, c.js); err != nil {
+		return nil, fmt.Errorf("the log of changes: %w", err)
+	}
+	d.Warn = warn
+	return d, nil
 }
 
 // Streams opens everything with the limits that are in force, which broker.Open would otherwise set to ours.

@@ -136,7 +136,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		return s, err
 	}
 	watch, unwatch := context.WithCancel(context.WithoutCancel(ctx))
-	kept, err := keepTenants(watch, cfg.Tenants, ingest.NewTenants(s.Streams.Keys), cfg.Log, reg)
+	kept, err := keepTenants(watch, cfg.Tenants, newDesk(s.Streams, cfg.Limits, cfg.Log), cfg.Log, reg)
 	if err != nil {
 		unwatch()
 		s.Gateway.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"gopkg.in/yaml.v3"
 
-	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -106,19 +106,19 @@ func (f TenantFile) parse(text []byte) (map[string]declared, error) {
 
 // tenantKeeper keeps the records of tenants as the file has them.
 type tenantKeeper struct {
-	file    TenantFile
-	tenants *ingest.Tenants
-	log     *slog.Logger
-	good    prometheus.Gauge
-	stored  [sha256.Size]byte // of the file that was last carried out
-	bad     string            // what is wrong with the file, as it was last said
+	file   TenantFile
+	desk   *admin.Desk
+	log    *slog.Logger
+	good   prometheus.Gauge
+	stored [sha256.Size]byte // of the file that was last carried out
+	bad    string            // what is wrong with the file, as it was last said
 }
 
 // keepTenants carries out the file, now and whenever it changes, until ctx ends. An error is that of the first time: later a bad file
 // leaves all as it is, and is told.
-func keepTenants(ctx context.Context, f TenantFile, tenants *ingest.Tenants, log *slog.Logger, reg prometheus.Registerer) (
+func keepTenants(ctx context.Context, f TenantFile, desk *admin.Desk, log *slog.Logger, reg prometheus.Registerer) (
 	wait func(), err error) {
-	k := &tenantKeeper{file: f, tenants: tenants, log: log, good: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline",
+	k := &tenantKeeper{file: f, desk: desk, log: log, good: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "warpline",
 		Name: "tenants_file_good", Help: "1 while the file of --tenants is carried out, or there is none; 0 while it " +
 			"is bad and what it said before holds."})}
 	reg.MustRegister(k.good)
@@ -175,7 +175,7 @@ func (k *tenantKeeper) look(ctx context.Context) error {
 
 // carryOut stores what differs. A tenant that is in the file no more keeps its limits, and can be changed with commands again.
 func (k *tenantKeeper) carryOut(ctx context.Context, all map[string]declared) (changed int, err error) {
-	records, err := k.tenants.List(ctx)
+	records, err := k.desk.Tenants.List(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -183,7 +183,7 @@ func (k *tenantKeeper) carryOut(ctx context.Context, all map[string]declared) (c
 	for _, r := range records {
 		have[r.Name] = r
 		if _, still := all[r.Name]; r.Declared && !still {
-			if _, err := k.tenants.Change(ctx, r.Name, func(r *tenant.Record) { r.Declared = false }); err != nil {
+			if err := k.desk.Undeclare(ctx, r.Name); err != nil {
 				return changed, err
 			}
 			changed++
@@ -202,20 +202,7 @@ func (k *tenantKeeper) carryOut(ctx context.Context, all map[string]declared) (c
 		if there && r.Declared && r.Note == d.note && r.Limits == d.limits && !r.Disabled.IsZero() == d.disabled {
 			continue
 		}
-		if !there {
-			if _, err := k.tenants.Create(ctx, name, d.note, d.limits); err != nil && !errors.Is(err, ingest.ErrTenantExists) {
-				return changed, err
-			}
-		}
-		if _, err := k.tenants.Change(ctx, name, func(r *tenant.Record) {
-			r.Declared, r.Note, r.Limits = true, d.note, d.limits
-			switch {
-			case !d.disabled:
-				r.Disabled = time.Time{}
-			case r.Disabled.IsZero():
-				r.Disabled = time.Now().UTC()
-			}
-		}); err != nil {
+		if _, err := k.desk.Declare(ctx, name, d.note, d.disabled, d.limits); err != nil {
 			return changed, err
 		}
 		changed++
