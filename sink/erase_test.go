@@ -314,6 +314,11 @@ func TestEveryTableOfATenantCanBeDeleted(t *testing.T) {
 		switch {
 		case tb.Retention == table.Static && (session || all):
 			t.Errorf("%s is static and would be deleted from", tb.Name)
+		case tb.Lasting != (tb.Name == "admin_log_data"):
+			t.Errorf("%s: what no deletion takes is named here", tb.Name)
+		case tb.Lasting && (session || all):
+			t.Errorf("%s is the operator's, and would be deleted from", tb.Name)
+		case tb.Lasting:
 		case tb.Retention != table.Static && !all:
 			t.Errorf("%s would keep a purged tenant's rows", tb.Name)
 		case tb.Retention != table.Static && !session && !tenantOnly[tb.Name]:

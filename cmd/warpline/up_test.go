@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
@@ -393,7 +394,8 @@ func TestRolesApart(t *testing.T) {
 	http, tcp := field(t, ch, "http"), field(t, ch, "addr")
 	streams := []string{"--nats", natsURL, "--ingest-max", "64MiB", "--rows-max", "64MiB", "--bucket-max", "16MiB"}
 	gateway := launch(t, append([]string{"gateway", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--dev-key-file",
-		secretFile(t, "the-dev-key\n")}, streams...)...)
+		secretFile(t, "the-dev-key\n"), "--admin-listen", "127.0.0.1:0", "--clickhouse", tcp, "--clickhouse-user", engine.Reader,
+		"--clickhouse-password-file", filepath.Join(dir, engine.ReaderSecret)}, streams...)...)
 	worker := launch(t, append([]string{"worker"}, streams...)...)
 	sink := launch(t, append([]string{"sink", "--clickhouse", tcp, "--clickhouse-http", http, "--clickhouse-user", "warpline",
 		"--clickhouse-password-file", filepath.Join(dir, "writer-password")}, streams...)...)
@@ -416,6 +418,17 @@ func TestRolesApart(t *testing.T) {
 	eventually(t, sql, "SELECT count() FROM warpline.kernels", "500")
 	if got := get(t, "http://"+field(t, gateway, "metrics")+"/metrics"); !strings.Contains(got, "warpline_gateway_spool_bytes") {
 		t.Errorf("the gateway's metrics beside its address: %.200s", got)
+	}
+	operator := strings.TrimSpace(runIn(t, nil, "key", "create", "--operator", "--nats", natsURL).stdout)
+	desk := field(t, gateway, "admin")
+	if got, raw := askAdmin(t, desk, operator, "GET", "status", "", 200); got["ready"] != true {
+		t.Error(raw)
+	}
+	if got, raw := askAdmin(t, desk, operator, "GET", "tenants/dev/usage", "", 200); len(got["usage"].([]any)) != 1 {
+		t.Error(raw)
+	}
+	if got := get(t, "http://"+field(t, gateway, "addr")+admin.Path+"status"); !strings.Contains(got, "not_found") {
+		t.Errorf("the API is where uploads go: %s", got)
 	}
 	for name, s := range map[string]*launched{"worker": worker, "sink": sink} {
 		for path, want := range map[string]string{"/metrics": "go_goroutines", "/healthz": "alive", "/readyz": "ready"} {
