@@ -162,6 +162,7 @@ func TestAdminCommandsOfThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sql := asReader(t, dir, r.ClickHouseHTTP)
 	assigned := regexp.MustCompile(`^(\w+)=\$\(\./warpline (.*?)\)`)
 	plain := regexp.MustCompile(`^(\w+)=(\S+)$`)
 	env, ran := os.Environ(), 0
@@ -181,6 +182,12 @@ func TestAdminCommandsOfThePage(t *testing.T) {
 		}
 		if m := plain.FindStringSubmatch(line); m != nil {
 			env = append(env, m[1]+"="+m[2])
+			continue
+		}
+		if strings.HasPrefix(line, "SELECT ") { // a question of the page, not a command
+			if got := query(t, sql, line); got != "" {
+				t.Errorf("%s: %s, and no such tenant was made", line, got)
+			}
 			continue
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)

@@ -70,7 +70,8 @@ func TestKilledCommandsAreInTheLog(t *testing.T) {
 			made[k.ID] = k.Note
 		}
 	}
-	const inLog = "SELECT JSONExtractString(change, 'note', 2), toUInt64(count()), toUInt64(countIf(outcome = 'done')) FROM warpline.admin_log " +
+	const inLog = "SELECT JSONExtractString(change, 'note', 2), toUInt64(count()), toUInt64(countIf(outcome = 'done')) " +
+		"FROM warpline.admin_log " +
 		"WHERE tenant = 'red' AND action = 'key create' AND change LIKE '%attempt %' GROUP BY 1"
 	var log map[string][]uint64
 	missing := func() (notes []string) {
