@@ -3,6 +3,7 @@ package admin_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -218,7 +219,9 @@ func TestPages(t *testing.T) {
 // An administrator that asks too often is told so, and does not slow another down.
 func TestTooManyRequests(t *testing.T) {
 	r := start(t, nil)
-	r.server.Config.Handler = admin.NewAPI(admin.Config{Desk: r.desk, Gateway: r.gateway.Handler(), Authorize: r.authorize, TenantRate: 2})
+	slow := admin.NewAPI(admin.Config{Desk: r.desk, Gateway: r.gateway.Handler(), Authorize: r.authorize, TenantRate: 2})
+	r.server = httptest.NewServer(slow)
+	t.Cleanup(r.server.Close)
 	refused := 0
 	for range 50 {
 		a := r.ask("acme admin", "GET", "status", "")

@@ -12,7 +12,7 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// words are the parts of INGEST that say what was changed, oldest first, and all of their bytes.
+// words are the parts of INGEST that say what was changed since start, oldest first, and all of their bytes.
 func (r *rig) words() (all []stream.Envelope, raw string) {
 	r.t.Helper()
 	cons, err := r.streams.Ingest.OrderedConsumer(r.t.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"ingest.*._.admin"}})
@@ -34,20 +34,13 @@ func (r *rig) words() (all []stream.Envelope, raw string) {
 		}
 		all, raw = append(all, e), raw+string(msg.Data())
 	}
-	return all, raw
-}
-
-// logged is a rig whose desk records what it changes.
-func logged(t *testing.T) *rig {
-	r := start(t, nil)
-	r.desk.Log = admin.NewLog(r.streams.JS, r.streams.Partitions)
-	return r
+	return all[r.before:], raw
 }
 
 // Each change is said before it is made and after, with who made it, what was and what is, and without secrets. What is only asked, is
 // refused or changes nothing is not said.
 func TestEachChangeIsRecorded(t *testing.T) {
-	r := logged(t)
+	r := start(t, nil)
 	made := r.want(201, "acme admin", "POST", "keys", `{"note":"farm","limits":{"names":5}}`)
 	next := r.want(201, "acme admin", "POST", "keys/"+made.text("id")+"/rotate", "")
 	r.want(200, "acme admin", "PATCH", "keys/"+next.text("id"), `{"note":"barn"}`)
@@ -117,7 +110,7 @@ func TestEachChangeIsRecorded(t *testing.T) {
 
 // A race that is lost is recorded as failed: what it would have changed is not.
 func TestFailedChangesAreRecorded(t *testing.T) {
-	r := logged(t)
+	r := start(t, nil)
 	before, _, err := r.desk.Tenants.Stored(t.Context(), "acme")
 	if err != nil {
 		t.Fatal(err)
@@ -149,9 +142,7 @@ func TestFailedChangesAreRecorded(t *testing.T) {
 
 // Where a change cannot be recorded it is not made; what closes a door is made all the same.
 func TestChangesThatCannotBeRecorded(t *testing.T) {
-	r := logged(t)
-	warned := make(chan error, 10)
-	r.desk.Warn = func(err error) { warned <- err }
+	r := start(t, nil)
 	full := r.streams.Ingest.CachedInfo().Config
 	full.MaxBytes = 1
 	if _, err := r.streams.JS.UpdateStream(t.Context(), full); err != nil {
@@ -168,7 +159,7 @@ func TestChangesThatCannotBeRecorded(t *testing.T) {
 	}
 	r.want(200, "operator", "DELETE", "keys/{acme read}", "")
 	r.want(200, "operator", "POST", "tenants/acme/disable", "")
-	if err := <-warned; !strings.Contains(err.Error(), "key revoke is not in admin_log") {
+	if err := <-r.warned; !strings.Contains(err.Error(), "key revoke is not in admin_log") {
 		t.Error(err)
 	}
 }

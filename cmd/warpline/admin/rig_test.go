@@ -35,15 +35,19 @@ type rig struct {
 	rows    *tabletest.Store // nil: there is no ClickHouse
 	secrets map[string]string
 	ids     map[string]string
+	warned  chan error
+	before  int // words of the log that start wrote
 }
 
 // start makes tenants acme and globex, each with a key of each scope, and an operator's key.
 func start(t *testing.T, rows *tabletest.Store) *rig {
 	t.Helper()
 	r := &rig{t: t, streams: brokertest.Start(t, broker.Layout{}), rows: rows,
-		secrets: map[string]string{"dev": devKey}, ids: map[string]string{}}
+		secrets: map[string]string{"dev": devKey}, ids: map[string]string{}, warned: make(chan error, 100)}
 	keys := ingest.NewKeys(r.streams.Keys)
 	r.desk = admin.NewDesk(keys, tenant.Limits{Names: 1000})
+	r.desk.Log = admin.NewLog(r.streams.JS, r.streams.Partitions)
+	r.desk.Warn = func(err error) { r.warned <- err }
 	var err error
 	if r.gateway, err = ingest.New(r.streams, ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey,
 		Sources: []ingest.Source{gpuflightdoor.Source()}}); err != nil {
@@ -68,6 +72,8 @@ func start(t *testing.T, rows *tabletest.Store) *rig {
 		}
 	}
 	r.make("operator", tenant.Key{Scope: tenant.ScopeOperator})
+	begun, _ := r.words()
+	r.before = len(begun)
 	r.await(func() bool { return r.gateway.Ready() == nil })
 	return r
 }
