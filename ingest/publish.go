@@ -78,6 +78,7 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 			Tenant: u.Tenant, Session: u.Session, Source: u.source.Name, Identity: identity,
 			ReceivedAt: u.Received.UnixNano(), RetentionDays: u.limits.RetentionDays, RollupDays: u.limits.RollupDays,
 			Names: u.limits.Names, NameBytes: u.limits.NameBytes, OpenScopes: u.limits.OpenScopes,
+			PastNS: nanoseconds(u.limits.PastSeconds), FutureNS: nanoseconds(u.limits.FutureSeconds),
 		},
 	}
 	if u.asked != nil {
@@ -87,6 +88,14 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 		p.scratch = u.workspace.out
 	}
 	return p
+}
+
+// nanoseconds is a limit in seconds as an envelope has it. What does not fit is no limit.
+func nanoseconds(seconds float64) int64 {
+	if seconds <= 0 || seconds >= 1<<33 {
+		return 0
+	}
+	return max(int64(seconds*1e9), 1)
 }
 
 // of sets the session that the next parts are of.

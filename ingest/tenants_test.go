@@ -225,17 +225,20 @@ func TestUploadsAtOnce(t *testing.T) {
 // Workers learn from each part what its tenant, or its key, may have in a session.
 func TestPartsCarryLimitsOfSessions(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
-	limits := tenant.Limits{Names: 100, NameBytes: 1000, OpenScopes: 10}
+	limits := tenant.Limits{Names: 100, NameBytes: 1000, OpenScopes: 10, PastSeconds: 3600}
 	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "red", "", limits); err != nil {
 		t.Fatal(err)
 	}
-	key := r.keyOf("red", tenant.Limits{Names: 50, OpenScopes: 20})
+	key := r.keyOf("red", tenant.Limits{Names: 50, OpenScopes: 20, PastSeconds: 1e6, FutureSeconds: 0.5})
 	if a := r.post("s", ndjson("s", 1), key...); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
 	for _, m := range r.published() {
 		if m.Names != 50 || m.NameBytes != 1000 || m.OpenScopes != 10 {
 			t.Errorf("%d names of %d bytes, %d open scopes", m.Names, m.NameBytes, m.OpenScopes)
+		}
+		if m.PastNS != int64(time.Hour) || m.FutureNS != int64(time.Second/2) {
+			t.Errorf("times from %d ns before to %d ns after", m.PastNS, m.FutureNS)
 		}
 	}
 }

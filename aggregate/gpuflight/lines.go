@@ -75,6 +75,9 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 		f.slowDetail(s, p, line, &d)
 		return
 	}
+	if p.Bounded() && f.outside(s, p, l, n) {
+		return
+	}
 	if l.Type.IsBatch() || allChannels(l.Type) || isArtifact(l.Type) {
 		if !s.lines.Add(f.lineHash(l.Type, p, line)) {
 			p.Duplicate(n)
@@ -175,6 +178,9 @@ func (f *folding) batch(s *session, p *aggregate.Part, l *gpuflight.Line, n uint
 	}
 	if l.Batch.UnknownKeys > 0 {
 		f.leftovers(s, p, l)
+	}
+	if p.Bounded() {
+		f.dropOutside(s, p, l)
 	}
 	fold(s, p, l)
 	// CountEvents may differ from the number of rows when a refused row contains brackets: rejects are counted in rows, the rest is stored.

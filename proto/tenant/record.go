@@ -41,6 +41,13 @@ func (l Limits) Within(of Limits) Limits {
 		or(b.field, b.most)
 		bound(b.field, b.most)
 	}
+	for _, b := range [...]struct {
+		field *float64
+		most  float64
+	}{{&l.PastSeconds, of.PastSeconds}, {&l.FutureSeconds, of.FutureSeconds}} {
+		or(b.field, b.most)
+		bound(b.field, b.most)
+	}
 	l.NoLaunchStacks = l.NoLaunchStacks || of.NoLaunchStacks
 	return l
 }
