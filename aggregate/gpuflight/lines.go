@@ -59,10 +59,10 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 		if len(l.SessionID) == 0 {
 			r.Reason, r.Detail = reject.SessionMissing, "the line has no session_id"
 		}
-		if s.lines.Add(f.lineHash(l.Type, p, line)) {
-			f.Reject(p, r)
+		if s.refused(p, f.lineHash(l.Type, p, line)) {
+			p.Duplicate(n)
 		} else {
-			p.Duplicate(n) // the same bad line again is not a second reject
+			f.Reject(p, r)
 		}
 		return
 	}

@@ -40,14 +40,12 @@ func (f *folding) outside(s *session, p *aggregate.Part, l *gpuflight.Line, n ui
 	if reason == "" {
 		return false
 	}
-	h := xxh3.Hash128(l.Raw)
-	h.Lo = ^h.Lo // not the hash of a line that is stored
-	if !s.lines.Add(h) {
-		p.Duplicate(n) // the same line again is not a second reject
+	if s.refused(p, xxh3.Hash128(l.Raw)) {
+		p.Duplicate(n)
 		return true
 	}
-	f.Reject(p, aggregate.Reject{Reason: reason, Detail: "all events of the line are " + p.OutsideWords(reason), Type: typeName(l.Type), Events: n,
-		Payload: l.Raw})
+	f.Reject(p, aggregate.Reject{Reason: reason, Detail: "all events of the line are " + p.OutsideWords(reason), Type: typeName(l.Type),
+		Events: n, Payload: l.Raw})
 	return true
 }
 
@@ -68,7 +66,8 @@ func (f *folding) dropOutside(s *session, p *aggregate.Part, l *gpuflight.Line) 
 	})
 	refuse := func(reason string, n uint64) {
 		if n > 0 {
-			f.Reject(p, aggregate.Reject{Reason: reason, Detail: fmt.Sprintf("%d of the %d rows of the line are %s", n, all, p.OutsideWords(reason)),
+			detail := fmt.Sprintf("%d of the %d rows of the line are %s", n, all, p.OutsideWords(reason))
+			f.Reject(p, aggregate.Reject{Reason: reason, Detail: detail,
 				Type: typeName(l.Type), Events: n, Payload: l.Raw[:min(len(l.Raw), 512)], Bytes: uint64(len(l.Raw)), Ref: p.Ref()})
 		}
 	}

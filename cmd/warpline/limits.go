@@ -47,80 +47,83 @@ func (f layoutFlags) check(s *settings) error {
 // limitFlags are what a tenant may do where it has no limits of its own. Their defaults are those of tenant.DefaultLimits (a test
 // compares), which a zero means too.
 type limitFlags struct {
-	EventsPerSecond float64       `name:"limit-events-per-second" default:"5000000" help:"Events a second of one tenant."`
-	BytesPerSecond  size          `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one tenant, as received."`
-	RawPerSecond    size          `name:"limit-raw-bytes-per-second" default:"1GiB" help:"Bytes a second of one tenant, after decompression."`
-	Requests        float64       `name:"limit-requests-per-second" default:"5000" help:"Requests a second of one tenant."`
-	BurstSeconds    float64       `name:"limit-burst-seconds" default:"2" help:"How many seconds' worth may come at once."`
-	MaxBody         size          `name:"limit-body" default:"256MiB" help:"Largest body as received."`
-	MaxRaw          size          `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
-	MaxRatio        float64       `name:"limit-ratio" default:"400" help:"Largest decompression ratio, looked at beyond 192 MiB."`
-	MaxLine         size          `name:"limit-line" default:"32MiB" help:"Longest line."`
-	MaxCubin        size          `name:"limit-cubin" default:"64MiB" help:"Largest cubin, at most 64MiB."`
-	RetentionDays   uint16        `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
-	RollupDays      uint16        `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
-	UploadsAtOnce   int           `name:"limit-uploads-at-once" default:"0" help:"Uploads of one tenant at once at a gateway; 0: a quarter of all."`
-	Names           int           `name:"limit-names" default:"0" help:"Names that a session may have; 0: 200000, which is the most."`
-	NameLength      size          `name:"limit-name-length" default:"0B" help:"Length at which a name is cut; 0: 32KiB, which is the most."`
-	OpenScopes      int           `name:"limit-open-scopes" default:"0" help:"Open scopes that a session may have; 0: 8192, which is the most."`
-	Past            time.Duration `name:"limit-past" default:"0s" help:"How old events may be when they come; 0: any age."`
-	Future          time.Duration `name:"limit-future" default:"0s" help:"How far ahead of the gateway's clock events may be; 0: any time."`
-	EventsPerDay    float64       `name:"quota-events-per-day" default:"0" help:"Events of one tenant in a day of UTC; 0: any number."`
-	BytesPerDay     size          `name:"quota-bytes-per-day" default:"0B" help:"Bytes of one tenant in a day of UTC, as received; 0: any number."`
-	QuotaPolicy     string        `name:"quota-policy" default:"hold" help:"What is beyond a quota: hold (429) or drop (402)."`
-	QuotaTrickle    float64       `name:"quota-trickle" default:"0" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+	EventsPerSecond float64 `name:"limit-events-per-second" default:"5000000" help:"Events a second of one tenant."`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" default:"256MiB" help:"Bytes a second of one tenant, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" default:"1GiB" help:"Bytes a second of one tenant, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" default:"5000" help:"Requests a second of one tenant."`
+	BurstSeconds    float64 `name:"limit-burst-seconds" default:"2" help:"How many seconds' worth may come at once."`
+	MaxBody         size    `name:"limit-body" default:"256MiB" help:"Largest body as received."`
+	MaxRaw          size    `name:"limit-raw-body" default:"1GiB" help:"Largest body after decompression."`
+	MaxRatio        float64 `name:"limit-ratio" default:"400" help:"Largest decompression ratio, looked at beyond 192 MiB."`
+	MaxLine         size    `name:"limit-line" default:"32MiB" help:"Longest line."`
+	MaxCubin        size    `name:"limit-cubin" default:"64MiB" help:"Largest cubin, at most 64MiB."`
+	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
+	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
+	UploadsAtOnce   int     `name:"limit-uploads-at-once" default:"0" help:"Uploads of one tenant at once at a gateway; 0: a quarter of all."`
+	Names           int     `name:"limit-names" default:"0" help:"Names that a session may have; 0: 200000, which is the most."`
+	NameLength      size    `name:"limit-name-length" default:"0B" help:"Length at which a name is cut; 0: 32KiB, which is the most."`
+	OpenScopes      int     `name:"limit-open-scopes" default:"0" help:"Open scopes that a session may have; 0: 8192, which is the most."`
+	EventsPerDay    float64 `name:"quota-events-per-day" default:"0" help:"Events of one tenant in a day of UTC; 0: any number."`
+	BytesPerDay     size    `name:"quota-bytes-per-day" default:"0B" help:"Bytes of one tenant in a day of UTC, as received; 0: any number."`
+	QuotaPolicy     string  `name:"quota-policy" default:"hold" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    float64 `name:"quota-trickle" default:"0" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Past   time.Duration `name:"limit-past" default:"0s" help:"How old events may be when they come; 0: any age."`
+	Future time.Duration `name:"limit-future" default:"0s" help:"How far ahead of the gateway's clock events may be; 0: any time."`
 }
 
 // keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
 type keyLimitFlags struct {
-	EventsPerSecond float64       `name:"limit-events-per-second" placeholder:"N" help:"${key_limit_events_per_second}"`
-	BytesPerSecond  size          `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
-	RawPerSecond    size          `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
-	Requests        float64       `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
-	BurstSeconds    float64       `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
-	MaxBody         size          `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
-	MaxRaw          size          `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
-	MaxRatio        float64       `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
-	MaxLine         size          `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
-	MaxCubin        size          `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
-	RetentionDays   uint16        `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
-	RollupDays      uint16        `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
-	UploadsAtOnce   int           `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
-	Names           int           `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
-	NameLength      size          `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
-	OpenScopes      int           `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
-	Past            time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
-	Future          time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
-	EventsPerDay    float64       `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
-	BytesPerDay     size          `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
-	QuotaPolicy     string        `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
-	QuotaTrickle    float64       `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"${key_limit_events_per_second}"`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
+	BurstSeconds    float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
+	MaxBody         size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
+	MaxRaw          size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
+	MaxRatio        float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
+	MaxLine         size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
+	MaxCubin        size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
+	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+	UploadsAtOnce   int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
+	Names           int     `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
+	NameLength      size    `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
+	OpenScopes      int     `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
+	EventsPerDay    float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
+	BytesPerDay     size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
+	QuotaPolicy     string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Past   time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 // changeLimitFlags change the limits of a key or a tenant: what is left out stays, and 0 is the default again.
 type changeLimitFlags struct {
-	EventsPerSecond *float64       `name:"limit-events-per-second" placeholder:"N" help:"${change_limit_events_per_second}"`
-	BytesPerSecond  *size          `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
-	RawPerSecond    *size          `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
-	Requests        *float64       `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
-	BurstSeconds    *float64       `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
-	MaxBody         *size          `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
-	MaxRaw          *size          `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
-	MaxRatio        *float64       `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
-	MaxLine         *size          `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
-	MaxCubin        *size          `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
-	RetentionDays   *uint16        `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
-	RollupDays      *uint16        `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
-	UploadsAtOnce   *int           `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
-	Names           *int           `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
-	NameLength      *size          `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
-	OpenScopes      *int           `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
-	Past            *time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
-	Future          *time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
-	EventsPerDay    *float64       `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
-	BytesPerDay     *size          `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
-	QuotaPolicy     *string        `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
-	QuotaTrickle    *float64       `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+	EventsPerSecond *float64 `name:"limit-events-per-second" placeholder:"N" help:"${change_limit_events_per_second}"`
+	BytesPerSecond  *size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
+	RawPerSecond    *size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
+	Requests        *float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
+	BurstSeconds    *float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
+	MaxBody         *size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
+	MaxRaw          *size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
+	MaxRatio        *float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
+	MaxLine         *size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
+	MaxCubin        *size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
+	RetentionDays   *uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      *uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
+	UploadsAtOnce   *int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
+	Names           *int     `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
+	NameLength      *size    `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
+	OpenScopes      *int     `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
+	EventsPerDay    *float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
+	BytesPerDay     *size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
+	QuotaPolicy     *string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    *float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Past   *time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future *time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 func (f changeLimitFlags) check(s *settings) error {
