@@ -121,6 +121,15 @@ func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*c
 	return c, err
 }
 
+// done reports whether an upload was stored before.
+func (u *uploads) done(ctx context.Context, at place, w window) (bool, error) {
+	old, err := u.known(ctx, at, w)
+	if err == nil && old == nil {
+		old, _, err = u.load(ctx, at.key)
+	}
+	return old != nil && old.state == windowDone, err
+}
+
 // settle records a claimed upload as done. first is false when another request had done so before.
 func (g *Gateway) settle(ctx context.Context, c *claim, t *Tally, last uint64) (first bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)

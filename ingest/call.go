@@ -239,7 +239,7 @@ func (g *Gateway) ServeRPC(w http.ResponseWriter, r *http.Request) {
 		c.source, c.rpc, x.route, most = of.source, of.rpc, name, of.rpc.Most
 		c.meter, c.refused = g.enterCall(r, c)
 		if x.meter != nil {
-			x.meter.tell(w.Header(), time.Now())
+			x.meter.tell(w.Header(), time.Now(), g.active.Active(x.tenant))
 		}
 		if c.refused == nil && c.rpc.Upload {
 			defer g.leave(c.meter)

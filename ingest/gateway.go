@@ -9,6 +9,7 @@ package ingest
 import (
 	"context"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest/active"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -154,6 +156,7 @@ type Gateway struct {
 	cuts       *pool           // uploads being cut
 	workspaces chan *workspace // buffers for some of them, kept for the next
 	backlog    backlog
+	active     *active.Sessions
 	quiet      *quiet // keeps refusals from flooding the log
 	uploads    *uploads
 	parts      *parts
@@ -162,6 +165,7 @@ type Gateway struct {
 	seal       sealer
 
 	draining atomic.Bool
+	counted  atomic.Bool  // the sessions that are active elsewhere are known
 	contact  atomic.Int64 // when JetStream last answered, unix ns
 	fill     atomic.Int64 // of the INGEST stream, in 1/1000
 
@@ -203,7 +207,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
 		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
-		quiet: &quiet{interval: 10 * time.Second}}
+		quiet: &quiet{interval: 10 * time.Second}, active: active.New()}
 	g.guests.met, g.guests.defaults, g.guests.spending = g.metrics.meet, cfg.Defaults, newSpending()
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
@@ -244,6 +248,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { g.observe(ctx) })
 	g.wg.Go(func() { g.shareLimits(ctx) })
 	g.wg.Go(func() { g.keepQuotas(ctx) })
+	g.wg.Go(func() {
+		g.active.Keep(ctx, s.Quotas, hex.EncodeToString(g.guests.spending.id[:]), cfg.Logger, func() { g.counted.Store(true) })
+	})
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
 	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })

@@ -327,6 +327,8 @@ func (g *Gateway) notReady() string {
 		return "the connection to NATS is down"
 	case !g.keys.loaded.Load():
 		return "the keys are not loaded yet"
+	case !g.counted.Load():
+		return "the active sessions are not known yet"
 	case time.Since(time.Unix(0, g.contact.Load())) > contactLimit:
 		return "JetStream does not answer"
 	case low != "":

@@ -267,6 +267,38 @@ func TestAnswersTellWhatIsLeft(t *testing.T) {
 	}
 }
 
+// Quotas of a day are among what answers tell, of key or tenant whichever has less left.
+func TestAnswersTellWhatIsLeftOfTheDay(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	key := limited(t, "red", tenant.Limits{EventsPerDay: 1000, BytesPerDay: 1e20}, r)
+	narrow := r.keyOf("red", tenant.Limits{EventsPerDay: 300})
+	left := func(key []string, policy, events string) {
+		t.Helper()
+		a := r.post("s", ndjson("s", 100), append(key, "Idempotency-Key", policy+events)...)
+		if a.status != http.StatusOK && a.status != http.StatusTooManyRequests {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+		if got := a.header.Get("RateLimit-Policy"); !strings.HasSuffix(got, policy) {
+			t.Errorf("policy %s, want %s", got, policy)
+		}
+		_, got, _ := strings.Cut(a.header.Get("RateLimit"), `, "events-per-day";`)
+		var n, wait, bytes int64
+		if _, err := fmt.Sscanf(got, events+`;t=%d, "bytes-per-day";r=%d;t=%d`, &wait, &bytes, &n); err != nil || wait < 1 || wait > 86400 ||
+			n != wait || bytes != 1<<53 {
+			t.Errorf("left %s: %v", got, err)
+		}
+	}
+	const day = `, "events-per-day";q=%d;w=86400, "bytes-per-day";q=9007199254740992;w=86400`
+	left(narrow, fmt.Sprintf(day, 300), "r=200")
+	left(key, fmt.Sprintf(day, 1000), "r=800")
+	left(narrow, fmt.Sprintf(day, 300), "r=100")
+	for _, events := range []string{"r=600", "r=500", "r=400", "r=300", "r=200", "r=100"} {
+		left(key, fmt.Sprintf(day, 1000), events)
+	}
+	left(narrow, fmt.Sprintf(day, 300), "r=0")
+	left(narrow, fmt.Sprintf(day, 300), "r=0")
+}
+
 // Bounds of uploads are the narrower of key and tenant.
 func TestUploadsWithinTheTenant(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)

@@ -37,7 +37,8 @@ func (l Limits) Within(of Limits) Limits {
 	for _, b := range [...]struct {
 		field *int
 		most  int
-	}{{&l.UploadsAtOnce, of.UploadsAtOnce}, {&l.Names, of.Names}, {&l.NameBytes, of.NameBytes}, {&l.OpenScopes, of.OpenScopes}} {
+	}{{&l.UploadsAtOnce, of.UploadsAtOnce}, {&l.Names, of.Names}, {&l.NameBytes, of.NameBytes}, {&l.OpenScopes, of.OpenScopes},
+		{&l.ActiveSessions, of.ActiveSessions}} {
 		or(b.field, b.most)
 		bound(b.field, b.most)
 	}

@@ -48,6 +48,8 @@ type Limits struct {
 	Names      int `json:"names,omitempty" yaml:"names"`
 	NameBytes  int `json:"name_length,omitempty" yaml:"name_length"`
 	OpenScopes int `json:"open_scopes,omitempty" yaml:"open_scopes"`
+	// ActiveSessions is how many sessions may be active, at all gateways together; 0 in DefaultLimits: any number.
+	ActiveSessions int `json:"active_sessions,omitempty" yaml:"active_sessions"`
 	// PastSeconds and FutureSeconds are how far before and after its receipt the time of an event may be; 0 in DefaultLimits: any time.
 	PastSeconds   float64 `json:"past_seconds,omitempty" yaml:"past_seconds"`
 	FutureSeconds float64 `json:"future_seconds,omitempty" yaml:"future_seconds"`
@@ -106,6 +108,7 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.Names, d.Names)
 	or(&l.NameBytes, d.NameBytes)
 	or(&l.OpenScopes, d.OpenScopes)
+	or(&l.ActiveSessions, d.ActiveSessions)
 	or(&l.PastSeconds, d.PastSeconds)
 	or(&l.FutureSeconds, d.FutureSeconds)
 	or(&l.EventsPerDay, d.EventsPerDay)
