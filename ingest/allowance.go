@@ -261,7 +261,7 @@ func (g *Gateway) mayBegin(ctx context.Context, u *Upload, id *Identity) error {
 
 func beyondActive(tenant string, most, n int) *Refusal {
 	return &Refusal{Status: http.StatusTooManyRequests, Code: tooManySessions, RetryAfter: activeWait + soon(),
-		Detail: fmt.Sprintf("tenant %s is at its limit limit-active-sessions = %d: %d are active at all gateways together, each until it ends or "+
-			"nothing comes of it for %v; those go on, and this one may begin when one has ended; nothing is lost: send the same again "+
+		Detail: fmt.Sprintf("tenant %s is at its limit limit-active-sessions = %d: %d are active at all gateways together, each until "+
+			"it ends or nothing comes of it for %v; those go on, and this one may begin when one has ended; nothing is lost: send the same again "+
 			"after Retry-After seconds, or ask the operator for a higher limit", tenant, most, n, active.Silence)}
 }

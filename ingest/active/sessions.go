@@ -35,16 +35,23 @@ type Sessions struct {
 	own int // sessions that this gateway has seen, of all tenants
 }
 
-// sessions are those of one tenant. A session may be in several of own and told; none of them is in ended.
+// sessions are those of one tenant. A session may be in several of own and told.
 type sessions struct {
 	own   times
-	told  map[string]times // by other gateway
+	told  map[string]*told // by other gateway
 	ended times            // here, while others had them
+	over  times            // as others say
 	n     int              // different ones in own and told
 
 	changed bool // others are to be told
 	tellAt  time.Time
 	fresh   time.Time // when others were last told
+}
+
+// told is what another gateway said, and when.
+type told struct {
+	times
+	at time.Time
 }
 
 // New returns no sessions.
@@ -53,7 +60,7 @@ func New() *Sessions { return &Sessions{most: mostOfAll, by: map[string]*session
 func (s *Sessions) of(tenant string) *sessions {
 	t := s.by[tenant]
 	if t == nil {
-		t = &sessions{own: times{}, told: map[string]times{}, ended: times{}}
+		t = &sessions{own: times{}, told: map[string]*told{}, ended: times{}, over: times{}}
 		s.by[tenant] = t
 	}
 	return t
@@ -65,7 +72,7 @@ func (t *sessions) holders(id ID) (n int) {
 		n++
 	}
 	for _, told := range t.told {
-		if _, ok := told[id]; ok {
+		if _, ok := told.times[id]; ok {
 			n++
 		}
 	}
@@ -128,6 +135,7 @@ func (s *Sessions) Begin(now time.Time, tenant string, id ID, most int) (active 
 		t.changed = true
 	}
 	delete(t.ended, id)
+	delete(t.over, id)
 	t.add(t.own, id, now.Unix())
 	return t.n, true
 }
@@ -143,8 +151,8 @@ func (s *Sessions) End(now time.Time, tenant string, id ID) {
 	s.drop(t, id)
 	t.changed = true
 	for _, told := range t.told {
-		if _, there := told[id]; there {
-			t.remove(told, id)
+		if _, there := told.times[id]; there {
+			t.remove(told.times, id)
 			if len(t.ended) < Most {
 				t.ended[id] = now.Unix()
 			}
@@ -179,7 +187,7 @@ func (s *Sessions) forget() {
 	heaviest.changed = true
 }
 
-// Sweep forgets sessions that are silent. It returns which tenants' sets of other gateways are empty now.
+// Sweep forgets sessions that are silent. It returns the sets of other gateways that are empty and were not told for as long.
 func (s *Sessions) Sweep(now time.Time) (empty []Set) {
 	s.mu.Lock()
 	names := slices.Collect(maps.Keys(s.by))
@@ -194,19 +202,21 @@ func (s *Sessions) Sweep(now time.Time) (empty []Set) {
 					t.changed = true
 				}
 			}
-			maps.DeleteFunc(t.ended, func(_ ID, at int64) bool { return at < old })
+			for _, of := range []times{t.ended, t.over} {
+				maps.DeleteFunc(of, func(_ ID, at int64) bool { return at < old })
+			}
 			for gateway, told := range t.told {
-				for id, at := range told {
+				for id, at := range told.times {
 					if at < old {
-						t.remove(told, id)
+						t.remove(told.times, id)
 					}
 				}
-				if len(told) == 0 {
+				if len(told.times) == 0 && now.Sub(told.at) >= Silence {
 					delete(t.told, gateway)
 					empty = append(empty, Set{Tenant: name, Gateway: gateway})
 				}
 			}
-			if len(t.own)+len(t.ended)+len(t.told) == 0 && !t.changed {
+			if len(t.own)+len(t.ended)+len(t.over)+len(t.told) == 0 && !t.changed {
 				delete(s.by, name)
 			}
 		}

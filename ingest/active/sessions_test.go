@@ -135,8 +135,8 @@ func TestGatewaysKnowTheSameSessions(t *testing.T) {
 		t.Errorf("after another restart %d are known: what has ended came back", n)
 	}
 	// What the dead have left is silent in the end.
-	if empty := d.Sweep(now.Add(Silence + time.Minute)); len(empty) != 2 {
-		t.Errorf("%v are to be removed, want what a and b have left", empty)
+	if empty := d.Sweep(now.Add(Silence + time.Minute)); len(empty) != 3 {
+		t.Errorf("%v are to be removed, want what a, b and c have left", empty)
 	}
 	if n, ok := d.May("red", 11, 1); !ok || n != 0 {
 		t.Errorf("%d sessions are left", n)
@@ -232,7 +232,7 @@ func TestCountsAreRight(t *testing.T) {
 					different[id] = true
 				}
 				for _, told := range of.told {
-					for id := range told {
+					for id := range told.times {
 						different[id] = true
 					}
 				}

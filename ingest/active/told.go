@@ -3,7 +3,6 @@ package active
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"time"
 )
 
@@ -104,43 +103,49 @@ func (s *Sessions) Heard(now time.Time, set Set) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(active)+len(ended) == 0 && s.by[set.Tenant] == nil {
+	if set.Value == nil && s.by[set.Tenant] == nil {
 		return nil
 	}
 	t, second := s.of(set.Tenant), now.Unix()
-	before := t.told[set.Gateway]
-	for id := range before {
+	was := t.told[set.Gateway]
+	if was == nil {
+		was = &told{times: times{}}
+		t.told[set.Gateway] = was
+	}
+	was.at = now
+	for id := range was.times {
 		if _, still := active[id]; !still {
-			t.remove(before, id)
+			t.remove(was.times, id)
 		}
 	}
-	if before == nil {
-		before = times{}
-		t.told[set.Gateway] = before
-	}
-	for id, at := range active {
-		at = min(at, second)
-		if over, ok := t.ended[id]; ok && at <= over || at < second-int64(Silence/time.Second) {
-			t.remove(before, id)
+	old := second - int64(Silence/time.Second)
+	for id, at := range ended {
+		if at = min(at, second); at < old {
 			continue
 		}
-		t.add(before, id, at)
-	}
-	if len(before) == 0 {
-		delete(t.told, set.Gateway)
-	}
-	for id, at := range ended {
+		if len(t.over) < Most {
+			t.over[id] = max(t.over[id], at)
+		}
 		if seen, ok := t.own[id]; ok && seen <= at {
 			s.drop(t, id)
 			t.changed = true
 		}
 		for _, told := range t.told {
-			if seen, ok := told[id]; ok && seen <= at {
-				t.remove(told, id)
+			if seen, ok := told.times[id]; ok && seen <= at {
+				t.remove(told.times, id)
 			}
 		}
 	}
-	maps.DeleteFunc(t.told, func(_ string, of times) bool { return len(of) == 0 })
+	for id, at := range active {
+		if at = min(at, second); at < old || at <= t.ended[id] || at <= t.over[id] {
+			t.remove(was.times, id)
+		} else {
+			t.add(was.times, id, at)
+		}
+	}
+	if set.Value == nil {
+		delete(t.told, set.Gateway)
+	}
 	return nil
 }
 
@@ -155,8 +160,8 @@ func (s *Sessions) Are(there map[[2]string]bool, self string) {
 			if there[[2]string{name, gateway}] {
 				continue
 			}
-			for id := range told {
-				t.remove(told, id)
+			for id := range told.times {
+				t.remove(told.times, id)
 			}
 			delete(t.told, gateway)
 		}
