@@ -265,3 +265,19 @@ func beyondActive(tenant string, most, n int) *Refusal {
 			"it ends or nothing comes of it for %v; those go on, and this one may begin when one has ended; nothing is lost: send the same again "+
 			"after Retry-After seconds, or ask the operator for a higher limit", tenant, most, n, active.Silence)}
 }
+
+// mayOwe refuses an upload while the tenant has as much on its way into SQL as it may. One that is let in may be of any size.
+func (g *Gateway) mayOwe(m *meter) *Refusal {
+	_, limits := m.current()
+	if limits.PendingBytes <= 0 {
+		return nil
+	}
+	owed := g.backlog.owes(m.guest.name)
+	if owed < limits.PendingBytes {
+		return nil
+	}
+	return &Refusal{Status: http.StatusTooManyRequests, Code: "too_much_pending", RetryAfter: soon(),
+		Detail: fmt.Sprintf("tenant %s is at its limit limit-pending-bytes = %d: %d bytes are accepted and not in SQL yet, from all gateways "+
+			"together; nothing is lost: send the same again after Retry-After seconds, or ask the operator whether ClickHouse is away, or for a "+
+			"higher limit", m.guest.name, limits.PendingBytes, owed)}
+}

@@ -299,7 +299,7 @@ func (g *Gateway) enterCall(r *http.Request, c *Call) (*meter, *Refusal) {
 	}
 	if low := g.disk.check(); low != "" {
 		no = Unavailable("disk_low", low, nil)
-	} else {
+	} else if no = g.mayOwe(m); no == nil {
 		no = m.admit(time.Now(), 0)
 	}
 	if no != nil {

@@ -28,6 +28,8 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest/active"
+	"github.com/warpline/warpline/ingest/peers"
+	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -209,6 +211,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}, active: active.New()}
 	g.guests.met, g.guests.defaults, g.guests.spending = g.metrics.meet, cfg.Defaults, newSpending()
+	g.backlog.elsewhere = pending.New(func() map[string]pending.Amount { return g.backlog.amounts(g.guests.tellPending) })
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
@@ -248,9 +251,11 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { g.observe(ctx) })
 	g.wg.Go(func() { g.shareLimits(ctx) })
 	g.wg.Go(func() { g.keepQuotas(ctx) })
-	g.wg.Go(func() {
-		g.active.Keep(ctx, s.Quotas, hex.EncodeToString(g.guests.spending.id[:]), cfg.Logger, func() { g.counted.Store(true) })
-	})
+	self := hex.EncodeToString(g.guests.spending.id[:])
+	sessions := &peers.Keeper{KV: s.Quotas, Name: "active", Self: self, Log: cfg.Logger, Told: g.active}
+	g.wg.Go(func() { sessions.Run(ctx, func() { g.counted.Store(true) }) })
+	amounts := &peers.Keeper{KV: s.Quotas, Name: "pending", Self: self, Log: cfg.Logger, Told: g.backlog.elsewhere}
+	g.wg.Go(func() { amounts.Run(ctx, nil) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
 	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })

@@ -26,7 +26,7 @@ type labels struct {
 // refusalCodes are the codes of problem documents that are the gateway's own.
 var refusalCodes = []string{
 	"not_found", "method_not_allowed", "unauthorized", "wrong_scope", "tenant_disabled",
-	"starting", "rate_limited", "quota_exceeded", "too_many_requests", tooManySessions,
+	"starting", "rate_limited", "quota_exceeded", "too_many_requests", tooManySessions, "too_much_pending",
 	"unsupported_encoding",
 	"disk_low", "spool_full", "spool_failed", "too_slow", "broken_body", "busy", "not_stored", "unknown_upload", "internal",
 	reject.SessionReserved, "draining", "messages_full", "message_too_large", "bad_message",

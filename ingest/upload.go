@@ -394,6 +394,9 @@ func (g *Gateway) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	case "gzip", "x-gzip":
 		u.gzip = true
 	}
+	if no := g.mayOwe(m); no != nil {
+		return no
+	}
 	if no := m.admit(u.Received, r.ContentLength); no != nil {
 		return no
 	}

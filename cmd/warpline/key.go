@@ -277,6 +277,7 @@ func limitsOf(l tenant.Limits) string {
 		{"names", float64(l.Names), number}, {"name-length", float64(l.NameBytes), bytes},
 		{"open-scopes", float64(l.OpenScopes), number},
 		{"active-sessions", float64(l.ActiveSessions), number},
+		{"pending-bytes", float64(l.PendingBytes), bytes},
 		{"past", l.PastSeconds, seconds}, {"future", l.FutureSeconds, seconds},
 		{"quota-events-per-day", l.EventsPerDay, number}, {"quota-bytes-per-day", l.BytesPerDay, bytes},
 		{"quota-trickle", l.QuotaTrickle, number},

@@ -69,9 +69,10 @@ type limitFlags struct {
 	QuotaPolicy     string  `name:"quota-policy" default:"hold" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    float64 `name:"quota-trickle" default:"0" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 
-	Active int           `name:"limit-active-sessions" default:"0" help:"${limit_active_sessions}"`
-	Past   time.Duration `name:"limit-past" default:"0s" help:"How old events may be when they come; 0: any age."`
-	Future time.Duration `name:"limit-future" default:"0s" help:"How far ahead of the gateway's clock events may be; 0: any time."`
+	Active  int           `name:"limit-active-sessions" default:"0" help:"${limit_active_sessions}"`
+	Pending size          `name:"limit-pending-bytes" default:"0B" help:"${limit_pending_bytes}"`
+	Past    time.Duration `name:"limit-past" default:"0s" help:"How old events may be when they come; 0: any age."`
+	Future  time.Duration `name:"limit-future" default:"0s" help:"How far ahead of the gateway's clock events may be; 0: any time."`
 }
 
 // keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
@@ -97,9 +98,10 @@ type keyLimitFlags struct {
 	QuotaPolicy     string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 
-	Active int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
-	Past   time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
-	Future time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
+	Active  int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 // changeLimitFlags change the limits of a key or a tenant: what is left out stays, and 0 is the default again.
@@ -125,9 +127,10 @@ type changeLimitFlags struct {
 	QuotaPolicy     *string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    *float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 
-	Active *int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
-	Past   *time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
-	Future *time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
+	Active  *int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending *size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    *time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  *time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 func (f changeLimitFlags) check(s *settings) error {
@@ -175,6 +178,7 @@ func (f changeLimitFlags) apply(l *tenant.Limits) {
 		}
 	}
 	set(&l.ActiveSessions, f.Active)
+	bytes(&l.PendingBytes, f.Pending)
 	seconds(&l.PastSeconds, f.Past)
 	seconds(&l.FutureSeconds, f.Future)
 	set(&l.EventsPerDay, f.EventsPerDay)
@@ -200,7 +204,7 @@ func (f limitFlags) limits() tenant.Limits {
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
 		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin),
 		UploadsAtOnce: f.UploadsAtOnce, Names: f.Names, NameBytes: int(f.NameLength), OpenScopes: f.OpenScopes,
-		ActiveSessions: f.Active, PastSeconds: f.Past.Seconds(), FutureSeconds: f.Future.Seconds(),
+		ActiveSessions: f.Active, PendingBytes: int64(f.Pending), PastSeconds: f.Past.Seconds(), FutureSeconds: f.Future.Seconds(),
 		EventsPerDay: f.EventsPerDay, BytesPerDay: float64(f.BytesPerDay), QuotaPolicy: f.QuotaPolicy, QuotaTrickle: f.QuotaTrickle,
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/warpline/warpline/ingest/peers"
 )
 
 const (
@@ -187,8 +189,9 @@ func (s *Sessions) forget() {
 	heaviest.changed = true
 }
 
-// Sweep forgets sessions that are silent. It returns the sets of other gateways that are empty and were not told for as long.
-func (s *Sessions) Sweep(now time.Time) (empty []Set) {
+// Sweep implements peers.Told: it forgets sessions that are silent, and returns the sets of other gateways that are empty and were not told
+// for as long.
+func (s *Sessions) Sweep(now time.Time) (empty []peers.Set) {
 	s.mu.Lock()
 	names := slices.Collect(maps.Keys(s.by))
 	s.mu.Unlock()
@@ -213,7 +216,7 @@ func (s *Sessions) Sweep(now time.Time) (empty []Set) {
 				}
 				if len(told.times) == 0 && now.Sub(told.at) >= Silence {
 					delete(t.told, gateway)
-					empty = append(empty, Set{Tenant: name, Gateway: gateway})
+					empty = append(empty, peers.Set{Tenant: name, Gateway: gateway})
 				}
 			}
 			if len(t.own)+len(t.ended)+len(t.over)+len(t.told) == 0 && !t.changed {

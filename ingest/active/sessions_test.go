@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/warpline/warpline/ingest/peers"
 )
 
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
@@ -67,7 +69,7 @@ func (g *gateways) begin(now time.Time, name string) *Sessions {
 	there := map[[2]string]bool{}
 	for key, value := range g.stored {
 		there[key] = true
-		if err := s.Heard(now, Set{Tenant: key[0], Gateway: key[1], Value: value}); err != nil {
+		if err := s.Heard(now, peers.Set{Tenant: key[0], Gateway: key[1], Value: value}); err != nil {
 			g.t.Fatal(err)
 		}
 	}
@@ -255,7 +257,7 @@ func FuzzSets(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := New()
-		if err := s.Heard(noon, Set{Tenant: "red", Gateway: "x", Value: b}); err != nil && len(s.by) > 0 {
+		if err := s.Heard(noon, peers.Set{Tenant: "red", Gateway: "x", Value: b}); err != nil && len(s.by) > 0 {
 			t.Fatal("a bad set was taken over")
 		}
 		s.Sweep(noon.Add(Silence + 2*time.Second))

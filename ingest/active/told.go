@@ -4,13 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"time"
-)
 
-// Set is what one gateway says of the sessions of a tenant that it has seen: all of them, each time.
-type Set struct {
-	Tenant, Gateway string
-	Value           []byte // nil: there are none
-}
+	"github.com/warpline/warpline/ingest/peers"
+)
 
 const (
 	version = 1
@@ -19,8 +15,9 @@ const (
 	tellSpeed = 1 << 20 // bytes a second
 )
 
-// Tell returns the sets that other gateways should know: those that changed, and now and then those that only go on.
-func (s *Sessions) Tell(now time.Time) (all []Set) {
+// Tell implements peers.Told: sets are all the sessions that this gateway has seen of a tenant, when they changed, and now and then when
+// they only go on.
+func (s *Sessions) Tell(now time.Time) (all []peers.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, t := range s.by {
@@ -28,14 +25,14 @@ func (s *Sessions) Tell(now time.Time) (all []Set) {
 			continue
 		}
 		value := t.encode()
-		all = append(all, Set{Tenant: name, Value: value})
+		all = append(all, peers.Set{Tenant: name, Value: value})
 		t.changed, t.fresh = false, now
 		t.tellAt = now.Add(tellEvery + time.Duration(len(value))*time.Second/tellSpeed)
 	}
 	return all
 }
 
-// Untold says that a set could not be told: it is returned by Tell again.
+// Untold implements peers.Told.
 func (s *Sessions) Untold(tenant string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +90,8 @@ func decode(b []byte) (active, ended times, err error) {
 	return active, ended, nil
 }
 
-// Heard takes over what another gateway says; what it said before is forgotten. Its clock is believed no further than this one's.
-func (s *Sessions) Heard(now time.Time, set Set) error {
+// Heard implements peers.Told. Another gateway's clock is believed no further than this one's.
+func (s *Sessions) Heard(now time.Time, set peers.Set) error {
 	active, ended, err := times{}, times{}, error(nil)
 	if set.Value != nil {
 		if active, ended, err = decode(set.Value); err != nil {
@@ -149,8 +146,7 @@ func (s *Sessions) Heard(now time.Time, set Set) error {
 	return nil
 }
 
-// Are says which sets are stored, by tenant and gateway, and what this gateway is called: what others said whose sets are gone is
-// forgotten, and where its own is gone it is told again.
+// Are implements peers.Told.
 func (s *Sessions) Are(there map[[2]string]bool, self string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,6 +32,8 @@ func (l Limits) Within(of Limits) Limits {
 	bound(&l.MaxRatio, of.MaxRatio)
 	bound(&l.MaxLineBytes, of.MaxLineBytes)
 	bound(&l.MaxCubinBytes, of.MaxCubinBytes)
+	or(&l.PendingBytes, of.PendingBytes)
+	bound(&l.PendingBytes, of.PendingBytes)
 	bound(&l.RetentionDays, of.RetentionDays)
 	bound(&l.RollupDays, of.RollupDays)
 	for _, b := range [...]struct {
