@@ -42,8 +42,9 @@ type Config struct {
 	GRPCListen string
 	// TLSCert and TLSKey are PEM files of both listeners; both or none. When they change, new connections get the new certificate.
 	TLSCert, TLSKey string
-	// GRPCClientCA is a PEM file; with it clients of gRPC must show a certificate that one of these signed. It needs TLSCert.
-	GRPCClientCA string
+	// TLSClientCA and GRPCClientCA are PEM files; with them clients of Listen, and of GRPCListen, must show a certificate that one of these
+	// signed. They need TLSCert. When they change, new connections are held to what they are then.
+	TLSClientCA, GRPCClientCA string
 	// PathPrefix is a path below which every route answers too, such as "/profiler".
 	PathPrefix string
 	// UIURL is where people see sessions, for answers that say so; "" is nowhere.
@@ -190,6 +191,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
 		return nil, errors.New("TLS needs both a certificate and a key file")
 	}
+	if cfg.TLSCert == "" && cfg.TLSClientCA != "" {
+		return nil, errors.New("client certificates need TLS: give a certificate and a key file")
+	}
 	if err := check(cfg.Sources); err != nil {
 		return nil, err
 	}
@@ -271,22 +275,25 @@ func listen(cfg Config) (net.Listener, *connections, error) {
 	if cfg.TLSCert == "" {
 		return conns, conns, nil
 	}
-	secured, err := certificate(cfg)
+	secured, err := secure(cfg, cfg.TLSClientCA, nextProtos)
 	if err != nil {
 		l.Close()
 		return nil, nil, err
 	}
-	secured.NextProtos = nextProtos
 	return tls.NewListener(conns, secured), conns, nil
 }
 
-// certificate loads the gateway's certificate.
-func certificate(cfg Config) (*tls.Config, error) {
+// secure loads the gateway's certificate, and those who sign certificates of clients where these are asked for.
+func secure(cfg Config, clientCA string, protocols []string) (*tls.Config, error) {
 	c := &certificates{cert: cfg.TLSCert, key: cfg.TLSKey, log: cfg.Logger}
 	if err := c.load(); err != nil {
 		return nil, fmt.Errorf("gateway certificate: %w", err)
 	}
-	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}, nil
+	secured := &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: protocols}
+	if clientCA == "" {
+		return secured, nil
+	}
+	return askClients(secured, clientCA, cfg.Logger)
 }
 
 // Go runs what a source needs in the background until the gateway closes; then ctx ends.

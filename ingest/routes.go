@@ -189,6 +189,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	if no != nil {
 		g.metrics.refused.WithLabelValues(no.Code).Inc()
 		no.write(rec)
+		if x.tenant == "" { // the server reads on for a while, so that the answer is not lost
+			http.NewResponseController(rec).SetReadDeadline(time.Now().Add(leaveTime))
+		}
 	} else if x.answer != nil {
 		writeJSON(rec, x.answer)
 	}

@@ -42,6 +42,7 @@ var helpTexts = kong.Vars{
 		"Looked at every 2 s.",
 	"gateway_ui_url": "Where people see sessions: answers to traces have the link <URL>/session?session=<id> then.",
 	"gateway_listen": "Where clients send, and where /healthz and /readyz are, and on loopback /metrics.",
+	"tls_client_ca":  "Certificates, PEM, one of which must have signed that of each client of --listen.",
 	"grpc_client_ca": "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
 	"ikp_input": "JSON with the session, region names, block filter, options and path of the launch: what was given to the " +
 		"profiler's init and write_trace. - is stdin.",

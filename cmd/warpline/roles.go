@@ -17,6 +17,7 @@ type gatewayCmd struct {
 	UIURL      string `name:"ui-url" placeholder:"URL" help:"${gateway_ui_url}"`
 	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen and --grpc-listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
+	HTTPCA     string `name:"tls-client-ca" placeholder:"FILE" help:"${tls_client_ca}"`
 	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
 	DevKeyFile string `placeholder:"FILE" help:"File that holds such a key alone."`
@@ -46,7 +47,8 @@ func (c *gatewayCmd) check(p *program) error {
 				s.name("dev-key"), s.name(l.flag), l.addr)
 		}
 	}
-	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s),
+	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert),
+		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert), c.limitFlags.check(s),
 		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s))
 }
 
@@ -54,7 +56,7 @@ func (c *gatewayCmd) check(p *program) error {
 func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 	return c.role(p).RunGateway(ctx, p.Hard, service.GatewayConfig{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(),
+		GRPCClientCA: c.ClientCA, TLSClientCA: c.HTTPCA, DevKey: c.DevKey, Limits: c.limits(),
 		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
 		MetricsListen: c.Metrics,
 	})

@@ -27,8 +27,8 @@ type Config struct {
 	// GRPCListen is where it takes gRPC, as Listen; "" for nowhere. GRPCClientCA is a PEM file of those who sign the certificates of its
 	// clients, which are then asked for; "" for none.
 	GRPCListen, GRPCClientCA string
-	// TLSCert and TLSKey are PEM files for both; both are "" without TLS.
-	TLSCert, TLSKey string
+	// TLSCert and TLSKey are PEM files for both; both are "" without TLS. TLSClientCA is to Listen what GRPCClientCA is to GRPCListen.
+	TLSCert, TLSKey, TLSClientCA string
 	// NATS is that of others; its zero value starts one in this process, with its files in the data folder.
 	NATS NATS
 	// NATSListen is where that one listens, as host:port; "" for nowhere.

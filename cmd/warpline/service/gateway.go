@@ -15,6 +15,7 @@ type GatewayConfig struct {
 	UIURL                    string // where people see sessions, "" is nowhere
 	GRPCListen, GRPCClientCA string
 	TLSCert, TLSKey          string
+	TLSClientCA              string
 	DevKey                   string
 	Limits                   tenant.Limits
 	// SpoolDir is the folder for bodies that are being received; "" is one below the system's temporary folder, which is removed at the
@@ -45,7 +46,7 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	reg := newRegistry()
 	w := newWatcher(a.Log, reg)
 	g, err := ingest.New(streams, ingest.Config{
-		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA,
+		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA, TLSClientCA: c.TLSClientCA,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
 		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
 		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen),
