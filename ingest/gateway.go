@@ -93,6 +93,8 @@ type Config struct {
 	// what else keeps the gateway from being ready. Both are called often and must not block; nil means that there is never a reason.
 	Refuse, Ready func() string
 	Logger        *slog.Logger
+	// MetricsTenants is how many tenants have series of their own (default tenant.DefaultSeries); the rest is tenant.OtherSeries.
+	MetricsTenants int
 	// Registerer takes the metrics; /metrics shows what it gathers. nil makes a registry of its own.
 	Registerer prometheus.Registerer
 }
@@ -214,6 +216,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
 		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}, active: active.New()}
+	g.metrics.tenants.Bound(cfg.MetricsTenants)
 	g.guests.met, g.guests.defaults, g.guests.spending = g.metrics.meet, cfg.Defaults, newSpending()
 	g.backlog.elsewhere = pending.New(func() map[string]pending.Amount { return g.backlog.amounts(g.guests.tellPending) })
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
@@ -388,6 +391,7 @@ func (g *Gateway) observe(ctx context.Context) {
 
 func (g *Gateway) look(ctx context.Context) {
 	g.metrics.spooled.Set(float64(g.budget.inUse()))
+	g.metrics.endSilent(time.Now())
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if n, err := broker.Alive(ctx, g.streams.Leases, "gateway"); err == nil {

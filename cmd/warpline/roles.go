@@ -25,6 +25,7 @@ type gatewayCmd struct {
 	SpoolMax   size   `default:"2GiB" help:"Most that they may take together."`
 	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
 	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
+	Series     int    `name:"metrics-tenants" default:"200" placeholder:"N" help:"${metrics_tenants}"`
 	limitFlags
 }
 
@@ -49,7 +50,7 @@ func (c *gatewayCmd) check(p *program) error {
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert),
 		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert), c.limitFlags.check(s),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s))
+		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series))
 }
 
 // Run serves until a signal, then lets requests under way finish.
@@ -58,7 +59,7 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
 		GRPCClientCA: c.ClientCA, TLSClientCA: c.HTTPCA, DevKey: c.DevKey, Limits: c.limits(),
 		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
-		MetricsListen: c.Metrics,
+		MetricsListen: c.Metrics, MetricsTenants: c.Series,
 	})
 }
 
@@ -66,19 +67,21 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 type workerCmd struct {
 	apart
 	metricsFlags
+	Series int `name:"metrics-tenants" default:"200" placeholder:"N" help:"${metrics_tenants}"`
 	chunkFlags
 	clickhouseFlags
 }
 
 func (c *workerCmd) check(p *program) error {
-	return errors.Join(c.apart.check(p.Settings), c.metricsFlags.check(p.Settings), c.chunkFlags.check(p.Settings),
+	return errors.Join(c.apart.check(p.Settings), c.metricsFlags.check(p.Settings), checkSeries(p.Settings, c.Series),
+		c.chunkFlags.check(p.Settings),
 		c.clickhouseFlags.check(p.Settings))
 }
 
 // Run holds partitions until a signal, then publishes the open chunks.
 func (c *workerCmd) Run(ctx context.Context, p *program) error {
 	return c.role(p).RunWorker(ctx, p.Hard, service.WorkerConfig{
-		MetricsListen: c.MetricsListen, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory), ClickHouse: c.server(),
+		MetricsListen: c.MetricsListen, MetricsTenants: c.Series, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory), ClickHouse: c.server(),
 	})
 }
 

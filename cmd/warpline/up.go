@@ -37,6 +37,7 @@ type upCmd struct {
 
 	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
 	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
+	Series     int    `name:"metrics-tenants" default:"200" placeholder:"N" help:"${metrics_tenants}"`
 	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"${up_nats_listen}"`
 	StoreMax   size   `default:"0" help:"${up_store_max}"`
 	Durability string `enum:"os,fsync" default:"os" help:"${up_durability}"`
@@ -100,7 +101,7 @@ func (c *upCmd) check(p *program) error {
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert),
 		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s),
+		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series),
 		c.clickhouseFlags.check(s),
 		c.layoutFlags.check(s), c.limitFlags.check(s),
 		c.chunkFlags.check(s), c.insertFlags.check(s))
@@ -149,7 +150,7 @@ func (c *upCmd) config(p *program) service.Config {
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), SQLTenants: c.SQLTenants, NoOpenSQL: !c.OpenSQL,
 		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
-		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants), MetricsListen: c.Metrics,
+		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants), MetricsListen: c.Metrics, MetricsTenants: c.Series,
 		SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}

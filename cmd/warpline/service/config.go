@@ -22,6 +22,8 @@ type Config struct {
 	// MetricsListen is where /metrics, /healthz and /readyz are beside Listen, as host:port; "" for nowhere. Where others than this machine
 	// can reach Listen, /metrics is not there.
 	MetricsListen string
+	// MetricsTenants is how many tenants have series of their own in the metrics.
+	MetricsTenants int
 	// UIURL is where people see sessions, for answers that say so; "" is nowhere.
 	UIURL string
 	// GRPCListen is where it takes gRPC, as Listen; "" for nowhere. GRPCClientCA is a PEM file of those who sign the certificates of its
