@@ -153,6 +153,24 @@ func TestActiveSessionsInOneUpload(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.raw)
 		}
 	}
+	records := func() uint64 {
+		t.Helper()
+		status, err := r.streams.Windows.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status.Values()
+	}
+	before := records()
+	for i := range 100 { // made up
+		body := ndjsonOf(t, record(fmt.Sprint("a-made-up", i), 9), record(fmt.Sprint("b-made-up", i), 9))
+		if a := r.send("format=ndjson", body, key...); a.status != http.StatusTooManyRequests {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	if n := records(); n > before+10 {
+		t.Errorf("100 uploads of made-up sessions left %d records", n-before)
+	}
 	events, _ := r.stored()
 	if len(events) != 2 || string(events[1].Host) != "known" {
 		t.Errorf("%d events are stored: those of the known session alone are to be", len(events))

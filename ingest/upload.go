@@ -275,6 +275,9 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	ws.out = p.scratch
 	if err != nil {
 		p.abandon()
+		if p.beyond != nil && p.last == 0 {
+			g.uploads.unclaim(ctx, c)
+		}
 		return g.failed("storing the upload", err)
 	}
 	t := &p.Tally
