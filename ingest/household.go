@@ -44,12 +44,18 @@ func (k *keyring) limit(name string, h *household) {
 	}
 	of := k.guests.of(name)
 	of.disabled.Store(h.record != nil && !h.record.Disabled.IsZero())
-	of.change(h.limits(k.defaults))
+	all := h.limits(k.defaults)
+	of.change(all)
+	least := all.PendingBytes
 	for _, m := range h.keys {
 		key, _ := m.current()
 		own, uploads := h.of(key, k.defaults)
 		m.update(key, own, uploads)
+		if n := uploads.PendingBytes; n > 0 && (least <= 0 || n < least) {
+			least = n
+		}
 	}
+	of.pending.Store(least)
 }
 
 // gather leaves limits until gathered is called.

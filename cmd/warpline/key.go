@@ -260,6 +260,7 @@ func ownerOf(k tenant.Key) string {
 func limitsOf(l tenant.Limits) string {
 	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 	bytes := func(n float64) string { return size(n).String() }
+	seconds := func(n float64) string { return duration(n).String() }
 	var own []string
 	for _, f := range []struct {
 		name  string
@@ -275,6 +276,9 @@ func limitsOf(l tenant.Limits) string {
 		{"uploads-at-once", float64(l.UploadsAtOnce), number},
 		{"names", float64(l.Names), number}, {"name-length", float64(l.NameBytes), bytes},
 		{"open-scopes", float64(l.OpenScopes), number},
+		{"active-sessions", float64(l.ActiveSessions), number},
+		{"pending-bytes", float64(l.PendingBytes), bytes},
+		{"past", l.PastSeconds, seconds}, {"future", l.FutureSeconds, seconds},
 		{"quota-events-per-day", l.EventsPerDay, number}, {"quota-bytes-per-day", l.BytesPerDay, bytes},
 		{"quota-trickle", l.QuotaTrickle, number},
 	} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/service"
+	"github.com/warpline/warpline/ingest/active"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -67,6 +68,11 @@ type limitFlags struct {
 	BytesPerDay     size    `name:"quota-bytes-per-day" default:"0B" help:"Bytes of one tenant in a day of UTC, as received; 0: any number."`
 	QuotaPolicy     string  `name:"quota-policy" default:"hold" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    float64 `name:"quota-trickle" default:"0" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Active  int           `name:"limit-active-sessions" default:"0" help:"${limit_active_sessions}"`
+	Pending size          `name:"limit-pending-bytes" default:"0B" help:"${limit_pending_bytes}"`
+	Past    time.Duration `name:"limit-past" default:"0s" help:"How old events may be when they come; 0: any age."`
+	Future  time.Duration `name:"limit-future" default:"0s" help:"How far ahead of the gateway's clock events may be; 0: any time."`
 }
 
 // keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
@@ -91,6 +97,11 @@ type keyLimitFlags struct {
 	BytesPerDay     size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
 	QuotaPolicy     string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Active  int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 // changeLimitFlags change the limits of a key or a tenant: what is left out stays, and 0 is the default again.
@@ -115,6 +126,11 @@ type changeLimitFlags struct {
 	BytesPerDay     *size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
 	QuotaPolicy     *string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    *float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Active  *int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending *size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    *time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  *time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 func (f changeLimitFlags) check(s *settings) error {
@@ -122,6 +138,7 @@ func (f changeLimitFlags) check(s *settings) error {
 	f.apply(&l)
 	return limitFlags{EventsPerSecond: l.EventsPerSecond, Requests: l.RequestsPerSecond, BurstSeconds: l.BurstSeconds, MaxRatio: l.MaxRatio,
 		MaxCubin: size(l.MaxCubinBytes), UploadsAtOnce: l.UploadsAtOnce, Names: l.Names, OpenScopes: l.OpenScopes,
+		Active: l.ActiveSessions, Past: duration(l.PastSeconds), Future: duration(l.FutureSeconds),
 		EventsPerDay: l.EventsPerDay, QuotaPolicy: l.QuotaPolicy, QuotaTrickle: l.QuotaTrickle}.check(s)
 }
 
@@ -155,11 +172,23 @@ func (f changeLimitFlags) apply(l *tenant.Limits) {
 		l.NameBytes = int(*f.NameLength)
 	}
 	set(&l.OpenScopes, f.OpenScopes)
+	seconds := func(to *float64, v *time.Duration) {
+		if v != nil {
+			*to = v.Seconds()
+		}
+	}
+	set(&l.ActiveSessions, f.Active)
+	bytes(&l.PendingBytes, f.Pending)
+	seconds(&l.PastSeconds, f.Past)
+	seconds(&l.FutureSeconds, f.Future)
 	set(&l.EventsPerDay, f.EventsPerDay)
 	number(&l.BytesPerDay, f.BytesPerDay)
 	set(&l.QuotaPolicy, f.QuotaPolicy)
 	set(&l.QuotaTrickle, f.QuotaTrickle)
 }
+
+// duration is a limit in seconds as a flag has it.
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // set sets what is given.
 func set[T any](to *T, v *T) {
@@ -175,6 +204,7 @@ func (f limitFlags) limits() tenant.Limits {
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
 		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin),
 		UploadsAtOnce: f.UploadsAtOnce, Names: f.Names, NameBytes: int(f.NameLength), OpenScopes: f.OpenScopes,
+		ActiveSessions: f.Active, PendingBytes: int64(f.Pending), PastSeconds: f.Past.Seconds(), FutureSeconds: f.Future.Seconds(),
 		EventsPerDay: f.EventsPerDay, BytesPerDay: float64(f.BytesPerDay), QuotaPolicy: f.QuotaPolicy, QuotaTrickle: f.QuotaTrickle,
 	}
 }
@@ -187,7 +217,8 @@ func (f limitFlags) check(s *settings) error {
 		{"limit-events-per-second", f.EventsPerSecond}, {"limit-requests-per-second", f.Requests}, {"limit-burst-seconds", f.BurstSeconds},
 		{"limit-ratio", f.MaxRatio}, {"quota-events-per-day", f.EventsPerDay}, {"quota-trickle", f.QuotaTrickle},
 		{"limit-uploads-at-once", float64(f.UploadsAtOnce)}, {"limit-names", float64(f.Names)},
-		{"limit-open-scopes", float64(f.OpenScopes)},
+		{"limit-open-scopes", float64(f.OpenScopes)}, {"limit-active-sessions", float64(f.Active)},
+		{"limit-past", f.Past.Seconds()}, {"limit-future", f.Future.Seconds()},
 	} {
 		if l.value < 0 || l.value != l.value {
 			return fmt.Errorf("%s: %v: use a positive number, or 0 for the default", s.name(l.flag), l.value)
@@ -198,6 +229,9 @@ func (f limitFlags) check(s *settings) error {
 	}
 	if p := f.QuotaPolicy; p != "" && p != tenant.QuotaHold && p != tenant.QuotaDrop {
 		return fmt.Errorf("%s: %q: use hold or drop", s.name("quota-policy"), p)
+	}
+	if f.Active > active.Most {
+		return fmt.Errorf("%s: %d: use at most %d, or 0 for any number", s.name("limit-active-sessions"), f.Active, active.Most)
 	}
 	if f.MaxCubin > stream.MaxCubinBytes {
 		return fmt.Errorf("%s: %s: a cubin is at most %s", s.name("limit-cubin"), f.MaxCubin, size(stream.MaxCubinBytes))

@@ -48,6 +48,14 @@ type Limits struct {
 	Names      int `json:"names,omitempty" yaml:"names"`
 	NameBytes  int `json:"name_length,omitempty" yaml:"name_length"`
 	OpenScopes int `json:"open_scopes,omitempty" yaml:"open_scopes"`
+	// ActiveSessions is how many sessions may be active, at all gateways together; 0 in DefaultLimits: any number.
+	ActiveSessions int `json:"active_sessions,omitempty" yaml:"active_sessions"`
+	// PendingBytes is how many bytes of parts, before compression, may be accepted and not in SQL yet, at all gateways together; 0 in
+	// DefaultLimits: any number.
+	PendingBytes int64 `json:"pending_bytes,omitempty" yaml:"pending_bytes"`
+	// PastSeconds and FutureSeconds are how far before and after its receipt the time of an event may be; 0 in DefaultLimits: any time.
+	PastSeconds   float64 `json:"past_seconds,omitempty" yaml:"past_seconds"`
+	FutureSeconds float64 `json:"future_seconds,omitempty" yaml:"future_seconds"`
 
 	// EventsPerDay and BytesPerDay, as received, are what may come in a day of UTC; 0 in DefaultLimits: any number.
 	EventsPerDay float64 `json:"quota_events_per_day,omitempty" yaml:"quota_events_per_day"`
@@ -103,6 +111,10 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.Names, d.Names)
 	or(&l.NameBytes, d.NameBytes)
 	or(&l.OpenScopes, d.OpenScopes)
+	or(&l.ActiveSessions, d.ActiveSessions)
+	or(&l.PendingBytes, d.PendingBytes)
+	or(&l.PastSeconds, d.PastSeconds)
+	or(&l.FutureSeconds, d.FutureSeconds)
 	or(&l.EventsPerDay, d.EventsPerDay)
 	or(&l.BytesPerDay, d.BytesPerDay)
 	or(&l.QuotaPolicy, d.QuotaPolicy)

@@ -22,13 +22,15 @@ type Config struct {
 	// MetricsListen is where /metrics, /healthz and /readyz are beside Listen, as host:port; "" for nowhere. Where others than this machine
 	// can reach Listen, /metrics is not there.
 	MetricsListen string
+	// MetricsTenants is how many tenants have series of their own in the metrics.
+	MetricsTenants int
 	// UIURL is where people see sessions, for answers that say so; "" is nowhere.
 	UIURL string
 	// GRPCListen is where it takes gRPC, as Listen; "" for nowhere. GRPCClientCA is a PEM file of those who sign the certificates of its
 	// clients, which are then asked for; "" for none.
 	GRPCListen, GRPCClientCA string
-	// TLSCert and TLSKey are PEM files for both; both are "" without TLS.
-	TLSCert, TLSKey string
+	// TLSCert and TLSKey are PEM files for both; both are "" without TLS. TLSClientCA is to Listen what GRPCClientCA is to GRPCListen.
+	TLSCert, TLSKey, TLSClientCA string
 	// NATS is that of others; its zero value starts one in this process, with its files in the data folder.
 	NATS NATS
 	// NATSListen is where that one listens, as host:port; "" for nowhere.

@@ -15,6 +15,7 @@ type GatewayConfig struct {
 	UIURL                    string // where people see sessions, "" is nowhere
 	GRPCListen, GRPCClientCA string
 	TLSCert, TLSKey          string
+	TLSClientCA              string
 	DevKey                   string
 	Limits                   tenant.Limits
 	// SpoolDir is the folder for bodies that are being received; "" is one below the system's temporary folder, which is removed at the
@@ -25,6 +26,8 @@ type GatewayConfig struct {
 	Tenants  TenantFile
 	// MetricsListen is where /metrics, /healthz and /readyz are beside Listen, as host:port; "" for nowhere.
 	MetricsListen string
+	// MetricsTenants is how many tenants have series of their own there.
+	MetricsTenants int
 }
 
 // RunGateway serves until ctx ends, then lets requests under way finish; hard ends the waiting for them.
@@ -45,10 +48,10 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	reg := newRegistry()
 	w := newWatcher(a.Log, reg)
 	g, err := ingest.New(streams, ingest.Config{
-		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA,
+		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA, TLSClientCA: c.TLSClientCA,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
 		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
-		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen),
+		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen), MetricsTenants: c.MetricsTenants,
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
