@@ -153,7 +153,13 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	patient := doctor.Patient{Streams: streams, Conn: conn, Database: srv.Database, Schema: schema(), Keys: keys, HTTP: srv.HTTP}
+	tenants, err := ingest.NewTenants(streams.Keys).List(ctx)
+	if err != nil {
+		return err
+	}
+	classes, _ := ingest.ReadClasses(ctx, streams.Keys) // without any, the check says so
+	patient := doctor.Patient{Streams: streams, Conn: conn, Database: srv.Database, Schema: schema(), Keys: keys, Tenants: tenants,
+		Classes: classes, HTTP: srv.HTTP}
 	if r, err := service.ReadRunning(c.Data); err == nil && service.Held(c.Data) {
 		patient.Dir, patient.Gateway = c.Data, "http://"+r.Gateway
 		if r.GatewayTLS {

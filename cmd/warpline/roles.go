@@ -25,6 +25,7 @@ type gatewayCmd struct {
 	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
 	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
 	limitFlags
+	classesFlag
 }
 
 func (c *gatewayCmd) check(p *program) error {
@@ -47,15 +48,19 @@ func (c *gatewayCmd) check(p *program) error {
 		}
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s))
+		c.classesFlag.check(s, c.limits()), checkTenants(s, c.Tenants, c.classesFlag, c.limits()), metricsFlags{c.Metrics}.check(s))
 }
 
 // Run serves until a signal, then lets requests under way finish.
 func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
+	classes, err := c.classes(c.limits())
+	if err != nil {
+		return err
+	}
 	return c.role(p).RunGateway(ctx, p.Hard, service.GatewayConfig{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(),
-		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
+		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(), Classes: classes,
+		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants, classes),
 		MetricsListen: c.Metrics,
 	})
 }
