@@ -202,6 +202,7 @@ func (k *Sink) Run(ctx context.Context) error {
 	go k.watchBroken(watch)
 	go k.keepCubins(watch)
 	go k.forgetCubins(watch)
+	go k.keepMeasuring(watch)
 	// The logger without a role, since Leases names it.
 	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane}
 	leases.Hold(ctx)

@@ -256,7 +256,11 @@ func (c *costCmd) Run(ctx context.Context, p *program) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Stderr, "bytes of an event as they are at rest now, of %d events; a service with few events has more for each\n",
-		b.RawEvents)
+	whose := ""
+	if c.Tenant != "" && !b.OwnBytes {
+		whose = " of all tenants, since the sink has not measured this one yet"
+	}
+	fmt.Fprintf(p.Stderr, "bytes of an event as they are at rest now, of %d events%s; a service with few events has more for each\n",
+		b.RawEvents, whose)
 	return nil
 }
