@@ -46,8 +46,8 @@ func (w *world) twoTenants() {
 	w.t.Helper()
 	w.publish(0, 4000)
 	w.settled(30 * time.Second)
-	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('globex' AS tenant) FROM kernels_data UNION ALL " +
-		"SELECT * REPLACE ('globex' AS tenant, corr_id + 100000 AS corr_id) FROM kernels_data")
+	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('globex' AS tenant) FROM kernels_data UNION " +
+		"ALL SELECT * REPLACE ('globex' AS tenant, corr_id + 100000 AS corr_id) FROM kernels_data")
 	w.exec("INSERT INTO rejects_data (tenant, session_id, at, payload, received_at, retention_days) SELECT if(number % 2, 'globex', 'acme'), " +
 		"'s', now64(9), if(number % 2, randomPrintableASCII(20000), 'x'), now64(9), 7 FROM numbers(200)")
 	w.exec("INSERT INTO usage_data (tenant, day, source, events, stored_bytes, received_day, retention_days) VALUES " +

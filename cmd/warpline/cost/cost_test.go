@@ -47,8 +47,8 @@ func TestReckon(t *testing.T) {
 	if b.OwnBytes {
 		t.Errorf("nothing was measured: %+v", b)
 	}
-	s.Exec("INSERT INTO {db}.stored_data (tenant, measurement, day, source, raw_bytes, rollup_bytes) VALUES ('acme', toUnixTimestamp(now()) * " +
-		"1000000000, today() - 1, 'x', 3456000, 864000), ('acme', 7, today() - 9, 'x', 1000000000, 0), " +
+	s.Exec("INSERT INTO {db}.stored_data (tenant, measurement, day, source, raw_bytes, rollup_bytes) VALUES ('acme', " +
+		"toUnixTimestamp(now()) * 1000000000, today() - 1, 'x', 3456000, 864000), ('acme', 7, today() - 9, 'x', 1000000000, 0), " +
 		"('globex', toUnixTimestamp(now()) * 1000000000, today() - 1, 'x', 1000000000, 1000000000)")
 	if b, err = cost.Reckon(t.Context(), s.Conn, s.Opts.Database, s.Schema, q); err != nil || !b.OwnBytes {
 		t.Fatalf("of one tenant, measured: %+v, %v", b, err)
