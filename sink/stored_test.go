@@ -48,8 +48,8 @@ func (w *world) twoTenants() {
 	w.settled(30 * time.Second)
 	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('globex' AS tenant) FROM kernels_data UNION " +
 		"ALL SELECT * REPLACE ('globex' AS tenant, corr_id + 100000 AS corr_id) FROM kernels_data")
-	w.exec("INSERT INTO rejects_data (tenant, session_id, at, payload, received_at, retention_days) SELECT if(number % 2, 'globex', 'acme'), " +
-		"'s', now64(9), if(number % 2, randomPrintableASCII(20000), 'x'), now64(9), 7 FROM numbers(200)")
+	w.exec("INSERT INTO rejects_data (tenant, session_id, at, payload, received_at, retention_days) SELECT if(number % 2, 'globex', " +
+		"'acme'), 's', now64(9), if(number % 2, randomPrintableASCII(20000), 'x'), now64(9), 7 FROM numbers(200)")
 	w.exec("INSERT INTO usage_data (tenant, day, source, events, stored_bytes, received_day, retention_days) VALUES " +
 		"('globex', today(), 'parca', 10, 30, today(), 400), ('globex', today(), 'trace', 10, 10, today(), 400)")
 	w.exec("OPTIMIZE TABLE kernels_data FINAL")
