@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,12 +42,18 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 		{[]string{"key", "create", "acme", "--retention-class", "none"}, exitFailed, "use one of default="},
 		{[]string{"key", "create", "acme", "--retention-class", "short", "--scope", "read"}, exitUsage, "leave it out"},
 		{[]string{"key", "create", "globex", "--retention-class", "long"}, exitOK, "limits: retention-class long;"},
+		{[]string{"tenant", "retain", "acme", "none"}, exitFailed, "use one of default="},
+		{[]string{"tenant", "retain", "No Such", "long"}, exitUsage, "use 1 to 63"},
 		{[]string{"doctor"}, exitOK, "default=7d/395d, short=1d/30d, long=30d/800d; 0 other pairs"},
 	} {
 		got := runIn(t, nil, append(c.args, "--data", data)...)
 		if got.code != c.code || !strings.Contains(got.stdout+got.stderr, c.says) {
 			t.Errorf("%v: %+v, want %d and %q", c.args, got, c.code, c.says)
 		}
+	}
+	if got := runIn(t, nil, "tenant", "retain", "acme", "long", "--dry-run", "--data", data); got.code != exitOK ||
+		got.stdout != "TABLE  CAME IN  ROWS  DAYS  WOULD BE\n" {
+		t.Errorf("of a tenant without rows: %+v", got)
 	}
 	// What the environment says of a service is not what a command is to do.
 	if got := runIn(t, map[string]string{"WARPLINE_RETENTION_CLASS": "short=1d/30d"}, "tenant", "set", "acme", "--note", "x", "--data",
@@ -77,6 +84,15 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("rows of acme are kept %s", got)
 		}
+	}
+	dry := runIn(t, nil, "tenant", "retain", "acme", "long", "--dry-run", "--data", data)
+	if dry.code != exitOK || !regexp.MustCompile(`kernels_data +\d{4}-\d\d-\d\d +\d+ +1 +30\n`).MatchString(dry.stdout) ||
+		!regexp.MustCompile(`kernel_stats_data +\d{4}-\d\d +\d+ +30 +800\n`).MatchString(dry.stdout) || strings.Contains(dry.stdout, "cubin_lines") {
+		t.Errorf("%+v", dry)
+	}
+	if got := runIn(t, nil, "tenant", "retain", "acme", "long", "--no-wait", "--data", data); got.code != exitOK ||
+		!strings.Contains(got.stderr, "what tenant acme sends from now on is not of class long") {
+		t.Errorf("%+v", got)
 	}
 }
 
