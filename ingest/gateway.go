@@ -57,6 +57,8 @@ type Config struct {
 	MessagesMaxBytes int64
 	// Defaults are the limits for keys that do not set their own; zero fields are tenant.DefaultLimits.
 	Defaults tenant.Limits
+	// Classes are the retention classes of the service (default: class default alone, with the days of Defaults).
+	Classes tenant.Classes
 	// Sources are the kinds of data that it takes. The list is not changed.
 	Sources []Source
 	// DevKey, if set, is a key of tenant "dev" with the default limits. For loopback only; the caller checks that.
@@ -102,6 +104,9 @@ type Config struct {
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	c.Defaults = c.Defaults.Or(tenant.DefaultLimits())
+	if len(c.Classes) == 0 {
+		c.Classes = tenant.Classes{{Name: tenant.DefaultClass, Raw: c.Defaults.RetentionDays, Rollup: c.Defaults.RollupDays}}
+	}
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
@@ -233,7 +238,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
 		defaults: cfg.Defaults, guests: &g.guests,
 		meters: map[string]*meter{}, scoped: map[string]tenant.Key{}, households: map[string]*household{},
-		asks: rate.NewLimiter(maxAsks, maxAsks)}
+		retention: newRetention(cfg.Classes),
+		asks:      rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
 		g.keys.meters[g.keys.dev] = newMeter(g.keys.dev, tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, cfg.Defaults,

@@ -61,6 +61,10 @@ var helpTexts = kong.Vars{
 	"key_limit_events_per_second":    "Events a second of this key or tenant; by default the service's limit, as with all below.",
 	"pprof_type": "What to write: pc, samples of instructions (kind stall alone), with inline frames, launch stacks and the labels " +
 		"stall_reason and sass; or kernels, calls and durations.",
+	"retention_classes": "Retention classes that tenants and keys can have, as short=1d/30d: days that raw rows are kept, and rollups. " +
+		"At most 7 beside class default, which --retention-days and --rollup-days make.",
+	"retention_class":        "Retention class of what it sends: one that the gateways have.",
+	"change_retention_class": "Retention class of what it sends from now on; --retention-class= is none again.",
 	"report_all": "What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left " +
 		"out. There are \"warpline report memory\", \"stalls\", \"regions\" and \"trace\" beside it.",
 	"report_base_build": "Compare with samples of this build id, or of those that begin so: which shares rose? Without --build all other " +

@@ -34,16 +34,22 @@ type keyCreateCmd struct {
 	Expires        time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
 	NoLaunchStacks bool          `help:"Keep the launch stacks of PC samples out of the tables."`
 	keyLimitFlags
+	classFlag
 }
 
 func (c *keyCreateCmd) check(p *program) error {
 	if c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
 	}
-	if _, err := c.like(); err != nil {
+	like, err := c.like()
+	if err == nil && c.of(p.Settings) != "" && (c.Operator || like.Scope != tenant.ScopeIngest) {
+		err = errors.New("a retention class is for keys of scope ingest: leave it out")
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", p.Settings.name("scope"), err)
 	}
-	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, service.DefaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings))
+	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, service.DefaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings),
+		c.classFlag.check(p.Settings, like.Limits))
 }
 
 // like is what the key has but its id and its times.
@@ -80,6 +86,9 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	if err := c.give(ctx, p.Settings, keys, &like.Limits); err != nil {
+		return err
+	}
 	secret, key, err := keys.Make(ctx, like, c.Expires)
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
@@ -104,13 +113,14 @@ type keySetCmd struct {
 	Expires        *time.Duration `placeholder:"DURATION" help:"How long it works from now on, as 720h; 0 for ever."`
 	NoLaunchStacks *bool          `negatable:"" help:"Keep the launch stacks of PC samples out of the tables."`
 	changeLimitFlags
+	changeClassFlag
 }
 
 func (c *keySetCmd) check(p *program) error {
 	if c.Expires != nil && *c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), *c.Expires)
 	}
-	return c.changeLimitFlags.check(p.Settings)
+	return errors.Join(c.changeLimitFlags.check(p.Settings), c.changeClassFlag.check(p.Settings, c.changeLimitFlags))
 }
 
 // Run changes what is given and leaves the rest.
@@ -120,6 +130,10 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer done()
+	class, err := c.look(ctx, p.Settings, keys, c.changeLimitFlags)
+	if err != nil {
+		return err
+	}
 	key, err := keys.Change(ctx, c.ID, func(k *tenant.Key) error {
 		if !k.Revoked.IsZero() {
 			return fmt.Errorf("key %s is revoked, for good: make another with \"warpline key create %s\"", k.ID, k.Tenant)
@@ -134,6 +148,7 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 			}
 		}
 		c.apply(&k.Limits)
+		class(&k.Limits)
 		if k.Scope != tenant.ScopeIngest && k.Limits != limits {
 			return fmt.Errorf("key %s has scope %s: limits are for keys of scope ingest", k.ID, k.Scope)
 		}
@@ -262,6 +277,10 @@ func limitsOf(l tenant.Limits) string {
 	bytes := func(n float64) string { return size(n).String() }
 	seconds := func(n float64) string { return duration(n).String() }
 	var own []string
+	if l.RetentionClass != "" {
+		own = append(own, "retention-class "+l.RetentionClass)
+		l.RetentionDays, l.RollupDays = 0, 0 // which it says
+	}
 	for _, f := range []struct {
 		name  string
 		value float64

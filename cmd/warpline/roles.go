@@ -27,6 +27,7 @@ type gatewayCmd struct {
 	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
 	Series     int    `name:"metrics-tenants" default:"200" placeholder:"N" help:"${metrics_tenants}"`
 	limitFlags
+	classesFlag
 }
 
 func (c *gatewayCmd) check(p *program) error {
@@ -49,16 +50,20 @@ func (c *gatewayCmd) check(p *program) error {
 		}
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert),
-		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert), c.limitFlags.check(s),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series))
+		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert), c.limitFlags.check(s), c.classesFlag.check(s, c.limits()),
+		checkTenants(s, c.Tenants, c.classesFlag, c.limits()), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series))
 }
 
 // Run serves until a signal, then lets requests under way finish.
 func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
+	classes, err := c.classes(c.limits())
+	if err != nil {
+		return err
+	}
 	return c.role(p).RunGateway(ctx, p.Hard, service.GatewayConfig{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		GRPCClientCA: c.ClientCA, TLSClientCA: c.HTTPCA, DevKey: c.DevKey, Limits: c.limits(),
-		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
+		GRPCClientCA: c.ClientCA, TLSClientCA: c.HTTPCA, DevKey: c.DevKey, Limits: c.limits(), Classes: classes,
+		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants, classes),
 		MetricsListen: c.Metrics, MetricsTenants: c.Series,
 	})
 }

@@ -44,6 +44,7 @@ type upCmd struct {
 	natsFlags
 	layoutFlags
 	limitFlags
+	classesFlag
 	chunkFlags
 	insertFlags
 
@@ -100,8 +101,8 @@ func (c *upCmd) check(p *program) error {
 		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), c.DrainTimeout)
 	}
 	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert),
-		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series),
+		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert), c.classesFlag.check(s, c.limits()),
+		checkTenants(s, c.Tenants, c.classesFlag, c.limits()), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series),
 		c.clickhouseFlags.check(s),
 		c.layoutFlags.check(s), c.limitFlags.check(s),
 		c.chunkFlags.check(s), c.insertFlags.check(s))
@@ -142,6 +143,7 @@ func checkClientCA(s *settings, flag, file, cert string) error {
 
 func (c *upCmd) config(p *program) service.Config {
 	layout := c.layout()
+	classes, _ := c.classes(c.limits()) // check has seen the error
 	// Only who names a size takes room back from streams that are there.
 	layout.Lower = p.Settings.given("ingest-max") || p.Settings.given("rows-max") || p.Settings.given("bucket-max") || c.StoreMax > 0
 	return service.Config{
@@ -150,7 +152,8 @@ func (c *upCmd) config(p *program) service.Config {
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), SQLTenants: c.SQLTenants, NoOpenSQL: !c.OpenSQL,
 		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
-		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants), MetricsListen: c.Metrics, MetricsTenants: c.Series,
+		DevKey: c.DevKey, Limits: c.limits(), Classes: classes, Tenants: tenantFile(c.Tenants, classes),
+		MetricsListen: c.Metrics, MetricsTenants: c.Series,
 		SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}

@@ -36,9 +36,11 @@ type Limits struct {
 	MaxRawBytes       int64   `json:"max_raw_bytes,omitempty" yaml:"max_raw_bytes"`   // after decompression
 	MaxRatio          float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`           // raw / compressed, checked beyond 192 MiB raw
 	MaxLineBytes      int64   `json:"max_line_bytes,omitempty" yaml:"max_line_bytes"`
-	RetentionDays     uint16  `json:"retention_days,omitempty" yaml:"retention_days"`   // of raw rows
-	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`         // of rollups and facts
-	MaxCubinBytes     int64   `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
+	RetentionDays     uint16  `json:"retention_days,omitempty" yaml:"retention_days"` // of raw rows
+	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
+	// RetentionClass is the name of their class, which says both; the days are then what it had when it was given.
+	RetentionClass string `json:"retention_class,omitempty" yaml:"retention_class"`
+	MaxCubinBytes  int64  `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
 	// NoLaunchStacks keeps the launch stacks of PC samples out of the tables.
 	NoLaunchStacks bool `json:"no_launch_stacks,omitempty" yaml:"no_launch_stacks"`
 	// UploadsAtOnce is how many uploads one gateway handles at once, at most a quarter of all that it does; 0 in DefaultLimits: as many.
@@ -92,7 +94,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Or returns l with zero fields taken from d.
+// Or returns l with zero fields taken from d. The name of a class is left as it is: see Classes.Days.
 func (l Limits) Or(d Limits) Limits {
 	or(&l.EventsPerSecond, d.EventsPerSecond)
 	or(&l.BytesPerSecond, d.BytesPerSecond)

@@ -55,6 +55,8 @@ type Config struct {
 	DevKey string
 	// Limits are those of keys that have none of their own; a zero is the default of tenant.DefaultLimits.
 	Limits tenant.Limits
+	// Classes are the retention classes; none is class default alone, with the days of Limits.
+	Classes tenant.Classes
 	// Tenants is a file that declares tenants.
 	Tenants TenantFile
 	// SinkInterval and ChunkAge are sink.Config.MinInterval and aggregate.Config.ChunkAge.

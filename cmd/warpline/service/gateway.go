@@ -18,6 +18,7 @@ type GatewayConfig struct {
 	TLSClientCA              string
 	DevKey                   string
 	Limits                   tenant.Limits
+	Classes                  tenant.Classes
 	// SpoolDir is the folder for bodies that are being received; "" is one below the system's temporary folder, which is removed at the
 	// end.
 	SpoolDir string
@@ -50,7 +51,7 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	g, err := ingest.New(streams, ingest.Config{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA, TLSClientCA: c.TLSClientCA,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
-		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
+		Defaults: c.Limits, Classes: c.Classes, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
 		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen), MetricsTenants: c.MetricsTenants,
 	})
 	if err != nil {

@@ -120,7 +120,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	s.Gateway, err = ingest.New(s.Streams, ingest.Config{
 		Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, GRPCClientCA: cfg.GRPCClientCA, TLSClientCA: cfg.TLSClientCA,
 		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, UIURL: cfg.UIURL, SpoolDir: s.Dir.File("spool"),
-		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
+		Defaults: cfg.Limits, Classes: cfg.Classes, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
 		Logger: cfg.Log.With("role", "gateway"), Registerer: reg, Refuse: s.refuse, Ready: s.watcher.blocked, Sources: cfg.Sources.Doors,
 		Questions: asking, HideMetrics: public(cfg.Listen), MetricsTenants: cfg.MetricsTenants,
 	})
