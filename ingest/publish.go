@@ -48,6 +48,7 @@ type Publisher struct {
 	timeout    time.Duration
 	last       uint64 // the highest sequence in INGEST of what is acknowledged
 	known      uint64 // events of parts that JetStream had already, from within its duplicate window
+	lost       uint64 // where the last part was that INGEST does not have any more, 0 for none: JetStream must not take these for it
 }
 
 type pendingAck struct {
@@ -60,9 +61,14 @@ type pendingAck struct {
 }
 
 // msgID is the Nats-Msg-Id of a part: JetStream drops a second copy within minutes, the worker drops it for good.
-func msgID(tenant, session, identity string, part int) string {
+// lost tells parts that are published once more, because they are gone, from those of the first time; workers know them as the same.
+func msgID(tenant, session, identity string, part int, lost uint64) string {
 	h := sha256.New()
-	for _, s := range [...]string{tenant, session, identity, strconv.Itoa(part)} {
+	names := []string{tenant, session, identity, strconv.Itoa(part)}
+	if lost > 0 {
+		names = append(names, strconv.FormatUint(lost, 10))
+	}
+	for _, s := range names {
 		h.Write([]byte(s))
 		h.Write([]byte{0})
 	}
@@ -135,7 +141,7 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 	}
 	// No retries by the client library: it would keep the message, whose buffer is ours again as soon as it is written.
 	future, err := p.js.PublishMsgAsync(&nats.Msg{Subject: p.subject, Data: p.scratch},
-		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part)), jetstream.WithRetryAttempts(0),
+		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part, p.lost)), jetstream.WithRetryAttempts(0),
 		jetstream.WithStallWait(p.timeout))
 	if err != nil {
 		return fmt.Errorf("publish part %d: %w", e.Part, err)

@@ -251,6 +251,9 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	}
 	p := g.publisher(u, id.part(c))
 	p.dry = c != nil && c.window.state == windowDone
+	if c != nil && c.lost {
+		p.lost = c.window.last
+	}
 	if p.dry {
 		return g.acceptAgain(ctx, m, u, in, x, id, c, p)
 	}
