@@ -107,7 +107,7 @@ func (r *rates) levels(now time.Time) (all [4]level) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, b := range r.buckets() {
-		all[i] = level{b.limiter.TokensAt(now), float64(b.limiter.Limit()), r.limits.BurstSeconds, b.limiter.Burst()}
+		all[i] = level{b.limiter.TokensAt(now), float64(b.limiter.Limit()), r.limits.Value().BurstSeconds, b.limiter.Burst()}
 	}
 	return all
 }
@@ -122,7 +122,7 @@ const (
 
 // quota is what may come in a day. The caller holds the lock.
 func (r *rates) quota() quota.Limit {
-	l := r.limits
+	l := r.limits.Value()
 	return quota.Limit{Events: l.EventsPerDay, Bytes: l.BytesPerDay, Drop: l.QuotaPolicy == tenant.QuotaDrop, Trickle: l.QuotaTrickle}
 }
 

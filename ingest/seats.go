@@ -154,7 +154,7 @@ func atOnce(what string, most int) *Refusal {
 func (of *guest) uploadsAtOnce() int {
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	return of.limits.UploadsAtOnce
+	return of.limits.Value().UploadsAtOnce
 }
 
 func (g *Gateway) leave(m *meter) {
