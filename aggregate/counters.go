@@ -6,13 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 // counters are the worker's metrics. Events balance: what the gateway published is stored + rejected + duplicate + what still
 // waits in INGEST. The tenant label is on the series that billing and limits need, and on no others.
 type counters struct {
-	events                     *prometheus.CounterVec // tenant, outcome
-	rejects                    *prometheus.CounterVec // tenant, reason
+	events                     perTenant              // and outcome
+	rejects                    perTenant              // and reason
 	parts                      *prometheus.CounterVec // outcome
 	chunks                     prometheus.Counter
 	chunkBytes                 prometheus.Counter
@@ -38,17 +39,20 @@ type counters struct {
 	sessions                   prometheus.Gauge
 
 	reasons []string // of sources
+	tenants *tenant.Series
 
 	mu  sync.Mutex
 	met map[string]struct{} // tenants that have series of their own at 0
 }
 
 func newCounters(reg prometheus.Registerer, sources ...Source) *counters {
+	tenants := tenant.NewSeries()
 	c := &counters{
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_events_total",
-			Help: "Events folded, by tenant and outcome: stored, rejected or duplicate."}, []string{"tenant", "outcome"}),
-		rejects: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rejects_total",
-			Help: "Events refused, by tenant and reason; their bytes are in the table rejects."}, []string{"tenant", "reason"}),
+		tenants: tenants,
+		events: perTenant{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_events_total",
+			Help: "Events folded, by tenant and outcome: stored, rejected or duplicate."}, []string{"tenant", "outcome"}), tenants},
+		rejects: perTenant{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_rejects_total",
+			Help: "Events refused, by tenant and reason; their bytes are in the table rejects."}, []string{"tenant", "reason"}), tenants},
 		parts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpline_worker_parts_total",
 			Help: "INGEST messages, by outcome: folded, duplicate, bad, or poison (kept as a reject after its fold failed 3 times)."},
 			[]string{"outcome"}),

@@ -2,9 +2,13 @@ package aggregate
 
 import (
 	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/reject"
+	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -30,6 +34,7 @@ func (c *counters) begin() {
 		c.foldFailures.WithLabelValues(reason)
 	}
 	c.meet("")
+	c.meet(tenant.OtherSeries)
 }
 
 // beginRows makes the series of tables.
@@ -40,24 +45,47 @@ func (c *counters) beginRows(tables []*table.Table) {
 	}
 }
 
+// perTenant is a counter whose first label is the tenant. Tenants beyond the bound of series share one of tenant.OtherSeries.
+type perTenant struct {
+	*prometheus.CounterVec
+	of *tenant.Series
+}
+
+// WithLabelValues returns the counter of a tenant and another label.
+func (p perTenant) WithLabelValues(name, other string) prometheus.Counter {
+	return p.CounterVec.WithLabelValues(p.of.Label(name, time.Now()), other)
+}
+
+// endSilent removes the series of tenants of which nothing was counted for long.
+func (c *counters) endSilent(now time.Time) {
+	for _, name := range c.tenants.Silent(now) {
+		c.mu.Lock()
+		delete(c.met, name)
+		c.mu.Unlock()
+		for _, of := range []perTenant{c.events, c.rejects} {
+			of.DeletePartialMatch(prometheus.Labels{"tenant": name})
+		}
+	}
+}
+
 // meet makes the series of a tenant. It is called for every part.
-func (c *counters) meet(tenant string) {
+func (c *counters) meet(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.met[tenant]; known || len(c.met) > tenantSeries {
+	if _, known := c.met[name]; known || len(c.met) > 1+tenantSeries || !c.tenants.Meet(name, time.Now()) {
 		return
 	}
 	if c.met == nil {
 		c.met = map[string]struct{}{}
 	}
-	c.met[tenant] = struct{}{}
+	c.met[name] = struct{}{}
 	for _, outcome := range []string{"stored", "rejected", "duplicate"} {
-		c.events.WithLabelValues(tenant, outcome)
+		c.events.WithLabelValues(name, outcome)
 	}
 	for _, reason := range slices.Concat(reject.Reasons(), gpuflight.Reasons()) {
-		c.rejects.WithLabelValues(tenant, reason)
+		c.rejects.WithLabelValues(name, reason)
 	}
 	for _, reason := range c.reasons {
-		c.rejects.WithLabelValues(tenant, reason)
+		c.rejects.WithLabelValues(name, reason)
 	}
 }

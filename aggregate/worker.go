@@ -28,6 +28,8 @@ type Config struct {
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
+	// MetricsTenants is how many tenants have series of their own (tenant.DefaultSeries); the rest is tenant.OtherSeries.
+	MetricsTenants int
 
 	// A chunk is published when it is this old (default 400 ms), or has this many rows (131 072: one good insert) or estimated
 	// bytes (6 MiB: about 2 MiB compressed, well inside a message).
@@ -152,6 +154,7 @@ type PartitionStatus struct {
 func New(s *broker.Streams, cfg Config) *Worker {
 	cfg = cfg.withDefaults()
 	m := newCounters(cfg.Registerer, cfg.Sources...)
+	m.tenants.Bound(cfg.MetricsTenants)
 	m.beginRows(cfg.Schema.Tables())
 	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{},
 		owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{},
@@ -239,6 +242,7 @@ func (w *Worker) watchIngest(ctx context.Context) {
 	past := historian{kv: w.streams.Marks}
 	past.recall(ctx, w.streams.Conn.Stats().Reconnects)
 	for {
+		w.metrics.endSilent(time.Now())
 		look, cancel := context.WithTimeout(ctx, 2*time.Second)
 		info, err := w.streams.Ingest.Info(look)
 		cancel()

@@ -121,6 +121,30 @@ func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*c
 	return c, err
 }
 
+// unclaim forgets an upload that was recorded as pending just now and of which nothing was published: made-up sessions that may not begin
+// must not fill the record.
+func (u *uploads) unclaim(ctx context.Context, c *claim) {
+	if c == nil || c.key == "" || c.revision == 0 || c.resumed || c.lost {
+		return
+	}
+	s, err := u.js.Stream(ctx, "KV_"+stream.WindowsBucket)
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+"."+c.key), jetstream.WithPurgeSequence(c.revision+1))
+	}
+	if err != nil {
+		u.log.Debug("the record of an upload that was refused stays until it expires", "tenant", c.tenant, "err", err)
+	}
+}
+
+// done reports whether an upload was stored before.
+func (u *uploads) done(ctx context.Context, at place, w window) (bool, error) {
+	old, err := u.known(ctx, at, w)
+	if err == nil && old == nil {
+		old, _, err = u.load(ctx, at.key)
+	}
+	return old != nil && old.state == windowDone, err
+}
+
 // settle records a claimed upload as done. first is false when another request had done so before.
 func (g *Gateway) settle(ctx context.Context, c *claim, t *Tally, last uint64) (first bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)

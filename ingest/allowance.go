@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warpline/warpline/ingest/active"
 	"github.com/warpline/warpline/ingest/quota"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -23,9 +25,9 @@ const (
 // policies are the names of buckets in the headers, in the order of rates.buckets.
 var policies = [4]string{"events", "bytes", "raw-bytes", "requests"}
 
-// tell writes how much of each limit is left, of key or tenant, whichever has less.
-func (m *meter) tell(h http.Header, now time.Time) {
-	var policy, left [256]byte
+// tell writes how much of each limit is left, of key or tenant, whichever has less. So many sessions of the tenant are active.
+func (m *meter) tell(h http.Header, now time.Time, active int) {
+	var policy, left [512]byte
 	q, r := policy[:0], left[:0]
 	key, of := m.rates.levels(now), m.guest.rates.levels(now)
 	for i, name := range policies {
@@ -43,7 +45,56 @@ func (m *meter) tell(h http.Header, now time.Time) {
 		r = strconv.AppendInt(r, int64(max(l.tokens, 0)), 10)
 		r = strconv.AppendInt(append(r, ";t="...), int64(math.Ceil(min(max(float64(l.burst)-l.tokens, 0)/l.rate, 1e9))), 10)
 	}
+	q, r = m.tellQuotas(q, r, now)
+	if _, limits := m.current(); limits.ActiveSessions > 0 { // at once, not in a time
+		q = strconv.AppendInt(append(q, `, "active-sessions";q=`...), int64(limits.ActiveSessions), 10)
+		r = strconv.AppendInt(append(r, `, "active-sessions";r=`...), int64(max(limits.ActiveSessions-active, 0)), 10)
+	}
 	h[headerPolicy], h[headerRateLimit] = []string{string(q)}, []string{string(r)}
+}
+
+// tellQuotas appends what is left of the day's quotas, of key or tenant, whichever has less.
+func (m *meter) tellQuotas(policy, left []byte, now time.Time) (q, r []byte) {
+	key, of := m.rates.leftToday(now), m.guest.rates.leftToday(now)
+	for i, name := range [2]string{"events-per-day", "bytes-per-day"} {
+		d := key[i]
+		if d.quota <= 0 || of[i].quota > 0 && of[i].left < d.left {
+			d = of[i]
+		}
+		if d.quota <= 0 {
+			continue
+		}
+		policy = append(append(append(policy, `, "`...), name...), `";q=`...)
+		policy = append(strconv.AppendInt(policy, int64(d.quota), 10), ";w=86400"...)
+		left = append(append(append(left, `, "`...), name...), `";r=`...)
+		left = strconv.AppendInt(append(strconv.AppendInt(left, int64(d.left), 10), ";t="...), int64(math.Ceil(d.ends.Seconds())), 10)
+	}
+	return policy, left
+}
+
+// day is what is left of a quota, and how long until the day ends; quota 0 is none.
+type day struct {
+	quota, left float64
+	ends        time.Duration
+}
+
+// leftToday are the quotas of events and bytes.
+func (r *rates) leftToday(now time.Time) (all [2]day) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.quota()
+	if l.None() {
+		return all
+	}
+	u := r.today.Today(now)
+	ends := quota.End(u.Day).Sub(now)
+	for i, q := range [2]struct {
+		quota float64
+		used  int64
+	}{{l.Events, u.Events}, {l.Bytes, u.Bytes}} {
+		all[i] = day{min(q.quota, 1<<53), min(max(q.quota-float64(q.used), 0), 1<<53), ends}
+	}
+	return all
 }
 
 // level is how full a bucket is.
@@ -56,7 +107,7 @@ func (r *rates) levels(now time.Time) (all [4]level) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, b := range r.buckets() {
-		all[i] = level{b.limiter.TokensAt(now), float64(b.limiter.Limit()), r.limits.BurstSeconds, b.limiter.Burst()}
+		all[i] = level{b.limiter.TokensAt(now), float64(b.limiter.Limit()), r.limits.Value().BurstSeconds, b.limiter.Burst()}
 	}
 	return all
 }
@@ -71,7 +122,7 @@ const (
 
 // quota is what may come in a day. The caller holds the lock.
 func (r *rates) quota() quota.Limit {
-	l := r.limits
+	l := r.limits.Value()
 	return quota.Limit{Events: l.EventsPerDay, Bytes: l.BytesPerDay, Drop: l.QuotaPolicy == tenant.QuotaDrop, Trickle: l.QuotaTrickle}
 }
 
@@ -169,4 +220,64 @@ func (g *Gateway) allRates() (all []*rates) {
 		add(&m.rates)
 	}
 	return all
+}
+
+// activeWait is how long a session that may not begin yet shall wait before it is tried again.
+const activeWait = 20 * time.Second
+
+// tooManySessions is the code of a refusal because of them.
+const tooManySessions = "too_many_sessions"
+
+// activeID is what a session is counted by.
+func activeID(token string) active.ID {
+	n, _ := strconv.ParseUint(token[:16], 16, 64)
+	return active.ID(n)
+}
+
+// mayBegin refuses an upload of one session that may not begin yet, unless it was stored before.
+func (g *Gateway) mayBegin(ctx context.Context, u *Upload, id *Identity) error {
+	most := u.limits.ActiveSessions
+	if most <= 0 || u.Session == "" || u.Session == stream.NoSession {
+		return nil
+	}
+	if !g.counted.Load() {
+		return Unavailable("starting", "the active sessions are not known yet", nil)
+	}
+	n, ok := g.active.May(u.Tenant, activeID(stream.SessionToken(u.Session)), most)
+	if ok {
+		return nil
+	}
+	if id.at.key != "" {
+		done, err := g.uploads.done(ctx, id.at, id.want)
+		if err != nil {
+			return g.failed("recognising the upload", atWindows(err))
+		}
+		if done {
+			return nil
+		}
+	}
+	return beyondActive(u.Tenant, most, n)
+}
+
+func beyondActive(tenant string, most, n int) *Refusal {
+	return &Refusal{Status: http.StatusTooManyRequests, Code: tooManySessions, RetryAfter: activeWait + soon(),
+		Detail: fmt.Sprintf("tenant %s is at its limit limit-active-sessions = %d: %d are active at all gateways together, each until "+
+			"it ends or nothing comes of it for %v; those go on, and this one may begin when one has ended; nothing is lost: send the same again "+
+			"after Retry-After seconds, or ask the operator for a higher limit", tenant, most, n, active.Silence)}
+}
+
+// mayOwe refuses an upload while the tenant has as much on its way into SQL as it may. One that is let in may be of any size.
+func (g *Gateway) mayOwe(m *meter) *Refusal {
+	_, limits := m.current()
+	if limits.PendingBytes <= 0 {
+		return nil
+	}
+	owed := g.backlog.owes(m.guest.name)
+	if owed < limits.PendingBytes {
+		return nil
+	}
+	return &Refusal{Status: http.StatusTooManyRequests, Code: "too_much_pending", RetryAfter: soon(),
+		Detail: fmt.Sprintf("tenant %s is at its limit limit-pending-bytes = %d: %d bytes are accepted and not in SQL yet, from all gateways "+
+			"together; nothing is lost: send the same again after Retry-After seconds, or ask the operator whether ClickHouse is away, or for a "+
+			"higher limit", m.guest.name, limits.PendingBytes, owed)}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -37,6 +38,8 @@ const (
 // backlog is what each tenant has sent through this gateway and is not in ClickHouse yet. The zero value is ready. Safe for concurrent
 // use.
 type backlog struct {
+	elsewhere *pending.Amounts // at other gateways; may be nil
+
 	mu      sync.Mutex
 	by      map[string]*owed // tenants that have something on its way, or had until just now
 	reached map[int]uint64   // by partition: INGEST sequence up to which all is in ClickHouse
@@ -164,8 +167,39 @@ func (o *owed) drained(bytes int64, now time.Time) {
 	}
 }
 
+// owes is how many bytes of the tenant are on their way, from all gateways together.
+func (b *backlog) owes(tenant string) (bytes int64) {
+	b.mu.Lock()
+	if o := b.by[tenant]; o != nil {
+		bytes = max(o.bytes, 0)
+	}
+	b.mu.Unlock()
+	return bytes + b.elsewhere.Of(tenant)
+}
+
+// amounts is what other gateways shall know: of each tenant that has at least so many bytes on their way, 0 for none of it.
+func (b *backlog) amounts(least func(tenant string) int64) map[string]pending.Amount {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]pending.Amount{}
+	for tenant, o := range b.by {
+		if n := least(tenant); n <= 0 || o.bytes < n {
+			continue
+		}
+		a := pending.Amount{Bytes: o.bytes, Ends: map[int]uint64{}}
+		for partition, parts := range o.parts {
+			a.Ends[partition] = parts[len(parts)-1].seq
+		}
+		all[tenant] = a
+	}
+	return all
+}
+
 // reach notes up to where a partition is in ClickHouse. A stream that was made anew begins again: what was noted of the old one is gone.
 func (b *backlog) reach(partition int, seq uint64) {
+	if b.elsewhere != nil {
+		b.elsewhere.Reached(partition, seq)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := b.reached[partition]

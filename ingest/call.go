@@ -3,14 +3,12 @@ package ingest
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -154,15 +152,11 @@ func (c *calls) listen(cfg Config) error {
 	conns := boundConnections(l, cfg.MaxConnections, cfg.Registerer, "grpc_")
 	c.listener = conns
 	if cfg.TLSCert != "" {
-		secured, err := certificate(cfg)
-		if err == nil && cfg.GRPCClientCA != "" {
-			err = askClients(secured, cfg.GRPCClientCA)
-		}
+		secured, err := secure(cfg, cfg.GRPCClientCA, []string{"h2"})
 		if err != nil {
 			l.Close()
 			return err
 		}
-		secured.NextProtos = []string{"h2"}
 		c.listener = tls.NewListener(conns, secured)
 	} else if cfg.GRPCClientCA != "" {
 		l.Close()
@@ -175,20 +169,6 @@ func (c *calls) listen(cfg Config) error {
 	}
 	speakBoth(c.http)
 	c.http.Protocols.SetHTTP1(false)
-	return nil
-}
-
-// askClients makes clients show a certificate that one of the file's signed.
-func askClients(to *tls.Config, file string) error {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("certificates of clients: %w", err)
-	}
-	to.ClientCAs = x509.NewCertPool()
-	if !to.ClientCAs.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("certificates of clients: %s has no PEM certificate", file)
-	}
-	to.ClientAuth = tls.RequireAndVerifyClientCert
 	return nil
 }
 
@@ -239,7 +219,7 @@ func (g *Gateway) ServeRPC(w http.ResponseWriter, r *http.Request) {
 		c.source, c.rpc, x.route, most = of.source, of.rpc, name, of.rpc.Most
 		c.meter, c.refused = g.enterCall(r, c)
 		if x.meter != nil {
-			x.meter.tell(w.Header(), time.Now())
+			x.meter.tell(w.Header(), time.Now(), g.active.Active(x.tenant))
 		}
 		if c.refused == nil && c.rpc.Upload {
 			defer g.leave(c.meter)
@@ -299,7 +279,7 @@ func (g *Gateway) enterCall(r *http.Request, c *Call) (*meter, *Refusal) {
 	}
 	if low := g.disk.check(); low != "" {
 		no = Unavailable("disk_low", low, nil)
-	} else {
+	} else if no = g.mayOwe(m); no == nil {
 		no = m.admit(time.Now(), 0)
 	}
 	if no != nil {

@@ -9,6 +9,7 @@ package ingest
 import (
 	"context"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest/active"
+	"github.com/warpline/warpline/ingest/peers"
+	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -38,8 +42,9 @@ type Config struct {
 	GRPCListen string
 	// TLSCert and TLSKey are PEM files of both listeners; both or none. When they change, new connections get the new certificate.
 	TLSCert, TLSKey string
-	// GRPCClientCA is a PEM file; with it clients of gRPC must show a certificate that one of these signed. It needs TLSCert.
-	GRPCClientCA string
+	// TLSClientCA and GRPCClientCA are PEM files; with them clients of Listen, and of GRPCListen, must show a certificate that one of these
+	// signed. They need TLSCert. When they change, new connections are held to what they are then.
+	TLSClientCA, GRPCClientCA string
 	// PathPrefix is a path below which every route answers too, such as "/profiler".
 	PathPrefix string
 	// UIURL is where people see sessions, for answers that say so; "" is nowhere.
@@ -52,6 +57,8 @@ type Config struct {
 	MessagesMaxBytes int64
 	// Defaults are the limits for keys that do not set their own; zero fields are tenant.DefaultLimits.
 	Defaults tenant.Limits
+	// Classes are the retention classes of the service (default: class default alone, with the days of Defaults).
+	Classes tenant.Classes
 	// Sources are the kinds of data that it takes. The list is not changed.
 	Sources []Source
 	// DevKey, if set, is a key of tenant "dev" with the default limits. For loopback only; the caller checks that.
@@ -93,6 +100,8 @@ type Config struct {
 	// what else keeps the gateway from being ready. Both are called often and must not block; nil means that there is never a reason.
 	Refuse, Ready func() string
 	Logger        *slog.Logger
+	// MetricsTenants is how many tenants have series of their own (default tenant.DefaultSeries); the rest is tenant.OtherSeries.
+	MetricsTenants int
 	// Registerer takes the metrics; /metrics shows what it gathers. nil makes a registry of its own.
 	Registerer prometheus.Registerer
 }
@@ -100,6 +109,9 @@ type Config struct {
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	c.Defaults = c.Defaults.Or(tenant.DefaultLimits())
+	if len(c.Classes) == 0 {
+		c.Classes = tenant.Classes{{Name: tenant.DefaultClass, Raw: c.Defaults.RetentionDays, Rollup: c.Defaults.RollupDays}}
+	}
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
@@ -160,6 +172,7 @@ type Gateway struct {
 	cuts       *pool           // uploads being cut
 	workspaces chan *workspace // buffers for some of them, kept for the next
 	backlog    backlog
+	active     *active.Sessions
 	quiet      *quiet // keeps refusals from flooding the log
 	uploads    *uploads
 	parts      *parts
@@ -168,6 +181,7 @@ type Gateway struct {
 	seal       sealer
 
 	draining atomic.Bool
+	counted  atomic.Bool  // the sessions that are active elsewhere are known
 	contact  atomic.Int64 // when JetStream last answered, unix ns
 	fill     atomic.Int64 // of the INGEST stream, in 1/1000
 
@@ -190,6 +204,9 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
 		return nil, errors.New("TLS needs both a certificate and a key file")
 	}
+	if cfg.TLSCert == "" && cfg.TLSClientCA != "" {
+		return nil, errors.New("client certificates need TLS: give a certificate and a key file")
+	}
 	if err := check(cfg.Sources); err != nil {
 		return nil, err
 	}
@@ -209,8 +226,10 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
 		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
-		quiet: &quiet{interval: 10 * time.Second}}
+		quiet: &quiet{interval: 10 * time.Second}, active: active.New()}
+	g.metrics.tenants.Bound(cfg.MetricsTenants)
 	g.guests.met, g.guests.defaults, g.guests.spending = g.metrics.meet, cfg.Defaults, newSpending()
+	g.backlog.elsewhere = pending.New(func() map[string]pending.Amount { return g.backlog.amounts(g.guests.tellPending) })
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
@@ -225,7 +244,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
 		defaults: cfg.Defaults, guests: &g.guests,
 		meters: map[string]*meter{}, scoped: map[string]tenant.Key{}, households: map[string]*household{},
-		asks: rate.NewLimiter(maxAsks, maxAsks)}
+		retention: newRetention(cfg.Classes),
+		asks:      rate.NewLimiter(maxAsks, maxAsks)}
 	if cfg.DevKey != "" {
 		g.keys.dev = tenant.Hash(strings.TrimSpace(cfg.DevKey))
 		g.keys.meters[g.keys.dev] = newMeter(g.keys.dev, tenant.Key{ID: "dev", Tenant: "dev"}, cfg.Defaults, cfg.Defaults,
@@ -254,6 +274,11 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { g.observe(ctx) })
 	g.wg.Go(func() { g.shareLimits(ctx) })
 	g.wg.Go(func() { g.keepQuotas(ctx) })
+	self := hex.EncodeToString(g.guests.spending.id[:])
+	sessions := &peers.Keeper{KV: s.Quotas, Name: "active", Self: self, Log: cfg.Logger, Told: g.active}
+	g.wg.Go(func() { sessions.Run(ctx, func() { g.counted.Store(true) }) })
+	amounts := &peers.Keeper{KV: s.Quotas, Name: "pending", Self: self, Log: cfg.Logger, Told: g.backlog.elsewhere}
+	g.wg.Go(func() { amounts.Run(ctx, nil) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
 	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })
@@ -270,22 +295,25 @@ func listen(cfg Config, addr, name string) (net.Listener, *connections, error) {
 	if cfg.TLSCert == "" {
 		return conns, conns, nil
 	}
-	secured, err := certificate(cfg)
+	secured, err := secure(cfg, cfg.TLSClientCA, nextProtos)
 	if err != nil {
 		l.Close()
 		return nil, nil, err
 	}
-	secured.NextProtos = nextProtos
 	return tls.NewListener(conns, secured), conns, nil
 }
 
-// certificate loads the gateway's certificate.
-func certificate(cfg Config) (*tls.Config, error) {
+// secure loads the gateway's certificate, and those who sign certificates of clients where these are asked for.
+func secure(cfg Config, clientCA string, protocols []string) (*tls.Config, error) {
 	c := &certificates{cert: cfg.TLSCert, key: cfg.TLSKey, log: cfg.Logger}
 	if err := c.load(); err != nil {
 		return nil, fmt.Errorf("gateway certificate: %w", err)
 	}
-	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}, nil
+	secured := &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: protocols}
+	if clientCA == "" {
+		return secured, nil
+	}
+	return askClients(secured, clientCA, cfg.Logger)
 }
 
 // Go runs what a source needs in the background until the gateway closes; then ctx ends.
@@ -381,6 +409,7 @@ func (g *Gateway) observe(ctx context.Context) {
 
 func (g *Gateway) look(ctx context.Context) {
 	g.metrics.spooled.Set(float64(g.budget.inUse()))
+	g.metrics.endSilent(time.Now())
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if n, err := broker.Alive(ctx, g.streams.Leases, "gateway"); err == nil {

@@ -44,11 +44,36 @@ func (k *keyring) limit(name string, h *household) {
 	}
 	of := k.guests.of(name)
 	of.disabled.Store(h.record != nil && !h.record.Disabled.IsZero())
-	of.change(h.limits(k.defaults))
-	for _, m := range h.keys {
+	all := h.limits(k.defaults)
+	of.change(all)
+	least, others := all.PendingBytes, false
+	for hash, m := range h.keys {
 		key, _ := m.current()
-		own, uploads := h.of(key, k.defaults)
-		m.update(key, own, uploads)
+		own, uploads := h.of(key, k.defaults, k.retention.classes)
+		others = k.retention.ask(hash, key, uploads) || others
+		m.update(key, own, k.retention.fit(uploads))
+		if n := uploads.PendingBytes; n > 0 && (least <= 0 || n < least) {
+			least = n
+		}
+	}
+	of.pending.Store(least)
+	if others && k.retention.weigh() {
+		k.refit()
+	}
+}
+
+// refit gives keys that have days of their own those that there is room for now. The caller holds the lock.
+func (k *keyring) refit() {
+	for hash := range k.retention.asked {
+		m := k.meters[hash]
+		if m == nil {
+			continue
+		}
+		if h := k.households[m.guest.name]; h != nil {
+			key, _ := m.current()
+			own, uploads := h.of(key, k.defaults, k.retention.classes)
+			m.update(key, own, k.retention.fit(uploads))
+		}
 	}
 }
 
@@ -64,6 +89,19 @@ func (k *keyring) gathered() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.gathering = false
+	for _, h := range k.households {
+		if !h.stale {
+			continue
+		}
+		for hash, m := range h.keys { // all are weighed together
+			key, _ := m.current()
+			_, uploads := h.of(key, k.defaults, k.retention.classes)
+			k.retention.ask(hash, key, uploads)
+		}
+	}
+	if k.retention.weigh() {
+		k.refit()
+	}
 	for name, h := range k.households {
 		if h.stale {
 			k.limit(name, h)
@@ -87,12 +125,18 @@ func (h *household) limits(defaults tenant.Limits) tenant.Limits {
 	return all
 }
 
-// of are the limits of a key of the tenant: its rates, and what holds for one upload.
-func (h *household) of(key tenant.Key, defaults tenant.Limits) (own, uploads tenant.Limits) {
+// of are the limits of a key of the tenant: its rates, and what holds for one upload. A key of a class that keeps rows longer than its
+// tenant's does not count as of that class.
+func (h *household) of(key tenant.Key, defaults tenant.Limits, classes tenant.Classes) (own, uploads tenant.Limits) {
+	limits := classes.Days(key.Limits)
 	if h.record == nil {
-		own = key.Limits.Or(defaults)
+		own = limits.Or(defaults)
 		return own, own
 	}
-	own = key.Limits.Or(h.record.Limits).Or(defaults)
-	return own, own.Within(h.record.Limits)
+	of := classes.Days(h.record.Limits)
+	if limits.RetentionClass != "" && !limits.Shorter(of) {
+		limits.RetentionDays, limits.RollupDays = 0, 0
+	}
+	own = limits.Or(of).Or(defaults)
+	return own, own.Within(of)
 }

@@ -29,6 +29,7 @@ type keyring struct {
 	log      *slog.Logger
 	defaults tenant.Limits
 	guests   *guests
+	told     bool // the classes of this gateway are stored; run's goroutine only
 	loaded   atomic.Bool
 	asks     *rate.Limiter // of the bucket itself, for keys that the watch has not brought
 
@@ -38,7 +39,8 @@ type keyring struct {
 	dev    string                // hash of the dev key, whose meter is not in the bucket
 
 	households map[string]*household // by tenant
-	gathering  bool                  // the whole bucket is being read
+	retention  retention
+	gathering  bool // the whole bucket is being read
 }
 
 // run watches until ctx ends. The watch is begun anew on every reconnect: an ordered consumer notices only after its heartbeats
@@ -93,7 +95,11 @@ func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-c
 				seen = nil
 				k.gathered()
 				k.loaded.Store(true)
+				k.tellClasses(ctx)
 				continue
+			}
+			if e.Key() == classesName {
+				continue // commands read it
 			}
 			if name, ok := strings.CutPrefix(e.Key(), tenantPrefix); ok {
 				k.tenant(name, e)
@@ -147,7 +153,8 @@ func (k *keyring) put(hash string, key tenant.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h := k.household(key.Tenant)
-	own, uploads := h.of(key, k.defaults)
+	own, uploads := h.of(key, k.defaults, k.retention.classes)
+	uploads = k.retention.fit(uploads)
 	if m := k.meters[hash]; m != nil && m.guest.name == key.Tenant {
 		m.update(key, own, uploads)
 	} else {
@@ -177,6 +184,9 @@ func (k *keyring) drop(hash string) {
 	if h := k.households[m.guest.name]; h != nil {
 		delete(h.keys, hash)
 		k.limit(m.guest.name, h)
+	}
+	if k.retention.forget(hash) && !k.gathering && k.retention.weigh() {
+		k.refit()
 	}
 }
 
@@ -270,6 +280,7 @@ func (k *keyring) restore(ctx context.Context) {
 			known[tenantPrefix+name] = *h.record
 		}
 	}
+	known[classesName] = k.retention.classes
 	k.mu.RUnlock()
 	back, failed := 0, error(nil)
 	for name, of := range known {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"time"
+	"unique"
 
 	"golang.org/x/time/rate"
 
@@ -20,8 +21,25 @@ type meter struct {
 	rates
 
 	keyMu   sync.Mutex
-	key     tenant.Key
-	uploads tenant.Limits // that hold for one upload
+	key     keptKey
+	uploads unique.Handle[tenant.Limits] // that hold for one upload
+}
+
+// keptKey is a key as a meter has it: its limits are mostly those of many others, which are in memory once.
+type keptKey struct {
+	id, tenant, note          string
+	scope                     tenant.Scope
+	created, expires, revoked time.Time
+	limits                    unique.Handle[tenant.Limits]
+}
+
+func keep(k tenant.Key) keptKey {
+	return keptKey{k.ID, k.Tenant, k.Note, k.Scope, k.Created, k.Expires, k.Revoked, unique.Make(k.Limits)}
+}
+
+func (k *keptKey) whole() tenant.Key {
+	return tenant.Key{ID: k.id, Tenant: k.tenant, Scope: k.scope, Note: k.note, Created: k.created, Expires: k.expires, Revoked: k.revoked,
+		Limits: k.limits.Value()}
 }
 
 // rates are the limits per second of a key, or of a tenant for all its keys together. It is safe for concurrent use.
@@ -30,8 +48,8 @@ type rates struct {
 	name string // in messages to other gateways
 
 	mu       sync.Mutex
-	limits   tenant.Limits // defaults filled in
-	spending *spending     // where other gateways are told from; nil: they need not know
+	limits   unique.Handle[tenant.Limits] // defaults filled in; most keys have those of many others
+	spending *spending                    // where other gateways are told from; nil: they need not know
 	untold   amounts
 	used     bool // something was let in, here or elsewhere
 	today    quota.Counter
@@ -50,10 +68,11 @@ type bucket struct {
 
 // buckets are the limits of r. The caller holds the lock.
 func (r *rates) buckets() [4]bucket {
+	l := r.limits.Value()
 	return [4]bucket{
-		{r.events, "limit-events-per-second", r.limits.EventsPerSecond}, {r.bytes, "limit-bytes-per-second", r.limits.BytesPerSecond},
-		{r.raw, "limit-raw-bytes-per-second", r.limits.RawBytesPerSecond},
-		{r.requests, "limit-requests-per-second", r.limits.RequestsPerSecond},
+		{r.events, "limit-events-per-second", l.EventsPerSecond}, {r.bytes, "limit-bytes-per-second", l.BytesPerSecond},
+		{r.raw, "limit-raw-bytes-per-second", l.RawBytesPerSecond},
+		{r.requests, "limit-requests-per-second", l.RequestsPerSecond},
 	}
 }
 
@@ -69,14 +88,14 @@ func (r *rates) begin(what string, limits tenant.Limits) {
 	limiter := func(perSecond float64) *rate.Limiter {
 		return rate.NewLimiter(rate.Limit(perSecond), burstOf(perSecond, limits.BurstSeconds))
 	}
-	r.what, r.limits = what, limits
+	r.what, r.limits = what, unique.Make(limits)
 	r.events, r.bytes = limiter(limits.EventsPerSecond), limiter(limits.BytesPerSecond)
 	r.raw, r.requests = limiter(limits.RawBytesPerSecond), limiter(limits.RequestsPerSecond)
 }
 
 // newMeter makes the meter of a key that is stored under a hash.
 func newMeter(hash string, key tenant.Key, own, uploads tenant.Limits, of *guest) *meter {
-	m := &meter{guest: of, key: key, uploads: uploads}
+	m := &meter{guest: of, key: keep(key), uploads: unique.Make(uploads)}
 	m.begin("key "+key.ID, ofKey(key, own))
 	m.name = keyName(hash)
 	m.tellOf(key)
@@ -103,13 +122,13 @@ func (m *meter) tellOf(key tenant.Key) {
 func (m *meter) current() (tenant.Key, tenant.Limits) {
 	m.keyMu.Lock()
 	defer m.keyMu.Unlock()
-	return m.key, m.uploads
+	return m.key.whole(), m.uploads.Value()
 }
 
 // update takes over a changed key, or changed limits of its tenant. Debts stay.
 func (m *meter) update(key tenant.Key, own, uploads tenant.Limits) {
 	m.keyMu.Lock()
-	m.key, m.uploads = key, uploads
+	m.key, m.uploads = keep(key), unique.Make(uploads)
 	m.keyMu.Unlock()
 	m.change(ofKey(key, own))
 	m.tellOf(key)
@@ -119,7 +138,7 @@ func (m *meter) update(key tenant.Key, own, uploads tenant.Limits) {
 func (r *rates) change(limits tenant.Limits) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.limits == limits {
+	if r.limits.Value() == limits {
 		return
 	}
 	now := time.Now()
@@ -128,7 +147,7 @@ func (r *rates) change(limits tenant.Limits) {
 			*l = rate.NewLimiter(rate.Inf, math.MaxInt)
 		}
 	}
-	r.limits = limits
+	r.limits = unique.Make(limits)
 	r.apply()
 }
 
@@ -137,7 +156,7 @@ func (r *rates) apply() {
 	now := time.Now()
 	for _, b := range r.buckets() {
 		b.limiter.SetLimitAt(now, rate.Limit(b.rate))
-		b.limiter.SetBurstAt(now, burstOf(b.rate, r.limits.BurstSeconds))
+		b.limiter.SetBurstAt(now, burstOf(b.rate, r.limits.Value().BurstSeconds))
 	}
 }
 
@@ -213,7 +232,7 @@ func (r *rates) owes(now time.Time, b bucket) *Refusal {
 		RetryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
 		Detail: fmt.Sprintf("%s is over its limit %s = %s (burst %g s, at all gateways together); nothing is lost: send the same again "+
 			"after Retry-After seconds, or ask the operator for a higher limit",
-			r.what, b.name, number(b.rate), r.limits.BurstSeconds),
+			r.what, b.name, number(b.rate), r.limits.Value().BurstSeconds),
 	}
 }
 

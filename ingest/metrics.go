@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 // metrics are the gateway's books. For each tenant, received = published + rejected + repeated in events. In bytes (uncompressed) it is the
@@ -17,15 +19,18 @@ type metrics struct {
 	met     atomic.Int64
 	known   labels
 
-	receivedEvents, receivedBytes    *prometheus.CounterVec // tenant
-	publishedEvents, publishedBytes  *prometheus.CounterVec // tenant
-	repeatedEvents                   *prometheus.CounterVec // tenant
-	droppedRejects                   *prometheus.CounterVec // tenant
-	forgotten                        *prometheus.CounterVec // tenant
-	rejectedEvents, rejectedBytes    *prometheus.CounterVec // tenant, reason
-	bodyBytes, backlogWait           *prometheus.CounterVec // tenant
-	parts                            *prometheus.CounterVec // tenant, kind
-	windows                          *prometheus.CounterVec // tenant, outcome
+	tenants  *tenant.Series
+	byTenant []perTenant // all that have the label
+
+	receivedEvents, receivedBytes    perTenant
+	publishedEvents, publishedBytes  perTenant
+	repeatedEvents                   perTenant
+	droppedRejects                   perTenant
+	forgotten                        perTenant
+	rejectedEvents, rejectedBytes    perTenant // and reason
+	bodyBytes, backlogWait           perTenant
+	parts                            perTenant              // and kind
+	windows                          perTenant              // and outcome
 	refused                          *prometheus.CounterVec // reason
 	failures                         *prometheus.CounterVec // reason
 	requests                         *prometheus.CounterVec // route, code
@@ -55,28 +60,36 @@ func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 		reg.MustRegister(g)
 		return g
 	}
+	all := tenant.NewSeries()
+	var byTenant []perTenant
+	ofTenant := func(name, help string, labels ...string) perTenant {
+		c := perTenant{counter(name, help, append([]string{"tenant"}, labels...)...), all}
+		byTenant = append(byTenant, c)
+		return c
+	}
 	m := &metrics{
+		tenants:        all,
 		handler:        promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: scrapes}),
-		receivedEvents: counter("events_received_total", "Events of uploads that were answered with success.", "tenant"),
-		receivedBytes: counter("bytes_received_total",
-			"Uncompressed bytes of uploads that were answered with success, without those that were stored before.", "tenant"),
-		publishedEvents: counter("events_published_total", "Events acknowledged by JetStream as parts.", "tenant"),
-		publishedBytes:  counter("bytes_published_total", "Uncompressed bytes acknowledged by JetStream as parts.", "tenant"),
-		rejectedEvents:  counter("events_rejected_total", "Events refused by the gateway and kept as rejects.", "tenant", "reason"),
-		rejectedBytes:   counter("bytes_rejected_total", "Bytes refused by the gateway.", "tenant", "reason"),
-		repeatedEvents: counter("events_repeated_total",
-			"Events of uploads that were answered with success because they were stored before.", "tenant"),
-		forgotten: counter("uploads_forgotten_total",
-			"Uploads that are not recognised any more, or were not recorded, because the record of accepted uploads was full.", "tenant"),
-		droppedRejects: counter("reject_bytes_dropped_total",
-			"Bytes of refused lines over 1 MiB that were dropped before they were a week old, to make room for others.", "tenant"),
-		bodyBytes: counter("body_bytes_total", "Bytes of request bodies as received.", "tenant"),
-		backlogWait: counter("backlog_wait_seconds_total",
-			"Time that parts waited because much of their tenant's was on its way into SQL while other tenants sent.", "tenant"),
-		parts: counter("parts_total", "INGEST messages acknowledged.", "tenant", "kind"),
-		windows: counter("windows_total",
+		receivedEvents: ofTenant("events_received_total", "Events of uploads that were answered with success."),
+		receivedBytes: ofTenant("bytes_received_total",
+			"Uncompressed bytes of uploads that were answered with success, without those that were stored before."),
+		publishedEvents: ofTenant("events_published_total", "Events acknowledged by JetStream as parts."),
+		publishedBytes:  ofTenant("bytes_published_total", "Uncompressed bytes acknowledged by JetStream as parts."),
+		rejectedEvents:  ofTenant("events_rejected_total", "Events refused by the gateway and kept as rejects.", "reason"),
+		rejectedBytes:   ofTenant("bytes_rejected_total", "Bytes refused by the gateway.", "reason"),
+		repeatedEvents: ofTenant("events_repeated_total",
+			"Events of uploads that were answered with success because they were stored before."),
+		forgotten: ofTenant("uploads_forgotten_total",
+			"Uploads that are not recognised any more, or were not recorded, because the record of accepted uploads was full."),
+		droppedRejects: ofTenant("reject_bytes_dropped_total",
+			"Bytes of refused lines over 1 MiB that were dropped before they were a week old, to make room for others."),
+		bodyBytes: ofTenant("body_bytes_total", "Bytes of request bodies as received."),
+		backlogWait: ofTenant("backlog_wait_seconds_total",
+			"Time that parts waited because much of their tenant's was on its way into SQL while other tenants sent."),
+		parts: ofTenant("parts_total", "INGEST messages acknowledged.", "kind"),
+		windows: ofTenant("windows_total",
 			"Uploads by outcome: new, repeat, resumed, conflict, lost_and_resent (stored before and gone from INGEST); line in legacy "+
-				"mode; incomplete_headers, counted beside, for window headers that were not used.", "tenant", "outcome"),
+				"mode; incomplete_headers, counted beside, for window headers that were not used.", "outcome"),
 		refused:     counter("refused_total", "Requests that were answered with a problem document.", "reason"),
 		failures:    counter("publish_failures_total", "Uploads that could not be stored, by cause.", "reason"),
 		requests:    counter("requests_total", "Requests.", "route", "code"),
@@ -105,7 +118,7 @@ func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 		Help: "Messages between gateways on what they let in that could not be sent or read.",
 	})
 	reg.MustRegister(m.seconds, m.ackSeconds, m.unshared)
-	m.known = labelsOf(sources)
+	m.known, m.byTenant = labelsOf(sources), byTenant
 	m.begin()
 	return m
 }

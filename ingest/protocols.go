@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,6 +24,8 @@ const (
 	streamBuffer = 64 << 10
 	// answerTime is how long a client may take to read an answer.
 	answerTime = 30 * time.Second
+	// leaveTime is how long what is left of a body may still come of a request that was answered, and whose key is not known.
+	leaveTime = 2 * time.Second
 	// scrapes is how many scrapes of /metrics are served at once. Each holds some 100 kB until it is read, and does not need a key.
 	scrapes = 16
 )
@@ -155,4 +158,63 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		}
 	}
 	return c.current, nil
+}
+
+// authorities are who signs certificates of clients, from a file that is read again when it changes. A client whose authority is not in the
+// file any more is refused at its next connection. While the file is bad, those of before go on. Safe for concurrent use.
+type authorities struct {
+	file string
+	log  *slog.Logger
+	base *tls.Config // without them
+
+	mu      sync.Mutex
+	current *tls.Config
+	looked  time.Time
+	stamp   fileStamp
+}
+
+// askClients makes clients show a certificate that one of the file's signed.
+func askClients(base *tls.Config, file string, log *slog.Logger) (*tls.Config, error) {
+	a := &authorities{file: file, log: log, base: base}
+	if err := a.load(); err != nil {
+		return nil, err
+	}
+	asking := base.Clone()
+	asking.GetConfigForClient = a.get
+	return asking, nil
+}
+
+// load reads the file. The caller holds the lock, or is alone.
+func (a *authorities) load() error {
+	a.stamp, a.looked = stampOf(a.file), time.Now()
+	pem, err := os.ReadFile(a.file)
+	if err != nil {
+		return fmt.Errorf("certificates of clients: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("certificates of clients: %s has no PEM certificate", a.file)
+	}
+	a.current = a.base.Clone()
+	a.current.ClientCAs, a.current.ClientAuth = pool, tls.RequireAndVerifyClientCert
+	a.current.SessionTicketsDisabled = true // who resumes a session is not verified again, also when nobody trusts its authority any more
+	return nil
+}
+
+// get is for tls.Config.GetConfigForClient.
+func (a *authorities) get(*tls.ClientHelloInfo) (*tls.Config, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.looked) < lookEvery {
+		return a.current, nil
+	}
+	a.looked = time.Now()
+	if stampOf(a.file) != a.stamp {
+		if err := a.load(); err != nil {
+			a.log.Error("the certificates of clients were changed and cannot be used; those of before go on", "file", a.file, "err", err)
+		} else {
+			a.log.Info("the certificates of clients were changed: new connections are held to them", "file", a.file)
+		}
+	}
+	return a.current, nil
 }

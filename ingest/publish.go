@@ -45,9 +45,13 @@ type Publisher struct {
 	waiting    [partsInFlight]pendingAck
 	head, n    int           // of waiting
 	waited     time.Duration // for the tenant's backlog
+	most       int           // sessions that may be active, 0: any number
+	counts     string        // the session that was counted last
+	beyond     *Refusal      // a session may not begin yet
 	timeout    time.Duration
 	last       uint64 // the highest sequence in INGEST of what is acknowledged
 	known      uint64 // events of parts that JetStream had already, from within its duplicate window
+	lost       uint64 // where the last part was that INGEST does not have any more, 0 for none: JetStream must not take these for it
 }
 
 type pendingAck struct {
@@ -60,9 +64,14 @@ type pendingAck struct {
 }
 
 // msgID is the Nats-Msg-Id of a part: JetStream drops a second copy within minutes, the worker drops it for good.
-func msgID(tenant, session, identity string, part int) string {
+// lost tells parts that are published once more, because they are gone, from those of the first time; workers know them as the same.
+func msgID(tenant, session, identity string, part int, lost uint64) string {
 	h := sha256.New()
-	for _, s := range [...]string{tenant, session, identity, strconv.Itoa(part)} {
+	names := []string{tenant, session, identity, strconv.Itoa(part)}
+	if lost > 0 {
+		names = append(names, strconv.FormatUint(lost, 10))
+	}
+	for _, s := range names {
 		h.Write([]byte(s))
 		h.Write([]byte{0})
 	}
@@ -73,11 +82,12 @@ func msgID(tenant, session, identity string, part int) string {
 func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 	p := &Publisher{
 		gateway: g, source: u.source, asked: u.asked, js: g.js, objects: g.streams.Parts, parts: g.parts, metrics: g.metrics,
-		timeout: g.cfg.PublishTimeout,
+		timeout: g.cfg.PublishTimeout, most: u.limits.ActiveSessions,
 		Envelope: stream.Envelope{
 			Tenant: u.Tenant, Session: u.Session, Source: u.source.Name, Identity: identity,
 			ReceivedAt: u.Received.UnixNano(), RetentionDays: u.limits.RetentionDays, RollupDays: u.limits.RollupDays,
 			Names: u.limits.Names, NameBytes: u.limits.NameBytes, OpenScopes: u.limits.OpenScopes,
+			PastNS: nanoseconds(u.limits.PastSeconds), FutureNS: nanoseconds(u.limits.FutureSeconds),
 		},
 	}
 	if u.asked != nil {
@@ -87,6 +97,14 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 		p.scratch = u.workspace.out
 	}
 	return p
+}
+
+// nanoseconds is a limit in seconds as an envelope has it. What does not fit is no limit.
+func nanoseconds(seconds float64) int64 {
+	if seconds <= 0 || seconds >= 1<<33 {
+		return 0
+	}
+	return max(int64(seconds*1e9), 1)
 }
 
 // of sets the session that the next parts are of.
@@ -103,6 +121,21 @@ func (p *Publisher) of(session string) error {
 	return nil
 }
 
+// begin counts the session of a part among the tenant's active ones, and reports false if it may not begin yet. Then the upload is refused
+// in the end, but what it has of other sessions goes on.
+func (p *Publisher) begin(e *stream.Envelope) bool {
+	if p.most <= 0 || e.Session == stream.NoSession || e.Kind == stream.KindCubin || e.Kind == stream.KindComplete || p.counts == p.token {
+		return true
+	}
+	n, ok := p.gateway.active.Begin(time.Now(), e.Tenant, activeID(p.token), p.most)
+	if !ok {
+		p.beyond = beyondActive(e.Tenant, p.most, n)
+		return false
+	}
+	p.counts = p.token
+	return true
+}
+
 // Send publishes one part. The body may be reused when it returns; the acknowledgement is awaited later.
 func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) error {
 	if err := p.of(e.Session); err != nil {
@@ -114,6 +147,9 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 			p.partitions = map[int]bool{}
 		}
 		p.partitions[p.partition] = true
+		return nil
+	}
+	if !p.begin(e) {
 		return nil
 	}
 	e.Recurs = p.source.Recurs || e.Session == stream.NoSession
@@ -135,7 +171,7 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 	}
 	// No retries by the client library: it would keep the message, whose buffer is ours again as soon as it is written.
 	future, err := p.js.PublishMsgAsync(&nats.Msg{Subject: p.subject, Data: p.scratch},
-		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part)), jetstream.WithRetryAttempts(0),
+		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part, p.lost)), jetstream.WithRetryAttempts(0),
 		jetstream.WithStallWait(p.timeout))
 	if err != nil {
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
@@ -191,6 +227,9 @@ func (p *Publisher) flush(ctx context.Context) error {
 		if err := p.await(ctx); err != nil {
 			return err
 		}
+	}
+	if p.beyond != nil {
+		return p.beyond
 	}
 	return nil
 }

@@ -208,6 +208,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	if no != nil {
 		g.metrics.refused.WithLabelValues(no.Code).Inc()
 		no.Write(rec)
+		if x.tenant == "" { // the server reads on for a while, so that the answer is not lost
+			http.NewResponseController(rec).SetReadDeadline(time.Now().Add(leaveTime))
+		}
 	} else if x.answer != nil {
 		writeJSON(rec, x.answer)
 	}
@@ -346,6 +349,8 @@ func (g *Gateway) notReady() string {
 		return "the connection to NATS is down"
 	case !g.keys.loaded.Load():
 		return "the keys are not loaded yet"
+	case !g.counted.Load():
+		return "the active sessions are not known yet"
 	case time.Since(time.Unix(0, g.contact.Load())) > contactLimit:
 		return "JetStream does not answer"
 	case low != "":

@@ -34,6 +34,7 @@ type guest struct {
 	// disabled is set while none of its keys may be used.
 	disabled atomic.Bool
 	requests atomic.Int64 // being handled or waiting for a seat
+	pending  atomic.Int64 // the least limit-pending-bytes of tenant and keys, 0: none
 }
 
 // guests are the tenants that have keys. Safe for concurrent use.
@@ -54,6 +55,7 @@ func (g *guests) of(name string) *guest {
 	}
 	if g.by[name] == nil {
 		of := &guest{name: name}
+		of.pending.Store(g.defaults.PendingBytes)
 		of.begin("tenant "+name, g.defaults)
 		of.rates.name, of.spending = name, g.spending
 		g.by[name] = of
@@ -62,6 +64,17 @@ func (g *guests) of(name string) *guest {
 		}
 	}
 	return g.by[name]
+}
+
+// tellPending is which part of a limit what is on its way must be for other gateways to be told.
+const tellPending = 16
+
+// tellPending is how many bytes of a tenant on their way other gateways shall know of, 0 if they need not know.
+func (g *guests) tellPending(name string) int64 {
+	if of := g.known(name); of != nil && of.pending.Load() > 0 {
+		return max(of.pending.Load()/tellPending, 1)
+	}
+	return 0
 }
 
 // known returns a tenant, nil if it has no key here.
@@ -141,7 +154,7 @@ func atOnce(what string, most int) *Refusal {
 func (of *guest) uploadsAtOnce() int {
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	return of.limits.UploadsAtOnce
+	return of.limits.Value().UploadsAtOnce
 }
 
 func (g *Gateway) leave(m *meter) {

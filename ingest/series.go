@@ -4,17 +4,40 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 // A counter that appears with its first failure looks to Prometheus as if nothing had happened: rate and increase see a change, not a
 // beginning. So series start at 0 for all label values that are known. Tenants are not known beforehand: "" stands for one that is yet to
-// come, and each of the first tenantSeries tenants that have a key gets series of its own at once.
+// come, tenant.OtherSeries for all beyond the bound of series, and each of the first tenantSeries tenants that have a key gets series of
+// its own at once.
 const tenantSeries = 64
+
+// perTenant is a counter whose first label is the tenant. Tenants beyond the bound of series share one of tenant.OtherSeries.
+type perTenant struct {
+	*prometheus.CounterVec
+	of *tenant.Series
+}
+
+// WithLabelValues returns the counter of a tenant, and of the values of other labels.
+func (p perTenant) WithLabelValues(name string, others ...string) prometheus.Counter {
+	return p.CounterVec.WithLabelValues(append([]string{p.of.Label(name, time.Now())}, others...)...)
+}
+
+// endSilent removes the series of tenants of which nothing was counted for long.
+func (m *metrics) endSilent(now time.Time) {
+	for _, name := range m.tenants.Silent(now) {
+		for _, c := range m.byTenant {
+			c.DeletePartialMatch(prometheus.Labels{"tenant": name})
+		}
+	}
+}
 
 // labels are the values that labels are known to have: the gateway's own and those of its sources.
 type labels struct {
@@ -26,7 +49,7 @@ type labels struct {
 // refusalCodes are the codes of problem documents that are the gateway's own.
 var refusalCodes = []string{
 	"not_found", "method_not_allowed", "unauthorized", "wrong_scope", "tenant_disabled",
-	"starting", "rate_limited", "quota_exceeded", "too_many_requests",
+	"starting", "rate_limited", "quota_exceeded", "too_many_requests", tooManySessions, "too_much_pending",
 	"unsupported_encoding",
 	"disk_low", "spool_full", "spool_failed", "too_slow", "broken_body", "busy", "not_stored", "unknown_upload", "internal",
 	reject.SessionReserved, "draining", "messages_full", "message_too_large", "bad_message",
@@ -92,25 +115,26 @@ func (m *metrics) begin() {
 	m.requests.WithLabelValues(routeReady, "503")
 	m.requests.WithLabelValues("unknown", "404")
 	m.meet("")
+	m.meet(tenant.OtherSeries)
 }
 
 // meet makes the series of a tenant.
-func (m *metrics) meet(tenant string) {
-	if m.met.Add(1) > 1+tenantSeries {
+func (m *metrics) meet(name string) {
+	if m.met.Add(1) > 2+tenantSeries || !m.tenants.Meet(name, time.Now()) {
 		return
 	}
-	for _, c := range []*prometheus.CounterVec{m.receivedEvents, m.receivedBytes, m.publishedEvents, m.publishedBytes,
+	for _, c := range []perTenant{m.receivedEvents, m.receivedBytes, m.publishedEvents, m.publishedBytes,
 		m.repeatedEvents, m.droppedRejects, m.forgotten, m.bodyBytes, m.backlogWait} {
-		c.WithLabelValues(tenant)
+		c.WithLabelValues(name)
 	}
 	for _, reason := range m.known.reasons {
-		m.rejectedEvents.WithLabelValues(tenant, reason)
-		m.rejectedBytes.WithLabelValues(tenant, reason)
+		m.rejectedEvents.WithLabelValues(name, reason)
+		m.rejectedBytes.WithLabelValues(name, reason)
 	}
 	for _, kind := range m.known.kinds {
-		m.parts.WithLabelValues(tenant, string(kind))
+		m.parts.WithLabelValues(name, string(kind))
 	}
 	for _, outcome := range outcomes {
-		m.windows.WithLabelValues(tenant, outcome)
+		m.windows.WithLabelValues(name, outcome)
 	}
 }

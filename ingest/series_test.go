@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 // The values that labels are known to have from the start are those that the text of the gateway and of its sources sets.
@@ -75,4 +78,20 @@ func (r *rig) labels() map[string][]string {
 		}
 	}
 	return out
+}
+
+// A gateway has series of so many tenants, and counts the others together.
+func TestMetricsTenants(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.MetricsTenants = 3 }) // one is dev's
+	for i, name := range []string{"red", "green", "blue"} {
+		if a := r.post("s", ndjson("s", 10*(i+1)), r.keyOf(name, tenant.Limits{})...); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	for name, want := range map[string]float64{"red": 10, "green": 20, "blue": 0, tenant.OtherSeries: 30} {
+		if n := r.metric("events_received_total", "tenant", name); n != want {
+			t.Errorf("%s has %v events, want %v", name, n, want)
+		}
+	}
+	r.balanced()
 }

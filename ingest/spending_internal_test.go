@@ -186,7 +186,7 @@ func FuzzSpending(f *testing.F) {
 // BenchmarkLimits is what authentication and limits cost a request: 10 000 tenants with 10 keys each, and all of it told to others.
 func BenchmarkLimits(b *testing.B) {
 	limits, all := tenant.DefaultLimits(), guests{defaults: tenant.DefaultLimits(), spending: newSpending()}
-	k := &keyring{guests: &all, defaults: limits, meters: map[string]*meter{},
+	k := &keyring{guests: &all, defaults: limits, meters: map[string]*meter{}, retention: newRetention(tenant.Classes{{Raw: 7, Rollup: 395}}),
 		scoped: map[string]tenant.Key{}, households: map[string]*household{}}
 	k.loaded.Store(true)
 	var headers []string

@@ -225,17 +225,20 @@ func TestUploadsAtOnce(t *testing.T) {
 // Workers learn from each part what its tenant, or its key, may have in a session.
 func TestPartsCarryLimitsOfSessions(t *testing.T) {
 	r := start(t, broker.Layout{}, nil)
-	limits := tenant.Limits{Names: 100, NameBytes: 1000, OpenScopes: 10}
+	limits := tenant.Limits{Names: 100, NameBytes: 1000, OpenScopes: 10, PastSeconds: 3600}
 	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "red", "", limits); err != nil {
 		t.Fatal(err)
 	}
-	key := r.keyOf("red", tenant.Limits{Names: 50, OpenScopes: 20})
+	key := r.keyOf("red", tenant.Limits{Names: 50, OpenScopes: 20, PastSeconds: 1e6, FutureSeconds: 0.5})
 	if a := r.post("s", ndjson("s", 1), key...); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
 	for _, m := range r.published() {
 		if m.Names != 50 || m.NameBytes != 1000 || m.OpenScopes != 10 {
 			t.Errorf("%d names of %d bytes, %d open scopes", m.Names, m.NameBytes, m.OpenScopes)
+		}
+		if m.PastNS != int64(time.Hour) || m.FutureNS != int64(time.Second/2) {
+			t.Errorf("times from %d ns before to %d ns after", m.PastNS, m.FutureNS)
 		}
 	}
 }
@@ -262,6 +265,38 @@ func TestAnswersTellWhatIsLeft(t *testing.T) {
 	if left := a.header.Get("RateLimit"); a.status != http.StatusTooManyRequests || !strings.HasPrefix(left, `"events";r=0;t=5`) {
 		t.Errorf("%d, left %s", a.status, left)
 	}
+}
+
+// Quotas of a day are among what answers tell, of key or tenant whichever has less left.
+func TestAnswersTellWhatIsLeftOfTheDay(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	key := limited(t, "red", tenant.Limits{EventsPerDay: 1000, BytesPerDay: 1e20}, r)
+	narrow := r.keyOf("red", tenant.Limits{EventsPerDay: 300})
+	left := func(key []string, policy, events string) {
+		t.Helper()
+		a := r.post("s", ndjson("s", 100), append(key, "Idempotency-Key", policy+events)...)
+		if a.status != http.StatusOK && a.status != http.StatusTooManyRequests {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+		if got := a.header.Get("RateLimit-Policy"); !strings.HasSuffix(got, policy) {
+			t.Errorf("policy %s, want %s", got, policy)
+		}
+		_, got, _ := strings.Cut(a.header.Get("RateLimit"), `, "events-per-day";`)
+		var n, wait, bytes int64
+		if _, err := fmt.Sscanf(got, events+`;t=%d, "bytes-per-day";r=%d;t=%d`, &wait, &bytes, &n); err != nil || wait < 1 || wait > 86400 ||
+			n != wait || bytes != 1<<53 {
+			t.Errorf("left %s: %v", got, err)
+		}
+	}
+	const day = `, "events-per-day";q=%d;w=86400, "bytes-per-day";q=9007199254740992;w=86400`
+	left(narrow, fmt.Sprintf(day, 300), "r=200")
+	left(key, fmt.Sprintf(day, 1000), "r=800")
+	left(narrow, fmt.Sprintf(day, 300), "r=100")
+	for _, events := range []string{"r=600", "r=500", "r=400", "r=300", "r=200", "r=100"} {
+		left(key, fmt.Sprintf(day, 1000), events)
+	}
+	left(narrow, fmt.Sprintf(day, 300), "r=0")
+	left(narrow, fmt.Sprintf(day, 300), "r=0")
 }
 
 // Bounds of uploads are the narrower of key and tenant.

@@ -126,7 +126,7 @@ func (g *Gateway) take(s *Source, route *Route) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *Refusal {
 		m, no := g.enter(r, x)
 		if x.meter != nil { // also where it may not enter
-			defer func() { x.meter.tell(w.Header(), time.Now()) }() // the answer is written behind it
+			defer func() { x.meter.tell(w.Header(), time.Now(), g.active.Active(x.tenant)) }() // the answer is written behind it
 		}
 		if no != nil {
 			return no
@@ -206,9 +206,13 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 		u.Limits = limits
 		return g.acceptOne(ctx, m, u, in, x)
 	}
+	var beyond error // sessions that may not begin yet; others go on
 	for {
 		u.Limits = limits
 		one, err := all.Next(u)
+		if err == io.EOF && beyond != nil {
+			return beyond
+		}
 		if err == io.EOF {
 			x.answer = in.Answer(Outcome{Whole: true})
 			return nil
@@ -216,6 +220,11 @@ func (g *Gateway) accept(ctx context.Context, m *meter, u *Upload, in Intake, x 
 		if err == nil {
 			u.Session = ""
 			err = g.acceptOne(ctx, m, u, one, x)
+		}
+		var no *Refusal
+		if errors.As(err, &no) && no.Code == tooManySessions {
+			beyond = err
+			continue
 		}
 		if err != nil && !errors.Is(err, ErrNothing) {
 			return err
@@ -228,12 +237,16 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	ws := u.workspace
 	id, err := in.Survey(u)
 	x.session, x.window = u.Session, u.Window
+	if err == nil {
+		id.at.tenant = u.Tenant
+		err = g.mayBegin(ctx, u, &id)
+	}
 	if err != nil {
 		return err
 	}
 	var c *claim
 	if id.at.key != "" {
-		id.at.tenant, id.want.limits = u.Tenant, u.Limits
+		id.want.limits = u.Limits
 		c, err = g.claim(ctx, id.at, id.want, id.part)
 		if errors.Is(err, errConflict) {
 			x.outcome = "conflict"
@@ -251,6 +264,9 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	}
 	p := g.publisher(u, id.part(c))
 	p.dry = c != nil && c.window.state == windowDone
+	if c != nil && c.lost {
+		p.lost = c.window.last
+	}
 	if p.dry {
 		return g.acceptAgain(ctx, m, u, in, x, id, c, p)
 	}
@@ -262,6 +278,9 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	ws.out = p.scratch
 	if err != nil {
 		p.abandon()
+		if p.beyond != nil && p.last == 0 {
+			g.uploads.unclaim(ctx, c)
+		}
 		return g.failed("storing the upload", err)
 	}
 	t := &p.Tally
@@ -272,6 +291,9 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 		if err != nil {
 			return g.failed("recording the upload", atWindows(err))
 		}
+	}
+	if id.all {
+		g.active.End(time.Now(), u.Tenant, activeID(stream.SessionToken(u.Session)))
 	}
 	if m.charge(time.Now(), t.cost()); first {
 		g.enterBooks(u.Tenant, x, t, p.Envelope.Kind)
@@ -346,6 +368,7 @@ func (g *Gateway) notice(s *Source, route *Route) handlerFunc {
 			return asRefusal(g.failed("storing the end of the session", err))
 		}
 		g.metrics.parts.WithLabelValues(x.tenant, string(n.Kind)).Inc()
+		g.active.End(time.Now(), u.Tenant, activeID(stream.SessionToken(u.Session)))
 		x.answer = n.Answer
 		return nil
 	}
@@ -376,6 +399,9 @@ func (g *Gateway) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	switch contentEncoding(r) {
 	case "gzip", "x-gzip":
 		u.gzip = true
+	}
+	if no := g.mayOwe(m); no != nil {
+		return no
 	}
 	if no := m.admit(u.Received, r.ContentLength); no != nil {
 		return no

@@ -320,6 +320,28 @@ func TestUploadsThatINGESTLost(t *testing.T) {
 	}
 }
 
+// What is gone from INGEST, as parts of a deleted session are, is stored again within the minutes in which JetStream still knows its name.
+func TestUploadsThatWereRemoved(t *testing.T) {
+	s := brokertest.Start(t, broker.Layout{})
+	r := startOn(t, s, nil)
+	if a := r.post("before", ndjson("before", 4)); a.status != http.StatusOK { // so that it is a hole, not what workers are done with
+		t.Fatal(a.raw)
+	}
+	for i, want := range []string{"new", "lost_and_resent", "lost_and_resent"} {
+		before := r.metric("windows_total", "outcome", want)
+		if a := r.post("s", ndjson("s", 4)); a.status != http.StatusOK || r.metric("windows_total", "outcome", want) != before+1 {
+			t.Errorf("%d: %d %s, and it is not %s", i, a.status, a.raw, want)
+		}
+		if n := len(folded(r.publishedFrom(1))); n != 2 {
+			t.Fatalf("%d: %d parts are in INGEST, want 2", i, n)
+		}
+		subject := stream.IngestSubject(stream.Partition("dev", "s", s.Partitions), "dev", stream.SessionToken("s"))
+		if err := s.Ingest.Purge(t.Context(), jetstream.WithPurgeSubject(subject)); err != nil { // as the sink does
+			t.Fatal(err)
+		}
+	}
+}
+
 // A deletion forgets what is sealed too: of a session without an id what comes later is new, and so it is after a purge.
 func TestDeletedUploadsAreNew(t *testing.T) {
 	for _, token := range []string{stream.SessionToken("s"), stream.PurgeToken} {

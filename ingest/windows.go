@@ -219,6 +219,7 @@ type Identity struct {
 	at              place
 	want            window
 	name            string // of the parts, as long as no conflict was accepted
+	all             bool   // of the session: nothing follows
 	channel, window string
 }
 
@@ -244,7 +245,7 @@ func (u *Upload) ByContent(content Digest, name string) Identity {
 // a conflict. The parts are named after both, so that a worker that remembers longer than the record does not take one for the other.
 func (u *Upload) BySession(content Digest) Identity {
 	id := DigestOf(u.Session)
-	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, id), comesBack: true}, want: window{id: id, body: content},
+	return Identity{at: place{key: uploadKey(u.Tenant, u.Session, id), comesBack: true}, want: window{id: id, body: content}, all: true,
 		name: "session-" + id.String() + "~" + content.String()}
 }
 

@@ -115,6 +115,11 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteTargets(ctx, targets) }); err != nil {
 		return err
 	}
+	if err := l.persist(ctx, "forget what a purged tenant had stored", func(ctx context.Context) error {
+		return l.k.forgetStored(ctx, deletes)
+	}); err != nil {
+		return err
+	}
 	if err := l.step("erased"); err != nil {
 		return err
 	}

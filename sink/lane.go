@@ -29,6 +29,10 @@ type lane struct {
 	purged  map[int]uint64 // by partition, the sequence below which ROWS was purged
 	purgeAt time.Time
 
+	retained map[string]string // requests of tenants to retain that are carried out
+	retainAt time.Time
+	taken    time.Time // when this owner took the lane
+
 	shownMark atomic.Uint64
 	oldest    atomic.Int64 // CreatedAt of the oldest chunk that is not inserted, 0 none
 	held      atomic.Int64 // messages read and not inserted
@@ -36,7 +40,7 @@ type lane struct {
 }
 
 func newLane(k *Sink, n int, log *slog.Logger) *lane {
-	return &lane{k: k, n: n, log: log, marks: marks{kv: k.s.Marks, key: markKey(n)}, purged: map[int]uint64{},
+	return &lane{k: k, n: n, log: log, marks: marks{kv: k.s.Marks, key: markKey(n)}, purged: map[int]uint64{}, retained: map[string]string{},
 		purgeAt: time.Now().Add(purgeEvery)}
 }
 
@@ -50,6 +54,10 @@ func (l *lane) run(ctx context.Context) error {
 		return err
 	}
 	if err := l.step("taken"); err != nil {
+		return err
+	}
+	l.taken = time.Now()
+	if err := l.resumeRetain(work); err != nil {
 		return err
 	}
 	if l.marks.mark.Fresh {
@@ -99,6 +107,9 @@ func (l *lane) run(ctx context.Context) error {
 		}
 		l.took = time.Since(l.began)
 		l.purge(work)
+		if err := l.retain(work); err != nil {
+			return err
+		}
 	}
 }
 
@@ -281,7 +292,7 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 		n := len(s.messages)
 		switch {
 		case n == 0:
-			wait = time.Until(l.purgeAt)
+			wait = min(time.Until(l.purgeAt), time.Until(l.retainAt))
 		case s.full(cfg):
 			return s, nil
 		case s.messages[n-1].more:
@@ -295,6 +306,9 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 			return nil, err
 		case m == nil && len(s.messages) == 0:
 			l.purge(ctx)
+			if err := l.retain(ctx); err != nil {
+				return nil, err
+			}
 		case m == nil:
 			return s, nil
 		case !s.fits(m, cfg):

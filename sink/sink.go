@@ -58,6 +58,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -115,13 +116,14 @@ type Sink struct {
 	health health
 	again  time.Duration // lookAgainAfter
 
-	mu     sync.Mutex
-	lanes  map[int]*lane     // those that run now
-	rows   [2]int64          // bytes and max_bytes of ROWS, for Status
-	damage map[string]string // by stream: what the NATS server says it has lost
-	torn   map[string]string // likewise, torn ends that were logged; only watchDamage uses it
-	broken []BrokenDataPart  // see Broken
-	closed func() bool       // the context of Run has ended
+	mu      sync.Mutex
+	lanes   map[int]*lane            // those that run now
+	rows    [2]int64                 // bytes and max_bytes of ROWS, for Status
+	damage  map[string]string        // by stream: what the NATS server says it has lost
+	torn    map[string]string        // likewise, torn ends that were logged; only watchDamage uses it
+	broken  []BrokenDataPart         // see Broken
+	closed  func() bool              // the context of Run has ended
+	retains map[string]stream.Retain // requests, by key
 
 	// toldOlder and toldLost keep the lanes from logging the same for the whole service, see lane.suspect.
 	toldOlder, toldLost atomic.Bool
@@ -154,7 +156,7 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), again: lookAgainAfter, lanes: map[int]*lane{},
-		torn: map[string]string{}, closed: func() bool { return false }}
+		torn: map[string]string{}, retains: map[string]stream.Retain{}, closed: func() bool { return false }}
 	k.met = newMetrics(k, cfg.Registerer)
 	k.health.log = k.log
 	opts := clickhouse.Options{
@@ -202,6 +204,8 @@ func (k *Sink) Run(ctx context.Context) error {
 	go k.watchBroken(watch)
 	go k.keepCubins(watch)
 	go k.forgetCubins(watch)
+	go k.keepMeasuring(watch)
+	go k.watchRetain(watch)
 	// The logger without a role, since Leases names it.
 	leases := broker.Leases{Bucket: k.s.Leases, Role: "sink", Count: k.s.Lanes, TTL: k.s.LeaseTTL, Logger: k.cfg.Logger, Run: k.runLane}
 	leases.Hold(ctx)

@@ -59,10 +59,10 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 		if len(l.SessionID) == 0 {
 			r.Reason, r.Detail = reject.SessionMissing, "the line has no session_id"
 		}
-		if s.lines.Add(f.lineHash(l.Type, p, line)) {
-			f.Reject(p, r)
+		if s.refused(p, f.lineHash(l.Type, p, line)) {
+			p.Duplicate(n)
 		} else {
-			p.Duplicate(n) // the same bad line again is not a second reject
+			f.Reject(p, r)
 		}
 		return
 	}
@@ -73,6 +73,9 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 			return
 		}
 		f.slowDetail(s, p, line, &d)
+		return
+	}
+	if p.Bounded() && f.outside(s, p, l, n) {
 		return
 	}
 	if l.Type.IsBatch() || allChannels(l.Type) || isArtifact(l.Type) {
@@ -175,6 +178,9 @@ func (f *folding) batch(s *session, p *aggregate.Part, l *gpuflight.Line, n uint
 	}
 	if l.Batch.UnknownKeys > 0 {
 		f.leftovers(s, p, l)
+	}
+	if p.Bounded() {
+		f.dropOutside(s, p, l)
 	}
 	fold(s, p, l)
 	// CountEvents may differ from the number of rows when a refused row contains brackets: rejects are counted in rows, the rest is stored.

@@ -18,13 +18,20 @@ func typeName(t gpuflight.Type) string {
 	return t.String()
 }
 
+// refused reports whether a line that is refused, known by its hash, was refused before: the same bad line again is not a second reject. A
+// replay of it is told that it is refused still. It is remembered apart from lines that are stored, since it may be taken one day.
+func (s *session) refused(p *aggregate.Part, h xxh3.Uint128) bool {
+	h.Lo = ^h.Lo
+	return !s.lines.Add(h) && p.Env.Replays() == ""
+}
+
 // rejectLine stores a line that does not decode.
 func (f *folding) rejectLine(s *session, p *aggregate.Part, l *gpuflight.Line, line []byte, n uint64, err error) {
 	t := gpuflight.TypeUnknown
 	if l != nil {
 		t = l.Type
 	}
-	if !s.lines.Add(f.lineHash(t, p, line)) { // the same bad line again is not a second reject
+	if s.refused(p, f.lineHash(t, p, line)) {
 		p.Duplicate(n)
 		return
 	}

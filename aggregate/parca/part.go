@@ -12,6 +12,7 @@ import (
 
 // part folds the rows of one process from one batch.
 func (f *folding) part(s *session, p *aggregate.Part, in *parca.Part) {
+	outside(p, in)
 	n := uint64(len(in.PC) + len(in.Kernels))
 	p.Received(n)
 	f.now.begin(len(in.Strings), len(in.Stacks))

@@ -84,6 +84,10 @@ func (f *folding) events(s *session, p *aggregate.Part, body []byte) {
 			f.Reject(p, aggregate.Reject{Reason: string(r.Code), Detail: rows.Clip(r.Message), Events: 1, Payload: frame.JSON})
 			continue
 		}
+		if reason := f.outside(s, p, e); reason != "" {
+			f.Reject(p, aggregate.Reject{Reason: reason, Detail: "events that are " + p.OutsideWords(reason), Events: 1, Payload: frame.JSON})
+			continue
+		}
 		stop.saw(e)
 		if f.memoryEvent(s, p, e, frame.Index) {
 			p.Stored(1)
@@ -96,6 +100,22 @@ func (f *folding) events(s *session, p *aggregate.Part, body []byte) {
 		f.Tell(p, aggregate.SessionEnd{Rank: table.EndStopped, At: stop.at})
 	}
 	f.Out.Saw(p.Env.ReceivedAt)
+}
+
+// outside returns why the time of an event is not within the tenant's limits, "" when it is. What was stored when it was not too old yet is
+// a duplicate still: trackers write all that they know into each export.
+func (f *folding) outside(s *session, p *aggregate.Part, e *telemetry.Event) (reason string) {
+	if !p.Bounded() {
+		return ""
+	}
+	if reason = p.Outside(e.TimestampNS); reason == "" {
+		return ""
+	}
+	var key uint64
+	if key, f.reader.key = eventKey(f.reader.key, e); s.keys.find(key) != nil {
+		return ""
+	}
+	return reason
 }
 
 // memoryEvent counts an event and makes its row. It returns false for an event that was counted before, in another export. Then a copy that

@@ -153,7 +153,13 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	patient := doctor.Patient{Streams: streams, Conn: conn, Database: srv.Database, Schema: schema(), Keys: keys, HTTP: srv.HTTP}
+	tenants, err := ingest.NewTenants(streams.Keys).List(ctx)
+	if err != nil {
+		return err
+	}
+	classes, _ := ingest.ReadClasses(ctx, streams.Keys) // without any, the check says so
+	patient := doctor.Patient{Streams: streams, Conn: conn, Database: srv.Database, Schema: schema(), Keys: keys, Tenants: tenants,
+		Classes: classes, HTTP: srv.HTTP}
 	if r, err := service.ReadRunning(c.Data); err == nil && service.Held(c.Data) {
 		patient.Dir, patient.Gateway = c.Data, "http://"+r.Gateway
 		if r.GatewayTLS {
@@ -250,7 +256,11 @@ func (c *costCmd) Run(ctx context.Context, p *program) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Stderr, "bytes of an event as they are at rest now, of %d events; a service with few events has more for each\n",
-		b.RawEvents)
+	whose := ""
+	if c.Tenant != "" && !b.OwnBytes {
+		whose = " of all tenants, since the sink has not measured this one yet"
+	}
+	fmt.Fprintf(p.Stderr, "bytes of an event as they are at rest now, of %d events%s; a service with few events has more for each\n",
+		b.RawEvents, whose)
 	return nil
 }

@@ -145,6 +145,14 @@ func (a apart) role(p *program) service.Apart {
 	}
 }
 
+// checkSeries says what is wrong with a number of tenants in metrics.
+func checkSeries(s *settings, tenants int) error {
+	if tenants < 1 || tenants > 100_000 {
+		return fmt.Errorf("%s: %d is outside 1 to 100000", s.name("metrics-tenants"), tenants)
+	}
+	return nil
+}
+
 // metricsFlags give a role that serves nobody a place where it can be watched.
 type metricsFlags struct {
 	MetricsListen string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where /metrics, /healthz and /readyz are; empty for nowhere."`

@@ -43,6 +43,7 @@ var helpTexts = kong.Vars{
 		"Looked at every 2 s.",
 	"gateway_ui_url": "Where people see sessions: answers to traces have the link <URL>/session?session=<id> then.",
 	"gateway_listen": "Where clients send, and where /healthz and /readyz are, and on loopback /metrics.",
+	"tls_client_ca":  "Certificates, PEM, one of which must have signed that of each client of --listen.",
 	"grpc_client_ca": "Certificates, PEM, one of which must have signed that of each client of --grpc-listen.",
 	"ikp_input": "JSON with the session, region names, block filter, options and path of the launch: what was given to the " +
 		"profiler's init and write_trace. - is stdin.",
@@ -55,9 +56,16 @@ var helpTexts = kong.Vars{
 	"ikp_trace": "A trace that write_trace wrote, instead of buffers. Without --input what it does not say is 0, and a region's id " +
 		"is the lowest of its colour.",
 	"change_limit_events_per_second": "Events a second; 0 for the default again, as with all below. What is left out stays.",
+	"metrics_tenants":                "Tenants that have series of their own in /metrics; the rest is (other).",
+	"limit_active_sessions":          "Sessions of one tenant that may be active at once, at most 65536; 0: any number.",
+	"limit_pending_bytes":            "Bytes of one tenant, before compression, that may be accepted and not in SQL yet; 0: any number.",
 	"key_limit_events_per_second":    "Events a second of this key or tenant; by default the service's limit, as with all below.",
 	"pprof_type": "What to write: pc, samples of instructions (kind stall alone), with inline frames, launch stacks and the labels " +
 		"stall_reason and sass; or kernels, calls and durations.",
+	"retention_classes": "Retention classes that tenants and keys can have, as short=1d/30d: days that raw rows are kept, and rollups. " +
+		"At most 7 beside class default, which --retention-days and --rollup-days make.",
+	"retention_class":        "Retention class of what it sends: one that the gateways have.",
+	"change_retention_class": "Retention class of what it sends from now on; --retention-class= is none again.",
 	"report_all": "What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left " +
 		"out. There are \"warpline report memory\", \"stalls\", \"regions\" and \"trace\" beside it.",
 	"report_base_build": "Compare with samples of this build id, or of those that begin so: which shares rose? Without --build all other " +

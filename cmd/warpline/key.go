@@ -36,16 +36,22 @@ type keyCreateCmd struct {
 	Expires        time.Duration `default:"0s" help:"How long it works, as 720h; 0 for ever."`
 	NoLaunchStacks bool          `help:"Keep the launch stacks of PC samples out of the tables."`
 	keyLimitFlags
+	classFlag
 }
 
 func (c *keyCreateCmd) check(p *program) error {
 	if c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
 	}
-	if _, err := c.like(); err != nil {
+	like, err := c.like()
+	if err == nil && c.of(p.Settings) != "" && (c.Operator || like.Scope != tenant.ScopeIngest) {
+		err = errors.New("a retention class is for keys of scope ingest: leave it out")
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", p.Settings.name("scope"), err)
 	}
-	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, service.DefaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings))
+	return errors.Join(tenant.CheckName(cmp.Or(c.Tenant, service.DefaultTenant)), limitFlags(c.keyLimitFlags).check(p.Settings),
+		c.classFlag.check(p.Settings, like.Limits))
 }
 
 // like is what the key has but its id and its times.
@@ -85,6 +91,9 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 	if c.Expires > 0 {
 		like.Expires = time.Now().Add(c.Expires).UTC()
 	}
+	if err := c.give(ctx, p.Settings, desk.Keys, &like.Limits); err != nil {
+		return err
+	}
 	secret, made, err := desk.MakeKey(ctx, admin.CLI(), like)
 	if err != nil {
 		return fmt.Errorf("create the key: %w", err)
@@ -110,13 +119,14 @@ type keySetCmd struct {
 	Expires        *time.Duration `placeholder:"DURATION" help:"How long it works from now on, as 720h; 0 for ever."`
 	NoLaunchStacks *bool          `negatable:"" help:"Keep the launch stacks of PC samples out of the tables."`
 	changeLimitFlags
+	changeClassFlag
 }
 
 func (c *keySetCmd) check(p *program) error {
 	if c.Expires != nil && *c.Expires < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), *c.Expires)
 	}
-	return c.changeLimitFlags.check(p.Settings)
+	return errors.Join(c.changeLimitFlags.check(p.Settings), c.changeClassFlag.check(p.Settings, c.changeLimitFlags))
 }
 
 // Run changes what is given and leaves the rest.
@@ -126,6 +136,10 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer done()
+	class, err := c.look(ctx, p.Settings, desk.Keys, c.changeLimitFlags)
+	if err != nil {
+		return err
+	}
 	key, err := desk.ChangeKey(ctx, admin.CLI(), c.ID, 0, func(k *tenant.Key) error {
 		set(&k.Note, c.Note)
 		set(&k.Limits.NoLaunchStacks, c.NoLaunchStacks)
@@ -136,6 +150,7 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 			}
 		}
 		c.apply(&k.Limits)
+		class(&k.Limits)
 		return nil
 	})
 	if err != nil {
@@ -260,7 +275,12 @@ func ownerOf(k tenant.Key) string {
 func limitsOf(l tenant.Limits) string {
 	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 	bytes := func(n float64) string { return size(n).String() }
+	seconds := func(n float64) string { return duration(n).String() }
 	var own []string
+	if l.RetentionClass != "" {
+		own = append(own, "retention-class "+l.RetentionClass)
+		l.RetentionDays, l.RollupDays = 0, 0 // which it says
+	}
 	for _, f := range []struct {
 		name  string
 		value float64
@@ -275,6 +295,9 @@ func limitsOf(l tenant.Limits) string {
 		{"uploads-at-once", float64(l.UploadsAtOnce), number},
 		{"names", float64(l.Names), number}, {"name-length", float64(l.NameBytes), bytes},
 		{"open-scopes", float64(l.OpenScopes), number},
+		{"active-sessions", float64(l.ActiveSessions), number},
+		{"pending-bytes", float64(l.PendingBytes), bytes},
+		{"past", l.PastSeconds, seconds}, {"future", l.FutureSeconds, seconds},
 		{"quota-events-per-day", l.EventsPerDay, number}, {"quota-bytes-per-day", l.BytesPerDay, bytes},
 		{"quota-trickle", l.QuotaTrickle, number},
 	} {

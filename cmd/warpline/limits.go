@@ -8,6 +8,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/service"
+	"github.com/warpline/warpline/ingest/active"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -68,6 +69,11 @@ type limitFlags struct {
 	BytesPerDay     size    `name:"quota-bytes-per-day" default:"0B" help:"Bytes of one tenant in a day of UTC, as received; 0: any number."`
 	QuotaPolicy     string  `name:"quota-policy" default:"hold" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    float64 `name:"quota-trickle" default:"0" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Active  int           `name:"limit-active-sessions" default:"0" help:"${limit_active_sessions}"`
+	Pending size          `name:"limit-pending-bytes" default:"0B" help:"${limit_pending_bytes}"`
+	Past    time.Duration `name:"limit-past" default:"0s" help:"How old events may be when they come; 0: any age."`
+	Future  time.Duration `name:"limit-future" default:"0s" help:"How far ahead of the gateway's clock events may be; 0: any time."`
 }
 
 // keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
@@ -92,6 +98,11 @@ type keyLimitFlags struct {
 	BytesPerDay     size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
 	QuotaPolicy     string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Active  int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 // changeLimitFlags change the limits of a key or a tenant: what is left out stays, and 0 is the default again.
@@ -116,6 +127,11 @@ type changeLimitFlags struct {
 	BytesPerDay     *size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
 	QuotaPolicy     *string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
 	QuotaTrickle    *float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+
+	Active  *int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending *size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    *time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  *time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 func (f changeLimitFlags) check(s *settings) error {
@@ -154,11 +170,23 @@ func (f changeLimitFlags) apply(l *tenant.Limits) {
 		l.NameBytes = int(*f.NameLength)
 	}
 	set(&l.OpenScopes, f.OpenScopes)
+	seconds := func(to *float64, v *time.Duration) {
+		if v != nil {
+			*to = v.Seconds()
+		}
+	}
+	set(&l.ActiveSessions, f.Active)
+	bytes(&l.PendingBytes, f.Pending)
+	seconds(&l.PastSeconds, f.Past)
+	seconds(&l.FutureSeconds, f.Future)
 	set(&l.EventsPerDay, f.EventsPerDay)
 	number(&l.BytesPerDay, f.BytesPerDay)
 	set(&l.QuotaPolicy, f.QuotaPolicy)
 	set(&l.QuotaTrickle, f.QuotaTrickle)
 }
+
+// duration is a limit in seconds as a flag has it.
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // set sets what is given.
 func set[T any](to *T, v *T) {
@@ -174,6 +202,7 @@ func (f limitFlags) limits() tenant.Limits {
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
 		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin),
 		UploadsAtOnce: f.UploadsAtOnce, Names: f.Names, NameBytes: int(f.NameLength), OpenScopes: f.OpenScopes,
+		ActiveSessions: f.Active, PendingBytes: int64(f.Pending), PastSeconds: f.Past.Seconds(), FutureSeconds: f.Future.Seconds(),
 		EventsPerDay: f.EventsPerDay, BytesPerDay: float64(f.BytesPerDay), QuotaPolicy: f.QuotaPolicy, QuotaTrickle: f.QuotaTrickle,
 	}
 }
@@ -183,7 +212,7 @@ var limitFlagNames = map[string]string{
 	"max_body_bytes": "limit-body", "max_raw_bytes": "limit-raw-body", "max_ratio": "limit-ratio", "max_line_bytes": "limit-line",
 	"max_cubin_bytes": "limit-cubin", "retention_days": "retention-days", "rollup_days": "rollup-days",
 	"quota_events_per_day": "quota-events-per-day", "quota_bytes_per_day": "quota-bytes-per-day", "quota_policy": "quota-policy",
-	"quota_trickle": "quota-trickle",
+	"quota_trickle": "quota-trickle", "past_seconds": "limit-past", "future_seconds": "limit-future",
 }
 
 func (f limitFlags) check(s *settings) error { return checkLimits(s, f.limits()) }
@@ -192,6 +221,9 @@ func (f limitFlags) check(s *settings) error { return checkLimits(s, f.limits())
 func checkLimits(s *settings, l tenant.Limits) error {
 	var bad *tenant.LimitError
 	if !errors.As(l.Check(), &bad) {
+		if l.ActiveSessions > active.Most {
+			return fmt.Errorf("%s: %d: use at most %d, or 0 for any number", s.name("limit-active-sessions"), l.ActiveSessions, active.Most)
+		}
 		return nil
 	}
 	flag := limitFlagNames[bad.Field]

@@ -17,6 +17,7 @@ type gatewayCmd struct {
 	UIURL      string `name:"ui-url" placeholder:"URL" help:"${gateway_ui_url}"`
 	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen and --grpc-listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
+	HTTPCA     string `name:"tls-client-ca" placeholder:"FILE" help:"${tls_client_ca}"`
 	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
 	DevKeyFile string `placeholder:"FILE" help:"File that holds such a key alone."`
@@ -26,7 +27,9 @@ type gatewayCmd struct {
 	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
 	Admin      string `name:"admin-listen" placeholder:"HOST:PORT" help:"${gateway_admin_listen}"`
 	clickhouseFlags
+	Series int `name:"metrics-tenants" default:"200" placeholder:"N" help:"${metrics_tenants}"`
 	limitFlags
+	classesFlag
 }
 
 func (c *gatewayCmd) check(p *program) error {
@@ -48,8 +51,10 @@ func (c *gatewayCmd) check(p *program) error {
 				s.name("dev-key"), s.name(l.flag), l.addr)
 		}
 	}
-	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert), c.limitFlags.check(s),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s), checkAdmin(s, c.Admin), c.clickhouseFlags.check(s))
+	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert),
+		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert), c.limitFlags.check(s), c.classesFlag.check(s, c.limits()),
+		checkTenants(s, c.Tenants, c.classesFlag, c.limits()), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series),
+		checkAdmin(s, c.Admin), c.clickhouseFlags.check(s))
 }
 
 // checkAdmin refuses what is not host:port; "" is nowhere.
@@ -62,11 +67,16 @@ func checkAdmin(s *settings, addr string) error {
 
 // Run serves until a signal, then lets requests under way finish.
 func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
+	classes, err := c.classes(c.limits())
+	if err != nil {
+		return err
+	}
 	return c.role(p).RunGateway(ctx, p.Hard, service.GatewayConfig{
 		Listen: c.Listen, GRPCListen: c.GRPCListen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		GRPCClientCA: c.ClientCA, DevKey: c.DevKey, Limits: c.limits(),
-		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants),
-		MetricsListen: c.Metrics, AdminListen: c.Admin, ClickHouse: c.server(),
+		GRPCClientCA: c.ClientCA, TLSClientCA: c.HTTPCA, DevKey: c.DevKey, Limits: c.limits(), Classes: classes,
+		SpoolDir: c.SpoolDir, SpoolMax: int64(c.SpoolMax), Tenants: tenantFile(c.Tenants, classes),
+		MetricsListen: c.Metrics, MetricsTenants: c.Series,
+		AdminListen: c.Admin, ClickHouse: c.server(),
 	})
 }
 
@@ -74,19 +84,21 @@ func (c *gatewayCmd) Run(ctx context.Context, p *program) error {
 type workerCmd struct {
 	apart
 	metricsFlags
+	Series int `name:"metrics-tenants" default:"200" placeholder:"N" help:"${metrics_tenants}"`
 	chunkFlags
 	clickhouseFlags
 }
 
 func (c *workerCmd) check(p *program) error {
-	return errors.Join(c.apart.check(p.Settings), c.metricsFlags.check(p.Settings), c.chunkFlags.check(p.Settings),
+	return errors.Join(c.apart.check(p.Settings), c.metricsFlags.check(p.Settings), checkSeries(p.Settings, c.Series),
+		c.chunkFlags.check(p.Settings),
 		c.clickhouseFlags.check(p.Settings))
 }
 
 // Run holds partitions until a signal, then publishes the open chunks.
 func (c *workerCmd) Run(ctx context.Context, p *program) error {
 	return c.role(p).RunWorker(ctx, p.Hard, service.WorkerConfig{
-		MetricsListen: c.MetricsListen, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory), ClickHouse: c.server(),
+		MetricsListen: c.MetricsListen, MetricsTenants: c.Series, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory), ClickHouse: c.server(),
 	})
 }
 

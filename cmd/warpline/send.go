@@ -28,6 +28,8 @@ type sendCmd struct {
 	URL      string        `placeholder:"URL" help:"${send_url}"`
 	Key      string        `secret:"" placeholder:"KEY" help:"Key to send with; by default the one in the key file of --data."`
 	KeyFile  string        `placeholder:"FILE" help:"File that holds the key alone."`
+	Cert     string        `name:"client-cert" placeholder:"FILE" help:"Certificate to show to a gateway that asks for one, PEM."`
+	CertKey  string        `name:"client-key" placeholder:"FILE" help:"Its private key, PEM."`
 	Data     string        `default:"./warpline-data" placeholder:"DIR" help:"${send_data}"`
 	Host     string        `placeholder:"NAME" help:"Host name to send; by default this machine's."`
 	Attempts int           `default:"0" placeholder:"N" help:"${send_attempts}"`
@@ -36,7 +38,8 @@ type sendCmd struct {
 	telemetryFlags
 	traceFlags
 
-	guessed bool // nobody named URL, and nothing runs on Data
+	shown   []tls.Certificate // to a gateway that asks
+	guessed bool              // nobody named URL, and nothing runs on Data
 }
 
 func (c *sendCmd) check(p *program) error {
@@ -47,6 +50,16 @@ func (c *sendCmd) check(p *program) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return fmt.Errorf("%s: %q: write http://host:port", p.Settings.name("url"), c.URL)
+	}
+	if (c.Cert == "") != (c.CertKey == "") {
+		return fmt.Errorf("%s and %s go together: give both or none", p.Settings.name("client-cert"), p.Settings.name("client-key"))
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.CertKey)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", p.Settings.name("client-cert"), p.Settings.name("client-key"), err)
+		}
+		c.shown = []tls.Certificate{pair}
 	}
 	if c.Attempts < 0 || c.Retry <= 0 {
 		return fmt.Errorf("%s cannot be negative and %s must be above zero", p.Settings.name("attempts"), p.Settings.name("retry"))
@@ -95,7 +108,7 @@ func (c *sendCmd) Run(ctx context.Context, p *program) error {
 	}
 	s := &replay.Sender{
 		URL: strings.TrimSuffix(c.URL, "/"), Key: c.Key, Host: c.Host, Retry: c.Retry, Attempts: c.Attempts,
-		HTTP:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
+		HTTP:    c.client(),
 		GiveUp:  hopeless,
 		Sent:    func(n int64) { bar.Add64(n) },
 		Waiting: func(w replay.Window, err error) { wait(w.Path, err) },
@@ -176,10 +189,16 @@ func (c *sendCmd) anybody(ctx context.Context) error {
 	return nil
 }
 
+// client is how it speaks with the gateway.
+func (c *sendCmd) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{Certificates: c.shown, MinVersion: tls.VersionTLS12}}}
+}
+
 // hopeless are answers that trying again cannot mend: a wrong key and a wrong address.
 func hopeless(err error) bool {
 	var status *replay.StatusError
-	return distrust(err) || errors.As(err, &status) && (plainToTLS(status) || status.Status == http.StatusUnauthorized ||
+	return distrust(err) || asked(err) || errors.As(err, &status) && (plainToTLS(status) || status.Status == http.StatusUnauthorized ||
 		status.Status == http.StatusForbidden || status.Status == http.StatusNotFound)
 }
 
@@ -187,6 +206,13 @@ func hopeless(err error) bool {
 func distrust(err error) bool {
 	var tlsErr *tls.CertificateVerificationError
 	return errors.As(err, &tlsErr)
+}
+
+// asked reports whether the gateway asks for a certificate, or does not accept the one that it was shown.
+func asked(err error) bool {
+	text := err.Error() // the alerts have no type of their own
+	return strings.Contains(text, "remote error: tls: certificate required") || strings.Contains(text, "remote error: tls: bad certificate") ||
+		strings.Contains(text, "remote error: tls: unknown certificate authority")
 }
 
 // plainToTLS reports whether the answer is that of a TLS server to somebody who did not speak TLS.
@@ -209,6 +235,8 @@ func (c *sendCmd) advice(err error) string {
 	case distrust(err):
 		return "\nthe certificate of " + c.URL + " is not trusted here: name the authority that signed it, or the certificate itself, as " +
 			"SSL_CERT_FILE=ca.pem"
+	case asked(err):
+		return "\nthe gateway asks for a certificate that one of its --tls-client-ca signed: name it with --client-cert and --client-key"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "\nthe gateway speaks no TLS: write http:// in --url"
 	case errors.As(err, &status) && plainToTLS(status):

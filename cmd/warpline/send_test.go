@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -54,5 +56,34 @@ func TestSendToNobody(t *testing.T) {
 		"--data", filepath.Join(t.TempDir(), "none"))
 	if r.code != exitUnreachable || !strings.Contains(r.stderr, "no warpline runs on") || !strings.Contains(r.stderr, "--url") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A gateway that asks for a certificate is shown the one that was named; without one, it is said what is missing, at once.
+func TestSendShowsItsCertificate(t *testing.T) {
+	asking := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.TLS.PeerCertificates[0].Subject.Organization)
+	}))
+	asking.Config.ErrorLog = log.New(io.Discard, "", 0)
+	asking.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	asking.StartTLS()
+	defer asking.Close()
+	for _, shown := range []bool{true, false} {
+		c := &sendCmd{URL: asking.URL}
+		if shown {
+			c.shown = asking.TLS.Certificates
+		}
+		client := c.client()
+		client.Transport.(*http.Transport).TLSClientConfig.RootCAs = asking.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+		res, err := client.Get(asking.URL)
+		if err == nil {
+			res.Body.Close()
+		}
+		switch {
+		case shown && (err != nil || res.StatusCode != http.StatusOK):
+			t.Errorf("with a certificate: %v", err)
+		case !shown && (err == nil || !hopeless(err) || !strings.Contains(c.advice(err), "--client-cert")):
+			t.Errorf("without: %v", err)
+		}
 	}
 }

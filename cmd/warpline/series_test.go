@@ -16,7 +16,7 @@ import (
 // counterNames reads the names of all counters of a role from the text of its package.
 func counterNames(t *testing.T, dir, role string) (names []string) {
 	t.Helper()
-	named := regexp.MustCompile(`(?:counter\(|Name: )"(?:warpline_` + role + `_)?(\w+_total)"`)
+	named := regexp.MustCompile(`(?:counter\(|ofTenant\(|Name: )"(?:warpline_` + role + `_)?(\w+_total)"`)
 	err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err

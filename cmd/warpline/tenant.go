@@ -25,6 +25,7 @@ type tenantCmd struct {
 	Disable tenantDisableCmd `cmd:"" help:"Refuse all that a tenant sends, within 10 s, until it is enabled."`
 	Enable  tenantEnableCmd  `cmd:"" help:"Take again what a tenant sends."`
 	Delete  tenantDeleteCmd  `cmd:"" help:"Forget a tenant's limits. It must have no valid key; what it sent stays (see purge)."`
+	Retain  tenantRetainCmd  `cmd:"" help:"Give what a tenant has sent so far a retention class too."`
 	Purge   tenantPurgeCmd   `cmd:"" help:"Delete all that a tenant has sent so far, its books included. What it sends later is kept."`
 }
 

@@ -20,10 +20,12 @@ type tenantCreateCmd struct {
 	Tenant string `arg:"" help:"Name of the tenant."`
 	Note   string `help:"A few words on who it is."`
 	keyLimitFlags
+	classFlag
 }
 
 func (c *tenantCreateCmd) check(p *program) error {
-	return errors.Join(tenant.CheckName(c.Tenant), limitFlags(c.keyLimitFlags).check(p.Settings))
+	return errors.Join(tenant.CheckName(c.Tenant), limitFlags(c.keyLimitFlags).check(p.Settings),
+		c.classFlag.check(p.Settings, limitFlags(c.keyLimitFlags).limits()))
 }
 
 // Run stores the tenant. It has no key yet.
@@ -33,7 +35,11 @@ func (c *tenantCreateCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer done()
-	r, err := desk.Create(ctx, admin.CLI(), c.Tenant, c.Note, limitFlags(c.keyLimitFlags).limits())
+	limits := limitFlags(c.keyLimitFlags).limits()
+	if err := c.give(ctx, p.Settings, desk.Keys, &limits); err != nil {
+		return err
+	}
+	r, err := desk.Create(ctx, admin.CLI(), c.Tenant, c.Note, limits)
 	if err != nil {
 		return err
 	}
@@ -47,16 +53,24 @@ type tenantSetCmd struct {
 	Tenant string  `arg:"" help:"The tenant."`
 	Note   *string `help:"A few words on who it is."`
 	changeLimitFlags
+	changeClassFlag
 }
 
-func (c *tenantSetCmd) check(p *program) error { return c.changeLimitFlags.check(p.Settings) }
+func (c *tenantSetCmd) check(p *program) error {
+	return errors.Join(c.changeLimitFlags.check(p.Settings), c.changeClassFlag.check(p.Settings, c.changeLimitFlags))
+}
 
 // Run changes what is given and leaves the rest.
 func (c *tenantSetCmd) Run(ctx context.Context, p *program) error {
 	return changeTenant(ctx, p, c.reachFlags, func(d *admin.Desk) (admin.Tenant, error) {
+		class, err := c.look(ctx, p.Settings, d.Keys, c.changeLimitFlags)
+		if err != nil {
+			return admin.Tenant{}, err
+		}
 		return d.Change(ctx, admin.CLI(), c.Tenant, 0, func(r *tenant.Record) error {
 			set(&r.Note, c.Note)
 			c.apply(&r.Limits)
+			class(&r.Limits)
 			return nil
 		})
 	})
@@ -105,24 +119,28 @@ func changeTenant(ctx context.Context, p *program, reach reachFlags, change func
 }
 
 // tenantFile is the file of --tenants.
-func tenantFile(path string) service.TenantFile {
-	return service.TenantFile{Path: path, Limits: limitsIn}
+func tenantFile(path string, classes tenant.Classes) service.TenantFile {
+	return service.TenantFile{Path: path, Limits: func(values map[string]string) (tenant.Limits, error) { return limitsIn(values, classes) }}
 }
 
 // checkTenants reads the file once, so that a bad one is told before anything starts.
-func checkTenants(s *settings, path string) error {
-	if path == "" {
+func checkTenants(s *settings, path string, f classesFlag, d tenant.Limits) error {
+	classes, err := f.classes(d)
+	if path == "" || err != nil { // which is told of its own flag
 		return nil
 	}
-	if _, _, err := tenantFile(path).Read(); err != nil {
+	if _, _, err := tenantFile(path, classes).Read(); err != nil {
 		return fmt.Errorf("%s: %w", s.name("tenants"), err)
 	}
 	return nil
 }
 
 // limitsIn makes limits of values by the names of flags, as the flags would.
-func limitsIn(values map[string]string) (tenant.Limits, error) {
-	var f keyLimitFlags
+func limitsIn(values map[string]string, classes tenant.Classes) (tenant.Limits, error) {
+	var f struct {
+		keyLimitFlags
+		classFlag
+	}
 	parser, err := kong.New(&f, helpTexts, kong.Exit(func(int) {}), kong.NoDefaultHelp())
 	if err != nil {
 		return tenant.Limits{}, fmt.Errorf("BUG: %w", err)
@@ -135,10 +153,14 @@ func limitsIn(values map[string]string) (tenant.Limits, error) {
 	if _, err := parser.Parse(args); err != nil {
 		return tenant.Limits{}, err
 	}
-	if err := limitFlags(f).check(&settings{}); err != nil {
+	limits := limitFlags(f.keyLimitFlags).limits()
+	if err := errors.Join(limitFlags(f.keyLimitFlags).check(&settings{}), f.classFlag.check(&settings{}, limits)); err != nil {
 		return tenant.Limits{}, err
 	}
-	return limitFlags(f).limits(), nil
+	if f.RetentionClass == "" {
+		return limits, nil
+	}
+	return limits, classes.Give(&limits, f.RetentionClass)
 }
 
 type tenantDeleteCmd struct {

@@ -14,7 +14,7 @@ import (
 func TestQuestionsThatAreTooLarge(t *testing.T) {
 	for err, hint := range map[error]bool{
 		fmt.Errorf("read pc: %w", &clickhouse.Exception{Code: 241, Message: "Query memory limit exceeded"}): true,
-		errors.New("read pc: connection refused"): false,
+		errors.New("read pc: connection refused"):                                                           false,
 	} {
 		var out bytes.Buffer
 		if code := (&program{Stderr: &out}).fail(err); code != exitFailed || !strings.Contains(out.String(), "warpline: read pc: ") ||

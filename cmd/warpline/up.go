@@ -24,6 +24,7 @@ type upCmd struct {
 	UIURL      string `name:"ui-url" placeholder:"URL" help:"${gateway_ui_url}"`
 	TLSCert    string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen and --grpc-listen, PEM."`
 	TLSKey     string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
+	HTTPCA     string `name:"tls-client-ca" placeholder:"FILE" help:"${tls_client_ca}"`
 	ClientCA   string `name:"grpc-client-ca" placeholder:"FILE" help:"${grpc_client_ca}"`
 	DevKey     string `secret:"" placeholder:"KEY" help:"A fixed key for tenant \"dev\", for trying things out on loopback."`
 	DevKeyFile string `placeholder:"FILE" help:"File that holds such a key alone."`
@@ -38,12 +39,14 @@ type upCmd struct {
 	Tenants    string `placeholder:"FILE" help:"${gateway_tenants}"`
 	Metrics    string `name:"metrics-listen" placeholder:"HOST:PORT" help:"${gateway_metrics_listen}"`
 	Admin      string `name:"admin-listen" placeholder:"HOST:PORT" help:"${up_admin_listen}"`
+	Series     int    `name:"metrics-tenants" default:"200" placeholder:"N" help:"${metrics_tenants}"`
 	NATSListen string `name:"nats-listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"${up_nats_listen}"`
 	StoreMax   size   `default:"0" help:"${up_store_max}"`
 	Durability string `enum:"os,fsync" default:"os" help:"${up_durability}"`
 	natsFlags
 	layoutFlags
 	limitFlags
+	classesFlag
 	chunkFlags
 	insertFlags
 
@@ -99,8 +102,9 @@ func (c *upCmd) check(p *program) error {
 	if c.DrainTimeout <= 0 {
 		return fmt.Errorf("%s: %v: must be above zero", s.name("drain-timeout"), c.DrainTimeout)
 	}
-	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, c.ClientCA, c.TLSCert),
-		checkTenants(s, c.Tenants), metricsFlags{c.Metrics}.check(s), checkAdmin(s, c.Admin),
+	return errors.Join(checkUI(s, c.UIURL), checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert),
+		checkClientCA(s, "grpc-client-ca", c.ClientCA, c.TLSCert), c.classesFlag.check(s, c.limits()),
+		checkTenants(s, c.Tenants, c.classesFlag, c.limits()), metricsFlags{c.Metrics}.check(s), checkSeries(s, c.Series), checkAdmin(s, c.Admin),
 		c.clickhouseFlags.check(s),
 		c.layoutFlags.check(s), c.limitFlags.check(s),
 		c.chunkFlags.check(s), c.insertFlags.check(s))
@@ -121,12 +125,12 @@ func checkTLS(s *settings, cert, key string) error {
 }
 
 // checkClientCA reads the file once, like checkTLS.
-func checkClientCA(s *settings, file, cert string) error {
+func checkClientCA(s *settings, flag, file, cert string) error {
 	if file == "" {
 		return nil
 	}
 	if cert == "" {
-		return fmt.Errorf("%s needs %s and %s: clients show certificates over TLS only", s.name("grpc-client-ca"), s.name("tls-cert"),
+		return fmt.Errorf("%s needs %s and %s: clients show certificates over TLS only", s.name(flag), s.name("tls-cert"),
 			s.name("tls-key"))
 	}
 	text, err := os.ReadFile(file)
@@ -134,22 +138,24 @@ func checkClientCA(s *settings, file, cert string) error {
 		err = fmt.Errorf("%s has no PEM certificate", file)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.name("grpc-client-ca"), err)
+		return fmt.Errorf("%s: %w", s.name(flag), err)
 	}
 	return nil
 }
 
 func (c *upCmd) config(p *program) service.Config {
 	layout := c.layout()
+	classes, _ := c.classes(c.limits()) // check has seen the error
 	// Only who names a size takes room back from streams that are there.
 	layout.Lower = p.Settings.given("ingest-max") || p.Settings.given("rows-max") || p.Settings.given("bucket-max") || c.StoreMax > 0
 	return service.Config{
 		Dir: c.Data, Listen: c.Listen, PathPrefix: c.PathPrefix, UIURL: c.UIURL, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		GRPCListen: c.GRPCListen, GRPCClientCA: c.ClientCA,
+		GRPCListen: c.GRPCListen, GRPCClientCA: c.ClientCA, TLSClientCA: c.HTTPCA,
 		NATS: c.nats(), NATSListen: c.NATSListen, ClickHouse: c.server(), EngineHTTP: c.ClickHouseHTTPPort, EngineTCP: c.ClickHouseTCPPort,
 		EngineMemory: int64(c.ClickHouseMemory), SQLTenants: c.SQLTenants, NoOpenSQL: !c.OpenSQL,
 		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
-		DevKey: c.DevKey, Limits: c.limits(), Tenants: tenantFile(c.Tenants), MetricsListen: c.Metrics, AdminListen: c.Admin,
+		DevKey: c.DevKey, Limits: c.limits(), Classes: classes, Tenants: tenantFile(c.Tenants, classes),
+		MetricsListen: c.Metrics, MetricsTenants: c.Series, AdminListen: c.Admin,
 		SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}

@@ -255,6 +255,8 @@ func TestHostile(t *testing.T) {
 	}{
 		{"a form without end", "", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"input\"\r\n\r\n{", 400,
 			"bad_form", "ends in the middle"},
+		{"a form that does not begin", "", "multipart/form-data; boundary=x", string(zip(bytes.Repeat([]byte("\n"), 1<<30))), 400, "bad_form",
+			"no field begins within 65536 bytes"},
 		{"a form without boundary", "", "multipart/form-data", "--x--", 400, "bad_form", "boundary"},
 		{"a field that is missing", "", "multipart/form-data; boundary=x",
 			"--x\r\nContent-Disposition: form-data; name=\"input\"\r\n\r\n{}\r\n--x--\r\n", 400, "bad_form", "no field events"},

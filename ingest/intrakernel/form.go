@@ -25,6 +25,10 @@ const (
 // maxFormBytes bounds what is read of a form that is compressed as a whole.
 const maxFormBytes = maxEventBytes + maxCounterBytes + intrakernel.MaxHeader + 1<<20
 
+// maxPreamble bounds what may stand before the first field. It is read line by line, so a few MB of gzip could keep a processor busy for
+// minutes.
+const maxPreamble = 1 << 16
+
 // form is what is known of a capture's buffers before the events are read.
 type form struct {
 	input, counters []byte
@@ -133,7 +137,11 @@ func (p *upload) walk(u *ingest.Upload, visit func(name string, field io.Reader)
 		defer z.Close()
 		body = io.LimitReader(z, maxFormBytes)
 	}
-	form := multipart.NewReader(body, p.o.boundary)
+	begin := bufio.NewReaderSize(body, maxPreamble)
+	if head, err := begin.Peek(maxPreamble); err == nil && !bytes.Contains(head, []byte("--"+p.o.boundary)) {
+		return unusable("bad_form", fmt.Sprintf("no field begins within %d bytes: give the boundary of the body in Content-Type", maxPreamble))
+	}
+	form := multipart.NewReader(begin, p.o.boundary)
 	for {
 		part, err := form.NextRawPart()
 		if err == io.EOF {

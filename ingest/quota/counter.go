@@ -48,6 +48,9 @@ func (c *Counter) Add(now time.Time, events, bytes int64) {
 	u.Bytes += bytes
 }
 
+// Today is what came today.
+func (c *Counter) Today(now time.Time) Used { return *c.on(DayOf(now)) }
+
 // Stored takes over what is stored of a day, if it is today: no count is less than that.
 func (c *Counter) Stored(now time.Time, s Used) {
 	if s.Day != DayOf(now) {

@@ -82,6 +82,21 @@ func (b *Batch) Add() []int64 {
 	return b.vals[n:]
 }
 
+// Keep takes out the accepted rows for which keep, called once for each in order, says false. The others move up. WireRows is less then.
+func (b *Batch) Keep(keep func(r int) bool) {
+	kept := 0
+	for r := range b.rows {
+		if !keep(r) {
+			continue
+		}
+		if kept != r {
+			copy(b.Row(kept), b.Row(r))
+		}
+		kept++
+	}
+	b.rows, b.vals = kept, b.vals[:kept*b.stride]
+}
+
 // AddTime adds a signed offset to a time. ok is false when the sum is below zero or overflows.
 func AddTime(base, offset int64) (ns int64, ok bool) {
 	ns = base + offset

@@ -1,6 +1,7 @@
 package intrakernel
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -50,7 +51,8 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 				"has the summaries in SQL"}
 		}
 		t.elements++
-		if wrong == nil { // of what follows only the metadata is of interest: it may say what kind of trace this is
+		t.stretched = t.stretched || isMerged(e)
+		if wrong == nil { // of what follows only what says which kind of trace this is is of interest
 			wrong = t.add(e)
 		}
 	}
@@ -61,6 +63,22 @@ func ReadTrace(r io.Reader, h *Header, known bool) (*Timeline, error) {
 		return nil, wrong
 	}
 	return t.timeline(known)
+}
+
+// isMerged reports whether an event names a process that ikp_nsys_merge adds. Its own metadata may have been lost on the way.
+func isMerged(e *chrometrace.Event) bool {
+	if string(e.Phase) != `"M"` || string(e.Name) != `"process_name"` {
+		return false
+	}
+	pid, err := strconv.ParseUint(string(e.PID), 10, 64)
+	if err != nil || pid < 10000 || pid > 10004 {
+		return false
+	}
+	merged := false
+	chrometrace.EachMember(e.Args, func(key, value []byte) {
+		merged = merged || string(key) == `"name"` && bytes.HasPrefix(value, []byte(`"[NSys] `))
+	})
+	return merged
 }
 
 // ErrStretched is what Error.Err is for a trace whose times were stretched.

@@ -196,6 +196,9 @@ func TestTracesThatAreRefused(t *testing.T) {
 		e := `{"name":"a","ph":"X","ts":1.000000,"dur":2.000000,"pid":3,"tid":65,"cname":"good","args":{"sm":3,"block":1,"warp":1}}`
 		return "[" + strings.NewReplacer(change...).Replace(e) + "]"
 	}
+	process := func(name string) string {
+		return `{"ph":"M","name":"process_name","pid":10002,"tid":0,"args":{"name":"` + name + `"}}`
+	}
 	var manyRegions []string // of one colour
 	for i := range 2 + intrakernel.MaxNames/36 {
 		manyRegions = append(manyRegions, strings.Trim(event(`"a"`, fmt.Sprintf(`"r%d"`, i)), "[]"))
@@ -213,6 +216,8 @@ func TestTracesThatAreRefused(t *testing.T) {
 		{`{"traceEvents":[` + strings.Trim(event(), "[]"), "byte 133: the trace ends here"},
 		{`{"traceEvents":` + event() + `,"metadata":{"ikp_nsys_merge":{}}}`, "stretched_times"},
 		{`{"traceEvents":` + event(`"X"`, `"C"`) + `,"metadata":{"ikp_nsys_merge":{}}}`, "stretched_times"},
+		{strings.TrimSuffix(event(`"X"`, `"C"`), "]") + "," + process("[NSys] CUDA API") + "]", "stretched_times"},
+		{strings.TrimSuffix(event(`2.000000`, `2.500000`), "]") + "," + process("sm 1 block 10002") + "]", "dur 2.500000 is no whole number"},
 		{`{"traceEvents":[7]}`, "byte 16: no object"},
 		{`{"regions":[]}`, "an object without a list traceEvents"},
 		{`"text"`, "byte 0: neither an array nor an object"},

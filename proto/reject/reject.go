@@ -16,6 +16,8 @@ const (
 	SessionDeleted  = "session_deleted"   // its session was deleted; nothing of it is kept
 	Poison          = "poison"            // folding its part failed again and again; nothing of the part is stored
 	ScopeOverflow   = "scope_overflow"    // the session has as many open scopes as it may
+	TooOld          = "too_old"           // the event's time is further before its receipt than the tenant may send
+	InFuture        = "in_future"         // the event's time is further after its receipt than the tenant may send
 )
 
 // Reasons lists all constants.
@@ -23,6 +25,6 @@ func Reasons() []string {
 	return []string{
 		SessionMissing, SessionReserved, TooManySessions, LineTooLong, TornGzip, BodyTooLarge, RatioExceeded, DictionaryFull,
 		SessionDeleted,
-		Poison, ScopeOverflow,
+		Poison, ScopeOverflow, TooOld, InFuture,
 	}
 }

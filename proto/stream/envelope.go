@@ -70,6 +70,10 @@ type Envelope struct {
 	Names      int `json:"names,omitempty"`
 	NameBytes  int `json:"name_bytes,omitempty"`
 	OpenScopes int `json:"open_scopes,omitempty"`
+	// PastNS and FutureNS are how far before and after ReceivedAt the times of the part's events may be, by the tenant's limits at arrival;
+	// 0: as far as they like.
+	PastNS   int64 `json:"past_ns,omitempty"`
+	FutureNS int64 `json:"future_ns,omitempty"`
 	// Origin is what telemetry was read from: json, csv, oom or tf.
 	Origin string `json:"origin,omitempty"`
 	// Summarized says that a KindSummary of the same upload says how the session ended; then its events do not.

@@ -32,12 +32,22 @@ func (l Limits) Within(of Limits) Limits {
 	bound(&l.MaxRatio, of.MaxRatio)
 	bound(&l.MaxLineBytes, of.MaxLineBytes)
 	bound(&l.MaxCubinBytes, of.MaxCubinBytes)
+	or(&l.PendingBytes, of.PendingBytes)
+	bound(&l.PendingBytes, of.PendingBytes)
 	bound(&l.RetentionDays, of.RetentionDays)
 	bound(&l.RollupDays, of.RollupDays)
 	for _, b := range [...]struct {
 		field *int
 		most  int
-	}{{&l.UploadsAtOnce, of.UploadsAtOnce}, {&l.Names, of.Names}, {&l.NameBytes, of.NameBytes}, {&l.OpenScopes, of.OpenScopes}} {
+	}{{&l.UploadsAtOnce, of.UploadsAtOnce}, {&l.Names, of.Names}, {&l.NameBytes, of.NameBytes}, {&l.OpenScopes, of.OpenScopes},
+		{&l.ActiveSessions, of.ActiveSessions}} {
+		or(b.field, b.most)
+		bound(b.field, b.most)
+	}
+	for _, b := range [...]struct {
+		field *float64
+		most  float64
+	}{{&l.PastSeconds, of.PastSeconds}, {&l.FutureSeconds, of.FutureSeconds}} {
 		or(b.field, b.most)
 		bound(b.field, b.most)
 	}

@@ -36,9 +36,11 @@ type Limits struct {
 	MaxRawBytes       int64   `json:"max_raw_bytes,omitempty" yaml:"max_raw_bytes"`   // after decompression
 	MaxRatio          float64 `json:"max_ratio,omitempty" yaml:"max_ratio"`           // raw / compressed, checked beyond 192 MiB raw
 	MaxLineBytes      int64   `json:"max_line_bytes,omitempty" yaml:"max_line_bytes"`
-	RetentionDays     uint16  `json:"retention_days,omitempty" yaml:"retention_days"`   // of raw rows
-	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`         // of rollups and facts
-	MaxCubinBytes     int64   `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
+	RetentionDays     uint16  `json:"retention_days,omitempty" yaml:"retention_days"` // of raw rows
+	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
+	// RetentionClass is the name of their class, which says both; the days are then what it had when it was given.
+	RetentionClass string `json:"retention_class,omitempty" yaml:"retention_class"`
+	MaxCubinBytes  int64  `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
 	// NoLaunchStacks keeps the launch stacks of PC samples out of the tables.
 	NoLaunchStacks bool `json:"no_launch_stacks,omitempty" yaml:"no_launch_stacks"`
 	// UploadsAtOnce is how many uploads one gateway handles at once, at most a quarter of all that it does; 0 in DefaultLimits: as many.
@@ -48,6 +50,14 @@ type Limits struct {
 	Names      int `json:"names,omitempty" yaml:"names"`
 	NameBytes  int `json:"name_length,omitempty" yaml:"name_length"`
 	OpenScopes int `json:"open_scopes,omitempty" yaml:"open_scopes"`
+	// ActiveSessions is how many sessions may be active, at all gateways together; 0 in DefaultLimits: any number.
+	ActiveSessions int `json:"active_sessions,omitempty" yaml:"active_sessions"`
+	// PendingBytes is how many bytes of parts, before compression, may be accepted and not in SQL yet, at all gateways together; 0 in
+	// DefaultLimits: any number.
+	PendingBytes int64 `json:"pending_bytes,omitempty" yaml:"pending_bytes"`
+	// PastSeconds and FutureSeconds are how far before and after its receipt the time of an event may be; 0 in DefaultLimits: any time.
+	PastSeconds   float64 `json:"past_seconds,omitempty" yaml:"past_seconds"`
+	FutureSeconds float64 `json:"future_seconds,omitempty" yaml:"future_seconds"`
 
 	// EventsPerDay and BytesPerDay, as received, are what may come in a day of UTC; 0 in DefaultLimits: any number.
 	EventsPerDay float64 `json:"quota_events_per_day,omitempty" yaml:"quota_events_per_day"`
@@ -84,7 +94,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Or returns l with zero fields taken from d.
+// Or returns l with zero fields taken from d. The name of a class is left as it is: see Classes.Days.
 func (l Limits) Or(d Limits) Limits {
 	or(&l.EventsPerSecond, d.EventsPerSecond)
 	or(&l.BytesPerSecond, d.BytesPerSecond)
@@ -103,6 +113,10 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.Names, d.Names)
 	or(&l.NameBytes, d.NameBytes)
 	or(&l.OpenScopes, d.OpenScopes)
+	or(&l.ActiveSessions, d.ActiveSessions)
+	or(&l.PendingBytes, d.PendingBytes)
+	or(&l.PastSeconds, d.PastSeconds)
+	or(&l.FutureSeconds, d.FutureSeconds)
 	or(&l.EventsPerDay, d.EventsPerDay)
 	or(&l.BytesPerDay, d.BytesPerDay)
 	or(&l.QuotaPolicy, d.QuotaPolicy)

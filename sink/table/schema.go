@@ -78,7 +78,7 @@ func shared() Source {
 		HostMetrics1m.Table, DeviceMetrics1m.Table, PCSamples.Table, PCBuckets.Table, PCCubins.Table, KernelStacks.Table,
 		SessionStacks.Table, StackFrames.Table, Cubins.Table, CubinFunctions.Table, CubinLines.Table, SessionLabels.Table,
 		ProfileMetrics.Table, SourceMap.Table, Rejects.Table, RejectReplays.Table, AdminLog.Table, Segments.Table,
-		Scopes.Table, ScopeStats.Table, Sessions.Table, Devices.Table, Synthetic.Table, DeepWindows.Table, Usage.Table,
+		Scopes.Table, ScopeStats.Table, Sessions.Table, Devices.Table, Synthetic.Table, DeepWindows.Table, Usage.Table, Stored.Table,
 	}}
 }
 

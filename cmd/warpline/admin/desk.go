@@ -7,9 +7,11 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/ingest/active"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -99,6 +101,31 @@ func attempt(ctx context.Context, revision uint64, change func() error) error {
 		}
 	}
 	return &Denied{http.StatusConflict, "busy", "it changes all the time: try again"}
+}
+
+// settle checks limits that were changed. Their retention class, if that is another now, says their days; days that are others leave it.
+func (d *Desk) settle(ctx context.Context, was tenant.Limits, now *tenant.Limits) error {
+	if err := now.Check(); err != nil {
+		return bad(err)
+	}
+	if now.ActiveSessions > active.Most {
+		return bad(fmt.Errorf("limits.active_sessions: %d: use at most %d, or 0 for any number", now.ActiveSessions, active.Most))
+	}
+	switch {
+	case now.RetentionClass != was.RetentionClass && now.RetentionClass == "":
+		return nil
+	case now.RetentionClass != was.RetentionClass:
+		classes, err := ingest.ReadClasses(ctx, d.Keys.Bucket())
+		if err != nil {
+			return err
+		}
+		if err := classes.Give(now, now.RetentionClass); err != nil {
+			return bad(fmt.Errorf("limits.retention_class: %w", err))
+		}
+	case now.RetentionDays != was.RetentionDays || now.RollupDays != was.RollupDays:
+		now.RetentionClass = ""
+	}
+	return nil
 }
 
 // changed says of a lost race what to do.

@@ -63,8 +63,11 @@ func (d *Desk) MakeKey(ctx context.Context, who Who, like tenant.Key) (secret st
 	if !who.all && !who.key.MayMake(like) {
 		return "", made, &Denied{http.StatusForbidden, "stronger_key", "a key of scope " + like.Scope.String() + " is the operator's to make"}
 	}
-	if err := errors.Join(like.Check(), tenant.CheckNote(like.Note), like.Limits.Check(), ingestLimits(&like)); err != nil {
+	if err := errors.Join(like.Check(), tenant.CheckNote(like.Note), ingestLimits(&like)); err != nil {
 		return "", made, bad(err)
+	}
+	if err := d.settle(ctx, tenant.Limits{}, &like.Limits); err != nil {
+		return "", made, err
 	}
 	if !like.Expires.IsZero() && !like.Expires.After(time.Now()) {
 		return "", made, bad(errors.New("expires: it is over: name a time to come"))
@@ -137,12 +140,13 @@ func (d *Desk) ChangeKey(ctx context.Context, who Who, id string, revision uint6
 		if k.Scope != tenant.ScopeIngest && k.Limits != was.Limits {
 			return bad(fmt.Errorf("key %s has scope %s: limits are for keys of scope ingest", k.ID, k.Scope))
 		}
-		if k.Limits != was.Limits || k.Note != was.Note {
-			if err := errors.Join(tenant.CheckNote(k.Note), k.Limits.Check()); err != nil {
-				return bad(err)
-			}
+		if err := tenant.CheckNote(k.Note); err != nil && k.Note != was.Note {
+			return bad(err)
 		}
 		if k.Limits != was.Limits {
+			if err := d.settle(ctx, was.Limits, &k.Limits); err != nil {
+				return err
+			}
 			if err := d.within(ctx, who, &k); err != nil {
 				return err
 			}

@@ -87,8 +87,11 @@ func (d *Desk) Create(ctx context.Context, who Who, name, note string, limits te
 	if err := who.operate("to make a tenant"); err != nil {
 		return Tenant{}, err
 	}
-	if err := errors.Join(tenant.CheckName(name), tenant.CheckNote(note), limits.Check()); err != nil {
+	if err := errors.Join(tenant.CheckName(name), tenant.CheckNote(note)); err != nil {
 		return Tenant{}, bad(err)
+	}
+	if err := d.settle(ctx, tenant.Limits{}, &limits); err != nil {
+		return Tenant{}, err
 	}
 	var t Tenant
 	made := tenant.Record{Name: name, Note: note, Limits: limits}
@@ -135,8 +138,11 @@ func (d *Desk) change(ctx context.Context, who Who, name string, revision uint64
 		if t.Name != was.Name || !t.Created.Equal(was.Created) || t.Declared != was.Declared {
 			return fmt.Errorf("BUG: admin: tenant %s became another", name)
 		}
-		if err := errors.Join(t.Limits.Check(), tenant.CheckNote(t.Note)); err != nil {
+		if err := tenant.CheckNote(t.Note); err != nil {
 			return bad(err)
+		}
+		if err := d.settle(ctx, was.Limits, &t.Limits); err != nil {
+			return err
 		}
 		c.tenant, c.object, c.change = name, name, difference(was, t.Record)
 		return d.record(ctx, who, &c, func() (err error) {

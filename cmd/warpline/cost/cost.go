@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/warpline/warpline/sink/table"
@@ -35,6 +36,8 @@ type Use struct {
 	AllEvents           uint64  `json:"all_events"`
 	RawBytesPerEvent    float64 `json:"raw_bytes_per_event"`
 	RollupBytesPerEvent float64 `json:"rollup_bytes_per_event"`
+	// OwnBytes says that the bytes and events are those of the tenant asked for. Where a sink has not measured them yet, they are of all.
+	OwnBytes bool `json:"own_bytes"`
 }
 
 // Bill is the answer.
@@ -75,7 +78,7 @@ func Reckon(ctx context.Context, conn driver.Conn, database string, schema *tabl
 	return b, nil
 }
 
-// measure reads the data parts and the books. What a byte at rest is per event is the same for all tenants: data parts are shared.
+// measure reads what is at rest, of all tenants from the data parts and of one from what the sink measured, and the books.
 func (b *Bill) measure(ctx context.Context, conn driver.Conn, database string, schema *table.Schema, q Question) error {
 	var raw []string
 	for _, t := range schema.Tables() {
@@ -87,8 +90,16 @@ func (b *Bill) measure(ctx context.Context, conn driver.Conn, database string, s
 		"WHERE active AND database = $2", raw, database).Scan(&b.RawBytes, &b.RollupBytes); err != nil {
 		return fmt.Errorf("read the data parts: %w", err)
 	}
+	if err := b.own(ctx, conn, database, q.Tenant); err != nil {
+		return err
+	}
+	of := ""
+	if b.OwnBytes {
+		of = q.Tenant
+	}
 	if err := conn.QueryRow(ctx, fmt.Sprintf("SELECT toUInt64(sumIf(events - rejected - duplicates, day > today() - %d)), "+
-		"toUInt64(sum(events - rejected - duplicates)) FROM `%s`.usage", int(q.RawDays), database)).Scan(&b.RawEvents, &b.AllEvents); err != nil {
+		"toUInt64(sum(events - rejected - duplicates)) FROM `%s`.usage WHERE $1 = '' OR tenant = $1", int(q.RawDays), database), of).Scan(
+		&b.RawEvents, &b.AllEvents); err != nil {
 		return fmt.Errorf("read the books: %w", err)
 	}
 	if b.RawEvents == 0 {
@@ -106,6 +117,29 @@ func (b *Bill) measure(ctx context.Context, conn driver.Conn, database string, s
 		b.EventsPerSecond = float64(events) / float64(days) / 86400
 	} else if q.EventsPerSecond == 0 {
 		return errors.New("there is no full day to reckon from yet: give the load with --events-per-second")
+	}
+	return nil
+}
+
+// unknownTable is ClickHouse's number for that.
+const unknownTable = 60
+
+// own takes the bytes of one tenant, where they are measured.
+func (b *Bill) own(ctx context.Context, conn driver.Conn, database, tenant string) error {
+	if tenant == "" {
+		return nil
+	}
+	var raw, rollup uint64
+	if err := conn.QueryRow(ctx, fmt.Sprintf("SELECT sum(raw_bytes), sum(rollup_bytes) FROM `%[1]s`.stored_data WHERE tenant = $1 AND "+
+		"measurement = (SELECT max(measurement) FROM `%[1]s`.stored_data)", database), tenant).Scan(&raw, &rollup); err != nil {
+		var refused *clickhouse.Exception
+		if errors.As(err, &refused) && refused.Code == unknownTable { // an older sink made the tables
+			return nil
+		}
+		return fmt.Errorf("read what the tenant has stored: %w", err)
+	}
+	if b.OwnBytes = raw+rollup > 0; b.OwnBytes {
+		b.RawBytes, b.RollupBytes = raw, rollup
 	}
 	return nil
 }

@@ -44,6 +44,22 @@ func TestReckon(t *testing.T) {
 	if b, err = cost.Reckon(t.Context(), s.Conn, s.Opts.Database, s.Schema, q); err != nil || b.Load != 10 || b.Days != 2 {
 		t.Errorf("of one tenant: %+v, %v; want 10 events/s in 2 days", b, err)
 	}
+	if b.OwnBytes {
+		t.Errorf("nothing was measured: %+v", b)
+	}
+	s.Exec("INSERT INTO {db}.stored_data (tenant, measurement, day, source, raw_bytes, rollup_bytes) VALUES ('acme', " +
+		"toUnixTimestamp(now()) * 1000000000, today() - 1, 'x', 3456000, 864000), ('acme', 7, today() - 9, 'x', 1000000000, 0), " +
+		"('globex', toUnixTimestamp(now()) * 1000000000, today() - 1, 'x', 1000000000, 1000000000)")
+	if b, err = cost.Reckon(t.Context(), s.Conn, s.Opts.Database, s.Schema, q); err != nil || !b.OwnBytes {
+		t.Fatalf("of one tenant, measured: %+v, %v", b, err)
+	}
+	near("its raw bytes of an event", b.RawBytesPerEvent, 2)
+	near("its other bytes of an event", b.RollupBytesPerEvent, 0.5)
+	s.Exec("RENAME TABLE {db}.stored_data TO {db}.hidden, {db}.usage TO {db}.hidden_usage")
+	s.Exec("CREATE VIEW {db}.usage AS SELECT * FROM {db}.usage_data")
+	if b, err = cost.Reckon(t.Context(), s.Conn, s.Opts.Database, s.Schema, q); err != nil || b.OwnBytes {
+		t.Errorf("with the tables of an older sink: %+v, %v", b, err)
+	}
 	q.Tenant = "nobody"
 	if b, err = cost.Reckon(t.Context(), s.Conn, s.Opts.Database, s.Schema, q); err == nil {
 		t.Errorf("of nobody: %+v", b)

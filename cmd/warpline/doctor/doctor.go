@@ -28,6 +28,9 @@ type Patient struct {
 	Database string
 	Schema   *table.Schema
 	Keys     []tenant.Key
+	// Tenants are those that have a record, and Classes the retention classes that gateways have stored.
+	Tenants []tenant.Record
+	Classes tenant.Classes
 	// HTTP is the address of ClickHouse's HTTP interface, "" where it is not known.
 	HTTP string
 	// Dir is the data folder of a service on this machine, "" of another. Gateway is the URL of its gateway, "" where it is not known.
@@ -57,6 +60,7 @@ var checks = []check{
 	{"open-sql", (*Patient).openSQL},
 	{"public-metrics", (*Patient).publicMetrics},
 	{"keys-expiring", (*Patient).keysExpiring},
+	{"retention-classes", (*Patient).retentionClasses},
 }
 
 // lookTime is the longest that one check may take.

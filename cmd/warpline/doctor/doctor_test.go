@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -31,8 +32,8 @@ func TestExamine(t *testing.T) {
 	name := strings.Replace(public.URL, "127.0.0.1", "0.0.0.0", 1) // an address that is not loopback, and leads here
 	p := doctor.Patient{
 		Streams: streams, Conn: s.Conn, Database: s.Opts.Database, Schema: s.Schema, HTTP: s.Engine.HTTPAddr(), Dir: t.TempDir(),
-		Gateway: name,
-		Now:     func() time.Time { return time.Now().Add(clock) }, FreeBytes: func(string) (uint64, error) { return free, nil },
+		Gateway: name, Classes: tenant.Classes{{Name: "default", Raw: 7, Rollup: 395}, {Name: "short", Raw: 1, Rollup: 30}},
+		Now: func() time.Time { return time.Now().Add(clock) }, FreeBytes: func(string) (uint64, error) { return free, nil },
 	}
 	wrong := func() map[string]doctor.Finding {
 		t.Helper()
@@ -62,6 +63,23 @@ func TestExamine(t *testing.T) {
 		{"keys-expiring", "key rotate", func() {
 			p.Keys = []tenant.Key{{ID: "ends", Tenant: "acme", Created: old, Expires: time.Now().Add(time.Hour)}}
 		}, func() { p.Keys = nil }},
+		{"retention-classes", "no gateway has class gone of tenant acme: give it", func() {
+			p.Tenants = []tenant.Record{{Name: "acme", Limits: tenant.Limits{RetentionClass: "gone", RetentionDays: 7, RollupDays: 395}},
+				{Name: "globex", Limits: tenant.Limits{RetentionClass: "short", RetentionDays: 99, RollupDays: 999}}}
+		}, func() { p.Tenants = nil }},
+		{"retention-classes", "at most 8 pairs of days", func() {
+			for i := range 7 {
+				p.Keys = append(p.Keys, tenant.Key{ID: "own", Tenant: "acme", Limits: tenant.Limits{RetentionDays: uint16(10 + i)}},
+					tenant.Key{ID: "as default", Tenant: "acme", Limits: tenant.Limits{RetentionDays: 7}})
+			}
+		}, func() { p.Keys = nil }},
+		{"retention-classes", "start a gateway", func() { p.Classes = nil }, func() { p.Classes = tenant.Classes{{Raw: 7, Rollup: 395}} }},
+		{"retention-classes", "the old ones go", func() {
+			for days := range 9 {
+				s.Exec(fmt.Sprintf("INSERT INTO {db}.usage_data (tenant, day, received_day, retention_days) VALUES ('acme', today(), today(), %d)",
+					100+days))
+			}
+		}, func() { s.Exec("TRUNCATE TABLE {db}.usage_data") }},
 		{"schema", "start a sink", func() { s.Exec("ALTER TABLE {db}.rejects_data DROP COLUMN stage") },
 			func() { s.Exec("ALTER TABLE {db}.rejects_data ADD COLUMN stage LowCardinality(String)") }},
 		{"schema", "start a sink", func() { s.Exec("RENAME TABLE {db}.insights TO {db}.hidden") },

@@ -47,7 +47,10 @@ const keyTime = time.Hour
 // keyNote is what the list of keys says of it.
 const keyNote = "warpline reject replay"
 
-var several = regexp.MustCompile(`^\d+ rejects like this one`)
+var (
+	several = regexp.MustCompile(`^\d+ rejects like this one`)
+	some    = regexp.MustCompile(`^\d+ of the \d+ rows of the line are `)
+)
 
 // left says why a reject cannot be sent again, "" if it can.
 func left(r *Reject) string {
@@ -60,6 +63,8 @@ func left(r *Reject) string {
 		return "its session is not known"
 	case several.MatchString(r.Detail):
 		return fmt.Sprintf("it stands for %d events, and the first alone was kept", r.Events)
+	case some.MatchString(r.Detail):
+		return "other rows of its line are stored, so it would be taken for what came before"
 	case uint64(len(r.Payload)) < r.Bytes:
 		return fmt.Sprintf("%d of its %d bytes were kept", len(r.Payload), r.Bytes)
 	case len(r.Payload) == 0:

@@ -24,13 +24,15 @@ type Config struct {
 	MetricsListen string
 	// AdminListen is where the admin API is, as host:port; "" for nowhere. It is on Listen too where this machine alone can reach that.
 	AdminListen string
+	// MetricsTenants is how many tenants have series of their own in the metrics.
+	MetricsTenants int
 	// UIURL is where people see sessions, for answers that say so; "" is nowhere.
 	UIURL string
 	// GRPCListen is where it takes gRPC, as Listen; "" for nowhere. GRPCClientCA is a PEM file of those who sign the certificates of its
 	// clients, which are then asked for; "" for none.
 	GRPCListen, GRPCClientCA string
-	// TLSCert and TLSKey are PEM files for both; both are "" without TLS.
-	TLSCert, TLSKey string
+	// TLSCert and TLSKey are PEM files for both; both are "" without TLS. TLSClientCA is to Listen what GRPCClientCA is to GRPCListen.
+	TLSCert, TLSKey, TLSClientCA string
 	// NATS is that of others; its zero value starts one in this process, with its files in the data folder.
 	NATS NATS
 	// NATSListen is where that one listens, as host:port; "" for nowhere.
@@ -55,6 +57,8 @@ type Config struct {
 	DevKey string
 	// Limits are those of keys that have none of their own; a zero is the default of tenant.DefaultLimits.
 	Limits tenant.Limits
+	// Classes are the retention classes; none is class default alone, with the days of Limits.
+	Classes tenant.Classes
 	// Tenants is a file that declares tenants.
 	Tenants TenantFile
 	// SinkInterval and ChunkAge are sink.Config.MinInterval and aggregate.Config.ChunkAge.

@@ -16,8 +16,10 @@ type GatewayConfig struct {
 	UIURL                    string // where people see sessions, "" is nowhere
 	GRPCListen, GRPCClientCA string
 	TLSCert, TLSKey          string
+	TLSClientCA              string
 	DevKey                   string
 	Limits                   tenant.Limits
+	Classes                  tenant.Classes
 	// SpoolDir is the folder for bodies that are being received; "" is one below the system's temporary folder, which is removed at the
 	// end.
 	SpoolDir string
@@ -30,6 +32,8 @@ type GatewayConfig struct {
 	// address.
 	AdminListen string
 	ClickHouse  ClickHouse
+	// MetricsTenants is how many tenants have series of their own there.
+	MetricsTenants int
 }
 
 // RunGateway serves until ctx ends, then lets requests under way finish; hard ends the waiting for them.
@@ -56,10 +60,10 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 			version: a.Version, log: a.Log, reg: reg}.api()
 	}
 	g, err = ingest.New(streams, ingest.Config{
-		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA,
+		Listen: c.Listen, GRPCListen: c.GRPCListen, GRPCClientCA: c.GRPCClientCA, TLSClientCA: c.TLSClientCA,
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
-		Defaults: c.Limits, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
-		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen),
+		Defaults: c.Limits, Classes: c.Classes, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
+		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen), MetricsTenants: c.MetricsTenants,
 		Admin: desk, AdminListen: c.AdminListen,
 	})
 	if err != nil {

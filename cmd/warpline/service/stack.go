@@ -109,7 +109,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	names := &nameReader{server: s.Server}
 	s.worker = aggregate.New(s.Streams, aggregate.Config{
 		Sources: cfg.Sources.Folds, Schema: cfg.Sources.Schema, ChunkAge: cfg.ChunkAge, NamesBytes: int(cfg.NamesMemory),
-		Version: cfg.Version, LoadNames: names.load, Logger: cfg.Log.With("role", "worker"), Registerer: reg,
+		Version: cfg.Version, LoadNames: names.load, MetricsTenants: cfg.MetricsTenants, Logger: cfg.Log.With("role", "worker"), Registerer: reg,
 	})
 	s.workerRole = startRole("worker", s.failed, func(ctx context.Context) error {
 		defer names.close()
@@ -120,11 +120,12 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		version: cfg.Version, log: cfg.Log.With("role", "gateway"), reg: reg}.api()
 	s.TenantsAsk = asking != nil
 	s.Gateway, err = ingest.New(s.Streams, ingest.Config{
-		Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, GRPCClientCA: cfg.GRPCClientCA,
+		Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, GRPCClientCA: cfg.GRPCClientCA, TLSClientCA: cfg.TLSClientCA,
 		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, PathPrefix: cfg.PathPrefix, UIURL: cfg.UIURL, SpoolDir: s.Dir.File("spool"),
-		Defaults: cfg.Limits, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
+		Defaults: cfg.Limits, Classes: cfg.Classes, DevKey: cfg.DevKey, Version: cfg.Version, StoreDir: s.Dir.Path, MinFreeDiskBytes: minFreeDisk,
 		Logger: cfg.Log.With("role", "gateway"), Registerer: reg, Refuse: s.refuse, Ready: s.watcher.blocked, Sources: cfg.Sources.Doors,
-		Questions: asking, HideMetrics: public(cfg.Listen), Admin: desk, AdminListen: cfg.AdminListen, AdminHere: !public(cfg.Listen),
+		Questions: asking, HideMetrics: public(cfg.Listen), MetricsTenants: cfg.MetricsTenants,
+		Admin: desk, AdminListen: cfg.AdminListen, AdminHere: !public(cfg.Listen),
 	})
 	if err != nil {
 		return s, fmt.Errorf("gateway: %w", err)

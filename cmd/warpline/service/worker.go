@@ -12,6 +12,8 @@ import (
 type WorkerConfig struct {
 	// MetricsListen is where /metrics, /healthz and /readyz are, as host:port; "" for nowhere.
 	MetricsListen string
+	// MetricsTenants is how many tenants have series of their own there.
+	MetricsTenants int
 	// ChunkAge and NamesMemory are as in Config.
 	ChunkAge    time.Duration
 	NamesMemory int64
@@ -29,7 +31,7 @@ func (a Apart) RunWorker(ctx, hard context.Context, c WorkerConfig) error {
 	reg := newRegistry()
 	cfg := aggregate.Config{
 		Sources: a.Sources.Folds, Schema: a.Sources.Schema, ChunkAge: c.ChunkAge, NamesBytes: int(c.NamesMemory), Version: a.Version,
-		Logger: a.Log, Registerer: reg,
+		Logger: a.Log, Registerer: reg, MetricsTenants: c.MetricsTenants,
 	}
 	if c.ClickHouse.Native != "" {
 		names := &nameReader{server: c.ClickHouse}

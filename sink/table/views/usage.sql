@@ -1,4 +1,4 @@
--- A row is a day of a tenant and a source: what was sent, stored and refused.
+-- A row is a day of a tenant and a source: what was sent and refused, and what its rows take at rest now.
 SELECT
     u.tenant AS tenant,
     u.day AS day,
@@ -8,5 +8,12 @@ SELECT
     sum(u.stored_bytes) AS stored_bytes,
     sum(u.rejected) AS rejected,
     sum(u.duplicates) AS duplicates
-FROM {{db}}.usage_data AS u
+FROM (
+    SELECT tenant, day, source, events, bytes, toUInt64(0) AS stored_bytes, rejected, duplicates
+    FROM {{db}}.usage_data
+    UNION ALL
+    SELECT tenant, day, source, 0, 0, raw_bytes + rollup_bytes, 0, 0
+    FROM {{db}}.stored_data
+    WHERE measurement = (SELECT max(measurement) FROM {{db}}.stored_data)
+) AS u
 GROUP BY u.tenant, u.day, u.source
