@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -16,8 +17,8 @@ import (
 
 // connections bounds how many connections a listener has open, because each costs a descriptor, and NATS's files and the spool need some
 // too. New connections do not wait: when there are too many, those that have been idle longest are ended, of the origin that has most of
-// them. A connection is idle while no request whose header is complete is being answered on it. Only when none is idle, the new one is
-// closed.
+// them. A connection is idle while no request whose header is complete is being answered on it. Only when none is idle, or those that are
+// belong to origins with fewer connections than the newcomer's, the new one is closed.
 //
 // A stream of HTTP/2 does not need a descriptor, but as much memory as a connection. So there may be as many streams, not counting the
 // first of each connection, as there may be connections; one more is broken off.
@@ -89,7 +90,7 @@ func (c *connections) Accept() (net.Conn, error) {
 		room := len(c.open) < c.max
 		var end []*connection
 		if !room {
-			end = c.longest(max(1, c.max/16))
+			end = c.longest(max(1, c.max/16), n.from)
 			room = len(end) > 0
 		}
 		if room {
@@ -109,28 +110,35 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// longest picks at most n idle connections: those with the most newer ones from the same origin. It picks many at a time, so that in a
-// flood not every new connection costs a look at all of them. c.mu is held.
-func (c *connections) longest(n int) (pick []*connection) {
-	by := map[netip.Prefix][]*connection{}
+// longest picks at most n idle connections: those beside which their origin has most others, busy ones and newer idle ones. It picks many
+// at a time, so that in a flood not every new connection costs a look at all of them; but none of an origin that has far less than the
+// first, and none for a newcomer whose origin has more. c.mu is held.
+func (c *connections) longest(n int, newcomer netip.Prefix) (pick []*connection) {
+	by, busy := map[netip.Prefix][]*connection{}, map[netip.Prefix]int{}
 	for o := range c.open {
-		if !o.idle.IsZero() && !o.ended {
+		if o.idle.IsZero() {
+			busy[o.from]++
+		} else if !o.ended {
 			by[o.from] = append(by[o.from], o)
 		}
 	}
 	type ranked struct {
 		*connection
-		newer int
+		others int
 	}
 	var all []ranked
-	for _, of := range by {
+	for from, of := range by {
 		slices.SortFunc(of, func(a, b *connection) int { return a.idle.Compare(b.idle) })
 		for i, o := range of {
-			all = append(all, ranked{o, len(of) - 1 - i})
+			all = append(all, ranked{o, busy[from] + len(of) - 1 - i})
 		}
 	}
-	slices.SortFunc(all, func(a, b ranked) int { return b.newer - a.newer })
+	slices.SortFunc(all, func(a, b ranked) int { return cmp.Or(b.others-a.others, a.idle.Compare(b.idle)) })
+	own := busy[newcomer] + len(by[newcomer])
 	for _, r := range all[:min(n, len(all))] {
+		if 2*r.others < all[0].others || r.others < own && r.from != newcomer {
+			break
+		}
 		r.ended = true
 		pick = append(pick, r.connection)
 	}
