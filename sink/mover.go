@@ -37,13 +37,13 @@ func (m *mover) of(t *table.Table, u *stream.RetainUnit, days uint16) string {
 	return fmt.Sprintf("%s AND retention_days = %d AND %s = %d", m.own(), days, t.DaySQL(), u.Day)
 }
 
-// staysSQL selects rows that are there for two days more at least, if they are kept so long from their day.
+// staysSQL selects rows that do not expire today, if they are kept so long from their day.
 func staysSQL(t *table.Table, today int32, days uint16) string {
 	day := "received_day"
 	if t.Retention == table.Raw {
 		day = "toDate(received_at)"
 	}
-	return fmt.Sprintf("toInt32(toUInt16(%s)) + %d > %d", day, days, today+1)
+	return fmt.Sprintf("toInt32(toUInt16(%s)) + %d > %d", day, days, today)
 }
 
 // leaves selects what leaves the old ClickHouse partition: what is about to expire there is left alone. comes selects what is copied.
@@ -65,7 +65,7 @@ func (m *mover) next(ctx context.Context, t *table.Table, to uint16) (*stream.Re
 		day = "toInt32(toUInt16(toDate(received_at)))"
 	}
 	rows, err := m.l.k.native.Query(ctx, t.HeldSQL(m.l.k.options(), fmt.Sprintf("%s AND %s AND retention_days != %d AND "+
-		"%s + retention_days > %d", m.own(), m.bounded(), to, day, today+1)))
+		"%s + retention_days > %d", m.own(), m.bounded(), to, day, today)))
 	if err != nil {
 		return nil, fmt.Errorf("look for rows of %s: %w", t.Name, err)
 	}
@@ -172,7 +172,7 @@ func (m *mover) attached(ctx context.Context, t *table.Table) (bool, error) {
 	if u.Copied == 0 {
 		return true, nil
 	}
-	if t.Retention == table.Raw && u.Day+int32(u.To) <= table.DayOf(time.Now().UnixNano())+1 {
+	if t.Retention == table.Raw && u.Day+int32(u.To) <= table.DayOf(time.Now().UnixNano()) {
 		return true, nil // or gone by now
 	}
 	rows, amount, err := m.there(ctx, t)
