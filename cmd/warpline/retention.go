@@ -2,11 +2,22 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"text/tabwriter"
+	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // classesFlag says which retention classes a service has.
@@ -106,4 +117,167 @@ func (f changeClassFlag) look(ctx context.Context, s *settings, keys *ingest.Key
 
 func errClassAndDays(s *settings) error {
 	return fmt.Errorf("%s says the days: leave %s and %s out", s.name("retention-class"), s.name("retention-days"), s.name("rollup-days"))
+}
+
+type tenantRetainCmd struct {
+	reachFlags
+	clickhouseFlags
+	Tenant  string        `arg:"" help:"The tenant."`
+	Class   string        `arg:"" help:"The retention class."`
+	DryRun  bool          `help:"Only say which rows would be kept for how long."`
+	NoWait  bool          `help:"Come back once the request is stored; the service carries it out."`
+	Timeout time.Duration `name:"wait" default:"1h" help:"How long to wait until it is carried out."`
+}
+
+func (c *tenantRetainCmd) check(p *program) error {
+	if c.Timeout <= 0 {
+		return fmt.Errorf("%s: %v: must be positive", p.Settings.name("wait"), c.Timeout)
+	}
+	return errors.Join(tenant.CheckName(c.Tenant), c.clickhouseFlags.check(p.Settings))
+}
+
+// Run stores the request and waits until every lane of the sink has carried it out.
+func (c *tenantRetainCmd) Run(ctx context.Context, p *program) error {
+	nc, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	streams, err := nc.Streams(ctx)
+	if err != nil {
+		return err
+	}
+	classes, err := ingest.ReadClasses(ctx, streams.Keys)
+	if err != nil {
+		return err
+	}
+	var of tenant.Limits
+	if err := classes.Give(&of, c.Class); err != nil {
+		return err
+	}
+	class, _ := classes.Named(c.Class)
+	if c.DryRun {
+		return c.dryRun(ctx, p, class)
+	}
+	r := stream.Retain{ID: broker.NewID(), Tenant: c.Tenant, Class: c.Class, Raw: class.Raw, Rollup: class.Rollup}
+	value, err := json.Marshal(&r)
+	if err != nil {
+		return err
+	}
+	if _, err := streams.Deletions.Put(ctx, stream.RetainKey(c.Tenant), value); err != nil {
+		return unreachable(fmt.Errorf("store the request: %w: run the same again", err))
+	}
+	if have, err := ingest.NewTenants(streams.Keys).Get(ctx, c.Tenant); err != nil || have.Limits.RetentionClass != c.Class {
+		fmt.Fprintf(p.Stderr, "what tenant %s sends from now on is not of class %s: \"warpline tenant set %[1]s --retention-class %[2]s\"\n",
+			c.Tenant, c.Class)
+	}
+	if c.NoWait {
+		fmt.Fprintln(p.Stderr, "the request is stored; the service carries it out")
+		return nil
+	}
+	if nc.Alone {
+		return unreachable(errors.New("nothing runs here: the request is stored and is carried out at the next start"))
+	}
+	fmt.Fprintln(p.Stderr, "the request is stored; it begins in some 3 minutes, when no insert of before can be on its way any more")
+	return c.await(ctx, p, streams, r.ID)
+}
+
+// await waits until every lane is done.
+func (c *tenantRetainCmd) await(ctx context.Context, p *program, streams *broker.Streams, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	why := ""
+	for {
+		done, moved, said := 0, map[string]uint64{}, ""
+		for lane := range streams.Lanes {
+			e, err := streams.Deletions.Get(ctx, stream.RetainProgressKey(c.Tenant, lane))
+			if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) && ctx.Err() == nil {
+				return unreachable(fmt.Errorf("look how far it is: %w: run the same again", err))
+			}
+			var of stream.RetainProgress
+			if err != nil || json.Unmarshal(e.Value(), &of) != nil || of.ID != id {
+				continue
+			}
+			if of.Done {
+				done++
+			}
+			if of.Why != "" {
+				said = of.Why
+			}
+			for t, n := range of.Moved {
+				moved[t] += n
+			}
+		}
+		if said != why {
+			why = said
+			if why != "" {
+				fmt.Fprintln(p.Stderr, why)
+			}
+		}
+		if done == streams.Lanes {
+			var rows uint64
+			for _, t := range slices.Sorted(maps.Keys(moved)) {
+				rows += moved[t]
+			}
+			if why != "" {
+				return errors.New(why)
+			}
+			fmt.Fprintf(p.Stderr, "%s in %s of tenant %s have class %s now\n", plural(int64(rows), "row"), plural(int64(len(moved)), "table"),
+				c.Tenant, c.Class)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it is not carried out yet: %d of %d lanes are done; the service goes on; run the same again to wait: %w", done,
+				streams.Lanes, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// dryRun prints what the tenant has, and for how long it would be kept.
+func (c *tenantRetainCmd) dryRun(ctx context.Context, p *program, class tenant.Class) error {
+	srv, err := readServer(c.clickhouseFlags, c.Data)
+	if err != nil {
+		return err
+	}
+	conn, err := srv.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "TABLE\tCAME IN\tROWS\tDAYS\tWOULD BE")
+	for _, t := range schema().Tables() {
+		days, moves := table.RetainedDays(t, class.Raw, class.Rollup)
+		if !moves {
+			continue
+		}
+		rows, err := conn.Query(ctx, t.HeldSQL(table.Options{Database: srv.Database},
+			fmt.Sprintf("tenant = %s AND retention_days != %d", table.Quote(c.Tenant), days)))
+		if err != nil {
+			return fmt.Errorf("count in %s: %w", t.Name, err)
+		}
+		for rows.Next() {
+			var day int32
+			var from uint16
+			var n, amount uint64
+			if err := rows.Scan(&day, &from, &n, &amount); err != nil {
+				rows.Close()
+				return fmt.Errorf("count in %s: %w", t.Name, err)
+			}
+			layout := time.DateOnly
+			if t.Retention != table.Raw {
+				layout = "2006-01"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", t.Name, time.Unix(int64(day)*86400, 0).UTC().Format(layout), n, from, days)
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil {
+			return fmt.Errorf("count in %s: %w", t.Name, err)
+		}
+	}
+	return w.Flush()
 }

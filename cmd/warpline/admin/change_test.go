@@ -198,16 +198,16 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s is there %d times", name, got[name])
 		}
 	}
-	// Keys of one id, which people chose, are on one page, and cannot be told apart by it.
+	// Keys of one id, which people chose and which is before all others, are on one page, and cannot be told apart by it.
 	for i := range 3 {
-		if _, err := r.desk.Keys.Put(t.Context(), fmt.Sprintf("a-chosen-one-%d", i), "acme", "", tenant.Limits{}, 0); err != nil {
+		if _, err := r.desk.Keys.Put(t.Context(), fmt.Sprintf("0-chosen-one-%d", i), "acme", "", tenant.Limits{}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if a := r.want(200, "acme admin", "GET", "keys?limit=1", ""); len(a.list("keys")) != 3 || a.text("next") == "" {
 		t.Error(a.raw)
 	}
-	if a := r.want(409, "acme admin", "DELETE", "keys/a-chosen", ""); a.code() != "ambiguous_key" {
+	if a := r.want(409, "acme admin", "DELETE", "keys/0-chosen", ""); a.code() != "ambiguous_key" {
 		t.Error(a.raw)
 	}
 	for _, bad := range []string{"limit=0", "limit=-1", "limit=1001", "limit=x", "limit=1e3"} {
