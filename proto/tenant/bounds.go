@@ -32,8 +32,10 @@ func (l *Limits) numbers() []number {
 		{"max_raw_bytes", float64(l.MaxRawBytes)}, {"max_ratio", l.MaxRatio}, {"max_line_bytes", float64(l.MaxLineBytes)},
 		{"retention_days", float64(l.RetentionDays)}, {"rollup_days", float64(l.RollupDays)}, {"max_cubin_bytes", float64(l.MaxCubinBytes)},
 		{"uploads_at_once", float64(l.UploadsAtOnce)}, {"names", float64(l.Names)}, {"name_length", float64(l.NameBytes)},
-		{"open_scopes", float64(l.OpenScopes)}, {"active_sessions", float64(l.ActiveSessions)}, {"pending_bytes", float64(l.PendingBytes)},
-		{"past_seconds", l.PastSeconds}, {"future_seconds", l.FutureSeconds}, {"quota_events_per_day", l.EventsPerDay}, {"quota_bytes_per_day", l.BytesPerDay},
+		{"open_scopes", float64(l.OpenScopes)}, {"active_sessions", float64(l.ActiveSessions)},
+		{"pending_bytes", float64(l.PendingBytes)},
+		{"past_seconds", l.PastSeconds}, {"future_seconds", l.FutureSeconds}, {"quota_events_per_day", l.EventsPerDay},
+		{"quota_bytes_per_day", l.BytesPerDay},
 		{"quota_trickle", l.QuotaTrickle},
 	}
 }
