@@ -162,7 +162,7 @@ func (m *measurer) list(ctx context.Context, days map[dataPart]int32) (map[*tabl
 	defer cancel()
 	byName := map[string]*table.Table{}
 	for _, t := range m.k.cfg.Schema.Tables() {
-		if t.Retention != table.Static && t.Column("tenant") != nil {
+		if t.Retention != table.Static && !t.Lasting && t.Column("tenant") != nil {
 			byName[t.Name] = t
 		}
 	}
