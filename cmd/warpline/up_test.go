@@ -419,6 +419,7 @@ func TestRolesApart(t *testing.T) {
 	if got := get(t, "http://"+field(t, gateway, "metrics")+"/metrics"); !strings.Contains(got, "warpline_gateway_spool_bytes") {
 		t.Errorf("the gateway's metrics beside its address: %.200s", got)
 	}
+	eventually(t, sql, "SELECT sum(events) > 0 FROM warpline.usage WHERE tenant = 'dev'", "1")
 	operator := strings.TrimSpace(runIn(t, nil, "key", "create", "--operator", "--nats", natsURL).stdout)
 	desk := field(t, gateway, "admin")
 	if got, raw := askAdmin(t, desk, operator, "GET", "status", "", 200); got["ready"] != true {
