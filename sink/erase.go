@@ -51,6 +51,7 @@ type removal struct {
 	RetentionDays uint16 `json:"retention_days"`
 	Rows          uint64 `json:"rows"`
 	Amount        uint64 `json:"amount,omitempty"` // see table.Batch.Amount
+	Tenant        string `json:"tenant,omitempty"` // whose rows they were; "" in marks of older versions
 }
 
 // erased are a chunk's deletions that were carried out and are to be checked once more.
@@ -230,7 +231,7 @@ func (k *Sink) countTargets(ctx context.Context, targets []table.Target) (each [
 	return each, all, nil
 }
 
-// heldOf returns what a table has of targets, by ClickHouse partition.
+// heldOf returns what a table has of targets, by tenant and ClickHouse partition.
 func (k *Sink) heldOf(ctx context.Context, t *table.Table, targets []table.Target) (out []removal, err error) {
 	where := t.ConditionSQL(targets)
 	if where == "" {
@@ -243,14 +244,14 @@ func (k *Sink) heldOf(ctx context.Context, t *table.Table, targets []table.Targe
 			return nil, fmt.Errorf("wait for the replica: %w", err)
 		}
 	}
-	rows, err := k.native.Query(longSQL(ctx), t.HeldSQL(k.options(), where))
+	rows, err := k.native.Query(longSQL(ctx), t.HeldByTenantSQL(k.options(), where))
 	if err != nil {
 		return nil, fmt.Errorf("count in %s: %w", t.Name, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		r := removal{Table: t.Name}
-		if err := rows.Scan(&r.Day, &r.RetentionDays, &r.Rows, &r.Amount); err != nil {
+		if err := rows.Scan(&r.Tenant, &r.Day, &r.RetentionDays, &r.Rows, &r.Amount); err != nil {
 			return nil, fmt.Errorf("count in %s: %w", t.Name, err)
 		}
 		out = append(out, r)

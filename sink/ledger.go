@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/warpline/warpline/sink/table"
@@ -13,12 +14,13 @@ import (
 // ledgerKey is the ledger's own key among the attempts.
 const ledgerKey = "ledger"
 
-// ledgerOf makes the ledger's load of a span: one row for each table and ClickHouse partition that has rows, or one row without a table, so
-// that the ranges in the ledger follow each other without a gap.
+// ledgerOf makes the ledger's load of a span: one row for each table and ClickHouse partition that has rows, and one row without a table,
+// which says what chunks the span has. So the ranges in the ledger follow each other without a gap.
 func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 	t := table.Ledger
 	b := table.NewBatch(t.Table)
 	now := time.Now().UnixNano()
+	chunks := ""
 	row := func(name, token string, attempt int, of removal, counted bool) {
 		known := uint8(0)
 		if counted {
@@ -37,6 +39,8 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 			RetentionDays: of.RetentionDays,
 			Amount:        of.Amount,
 			Counted:       known,
+			Tenant:        of.Tenant,
+			Chunks:        chunks,
 		})
 	}
 	for _, d := range s.tables {
@@ -57,9 +61,8 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 			row(name, erasedToken, 0, removal{Rows: gone[name]}, false)
 		}
 	}
-	if len(s.tables) == 0 {
-		row("", "", 0, removal{}, false)
-	}
+	chunks = s.chunks()
+	row("", "", 0, removal{}, false)
 	schema, body, err := b.Encode(nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode ledger: %w", err)
@@ -92,6 +95,30 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 		return out.blocks, nil
 	}
 	return out, nil
+}
+
+// chunks names the chunks of a span as the ledger has them: "3:100-102 7:55-55", by partition of ROWS. Numbers of a partition rise within a
+// span. Those in between that the span does not have are nowhere else.
+func (s *span) chunks() string {
+	var b strings.Builder
+	first, last := map[int]uint64{}, map[int]uint64{}
+	for i := range s.messages {
+		c := &s.messages[i].chunk
+		if s.messages[i].skip {
+			continue
+		}
+		if first[c.Partition] == 0 {
+			first[c.Partition] = c.Number
+		}
+		last[c.Partition] = c.Number
+	}
+	for _, p := range slices.Sorted(maps.Keys(first)) {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%d:%d-%d", p, first[p], last[p])
+	}
+	return b.String()
 }
 
 // ledgered returns the last sequence that the ledger has of this lane in the present stream: there a mark that was lost begins anew.

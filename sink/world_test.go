@@ -1,6 +1,7 @@
 package sink_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,8 @@ type world struct {
 	lastSeq  []uint64
 	want     totals
 	rng      *rand.Rand
+	tenant   string // of what is published; "" is acme
+	day      int32  // on which it arrived; 0 is today
 }
 
 // totals are what SQL must answer.
@@ -105,11 +108,16 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 	defer w.mu.Unlock()
 	w.numbers[p]++
 	now := time.Now().UTC()
+	if w.day != 0 {
+		now = time.Unix(int64(w.day)*86400+3600, 0).UTC()
+	}
+	tenant := cmp.Or(w.tenant, "acme")
 	day := int32(now.Unix() / 86400)
 	month := int32(time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).Unix() / 86400)
 	c := stream.Chunk{Partition: p, Number: w.numbers[p], Epoch: 1, CreatedAt: now.UnixNano(),
 		OldestReceivedAt: now.UnixNano() - int64(time.Second), Snapshot: stream.Snapshot{Seq: w.snapshot[p]}, After: w.lastSeq[p] + 1}
 	var body []byte
+	books := table.NewBatch(table.Books.Table)
 	add := func(b *table.Batch, d int32, retention uint16) {
 		if b.Rows() == 0 {
 			return
@@ -121,6 +129,12 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 		c.Tables = append(c.Tables, stream.Rows{Table: b.Table().Name, Fingerprint: b.Table().Fingerprint(), Day: d, RetentionDays: retention,
 			Rows: b.Rows(), SchemaLen: len(schema), DataLen: len(data), Amount: b.Amount()})
 		body = append(append(body, schema...), data...)
+		b.Tally(func(tenant string, rows, amount uint64) {
+			if b != books {
+				table.Books.Append(books, &table.BookRow{Tenant: tenant, Day: d, TableName: b.Table().Name, Kept: retention, Rows: rows, Amount: amount,
+					ReceivedDay: d})
+			}
+		})
 	}
 	session := fmt.Sprintf("session-%d", p)
 	var hists [5]hist.Dense
@@ -142,7 +156,7 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 			k.CorrID.Append(b, uint32(i))
 		}
 		rows := n / 2
-		k.Tenant.AppendN(b, k.Tenant.Index(b, "acme"), rows)
+		k.Tenant.AppendN(b, k.Tenant.Index(b, tenant), rows)
 		k.SessionID.AppendN(b, k.SessionID.Index(b, session), rows)
 		k.StreamID.AppendN(b, 7, rows)
 		k.DeviceID.AppendN(b, 0, rows)
@@ -163,7 +177,7 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 		w.want.calls += calls[id]
 		w.want.totalNS += total[id]
 		w.want.samples += calls[id]
-		ks.Tenant.AppendString(b, "acme")
+		ks.Tenant.AppendString(b, tenant)
 		ks.SessionID.AppendString(b, session)
 		ks.Bucket.Append(b, now.Truncate(time.Minute).UnixNano())
 		ks.BucketS.Append(b, 60)
@@ -184,10 +198,12 @@ func (w *world) chunk(p, n int) (stream.Chunk, []byte) {
 	u := table.Usage
 	b = table.NewBatch(u.Table)
 	w.want.events += uint64(n) + 1
-	u.Append(b, &table.UsageRow{Tenant: "acme", Day: day, Source: "gpu-flight", Events: uint64(n) + 1, Bytes: 1, StoredBytes: 1,
+	u.Append(b, &table.UsageRow{Tenant: tenant, Day: day, Source: "gpu-flight", Events: uint64(n) + 1, Bytes: 1, StoredBytes: 1,
 		ReceivedDay: day})
 	b.FillTail(table.DayPartition{RetentionDays: 400}, uint16(p), c.Number)
 	add(b, month, 400)
+	books.FillTail(table.DayPartition{RetentionDays: table.BookDays}, uint16(p), c.Number)
+	add(books, month, table.BookDays)
 	return c, body
 }
 

@@ -67,6 +67,7 @@ type Tails struct {
 // Encode fills the constant columns and returns the chunk's tables and body. The body is valid until the next encode; the batches
 // stay as they are until reset.
 func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error) {
+	o.book()
 	body = o.body[:0]
 	defer func() { o.body = body }()
 	for _, key := range o.order {
@@ -98,6 +99,25 @@ func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error)
 		})
 	}
 	return rows, body, nil
+}
+
+// book writes how many rows of each table each tenant gets with the chunk.
+func (o *Output) book() {
+	for _, key := range o.order {
+		if key.table == table.Books.Table {
+			o.batches[key].Reset()
+		}
+	}
+	for _, key := range slices.Clone(o.order) {
+		if key.table == table.Books.Table {
+			continue
+		}
+		o.batches[key].Tally(func(tenant string, rows, amount uint64) {
+			b := o.Batch(table.Books.Table, table.DayPartition{Day: table.MonthOf(key.partition.Day), RetentionDays: table.BookDays})
+			table.Books.Append(b, &table.BookRow{Tenant: tenant, Day: key.partition.Day, TableName: key.table.Name,
+				Kept: key.partition.RetentionDays, Rows: rows, Amount: amount, ReceivedDay: key.partition.Day})
+		})
+	}
 }
 
 // Reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are freed.

@@ -2,26 +2,145 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/warpline/warpline/broker"
 
 	"github.com/warpline/warpline/cmd/warpline/cost"
 	"github.com/warpline/warpline/cmd/warpline/doctor"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // auditCmd proves that what the streams and the ledger say is what ClickHouse holds.
 type auditCmd struct {
 	reachFlags
 	clickhouseFlags
-	JSON   bool `help:"Print JSON for programs."`
-	Accept bool `help:"${audit_accept}"`
+	Tenant string `help:"Only this tenant's books; streams and lanes are left out then, as with --from and --to."`
+	From   string `placeholder:"DAY" help:"Only what arrived on this day or later, as 2026-11-20, or how many days ago, as 7d."`
+	To     string `placeholder:"DAY" help:"Only what arrived on this day or before."`
+	Deep   bool   `help:"${audit_deep}"`
+	JSON   bool   `help:"Print JSON for programs."`
+	Accept bool   `help:"${audit_accept}"`
 }
 
-func (c *auditCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
+func (c *auditCmd) check(p *program) error {
+	of, err := c.scope(p.Settings)
+	if c.Accept && of != (sink.Scope{}) {
+		err = errors.Join(err, fmt.Errorf("%s goes without %s, %s and %s: what the roles found belongs to no tenant", p.Settings.name("accept"),
+			p.Settings.name("tenant"), p.Settings.name("from"), p.Settings.name("to")))
+	}
+	return errors.Join(err, c.clickhouseFlags.check(p.Settings))
+}
+
+// scope is what the flags pick.
+func (c *auditCmd) scope(s *settings) (sink.Scope, error) { return scopeOf(s, c.Tenant, c.From, c.To) }
+
+// scopeOf reads the flags that pick a tenant and days.
+func scopeOf(s *settings, tenantName, from, to string) (sink.Scope, error) {
+	of := sink.Scope{Tenant: tenantName}
+	var errs []error
+	if tenantName != "" {
+		if err := tenant.CheckName(tenantName); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name("tenant"), err))
+		}
+	}
+	for _, d := range []struct {
+		flag, text string
+		to         *int32
+	}{{"from", from, &of.From}, {"to", to, &of.To}} {
+		var err error
+		*d.to, err = parseDay(s, d.flag, d.text, time.Now())
+		errs = append(errs, err)
+	}
+	if of.From > 0 && of.To > 0 && of.From > of.To {
+		errs = append(errs, fmt.Errorf("%s is after %s: exchange them", s.name("from"), s.name("to")))
+	}
+	return of, errors.Join(errs...)
+}
+
+// parseDay reads a day, in days since the epoch; "" is 0.
+func parseDay(s *settings, flag, text string, now time.Time) (int32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if at, err := time.Parse(time.DateOnly, text); err == nil && at.Year() > 1970 && at.Year() < 2106 {
+		return table.DayOf(at.UnixNano()), nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n <= 10_000 {
+			return table.DayOf(now.AddDate(0, 0, -int(n)).UnixNano()), nil
+		}
+	}
+	return 0, fmt.Errorf("%s: %q: write a day as 2026-11-20, or how many days ago as 7d", s.name(flag), text)
+}
+
+// proof is all that an audit found.
+type proof struct {
+	sink.Report
+	// Usage says what became of accepted events; PendingMore that more is pending than was counted.
+	Usage       []sink.UsageReport
+	PendingMore bool `json:",omitempty"`
+	Books       []sink.BookReport
+	Rollups     []sink.RollupReport
+	Deep        *sink.Deep `json:",omitempty"` // with --deep
+}
+
+// Problems lists what is wrong, in one line each.
+func (f *proof) Problems() []string {
+	all := f.Report.Problems()
+	for _, u := range f.Usage {
+		if u.Problem != "" {
+			all = append(all, u.String())
+		}
+	}
+	for _, b := range f.Books {
+		if b.Problem != "" {
+			all = append(all, b.String())
+		}
+	}
+	for _, r := range f.Rollups {
+		all = append(all, r.String())
+	}
+	if f.Deep != nil {
+		for _, d := range f.Deep.Wrong {
+			all = append(all, d.String())
+		}
+		all = append(all, f.Deep.Chunks...)
+	}
+	return all
+}
+
+// look reads the books of the scope.
+func (f *proof) look(ctx context.Context, streams *broker.Streams, conn driver.Conn, of sink.Scope, deep bool) error {
+	usage, whole, err := sink.AuditUsage(ctx, streams, conn, of)
+	if err != nil {
+		return err
+	}
+	f.Usage, f.PendingMore = usage, !whole
+	f.Books, err = sink.AuditBooks(ctx, conn, schema(), of)
+	if err != nil {
+		return err
+	}
+	f.Rollups, err = sink.AuditRollups(ctx, conn, of)
+	if err != nil || !deep {
+		return err
+	}
+	d, err := sink.AuditDeep(ctx, conn, schema(), of, f.Books)
+	f.Deep = &d
+	return err
+}
 
 // Run prints the proof, and fails with exit code 5 where it does not hold.
 func (c *auditCmd) Run(ctx context.Context, p *program) error {
@@ -43,16 +162,26 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer conn.Close()
-	r, err := sink.Audit(ctx, streams, conn, schema())
+	of, err := c.scope(p.Settings)
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return usage(err)
 	}
-	uploads, err := ingest.AuditUploads(ctx, streams, r.Found)
-	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+	var r proof
+	if of == (sink.Scope{}) {
+		r.Report, err = sink.Audit(ctx, streams, conn, schema())
+		if err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+		uploads, err := ingest.AuditUploads(ctx, streams, r.Found)
+		if err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+		for _, l := range uploads {
+			r.Lost = append(r.Lost, l.String())
+		}
 	}
-	for _, l := range uploads {
-		r.Lost = append(r.Lost, l.String())
+	if err := r.look(ctx, streams, conn, of, c.Deep); err != nil {
+		return fmt.Errorf("audit: %w", err)
 	}
 	if err := c.print(p, r); err != nil {
 		return err
@@ -69,20 +198,37 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 	for _, n := range r.Notes {
 		fmt.Fprintln(p.Stderr, "note: "+n)
 	}
-	if r.OK() {
+	problems := r.Problems()
+	if len(problems) == 0 {
+		if of != (sink.Scope{}) {
+			fmt.Fprintln(p.Stderr, "the tables hold what was given to each tenant on those days"+deepWords(r.Deep))
+			return nil
+		}
 		since := ""
 		if len(r.Notes) > 0 {
 			since = "since the present streams were made, "
 		}
 		fmt.Fprintln(p.Stderr, since+"every range of every lane was inserted once, the tables hold what the ledger says, and the streams have "+
-			"what they say they have")
+			"what they say they have"+deepWords(r.Deep))
 		return nil
 	}
 	return withCode(fmt.Errorf("the books do not balance (when the service is busy, try again once it is quiet; --accept forgets what the "+
-		"roles found and you have read):\n  %s", strings.Join(r.Problems(), "\n  ")), exitUnbalanced)
+		"roles found and you have read):\n  %s", strings.Join(problems, "\n  ")), exitUnbalanced)
 }
 
-func (c *auditCmd) print(p *program, r sink.Report) error {
+// deepWords say what --deep looked at.
+func deepWords(d *sink.Deep) string {
+	if d == nil {
+		return ""
+	}
+	words := fmt.Sprintf("; %s of chunks of %s were looked at", plural(int64(d.Rows), "row"), plural(int64(d.Ranges), "range"))
+	if d.Unproven > 0 {
+		words += fmt.Sprintf(", and of %d more, which an older version inserted, the ledger does not have the chunks", d.Unproven)
+	}
+	return words
+}
+
+func (c *auditCmd) print(p *program, r proof) error {
 	if c.JSON {
 		enc := newEncoder(p.Stdout)
 		enc.SetIndent("", "  ")
@@ -95,7 +241,11 @@ func (c *auditCmd) print(p *program, r sink.Report) error {
 		return "WRONG"
 	}
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "LANE\tMARK\tRANGES\tROWS\t")
+	c.printBooks(w, r)
+	if c.Tenant != "" || c.From != "" || c.To != "" {
+		return w.Flush()
+	}
+	fmt.Fprintln(w, "\nLANE\tMARK\tRANGES\tROWS\t")
 	for _, l := range r.Lanes {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\n", l.Lane, l.Mark, l.Ranges, l.Rows, good(l.Problems...))
 	}
@@ -118,6 +268,40 @@ func (c *auditCmd) print(p *program, r sink.Report) error {
 		}
 	}
 	return w.Flush()
+}
+
+// printBooks prints what became of events, and what is wrong in the books; of one tenant all of them.
+func (c *auditCmd) printBooks(w io.Writer, r proof) {
+	fmt.Fprintln(w, "TENANT\tDAY\tACCEPTED\tSTORED\tREJECTED\tDUPLICATES\tPENDING\t")
+	for _, u := range r.Usage {
+		more, good := "", "ok"
+		if r.PendingMore {
+			more = "+"
+		}
+		if u.Problem != "" {
+			good = "WRONG"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d%s\t%d\t%d\t%d\t%d%s\t%s\n", u.Tenant, u.Day, u.Accepted, more, u.Stored, u.Rejected, u.Duplicates,
+			u.Pending, more, good)
+	}
+	head := "\nTENANT\tDAY\tTABLE\tGIVEN\tDELETED\tSTORED\t"
+	for _, b := range r.Books {
+		if c.Tenant == "" && b.Problem == "" {
+			continue
+		}
+		if head != "" {
+			fmt.Fprintln(w, head)
+			head = ""
+		}
+		stored, good := fmt.Sprint(b.Stored), "ok"
+		if b.Merges {
+			stored += " merged"
+		}
+		if b.Problem != "" {
+			good = "WRONG"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", b.Tenant, b.Day, b.Table, b.Given, b.Deleted, stored, good)
+	}
 }
 
 // doctorCmd looks for what will hurt a running service later.

@@ -12,6 +12,8 @@ import (
 var helpTexts = kong.Vars{
 	"audit_accept": "Forget, once they are printed, what the roles found until now (messages set aside, chunks " +
 		"that were missing, damaged bytes), and delete what was set aside. What the audit finds itself stays.",
+	"audit_deep": "Look at every row too: count the rows of each chunk, and compare with what the ledger says of its range. Takes some " +
+		"seconds for 10 million rows.",
 	"bench_against": "Print each workload's figures in parts of those in FILE, which --record wrote, corrected by the speed of the " +
 		"machine.",
 	"bench_dir": "Folder for generated windows and, without --url, for the service's data; removed at the end. " +

@@ -48,6 +48,47 @@ func (t *Table) AmountSQL() string {
 	return strings.Join(sums, " + ")
 }
 
+// Tally calls each with every tenant of the batch, how many rows it has, and what they add up to (0 when the table has no amount). It does
+// nothing for a table without tenants.
+func (b *Batch) Tally(each func(tenant string, rows, amount uint64)) {
+	c := b.table.Column("tenant")
+	if c == nil || c.Kind != Dict || b.Rows() == 0 {
+		return
+	}
+	d := &b.dict[c.slot]
+	if len(d.idx) != b.Rows() {
+		return // a column was left out: see Mend
+	}
+	tenants := len(d.values.ends) - 1
+	rows, amounts := make([]uint64, tenants), make([]uint64, tenants)
+	if tenants == 1 {
+		rows[0] = uint64(len(d.idx))
+		if n := b.Amount(); n != nil {
+			amounts[0] = *n
+		}
+	} else {
+		for _, i := range d.idx {
+			rows[i]++
+		}
+		for _, c := range b.table.amountColumns() {
+			if c.Kind == I64 {
+				for n, v := range b.i64[c.slot] {
+					amounts[d.idx[n]] += uint64(v)
+				}
+				continue
+			}
+			for n, v := range b.u64[c.slot] {
+				amounts[d.idx[n]] += v
+			}
+		}
+	}
+	for i, n := range rows {
+		if n > 0 {
+			each(string(d.values.data[d.values.ends[i]:d.values.ends[i+1]]), n, amounts[i])
+		}
+	}
+}
+
 // DaySQL returns an expression (Int32) for a row's DayPartition.Day.
 func (t *Table) DaySQL() string {
 	if t.Retention == Raw {
@@ -69,4 +110,18 @@ func (t *Table) HeldSQL(o Options, where string) string {
 	return fmt.Sprintf("SELECT %s AS day, retention_days, count() AS n, %s AS amount FROM %s.%s%s GROUP BY day, retention_days ORDER "+
 		"BY day, retention_days",
 		t.DaySQL(), amount, ident(o.database()), ident(t.Name), where)
+}
+
+// HeldByTenantSQL is HeldSQL by tenant too: one row (tenant String, day Int32, retention_days UInt16, rows UInt64, amount UInt64) for each.
+// The table must have tenants.
+func (t *Table) HeldByTenantSQL(o Options, where string) string {
+	if where != "" {
+		where = " WHERE " + where
+	}
+	amount := t.AmountSQL()
+	if amount == "" {
+		amount = "toUInt64(0)"
+	}
+	return fmt.Sprintf("SELECT toString(tenant) AS owner, %s AS day, retention_days, count() AS n, %s AS amount FROM %s.%s%s GROUP BY owner, "+
+		"day, retention_days ORDER BY owner, day, retention_days", t.DaySQL(), amount, ident(o.database()), ident(t.Name), where)
 }

@@ -27,6 +27,32 @@ var Usage = DefineRows(DefineRollup("usage_data", "tenant, day, source", false),
 		c.FactTail(&r.ReceivedDay)
 	})
 
+// BookRow is a row of Books.
+type BookRow struct {
+	Tenant      string
+	Day         int32
+	TableName   string
+	Kept        uint16
+	Rows        uint64
+	Amount      uint64
+	ReceivedDay int32
+}
+
+// BookDays is how long the books are kept: as long as the ledger.
+const BookDays = 90
+
+// Books says how many rows of each table each tenant was given, by day of arrival. The audit compares it with the tables.
+var Books = DefineRows(DefineRollup("books_data", "tenant, day, table, kept", false),
+	func(c *Binder[BookRow], r *BookRow) {
+		c.Dict("tenant", &r.Tenant)
+		c.Day("day", &r.Day, Note("of arrival, in tables kept by month its first"))
+		c.Dict("table", &r.TableName)
+		c.U16("kept", &r.Kept, Note("retention class of the rows: days from arrival"))
+		c.U64("rows", &r.Rows, Sum)
+		c.U64("amount", &r.Amount, Sum, Note("of tables that merge rows: the sum of all their sums, modulo 2^64"))
+		c.FactTail(&r.ReceivedDay)
+	})
+
 // RejectRow is a row of Rejects.
 type RejectRow struct {
 	HeadRow
@@ -122,6 +148,8 @@ type LedgerRow struct {
 	RetentionDays uint16
 	Amount        uint64
 	Counted       uint8
+	Tenant        string
+	Chunks        string
 }
 
 // Ledger holds one row for each ClickHouse partition of each insert that the sink made. With it an audit proves that no insert is missing
@@ -141,4 +169,7 @@ var Ledger = DefineRows(Define("ledger", Static, "lane, last, table").Expires("t
 		c.U16("retention_days", &r.RetentionDays)
 		c.U64("amount", &r.Amount, Note("of tables that merge rows: the sum of all their sums, modulo 2^64"))
 		c.U8("counted", &r.Counted, Note("1: amount is known, 0: an older worker wrote these rows, or the table has no sums"))
+		c.Dict("tenant", &r.Tenant, Note("whose rows were deleted; '' in rows of inserts, and in those that older sinks wrote"))
+		c.Str("chunks", &r.Chunks, Note("in the row without a table, which each range has: the chunks of the range, as "+
+			"partition:first-last of rows_partition and chunk; '' in rows that older sinks wrote"))
 	})

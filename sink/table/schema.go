@@ -79,6 +79,7 @@ func shared() Source {
 		SessionStacks.Table, StackFrames.Table, Cubins.Table, CubinFunctions.Table, CubinLines.Table, SessionLabels.Table,
 		ProfileMetrics.Table, SourceMap.Table, Rejects.Table, RejectReplays.Table, AdminLog.Table, Segments.Table,
 		Scopes.Table, ScopeStats.Table, Sessions.Table, Devices.Table, Synthetic.Table, DeepWindows.Table, Usage.Table, Stored.Table,
+		Books.Table,
 	}}
 }
 
