@@ -165,12 +165,16 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 	}); err != nil {
 		return nil, err
 	}
+	// A purge takes the tenant's books too: what was deleted before it is in neither.
+	purges := fmt.Sprintf("token = '%s' AND table = '%s' AND tenant != ''", erasedToken, table.Books.Name)
 	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.tenant) AS owner, toInt32(toUInt16(l.day)) AS d, toUInt16(min(l.retention_days)), "+
-		"sum(l.rows), sum(l.amount) FROM ledger AS l LEFT JOIN (SELECT lane, tenant, max(inserted_at) AS at FROM ledger WHERE token = '%s' AND "+
-		"table = '%s' AND tenant != '' GROUP BY lane, tenant) AS purge ON l.lane = purge.lane AND l.tenant = purge.tenant "+
-		"WHERE l.token = '%[1]s' AND l.tenant != '' AND l.table = '%[3]s' AND l.inserted_at > purge.at%[4]s%[5]s GROUP BY owner, d",
-		erasedToken, table.Books.Name, t.Name, strings.Replace(of.tenant(), "tenant", "l.tenant", 1),
-		of.days(t, "toInt32(toUInt16(l.day))")), to, func() {
+		"sum(l.rows), sum(l.amount) FROM ledger AS l LEFT JOIN ("+
+		"SELECT lane, tenant, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY lane, tenant "+
+		"UNION ALL SELECT toUInt16(%[2]d) AS lane, tenant, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY tenant"+
+		") AS purge ON l.lane = purge.lane AND l.tenant = purge.tenant "+
+		"WHERE l.token = '%[3]s' AND l.tenant != '' AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s%[6]s GROUP BY owner, d",
+		purges, dropLane, erasedToken, t.Name, strings.Replace(of.tenant(), "tenant", "l.tenant", 1), of.days(t, "toInt32(toUInt16(l.day))")),
+		to, func() {
 		k := at(tenant, day)
 		k.deleted, k.deletedAmount = rows, amount
 	}); err != nil {

@@ -3,8 +3,6 @@ package sink
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -75,26 +73,12 @@ func AuditUsage(ctx context.Context, s *broker.Streams, conn driver.Conn, of Sco
 
 // countPending reads the parts of INGEST beyond what ClickHouse has, and tells their events.
 func countPending(ctx context.Context, s *broker.Streams, of Scope, tell func(tenant string, day int32, events uint64)) (bool, error) {
-	upTo := make([]uint64, s.Partitions)
-	for lane := range s.Lanes {
-		entry, err := s.Marks.Get(ctx, markKey(lane))
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
-		if err != nil {
-			return false, fmt.Errorf("read the mark of lane %d: %w", lane, err)
-		}
-		var m mark
-		if json.Unmarshal(entry.Value(), &m) != nil {
-			continue // the audit of lanes says so
-		}
-		for p, in := range m.Partitions {
-			if p >= 0 && p < len(upTo) {
-				upTo[p] = in.Position.Seq
-			}
-		}
+	in, err := Inserted(ctx, s)
+	if err != nil {
+		return false, err
 	}
-	for p, done := range upTo {
+	for p := range s.Partitions {
+		done := in[p].Position.Seq
 		st, err := s.Ingest.Info(ctx, jetstream.WithSubjectFilter(stream.IngestFilter(p)))
 		if err != nil {
 			return false, err

@@ -186,7 +186,7 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 		return nil
 	}
 	if !e.flags.Yes {
-		ok, err := e.ask(ctx, question)
+		ok, err := ask(ctx, e.p, question)
 		if err != nil {
 			return err
 		}
@@ -223,11 +223,12 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 	return e.wait(ctx)
 }
 
-func (e *eraser) ask(ctx context.Context, question string) (bool, error) {
-	fmt.Fprint(e.p.Stderr, question+" [y/N] ")
+// ask asks a person, who is there: see deleteFlags.check.
+func ask(ctx context.Context, p *program, question string) (bool, error) {
+	fmt.Fprint(p.Stderr, question+" [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(e.p.Stdin).ReadString('\n')
+		line, _ := bufio.NewReader(p.Stdin).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

@@ -96,6 +96,14 @@ func readServer(f clickhouseFlags, data string) (service.ClickHouse, error) {
 	return service.ReaderOf(data, f.ClickHouseDatabase)
 }
 
+// writeServer is the same, as a user who may write.
+func writeServer(f clickhouseFlags, data string) (service.ClickHouse, error) {
+	if f.ClickHouse != "" {
+		return f.server(), nil
+	}
+	return service.WriterOf(data, f.ClickHouseDatabase)
+}
+
 // login are the words that tell curl who asks; "" where no password is needed, or none that commands may show.
 func login(s service.ClickHouse) string {
 	if s.PasswordFile == "" {

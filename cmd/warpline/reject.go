@@ -19,6 +19,7 @@ import (
 type rejectCmd struct {
 	List   rejectListCmd   `cmd:"" help:"List refused lines and bodies, newest first."`
 	Show   rejectShowCmd   `cmd:"" help:"Show rejects whole, with the bytes that were kept."`
+	Drop   rejectDropCmd   `cmd:"" help:"Drop rejects with their bytes; what they count for in usage stays."`
 	Replay rejectReplayCmd `cmd:"" help:"Send kept bytes again, as their tenant: what today's version reads is stored, once."`
 }
 
@@ -30,15 +31,25 @@ type rejectFlags struct {
 	Type    string `placeholder:"NAME" help:"Only this type of event, as kernel_event_batch."`
 	From    string `placeholder:"TIME" help:"Only those since then: 2026-11-20T12:00:00Z, or 24h ago as 24h."`
 	To      string `placeholder:"TIME" help:"Only those before then."`
-	Limit   int    `default:"50" help:"Most rejects, the newest."`
+}
+
+// newestFlags pick the newest of them.
+type newestFlags struct {
+	rejectFlags
+	Limit int `default:"50" help:"Most rejects, the newest."`
+}
+
+func (f newestFlags) filter(s *settings, ids []string) (rejects.Filter, error) {
+	out, err := f.rejectFlags.filter(s, ids)
+	if out.Limit = f.Limit; f.Limit < 1 {
+		err = errors.Join(err, fmt.Errorf("%s: %d: must be at least 1", s.name("limit"), f.Limit))
+	}
+	return out, err
 }
 
 func (f rejectFlags) filter(s *settings, ids []string) (rejects.Filter, error) {
-	out := rejects.Filter{IDs: ids, Tenant: f.Tenant, Session: f.Session, Reason: f.Reason, Type: f.Type, Limit: f.Limit}
+	out := rejects.Filter{IDs: ids, Tenant: f.Tenant, Session: f.Session, Reason: f.Reason, Type: f.Type}
 	var errs []error
-	if f.Limit < 1 {
-		errs = append(errs, fmt.Errorf("%s: %d: must be at least 1", s.name("limit"), f.Limit))
-	}
 	for _, t := range []struct {
 		flag, text string
 		to         *time.Time
@@ -52,7 +63,7 @@ func (f rejectFlags) filter(s *settings, ids []string) (rejects.Filter, error) {
 
 type rejectListCmd struct {
 	askFlags
-	rejectFlags
+	newestFlags
 	JSON bool `help:"One JSON object a line, payload included."`
 }
 
@@ -165,10 +176,15 @@ func (c *rejectShowCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
+// picks reports whether a filter says which rejects, so that nobody takes all of them by mistake.
+func picks(f rejects.Filter) bool {
+	return len(f.IDs) > 0 || f.Tenant != "" || f.Session != "" || f.Reason != "" || f.Type != "" || !f.From.IsZero()
+}
+
 type rejectReplayCmd struct {
 	reachFlags
 	clickhouseFlags
-	rejectFlags
+	newestFlags
 	ID   []string      `arg:"" optional:"" help:"Ids of rejects, or how they begin; or pick them with flags."`
 	URL  string        `placeholder:"URL" help:"The gateway; by default that of the \"warpline up\" on --data."`
 	Wait time.Duration `default:"30s" help:"Longest to wait until SQL says what became of them."`
@@ -177,7 +193,7 @@ type rejectReplayCmd struct {
 
 func (c *rejectReplayCmd) check(p *program) error {
 	f, err := c.filter(p.Settings, c.ID)
-	if len(c.ID) == 0 && f.Tenant == "" && f.Session == "" && f.Reason == "" && f.Type == "" && f.From.IsZero() {
+	if !picks(f) {
 		err = errors.Join(err, errors.New("which rejects? name their ids, or pick them with --tenant, --session, --reason, --type or --from"))
 	}
 	return errors.Join(err, c.clickhouseFlags.check(p.Settings))

@@ -47,8 +47,8 @@ func TestDeletionsRefuseWrongInput(t *testing.T) {
 // Only a clear yes deletes.
 func TestDeletionAsks(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
-		e := &eraser{p: &program{Stdin: strings.NewReader(answer), Stderr: io.Discard}}
-		if ok, err := e.ask(t.Context(), "Delete?"); ok != want || err != nil {
+		p := &program{Stdin: strings.NewReader(answer), Stderr: io.Discard}
+		if ok, err := ask(t.Context(), p, "Delete?"); ok != want || err != nil {
 			t.Errorf("%q: %t, %v", answer, ok, err)
 		}
 	}

@@ -156,6 +156,21 @@ func ReaderOf(data, database string) (ClickHouse, error) {
 	return srv, nil
 }
 
+// WriterOf is the ClickHouse of the process that runs on the data folder, as the user who writes for the sink.
+func WriterOf(data, database string) (ClickHouse, error) {
+	srv, err := ReaderOf(data, database)
+	if err != nil || srv.User == "default" {
+		return srv, err
+	}
+	file := filepath.Join(data, engine.WriterSecret)
+	password, err := os.ReadFile(file)
+	if err != nil {
+		return srv, fmt.Errorf("password of ClickHouse's user %s: %w", engine.Writer, err)
+	}
+	srv.User, srv.Password, srv.PasswordFile = engine.Writer, strings.TrimSpace(string(password)), file
+	return srv, nil
+}
+
 // GatewayOf is the URL at which the process that runs on the data folder takes uploads, or, when none runs there, where it would by
 // default.
 func GatewayOf(data string) (url string, runs bool) {

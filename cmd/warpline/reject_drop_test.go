@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/warpline/warpline/cmd/warpline/service"
+)
+
+// What was refused is dropped with its bytes, by the same filters as it is listed; usage goes on counting it, the audit balances, and what
+// another tenant's filter, a quote or an id that fits several picks is not dropped.
+func TestRejectDrop(t *testing.T) {
+	dir := t.TempDir()
+	up := launch(t, upArgs(dir)...)
+	up.await(t, "msg=ready")
+	r, err := service.ReadRunning(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sql := asReader(t, dir, r.ClickHouseHTTP)
+	run := func(code int, args ...string) ran {
+		t.Helper()
+		got := runIn(t, nil, append(args, "--data", dir)...)
+		if got.code != code {
+			t.Fatalf("%v: %+v, want exit %d", args, got, code)
+		}
+		return got
+	}
+	bad := filepath.Join(t.TempDir(), "device.1.log")
+	if err := os.WriteFile(bad, []byte("{\"type\":\"job_start\",\"session_id\":\"s\"\nnonsense\n{]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := strings.TrimSpace(run(exitOK, "key", "create", "other").stdout)
+	for _, args := range [][]string{{"send", bad}, {"send", bad, "--key", other}} {
+		runIn(t, nil, append(args, "--data", dir)...)
+	}
+	const kept = "SELECT groupArray((tenant, n)) FROM (SELECT tenant, count() > 0 AS n FROM warpline.rejects GROUP BY tenant ORDER BY tenant)"
+	eventually(t, sql, kept, "[('default',true),('other',true)]")
+	refused := query(t, sql, "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'")
+
+	run(exitUsage, "reject", "drop", "--tenant", "other") // nobody can be asked
+	run(exitUsage, "reject", "drop", "--yes")
+	run(exitUsage, "reject", "drop", "--resume", "--tenant", "other")
+	run(exitOK, "reject", "drop", "--resume")
+	for _, no := range [][]string{{"--reason", "no_such"}, {"--tenant", "oth"}, {"--tenant", "other", "--reason", "x' OR '1'='1"},
+		{"--session", "') OR (1=1"}, {"--tenant", "other", "--to", "1000h"}} {
+		run(exitOK, append([]string{"reject", "drop", "--yes"}, no...)...)
+	}
+	eventually(t, sql, kept, "[('default',true),('other',true)]")
+	got := run(exitOK, "reject", "drop", "--yes", "--tenant", "other", "--json")
+	var one struct {
+		Tenant string
+		Rows   int
+	}
+	if err := json.Unmarshal([]byte(got.stdout), &one); err != nil || one.Tenant != "other" || one.Rows == 0 {
+		t.Errorf("%+v: %v", got, err)
+	}
+	eventually(t, sql, kept, "[('default',true)]")
+	eventually(t, sql, "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'", refused)
+	id := query(t, sql, "SELECT any(reject_id) FROM warpline.rejects")
+	run(exitOK, "reject", "drop", "--yes", id)
+	eventually(t, sql, "SELECT count() FROM warpline.rejects WHERE reject_id = '"+id+"'", "0")
+	run(exitOK, "audit", "--deep")
+	run(exitOK, "audit", "--tenant", "other", "--from", "1d")
+	run(exitUsage, "audit", "--tenant", "other", "--accept")
+	run(exitUsage, "audit", "--from", "2026-11-20", "--to", "2026-11-19")
+	run(exitUsage, "audit", "--from", "yesterday")
+}

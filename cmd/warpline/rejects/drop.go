@@ -1,0 +1,83 @@
+package rejects
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/warpline/warpline/sink/table"
+)
+
+// Picked is what a filter picks of a tenant.
+type Picked struct {
+	Tenant string `json:"tenant"`
+	Rows   uint64 `json:"rows"`
+	Bytes  uint64 `json:"bytes"` // kept
+}
+
+// idSQL is what the view rejects has as reject_id.
+const idSQL = "substring(lower(hex(sipHash128(toString(tenant), toString(session_id), at, toString(source), toString(reason), detail, " +
+	"toString(type), payload, rows_partition, chunk))), 1, 16)"
+
+// Literal is the filter as a condition on rows of rejects_data. Limit does not belong to it.
+func (f Filter) Literal() (string, error) {
+	where, args := f.where()
+	var out strings.Builder
+	for _, part := range strings.SplitAfter(where, "?") {
+		text, ends := strings.CutSuffix(part, "?")
+		out.WriteString(strings.ReplaceAll(text, "reject_id", idSQL))
+		if !ends {
+			continue
+		}
+		if len(args) == 0 {
+			return "", fmt.Errorf("BUG: the filter %q has more places than values", where)
+		}
+		switch v := args[0].(type) {
+		case string:
+			out.WriteString(table.Quote(v))
+		case int64:
+			fmt.Fprint(&out, v)
+		default:
+			return "", fmt.Errorf("BUG: the filter %q has a value of type %T", where, v)
+		}
+		args = args[1:]
+	}
+	return out.String(), nil
+}
+
+// Count returns what a filter picks, by tenant. The id of a reject, or how it begins, must pick no other. conn's database is Warpline's.
+func Count(ctx context.Context, conn driver.Conn, f Filter) (all []Picked, err error) {
+	for _, id := range f.IDs {
+		var n uint64
+		one := f
+		one.IDs = []string{id}
+		where, args := one.where()
+		sql := "SELECT uniqExact(reject_id, tenant) FROM rejects WHERE " + where
+		if err := conn.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
+			return nil, fmt.Errorf("count rejects: %w", err)
+		}
+		if n > 1 {
+			return nil, fmt.Errorf("%d rejects begin with %q: name more of the id, as \"warpline reject list\" shows it", n, id)
+		}
+	}
+	where, err := f.Literal()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := conn.Query(ctx, "SELECT toString(tenant) AS owner, count(), sum(length(payload)) FROM rejects_data WHERE "+where+
+		" GROUP BY owner ORDER BY owner")
+	if err != nil {
+		return nil, fmt.Errorf("count rejects: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p Picked
+		if err := rows.Scan(&p.Tenant, &p.Rows, &p.Bytes); err != nil {
+			return nil, fmt.Errorf("count rejects: %w", err)
+		}
+		all = append(all, p)
+	}
+	return all, rows.Err()
+}
