@@ -175,9 +175,9 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 		"WHERE l.token = '%[3]s' AND l.tenant != '' AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s%[6]s GROUP BY owner, d",
 		purges, dropLane, erasedToken, t.Name, strings.Replace(of.tenant(), "tenant", "l.tenant", 1), of.days(t, "toInt32(toUInt16(l.day))")),
 		to, func() {
-		k := at(tenant, day)
-		k.deleted, k.deletedAmount = rows, amount
-	}); err != nil {
+			k := at(tenant, day)
+			k.deleted, k.deletedAmount = rows, amount
+		}); err != nil {
 		return nil, err
 	}
 	database := ""

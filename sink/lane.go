@@ -28,6 +28,7 @@ type lane struct {
 	took    time.Duration  // the span before
 	purged  map[int]uint64 // by partition, the sequence below which ROWS was purged
 	purgeAt time.Time
+	window  *window
 
 	retained map[string]string // requests of tenants to retain that are carried out
 	retainAt time.Time
@@ -41,7 +42,7 @@ type lane struct {
 
 func newLane(k *Sink, n int, log *slog.Logger) *lane {
 	return &lane{k: k, n: n, log: log, marks: marks{kv: k.s.Marks, key: markKey(n)}, purged: map[int]uint64{}, retained: map[string]string{},
-		purgeAt: time.Now().Add(purgeEvery)}
+		purgeAt: time.Now().Add(purgeEvery), window: newWindow(k.cfg.ReplayWindow)}
 }
 
 // run takes the lane and works until ctx ends, another sink takes it (errFenced) or something fails that starting again may solve.

@@ -39,7 +39,11 @@ var errForeign = errors.New("the ROWS stream has lost what was read of it")
 func (s *span) reach(into map[int]stream.Inserted) {
 	for i := range s.messages {
 		if m := &s.messages[i]; !m.skip {
-			into[m.chunk.Partition] = m.chunk.InsertedUpTo(into[m.chunk.Partition])
+			in := m.chunk.InsertedUpTo(into[m.chunk.Partition])
+			if len(m.chunk.Deletes) > 0 {
+				in.Erased = m.seq
+			}
+			into[m.chunk.Partition] = in
 		}
 	}
 }
@@ -128,7 +132,7 @@ func (l *lane) abandon(ctx context.Context, p *pending) error {
 			if p.Inserted {
 				lost.Missing = "their rows are in ClickHouse; a deletion among them may not have been carried out: ask for it again"
 			}
-			reach.Used, reach.Void = have.Used, have.Void
+			reach.Used, reach.Void, reach.Erased = have.Used, have.Void, max(have.Erased, reach.Erased)
 			have = reach
 		} else {
 			begun = append(begun, chunkRange{partition, have.Chunk + 1, reach.Chunk})

@@ -134,7 +134,7 @@ type streamState struct {
 func (m *mark) anew() mark {
 	next := mark{Epoch: m.Epoch, Partitions: make(map[int]stream.Inserted, len(m.Partitions)), Drop: m.Drop, Erased: m.Erased}
 	for p, s := range m.Partitions {
-		s.Snapshot = 0 // a sequence of the other stream
+		s.Snapshot, s.Erased = 0, 0 // sequences of the other stream
 		next.Partitions[p] = s
 	}
 	if m.Pending != nil {

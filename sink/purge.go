@@ -11,18 +11,19 @@ import (
 )
 
 // purge removes, every few seconds, messages that are not needed again: they are inserted, and older than the snapshot from which their
-// partition's owner would recover. The newest message of a subject and all since its snapshot stay: they are the worker's checkpoint. An
-// old owner's purge removes no more than ours, since its mark is older. A purge that fails is done the next time.
+// partition's owner would recover. The newest message of a subject and all since its snapshot stay: they are the worker's checkpoint. So do
+// those of the replay window, for as long as ROWS has room. An old owner's purge removes no more than ours, since its mark is older. A purge
+// that fails is done the next time.
 func (l *lane) purge(ctx context.Context) {
 	if time.Now().Before(l.purgeAt) {
 		return
 	}
 	l.purgeAt = time.Now().Add(purgeEvery)
 	l.lookAgain(ctx)
-	durable := false
+	durable, roomy := false, l.roomy(ctx)
 	for p, s := range l.marks.mark.Partitions {
 		// Purge removes what is below its sequence, so the snapshot's own chunk stays.
-		below := min(l.marks.mark.Mark+1, s.Snapshot)
+		below := l.window.below(p, min(l.marks.mark.Mark+1, s.Snapshot), s.Erased, roomy)
 		if below <= 1 || below <= l.purged[p] {
 			continue
 		}

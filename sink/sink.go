@@ -82,6 +82,10 @@ type Config struct {
 	// MaxRangeRows bounds the rows of one span. The default is 1 M, which ClickHouse takes as one block.
 	MaxRangeRows int
 
+	// ReplayWindow is how long ROWS keeps chunks after they were inserted, for Replayer, while they fill no more than a quarter of it. 0: no
+	// longer than a worker needs them to recover.
+	ReplayWindow time.Duration
+
 	// Fsync makes ClickHouse sync each data part before it answers: durability "fsync".
 	Fsync bool
 	// Replicated and Cluster are passed on to the schema, see table.Options.

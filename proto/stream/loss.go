@@ -31,13 +31,15 @@ type Inserted struct {
 	// Void is set by a worker that goes on from here: chunks with smaller numbers are not to be inserted any more, their parts are folded
 	// again.
 	Void uint64 `json:"void,omitempty"`
+	// Erased is the ROWS sequence of the newest chunk that carried deletions: what ROWS has up to there must not stay, nor come back.
+	Erased uint64 `json:"erased,omitempty"`
 }
 
 // InsertedUpTo is the partition's record after the mark has moved past c.
 func (c *Chunk) InsertedUpTo(old Inserted) Inserted {
 	return Inserted{Chunk: c.Number, Snapshot: c.Snapshot.Seq, Epoch: c.Epoch, Position: Point{c.Position, c.PositionAt},
 		CreatedAt: c.CreatedAt, Flushed: c.Flushed,
-		Used: old.Used, Void: old.Void}
+		Used: old.Used, Void: old.Void, Erased: old.Erased}
 }
 
 // MarkKey is the key of a lane's mark in MarksBucket.

@@ -91,6 +91,9 @@ type Column struct {
 // Slot is the number of the column's handle: U8Col(c.Slot()) is that of a column of kind U8.
 func (c *Column) Slot() int { return c.slot }
 
+// Plain is the ClickHouse type of the column's values, without what it aggregates.
+func (c *Column) Plain() string { return kinds[c.Kind].click }
+
 // definition returns the column as CREATE TABLE and ADD COLUMN have it.
 func (c *Column) definition() string {
 	comment := ""
