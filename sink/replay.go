@@ -22,8 +22,8 @@ import (
 // ROWS keeps chunks for a while after they were inserted (purge.go). A replay looks which of their rows are not in ClickHouse any more and
 // inserts those, while lanes go on. Why no row comes twice:
 //
-//   - A statement does both: it is given the rows of some chunks, looks at the table, and inserts what is missing. Its query id is that of
-//     the table, and ClickHouse runs one query of an id at a time, so a second replay waits and then finds the rows. What a statement inserts
+//   - A statement does both: of the rows of some chunks, which are in a temporary table, it looks for those that are missing in the table,
+//     and inserts them. Its query id is that of the table, and ClickHouse runs one query of an id at a time, so a second replay waits and then finds the rows. What a statement inserts
 //     is one data part, which is there whole or not at all, whoever is killed.
 //   - In tables that keep rows one by one, a row is missing when fewer equal rows of its chunk are there than the chunk holds.
 //   - Tables that merge rows keep the largest chunk number of a key. A chunk's row of a key is missing for certain when that number is smaller
@@ -45,11 +45,11 @@ type ReplayScope struct {
 // Replayed is what a replay did with a table.
 type Replayed struct {
 	Table string
-	// Missing is how many rows of chunks in ROWS were not in the table, and Back how many of them are there now. Of a table that merges rows
-	// that is not known: the books say what is short.
+	// Missing is how many rows of chunks in ROWS were not in the table, and Back how many of them are there now.
 	Missing, Back uint64
-	Merges        bool
-	Chunks        int // of which rows were looked at
+	// Merges is true for tables that merge rows: there only rows are counted that are missing for certain.
+	Merges bool
+	Chunks int // of which rows were looked at
 }
 
 // Beyond is what cannot be brought back.
@@ -69,12 +69,14 @@ type ReplayReport struct {
 	Left []BookReport
 }
 
-// Replayer brings rows back. Both connections are of a user who may write, with Warpline's database: Conn asks, HTTP inserts.
+// Replayer brings rows back. User may write, and Conn is of the same, with Warpline's database.
 type Replayer struct {
-	Streams    *broker.Streams
-	Conn, HTTP driver.Conn
-	Schema     *table.Schema
-	Database   string
+	Streams        *broker.Streams
+	Conn           driver.Conn
+	URL            string // of ClickHouse's HTTP interface, as http://127.0.0.1:8123
+	User, Password string
+	Schema         *table.Schema
+	Database       string
 	// Step, for tests, is called before each statement; an error ends the replay on the spot, as a crash would.
 	Step func(table string) error
 }
@@ -125,7 +127,7 @@ func (r Replayer) Replay(ctx context.Context, of ReplayScope) (ReplayReport, err
 		if err != nil {
 			return out, fmt.Errorf("replay %s: %w", t.Name, err)
 		}
-		if done.Missing > 0 || done.Merges || of.Table != "" {
+		if done.Missing > 0 || of.Table != "" {
 			out.Tables = append(out.Tables, done)
 		}
 	}
@@ -273,7 +275,7 @@ func (r Replayer) table(ctx context.Context, t *table.Table, of ReplayScope, chu
 			done.Missing += n
 		}
 	}
-	if done.Chunks = len(work); of.DryRun {
+	if done.Chunks = len(work); of.DryRun && !done.Merges {
 		return done, nil
 	}
 	// One ClickHouse partition after the other, in each the chunks of one schema in the order of their numbers.
@@ -292,10 +294,16 @@ func (r Replayer) table(ctx context.Context, t *table.Table, of ReplayScope, chu
 			}
 			rows, bytes, to = rows+e.Rows, bytes+e.DataLen+e.SchemaLen, to+1
 		}
-		if err := r.insert(ctx, t, of, work[from:to]); err != nil {
+		n, err := r.insert(ctx, t, of, work[from:to])
+		if err != nil {
 			return done, err
 		}
-		from = to
+		if from = to; done.Merges {
+			done.Missing += n
+			if !of.DryRun {
+				done.Back += n
+			}
+		}
 	}
 	if !done.Merges {
 		missing, err = r.missing(ctx, t, of, all)

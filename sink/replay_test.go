@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
-
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table/tabletest"
@@ -19,13 +17,9 @@ import (
 func (w *world) replayer() sink.Replayer {
 	w.t.Helper()
 	conn := w.conn()
-	http, err := clickhouse.Open(&clickhouse.Options{Addr: []string{w.e.HTTPAddr()}, Protocol: clickhouse.HTTP,
-		Auth: clickhouse.Auth{Username: w.e.User(), Password: w.e.Password(), Database: w.db}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { conn.Close(); http.Close() })
-	return sink.Replayer{Streams: w.s, Conn: conn, HTTP: http, Schema: tabletest.Schema(), Database: w.db}
+	w.t.Cleanup(func() { conn.Close() })
+	return sink.Replayer{Streams: w.s, Conn: conn, URL: "http://" + w.e.HTTPAddr(), User: w.e.User(), Password: w.e.Password(),
+		Schema: tabletest.Schema(), Database: w.db}
 }
 
 // What somebody took from a table comes back from ROWS, once, while the sink runs and rows come: also when the replay is killed between two
@@ -35,14 +29,14 @@ func TestReplayBringsBackWhatIsMissing(t *testing.T) {
 		do   string
 		rows uint64 // that are missing then, of tables that keep them one by one
 	}{
-		"nothing":               {"SELECT 1", 0},
-		"some rows":             {"ALTER TABLE kernels_data DELETE WHERE corr_id = 3 SETTINGS mutations_sync = 2", 32},
-		"one tenant's rows":     {"ALTER TABLE kernels_data DELETE WHERE tenant = 'beta' SETTINGS mutations_sync = 2", 800},
-		"all but some":          {"ALTER TABLE kernels_data DELETE WHERE corr_id != 3 SETTINGS mutations_sync = 2", 1568},
-		"a partition":           {"ALTER TABLE kernels_data DROP PARTITION (today(), 30)", 800},
-		"a rollup":              {"TRUNCATE TABLE kernel_stats_data", 0},
-		"a tenant in a rollup":  {"ALTER TABLE kernel_stats_data DELETE WHERE tenant = 'beta' SETTINGS mutations_sync = 2", 0},
-		"usage of a tenant":     {"ALTER TABLE usage_data DELETE WHERE tenant = 'beta' SETTINGS mutations_sync = 2", 0},
+		"nothing":              {"SELECT 1", 0},
+		"some rows":            {"ALTER TABLE kernels_data DELETE WHERE corr_id = 3 SETTINGS mutations_sync = 2", 32},
+		"one tenant's rows":    {"ALTER TABLE kernels_data DELETE WHERE tenant = 'beta' SETTINGS mutations_sync = 2", 800},
+		"all but some":         {"ALTER TABLE kernels_data DELETE WHERE corr_id != 3 SETTINGS mutations_sync = 2", 1568},
+		"a partition":          {"ALTER TABLE kernels_data DROP PARTITION (today(), 30)", 800},
+		"a rollup":             {"TRUNCATE TABLE kernel_stats_data", 0},
+		"a tenant in a rollup": {"ALTER TABLE kernel_stats_data DELETE WHERE tenant = 'beta' SETTINGS mutations_sync = 2", 0},
+		"usage of a tenant":    {"ALTER TABLE usage_data DELETE WHERE tenant = 'beta' SETTINGS mutations_sync = 2", 0},
 	} {
 		t.Run(lost, func(t *testing.T) {
 			w := shared(t)
