@@ -139,7 +139,7 @@ func lostPast(first, mark uint64, created time.Time) string {
 	return fmt.Sprintf("%s, and the mark says that chunks 1 to %d were inserted: this ClickHouse was emptied or replaced while NATS was "+
 		"kept, and what those chunks held is not in it. "+
 		"Put a backup of both back, or begin anew: stop, remove the data of NATS too (nats/), start and send again; with NATS as it is, what "+
-		"is sent again is taken for a duplicate",
+		"is sent again is taken for a duplicate. If rows of the ledger alone were deleted: warpline replay --table ledger",
 		what, first-1)
 }
 
@@ -204,7 +204,7 @@ func auditLane(ctx context.Context, s *broker.Streams, conn driver.Conn, n int, 
 		case first <= l.Last:
 			wrong("range %d to %d overlaps the one that ends at %d", first, last, l.Last)
 		case first != l.Last+1:
-			wrong("nothing covers %d to %d", l.Last+1, first-1)
+			wrong("nothing covers %d to %d: warpline replay --table ledger", l.Last+1, first-1)
 		}
 		if count != distinct {
 			wrong("range %d to %d is in the ledger twice", first, last)

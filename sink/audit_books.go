@@ -167,8 +167,8 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 	}
 	// A purge takes the tenant's books too: what was deleted before it is in neither.
 	purges := fmt.Sprintf("token = '%s' AND table = '%s' AND tenant != ''", erasedToken, table.Books.Name)
-	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.tenant) AS owner, toInt32(toUInt16(l.day)) AS d, toUInt16(min(l.retention_days)), "+
-		"sum(l.rows), sum(l.amount) FROM ledger AS l LEFT JOIN ("+
+	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.tenant) AS owner, toInt32(toUInt16(l.day)) AS d, "+
+		"toUInt16(min(l.retention_days)), sum(l.rows), sum(l.amount) FROM ledger AS l LEFT JOIN ("+
 		"SELECT lane, tenant, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY lane, tenant "+
 		"UNION ALL SELECT toUInt16(%[2]d) AS lane, tenant, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY tenant"+
 		") AS purge ON l.lane = purge.lane AND l.tenant = purge.tenant "+

@@ -236,8 +236,8 @@ func (s *spans) lookAt(ctx context.Context, conn driver.Conn, t *table.Table, of
 	for i := range s.first {
 		index[key{s.lane[i], s.first[i], s.last[i]}] = i
 	}
-	sql = fmt.Sprintf("SELECT lane, first, last, %s AS d, sum(rows) FROM ledger WHERE table = '%s' AND token != '%s' AND lane != %d%s GROUP BY "+
-		"lane, first, last, d", dayOf, t.Name, erasedToken, renewalLane, of.days(t, dayOf))
+	sql = fmt.Sprintf("SELECT lane, first, last, %s AS d, sum(rows) FROM ledger WHERE table = '%s' AND token != '%s' AND lane != %d%s GROUP "+
+		"BY lane, first, last, d", dayOf, t.Name, erasedToken, renewalLane, of.days(t, dayOf))
 	if err := each(ctx, conn, sql, []any{&lane, &first, &last, &day, &rows}, func() {
 		if i, ok := index[key{lane, first, last}]; ok && !gone(day) {
 			missing[spanDay{i, day}] += int64(rows)

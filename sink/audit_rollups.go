@@ -36,9 +36,9 @@ var rolledUp = []struct{ raw, rollup *table.Table }{
 // maxRollupReports bounds the sessions that are named of one rollup.
 const maxRollupReports = 100
 
-// AuditRollups compares raw rows with what rollups count, by session, where no raw row of the session can have expired. A rollup that counts
-// more is no problem here, because a tenant's raw rows may be off. A difference is believed when it is still there after rollups that were
-// held back have come.
+// AuditRollups compares raw rows with what rollups count, by session, where no raw row of the session can have expired. A rollup that
+// counts more is no problem here, because a tenant's raw rows may be off. A difference is believed when it is still there after rollups
+// that were held back have come.
 func AuditRollups(ctx context.Context, conn driver.Conn, of Scope) (out []RollupReport, err error) {
 	for _, pair := range rolledUp {
 		var now []RollupReport
@@ -65,7 +65,8 @@ func lookAtRollup(ctx context.Context, conn driver.Conn, raw, rollup *table.Tabl
 	var r RollupReport
 	var day int32
 	having := of.days(raw, "day")
-	sql := fmt.Sprintf(`SELECT owner, id, sum(calls) AS calls, sum(counted) AS counted, toInt64(sum(ns)) - toInt64(sum(total)) AS short, min(first) AS day
+	sql := fmt.Sprintf(`SELECT owner, id, sum(calls) AS calls, sum(counted) AS counted, toInt64(sum(ns)) - toInt64(sum(total)) AS short,
+    min(first) AS day
 FROM (SELECT toString(tenant) AS owner, toString(session_id) AS id, count() AS calls, sum(duration_ns) AS ns, toUInt64(0) AS counted,
         toUInt64(0) AS total, toInt32(toUInt16(min(toDate(received_at)))) AS first,
         toUInt8(min(toDate(received_at) + retention_days) <= today() + 1) AS old

@@ -230,8 +230,8 @@ func readHeld(ctx context.Context, conn driver.Conn, t *table.Table, parts map[t
 }
 
 // mendTables is what a person can do about a table that has lost rows.
-const mendTables = "put that partition back from a backup, or delete the sessions of that time (warpline session delete) and send them " +
-	"again"
+const mendTables = "warpline replay brings back what ROWS still holds, of the ledger too; else put that partition back from a backup, or " +
+	"delete the sessions of that time (warpline session delete) and send them again"
 
 // whose adds to each problem which tenants it concerns, as far as other tables show that, and what can be done.
 func whose(ctx context.Context, conn driver.Conn, schema *table.Schema, reports []TableReport) error {

@@ -22,7 +22,8 @@ import (
 // What is dropped from a table by a condition has to be taken from the ledger too, once, or the audit finds rows missing. So a drop first
 // counts what it will take, and notes that under one key: it is the only drop then. It deletes, writes the count to the ledger under a
 // lane of its own, and removes the note. Whoever finds a note finishes it before a drop of its own: each step may be repeated, also by two
-// at once, because the statement that writes the ledger looks first, and runs alone. The count stays true meanwhile: only rows of chunks are dropped that the lanes have
+// at once, because the statement that writes the ledger looks first, and runs alone. The count stays true meanwhile: only rows of chunks
+// are dropped that the lanes have
 // passed by then, so no new row is among them. A deletion that takes some of the same rows in those seconds is counted twice.
 
 // dropLane is what the ledger has for dropped rows; no lane has this number.
@@ -118,7 +119,8 @@ func (d Dropper) Finish(ctx context.Context) (bool, error) {
 	}
 	var n note
 	if err := json.Unmarshal(entry.Value(), &n); err != nil {
-		return false, fmt.Errorf("key %s in bucket %s holds something else (%w): see who wrote it, and delete it", dropKey, stream.MarksBucket, err)
+		return false, fmt.Errorf("key %s in bucket %s holds something else (%w): see who wrote it, and delete it", dropKey,
+			stream.MarksBucket, err)
 	}
 	if err := d.Conn.Exec(longSQL(ctx), fmt.Sprintf("ALTER TABLE %s DELETE WHERE %s SETTINGS mutations_sync = 2", name(n.Table),
 		n.Where)); err != nil {
@@ -147,9 +149,10 @@ func (d Dropper) book(ctx context.Context, n *note) error {
 	for i, r := range n.Rows {
 		rows[i] = fmt.Sprintf("(%s, %d, %d, %d)", table.Quote(r.Tenant), r.Day, r.RetentionDays, r.Rows)
 	}
-	sql := fmt.Sprintf("INSERT INTO ledger (lane, first, last, table, rows, token, attempt, inserted_at, day, retention_days, amount, counted, "+
-		"tenant, chunks) SELECT %d, 0, 0, %s, r.4, '%s', 0, fromUnixTimestamp64Nano(%d, 'UTC'), toDate(r.2), r.3, 0, 1, r.1, %s FROM (SELECT "+
-		"arrayJoin([%s]) AS r) WHERE (SELECT count() FROM ledger WHERE lane = %[1]d AND chunks = %[5]s) = 0 SETTINGS insert_deduplicate = 0",
+	sql := fmt.Sprintf("INSERT INTO ledger (lane, first, last, table, rows, token, attempt, inserted_at, day, retention_days, amount, "+
+		"counted, tenant, chunks) SELECT %d, 0, 0, %s, r.4, '%s', 0, fromUnixTimestamp64Nano(%d, 'UTC'), toDate(r.2), r.3, 0, 1, r.1, %s FROM (SELECT "+
+		"arrayJoin([%s]) AS r) WHERE (SELECT count() FROM ledger WHERE lane = %[1]d AND chunks = %[5]s) = 0 "+
+		"SETTINGS insert_deduplicate = 0",
 		dropLane, table.Quote(n.Table), erasedToken, n.At.UnixNano(), about, strings.Join(rows, ", "))
 	if err := alone(ctx, d.Conn, "drop-"+n.ID, sql); err != nil {
 		return fmt.Errorf("write to the ledger what was dropped: %w", err)
@@ -193,20 +196,28 @@ func (d Dropper) step(step string) error {
 func Inserted(ctx context.Context, s *broker.Streams) (map[int]stream.Inserted, error) {
 	all := map[int]stream.Inserted{}
 	for lane := range s.Lanes {
-		entry, err := s.Marks.Get(ctx, markKey(lane))
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
+		m, _, err := markOf(ctx, s, lane)
 		if err != nil {
-			return nil, fmt.Errorf("read the mark of lane %d: %w", lane, err)
-		}
-		var m mark
-		if json.Unmarshal(entry.Value(), &m) != nil {
-			continue // the audit says so
+			return nil, err
 		}
 		for p, in := range m.Partitions {
 			all[p] = in
 		}
 	}
 	return all, nil
+}
+
+// markOf reads the mark of a lane; false when there is none, or something else under its key, which the audit tells.
+func markOf(ctx context.Context, s *broker.Streams, lane int) (m mark, ok bool, err error) {
+	entry, err := s.Marks.Get(ctx, markKey(lane))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return m, false, nil
+	}
+	if err != nil {
+		return m, false, fmt.Errorf("read the mark of lane %d: %w", lane, err)
+	}
+	if json.Unmarshal(entry.Value(), &m) != nil {
+		return mark{}, false, nil
+	}
+	return m, true, nil
 }

@@ -12,8 +12,8 @@ import (
 
 // purge removes, every few seconds, messages that are not needed again: they are inserted, and older than the snapshot from which their
 // partition's owner would recover. The newest message of a subject and all since its snapshot stay: they are the worker's checkpoint. So do
-// those of the replay window, for as long as ROWS has room. An old owner's purge removes no more than ours, since its mark is older. A purge
-// that fails is done the next time.
+// those of the replay window, for as long as ROWS has room. An old owner's purge removes no more than ours, since its mark is
+// older. A purge that fails is done the next time.
 func (l *lane) purge(ctx context.Context) {
 	if time.Now().Before(l.purgeAt) {
 		return

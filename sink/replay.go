@@ -23,11 +23,11 @@ import (
 // inserts those, while lanes go on. Why no row comes twice:
 //
 //   - A statement does both: of the rows of some chunks, which are in a temporary table, it looks for those that are missing in the table,
-//     and inserts them. Its query id is that of the table, and ClickHouse runs one query of an id at a time, so a second replay waits and then finds the rows. What a statement inserts
-//     is one data part, which is there whole or not at all, whoever is killed.
+//     and inserts them. Its query id is that of the table, and ClickHouse runs one query of an id at a time, so a second replay waits and
+//     then finds the rows. What a statement inserts is one data part, which is there whole or not at all, whoever is killed.
 //   - In tables that keep rows one by one, a row is missing when fewer equal rows of its chunk are there than the chunk holds.
-//   - Tables that merge rows keep the largest chunk number of a key. A chunk's row of a key is missing for certain when that number is smaller
-//     than the chunk's; chunks go in the order of their numbers. A row of which a later one is there cannot be told from one that was
+//   - Tables that merge rows keep the largest chunk number of a key. A chunk's row of a key is missing for certain when that number is
+//     smaller than the chunk's; chunks go in the order of their numbers. A row of which a later one is there cannot be told from one that was
 //     merged: it is left, and the books go on saying what is short.
 //   - Only chunks are taken that a range of the ledger has and that a lane's mark has passed, so no lane inserts them now or later. Lanes
 //     verify by numbers above them.
@@ -83,17 +83,35 @@ type Replayer struct {
 
 // keptChunk is a chunk that ROWS still has.
 type keptChunk struct {
-	seq, number uint64
-	partition   int
-	tables      []stream.Rows
+	seq, number, after uint64
+	partition          int
+	tables             []stream.Rows
+	deletes, object    bool // it carries deletions; its rows are in the object store
 }
 
 // Replay brings back what is missing. It may be killed and run again, and two may run at once.
 func (r Replayer) Replay(ctx context.Context, of ReplayScope) (ReplayReport, error) {
 	var out ReplayReport
-	chunks, err := r.chunks(ctx, &out)
+	all, err := r.chunks(ctx, &out)
 	if err != nil {
 		return out, fmt.Errorf("read ROWS: %w", err)
+	}
+	if of.Table == "" || of.Table == table.Ledger.Name {
+		done := Replayed{Table: table.Ledger.Name, Chunks: len(all)}
+		done.Missing, err = r.mendLedger(ctx, all, of.DryRun)
+		if err != nil {
+			return out, fmt.Errorf("replay the ledger: %w", err)
+		}
+		if !of.DryRun {
+			done.Back = done.Missing
+		}
+		if done.Missing > 0 {
+			out.Tables = append(out.Tables, done)
+		}
+	}
+	chunks, err := r.reach(ctx, all, &out)
+	if err != nil {
+		return out, err
 	}
 	books, err := AuditBooks(ctx, r.Conn, r.Schema, of.Scope)
 	if err != nil {
@@ -143,16 +161,11 @@ func (r Replayer) Replay(ctx context.Context, of ReplayScope) (ReplayReport, err
 	return out, nil
 }
 
-// chunks reads the headers of all chunks in ROWS and returns those that may be brought back, in the order of their numbers.
+// chunks reads the headers of all chunks in ROWS that lanes have passed.
 func (r Replayer) chunks(ctx context.Context, out *ReplayReport) (list []keptChunk, err error) {
 	info, err := r.Streams.Rows.Info(ctx)
 	if err != nil || info.State.Msgs == 0 {
 		return nil, err
-	}
-	var d Deep
-	ledger, err := readSpans(ctx, r.Conn, Scope{}, &d)
-	if err != nil {
-		return nil, fmt.Errorf("the ledger: %w", err)
 	}
 	inserted, err := Inserted(ctx, r.Streams)
 	if err != nil {
@@ -162,11 +175,6 @@ func (r Replayer) chunks(ctx context.Context, out *ReplayReport) (list []keptChu
 		InactiveThreshold: 30 * time.Second})
 	if err != nil {
 		return nil, err
-	}
-	why := map[string]int{}
-	deleted := map[int]uint64{}
-	for p, in := range inserted {
-		deleted[p] = in.Erased
 	}
 	for left, at := info.State.Msgs, uint64(0); left > 0 && at < info.State.LastSeq; {
 		batch, err := c.Fetch(int(min(left, 256)), jetstream.FetchMaxWait(5*time.Second))
@@ -188,19 +196,9 @@ func (r Replayer) chunks(ctx context.Context, out *ReplayReport) (list []keptChu
 			if made := time.Unix(0, h.CreatedAt).UTC(); out.Oldest.IsZero() || made.Before(out.Oldest) {
 				out.Oldest = made
 			}
-			out.Chunks++
-			if len(h.Deletes) > 0 && h.Number <= inserted[h.Partition].Chunk {
-				deleted[h.Partition] = max(deleted[h.Partition], at)
-			}
-			span := ledger.find(uint16(h.Partition), h.Number)
-			switch {
-			case len(h.Tables) == 0, h.Number > inserted[h.Partition].Chunk: // nothing in it, or its turn comes
-			case span < 0 || at < ledger.first[span] || at > ledger.last[span]:
-				why["the ledger has no range of them"]++
-			case h.Object != "":
-				why["their rows were in the object store, which does not keep them"]++
-			default:
-				list = append(list, keptChunk{seq: at, number: h.Number, partition: h.Partition, tables: h.Tables})
+			if out.Chunks++; h.Number <= inserted[h.Partition].Chunk {
+				list = append(list, keptChunk{seq: at, number: h.Number, after: h.After, partition: h.Partition, tables: h.Tables,
+					deletes: len(h.Deletes) > 0, object: h.Object != ""})
 			}
 		}
 		if err := batch.Error(); err != nil {
@@ -211,13 +209,44 @@ func (r Replayer) chunks(ctx context.Context, out *ReplayReport) (list []keptChu
 		}
 		left -= min(left, got)
 	}
-	list = slices.DeleteFunc(list, func(k keptChunk) bool {
-		gone := k.seq <= deleted[k.partition]
-		if gone {
-			why["they are from before a deletion, and hold what it took"]++
+	return list, nil
+}
+
+// reach returns those chunks whose rows may be brought back, in the order of their numbers, and tells why others may not.
+func (r Replayer) reach(ctx context.Context, all []keptChunk, out *ReplayReport) (list []keptChunk, err error) {
+	var d Deep
+	ledger, err := readSpans(ctx, r.Conn, Scope{}, &d)
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger: %w", err)
+	}
+	inserted, err := Inserted(ctx, r.Streams)
+	if err != nil {
+		return nil, err
+	}
+	deleted := map[int]uint64{}
+	for p, in := range inserted {
+		deleted[p] = in.Erased
+	}
+	for _, c := range all {
+		if c.deletes {
+			deleted[c.partition] = max(deleted[c.partition], c.seq)
 		}
-		return gone
-	})
+	}
+	why := map[string]int{}
+	for _, c := range all {
+		span := ledger.find(uint16(c.partition), c.number)
+		switch {
+		case len(c.tables) == 0:
+		case c.seq <= deleted[c.partition]:
+			why["they are from before a deletion, and hold what it took"]++
+		case span < 0 || c.seq < ledger.first[span] || c.seq > ledger.last[span]:
+			why["the ledger has no range of them"]++
+		case c.object:
+			why["their rows were in the object store, which does not keep them"]++
+		default:
+			list = append(list, c)
+		}
+	}
 	slices.SortFunc(list, func(a, b keptChunk) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.number, b.number))
 	})

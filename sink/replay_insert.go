@@ -234,8 +234,8 @@ func (r Replayer) lacking(t *table.Table, of ReplayScope, columns []string, work
 	}
 	hash := "sipHash128(" + strings.Join(same, ", ") + ")"
 	return fmt.Sprintf("SELECT * FROM (SELECT *, %s AS warpline_row, row_number() OVER (PARTITION BY warpline_row) AS warpline_n FROM %s "+
-		"WHERE %s) AS a LEFT JOIN (SELECT %[1]s AS warpline_row, count() AS warpline_have FROM %[4]s WHERE %[5]s AND (%[6]s) GROUP BY warpline_row) "+
-		"AS b USING (warpline_row) WHERE a.warpline_n > b.warpline_have", hash, staged, whose, at, where, strings.Join(or, " OR "))
+		"WHERE %s) AS a LEFT JOIN (SELECT %[1]s AS warpline_row, count() AS warpline_have FROM %[4]s WHERE %[5]s AND (%[6]s) GROUP BY "+
+		"warpline_row) AS b USING (warpline_row) WHERE a.warpline_n > b.warpline_have", hash, staged, whose, at, where, strings.Join(or, " OR "))
 }
 
 func joined(numbers []int) string {

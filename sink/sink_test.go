@@ -298,6 +298,38 @@ func TestSchemaChangeEndsTheSpan(t *testing.T) {
 	}
 }
 
+// With a replay window what was inserted stays in ROWS, save what is from before a deletion.
+func TestPurgeKeepsTheReplayWindow(t *testing.T) {
+	w := shared(t)
+	var seqs [4][]uint64
+	for i := range 10 {
+		for p := range 2 {
+			if i == 6 {
+				w.snapshot[p] = seqs[p][5]
+			}
+			seqs[p] = append(seqs[p], w.publish(p, 10, func(c *stream.Chunk) {
+				if p == 1 && i == 3 {
+					c.Deletes = []stream.Deletion{{ID: "d", Tenant: "nobody", Session: "s"}}
+				}
+			}))
+		}
+	}
+	w.run(w.sink(func(c *sink.Config) { c.ReplayWindow = time.Hour }))
+	w.settled(30 * time.Second)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		info, err := w.s.Rows.Info(t.Context(), jetstream.WithSubjectFilter("rows.*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := fmt.Sprint(info.State.Subjects)
+		if have == "map[rows.0:10 rows.1:5]" {
+			break
+		} else if time.Now().After(deadline) || info.State.Subjects["rows.0"] != 10 {
+			t.Fatalf("ROWS holds %s, want what is from before the deletion to go, and nothing else", have)
+		}
+	}
+}
+
 // What recovery needs stays in ROWS; all else goes.
 func TestPurgeKeepsTheCheckpoint(t *testing.T) {
 	w := shared(t)

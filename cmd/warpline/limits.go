@@ -252,9 +252,13 @@ func (f chunkFlags) check(s *settings) error {
 // insertFlags trade latency against the number of inserts, each of which makes a part in every table.
 type insertFlags struct {
 	SinkInterval time.Duration `default:"300ms" help:"Shortest time between two inserts of a lane."`
+	ReplayWindow time.Duration `default:"24h" help:"How long NATS keeps what is in ClickHouse, in at most a quarter of ROWS, for replay."`
 }
 
 func (f insertFlags) check(s *settings) error {
+	if f.ReplayWindow < 0 {
+		return fmt.Errorf("%s: %v: cannot be negative; 0 keeps nothing for replay", s.name("replay-window"), f.ReplayWindow)
+	}
 	if f.SinkInterval < 0 {
 		return fmt.Errorf("%s: %v: cannot be negative", s.name("sink-interval"), f.SinkInterval)
 	}

@@ -72,6 +72,7 @@ type commands struct {
 	Doctor doctorCmd `cmd:"" group:"care" help:"Look for settings and stores that will hurt the service later."`
 	Cost   costCmd   `cmd:"" group:"care" help:"Reckon what a month costs, from what is stored and what was sent."`
 	Audit  auditCmd  `cmd:"" group:"care" help:"Prove that everything accepted is in ClickHouse once."`
+	Replay replayCmd `cmd:"" group:"care" help:"Bring rows that ClickHouse lost back from what NATS still holds."`
 	Bench  benchCmd  `cmd:"" group:"care" help:"Measure what this machine can take."`
 
 	Gateway gatewayCmd `cmd:"" group:"roles" help:"Only the door: HTTP in, NATS out."`

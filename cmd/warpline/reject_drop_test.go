@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,13 +30,25 @@ func TestRejectDrop(t *testing.T) {
 		}
 		return got
 	}
-	bad := filepath.Join(t.TempDir(), "device.1.log")
-	if err := os.WriteFile(bad, []byte("{\"type\":\"job_start\",\"session_id\":\"s\"\nnonsense\n{]\n"), 0o600); err != nil {
+	own, err := os.ReadFile(filepath.Join(dir, "key"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	other := strings.TrimSpace(run(exitOK, "key", "create", "other").stdout)
-	for _, args := range [][]string{{"send", bad}, {"send", bad, "--key", other}} {
-		runIn(t, nil, append(args, "--data", dir)...)
+	for _, key := range []string{strings.TrimSpace(string(own)), strings.Fields(run(exitOK, "key", "create", "other").stdout)[0]} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.Gateway+"/api/v1/events/stream",
+			strings.NewReader("{\"type\":\"job_start\",\"session_id\":\"s\"\nnonsense\n{]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode >= 300 {
+			t.Fatalf("sent with %q: %s", key, res.Status)
+		}
 	}
 	const kept = "SELECT groupArray((tenant, n)) FROM (SELECT tenant, count() > 0 AS n FROM warpline.rejects GROUP BY tenant ORDER BY tenant)"
 	eventually(t, sql, kept, "[('default',true),('other',true)]")

@@ -127,7 +127,7 @@ func (c *sinkCmd) check(p *program) error {
 // Run holds lanes until a signal, then inserts what is stored, as far as the drain time-out allows.
 func (c *sinkCmd) Run(ctx context.Context, p *program) error {
 	return c.role(p).RunSink(ctx, p.Hard, service.SinkConfig{
-		MetricsListen: c.MetricsListen, ClickHouse: c.server(), Interval: c.SinkInterval, Fsync: c.Durability == "fsync",
-		Replicated: c.Replicated, Cluster: c.Cluster,
+		MetricsListen: c.MetricsListen, ClickHouse: c.server(), Interval: c.SinkInterval, ReplayWindow: c.ReplayWindow,
+		Fsync: c.Durability == "fsync", Replicated: c.Replicated, Cluster: c.Cluster,
 	})
 }

@@ -156,7 +156,7 @@ func (c *upCmd) config(p *program) service.Config {
 		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
 		DevKey: c.DevKey, Limits: c.limits(), Classes: classes, Tenants: tenantFile(c.Tenants, classes),
 		MetricsListen: c.Metrics, MetricsTenants: c.Series, AdminListen: c.Admin,
-		SinkInterval: c.SinkInterval, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
+		SinkInterval: c.SinkInterval, ReplayWindow: c.ReplayWindow, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}
 }

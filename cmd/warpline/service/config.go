@@ -63,6 +63,8 @@ type Config struct {
 	Tenants TenantFile
 	// SinkInterval and ChunkAge are sink.Config.MinInterval and aggregate.Config.ChunkAge.
 	SinkInterval, ChunkAge time.Duration
+	// ReplayWindow is sink.Config.ReplayWindow.
+	ReplayWindow time.Duration
 	// NamesMemory bounds the worker's names, in bytes; 0 is its default.
 	NamesMemory int64
 	// Sources are given to each role; without any nothing can be sent.

@@ -17,6 +17,8 @@ type SinkConfig struct {
 	ClickHouse ClickHouse
 	// Interval is Config.SinkInterval.
 	Interval time.Duration
+	// ReplayWindow is sink.Config.ReplayWindow.
+	ReplayWindow time.Duration
 	// Fsync makes ClickHouse sync every insert before it counts as done.
 	Fsync bool
 	// Replicated makes the tables replicated, for a server with Keeper. Cluster makes them on every server of that name; "" for none.
@@ -34,6 +36,7 @@ func (a Apart) RunSink(ctx, hard context.Context, c SinkConfig) error {
 	reg := newRegistry()
 	cfg := c.ClickHouse.sinkConfig(a.Sources.Schema)
 	cfg.MinInterval, cfg.Logger, cfg.Registerer = c.Interval, a.Log, reg
+	cfg.ReplayWindow = c.ReplayWindow
 	cfg.Fsync, cfg.Replicated, cfg.Cluster = c.Fsync, c.Replicated, c.Cluster
 	s, err := sink.New(streams, cfg)
 	if err != nil {

@@ -98,6 +98,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	reg := s.reg
 	sc := s.Server.sinkConfig(cfg.Sources.Schema)
 	sc.MinInterval, sc.Fsync, sc.Logger, sc.Registerer = cfg.SinkInterval, cfg.Fsync, cfg.Log, reg // it says its role itself
+	sc.ReplayWindow = cfg.ReplayWindow
 	s.sink, err = sink.New(s.Streams, sc)
 	if err != nil {
 		return s, fmt.Errorf("sink: %w", err)
