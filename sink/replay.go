@@ -27,8 +27,8 @@ import (
 //     then finds the rows. What a statement inserts is one data part, which is there whole or not at all, whoever is killed.
 //   - In tables that keep rows one by one, a row is missing when fewer equal rows of its chunk are there than the chunk holds.
 //   - Tables that merge rows keep the largest chunk number of a key. A chunk's row of a key is missing for certain when that number is
-//     smaller than the chunk's; chunks go in the order of their numbers. A row of which a later one is there cannot be told from one that was
-//     merged: it is left, and the books go on saying what is short.
+//     smaller than the chunk's; chunks go in the order of their numbers. A row of which a later one is there cannot be told from one that
+//     was merged: it is left, and the books go on saying what is short.
 //   - Only chunks are taken that a range of the ledger has and that a lane's mark has passed, so no lane inserts them now or later. Lanes
 //     verify by numbers above them.
 //   - What a deletion took must not come back, so chunks up to a partition's last deletion are left. A deletion that is carried out while a
