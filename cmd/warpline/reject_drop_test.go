@@ -51,7 +51,7 @@ func TestRejectDrop(t *testing.T) {
 		}
 	}
 	const kept = "SELECT groupArray((tenant, n)) FROM (SELECT tenant, count() > 0 AS n FROM warpline.rejects GROUP BY tenant ORDER BY tenant)"
-	eventually(t, sql, kept, "[('default',true),('other',true)]")
+	eventually(t, sql, kept, "[('default',1),('other',1)]")
 	refused := query(t, sql, "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'")
 
 	run(exitUsage, "reject", "drop", "--tenant", "other") // nobody can be asked
@@ -62,7 +62,7 @@ func TestRejectDrop(t *testing.T) {
 		{"--session", "') OR (1=1"}, {"--tenant", "other", "--to", "1000h"}} {
 		run(exitOK, append([]string{"reject", "drop", "--yes"}, no...)...)
 	}
-	eventually(t, sql, kept, "[('default',true),('other',true)]")
+	eventually(t, sql, kept, "[('default',1),('other',1)]")
 	got := run(exitOK, "reject", "drop", "--yes", "--tenant", "other", "--json")
 	var one struct {
 		Tenant string
@@ -71,7 +71,7 @@ func TestRejectDrop(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &one); err != nil || one.Tenant != "other" || one.Rows == 0 {
 		t.Errorf("%+v: %v", got, err)
 	}
-	eventually(t, sql, kept, "[('default',true)]")
+	eventually(t, sql, kept, "[('default',1)]")
 	eventually(t, sql, "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'", refused)
 	id := query(t, sql, "SELECT any(reject_id) FROM warpline.rejects")
 	run(exitOK, "reject", "drop", "--yes", id)
