@@ -52,7 +52,8 @@ func TestRejectDrop(t *testing.T) {
 	}
 	const kept = "SELECT groupArray((tenant, n)) FROM (SELECT tenant, count() > 0 AS n FROM warpline.rejects GROUP BY tenant ORDER BY tenant)"
 	eventually(t, sql, kept, "[('default',1),('other',1)]")
-	refused := query(t, sql, "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'")
+	const refused = "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'"
+	eventually(t, sql, refused, "3")
 
 	run(exitUsage, "reject", "drop", "--tenant", "other") // nobody can be asked
 	run(exitUsage, "reject", "drop", "--yes")
@@ -72,7 +73,7 @@ func TestRejectDrop(t *testing.T) {
 		t.Errorf("%+v: %v", got, err)
 	}
 	eventually(t, sql, kept, "[('default',1)]")
-	eventually(t, sql, "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'", refused)
+	eventually(t, sql, refused, "3")
 	id := query(t, sql, "SELECT any(reject_id) FROM warpline.rejects")
 	run(exitOK, "reject", "drop", "--yes", id)
 	eventually(t, sql, "SELECT count() FROM warpline.rejects WHERE reject_id = '"+id+"'", "0")
