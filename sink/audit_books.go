@@ -165,21 +165,6 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 	}); err != nil {
 		return nil, err
 	}
-	// A purge takes the tenant's books too: what was deleted before it is in neither.
-	purges := fmt.Sprintf("token = '%s' AND table = '%s' AND tenant != ''", erasedToken, table.Books.Name)
-	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.tenant) AS owner, toInt32(toUInt16(l.day)) AS d, "+
-		"toUInt16(min(l.retention_days)), sum(l.rows), sum(l.amount) FROM ledger AS l LEFT JOIN ("+
-		"SELECT lane, tenant, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY lane, tenant "+
-		"UNION ALL SELECT toUInt16(%[2]d) AS lane, tenant, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY tenant"+
-		") AS purge ON l.lane = purge.lane AND l.tenant = purge.tenant "+
-		"WHERE l.token = '%[3]s' AND l.tenant != '' AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s%[6]s GROUP BY owner, d",
-		purges, dropLane, erasedToken, t.Name, strings.Replace(of.tenant(), "tenant", "l.tenant", 1), of.days(t, "toInt32(toUInt16(l.day))")),
-		to, func() {
-			k := at(tenant, day)
-			k.deleted, k.deletedAmount = rows, amount
-		}); err != nil {
-		return nil, err
-	}
 	database := ""
 	if err := conn.QueryRow(ctx, "SELECT currentDatabase()").Scan(&database); err != nil {
 		return nil, err
@@ -187,6 +172,30 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 	if err := each(ctx, conn, t.HeldByTenantSQL(table.Options{Database: database}, of.held(t)), to, func() {
 		k := at(tenant, day)
 		k.stored, k.storedAmount, k.shortest = k.stored+rows, k.storedAmount+amount, min(k.shortest, class)
+	}); err != nil {
+		return nil, err
+	}
+	// A purge takes the tenant's books too: what was deleted before it is in neither. The ledger has tenants as hashes.
+	names := map[string]string{}
+	for key := range all {
+		names[ownerOf(key.tenant)] = key.tenant
+	}
+	who := "owner != ''"
+	if of.Tenant != "" {
+		who = "owner = " + table.Quote(ownerOf(of.Tenant))
+	}
+	purges := fmt.Sprintf("token = '%s' AND table = '%s' AND %s", erasedToken, table.Books.Name, who)
+	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.owner) AS whose, toInt32(toUInt16(l.day)) AS d, "+
+		"toUInt16(min(l.retention_days)), sum(l.rows), sum(l.amount) FROM ledger AS l LEFT JOIN ("+
+		"SELECT lane, owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY lane, owner "+
+		"UNION ALL SELECT toUInt16(%[2]d) AS lane, owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY owner"+
+		") AS purge ON l.lane = purge.lane AND l.owner = purge.owner "+
+		"WHERE l.token = '%[3]s' AND l.%[6]s AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s GROUP BY whose, d",
+		purges, dropLane, erasedToken, t.Name, of.days(t, "toInt32(toUInt16(l.day))"), who), to, func() {
+		if name, ok := names[tenant]; ok {
+			k := at(name, day)
+			k.deleted, k.deletedAmount = rows, amount
+		}
 	}); err != nil {
 		return nil, err
 	}

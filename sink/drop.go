@@ -147,10 +147,10 @@ func (d Dropper) book(ctx context.Context, n *note) error {
 	about := table.Quote("drop " + n.ID)
 	rows := make([]string, len(n.Rows))
 	for i, r := range n.Rows {
-		rows[i] = fmt.Sprintf("(%s, %d, %d, %d)", table.Quote(r.Tenant), r.Day, r.RetentionDays, r.Rows)
+		rows[i] = fmt.Sprintf("(%s, %d, %d, %d)", table.Quote(ownerOf(r.Tenant)), r.Day, r.RetentionDays, r.Rows)
 	}
 	sql := fmt.Sprintf("INSERT INTO ledger (lane, first, last, table, rows, token, attempt, inserted_at, day, retention_days, amount, "+
-		"counted, tenant, chunks) SELECT %d, 0, 0, %s, r.4, '%s', 0, fromUnixTimestamp64Nano(%d, 'UTC'), toDate(r.2), r.3, 0, 1, r.1, %s "+
+		"counted, owner, chunks) SELECT %d, 0, 0, %s, r.4, '%s', 0, fromUnixTimestamp64Nano(%d, 'UTC'), toDate(r.2), r.3, 0, 1, r.1, %s "+
 		"FROM (SELECT arrayJoin([%s]) AS r) WHERE (SELECT count() FROM ledger WHERE lane = %[1]d AND chunks = %[5]s) = 0 "+
 		"SETTINGS insert_deduplicate = 0",
 		dropLane, table.Quote(n.Table), erasedToken, n.At.UnixNano(), about, strings.Join(rows, ", "))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -39,7 +40,7 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 			RetentionDays: of.RetentionDays,
 			Amount:        of.Amount,
 			Counted:       known,
-			Tenant:        of.Tenant,
+			Owner:         ownerOf(of.Tenant),
 			Chunks:        chunks,
 		})
 	}
@@ -95,6 +96,14 @@ func (l *lane) ledgerOf(s *span, p *pending) (*load, error) {
 		return out.blocks, nil
 	}
 	return out, nil
+}
+
+// ownerOf is what the ledger has for a tenant whose rows were deleted: after a purge nothing may name the tenant.
+func ownerOf(tenant string) string {
+	if tenant == "" {
+		return ""
+	}
+	return stream.SessionToken(tenant)
 }
 
 // chunks names the chunks of a span as the ledger has them: "3:100-102 7:55-55", by partition of ROWS. Numbers of a partition rise within a

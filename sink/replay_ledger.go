@@ -75,7 +75,7 @@ func (r Replayer) mendLedger(ctx context.Context, all []keptChunk, dry bool) (mi
 	}
 	// The statement looks and writes, and ClickHouse runs one of its id at a time.
 	sql := fmt.Sprintf("INSERT INTO ledger (lane, first, last, table, rows, token, attempt, inserted_at, day, retention_days, amount, "+
-		"counted, tenant, chunks) SELECT r.1, r.2, r.3, r.4, r.5, 'replayed', 0, fromUnixTimestamp64Nano(%d, 'UTC'), r.6, r.7, r.8, r.9, '', "+
+		"counted, owner, chunks) SELECT r.1, r.2, r.3, r.4, r.5, 'replayed', 0, fromUnixTimestamp64Nano(%d, 'UTC'), r.6, r.7, r.8, r.9, '', "+
 		"r.10 FROM (SELECT arrayJoin([%s]) AS r) WHERE (r.1, r.2, r.3, r.4, r.6, r.7) NOT IN (SELECT lane, first, last, toString(table), "+
 		"day, retention_days FROM ledger WHERE token != '%s' AND inserted_at >= fromUnixTimestamp(%d)) SETTINGS insert_deduplicate = 0",
 		time.Now().UnixNano(), strings.Join(rows, ", "), erasedToken, info.Created.Unix())

@@ -127,7 +127,7 @@ func TestReplayLeavesWhatWasDeleted(t *testing.T) {
 	}
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		var n uint64
-		const gone = "SELECT count() FROM ledger WHERE token = 'deleted' AND table = 'kernels_data' AND tenant = 'beta'"
+		const gone = "SELECT count() FROM ledger WHERE token = 'deleted' AND table = 'kernels_data' AND owner != ''"
 		if err := c.QueryRow(t.Context(), gone).Scan(&n); err == nil && n > 0 && rows("tenant = 'beta' AND session_id = 'session-0'") == 0 {
 			break
 		}

@@ -148,7 +148,7 @@ type LedgerRow struct {
 	RetentionDays uint16
 	Amount        uint64
 	Counted       uint8
-	Tenant        string
+	Owner         string
 	Chunks        string
 }
 
@@ -169,7 +169,7 @@ var Ledger = DefineRows(Define("ledger", Static, "lane, last, table").Expires("t
 		c.U16("retention_days", &r.RetentionDays)
 		c.U64("amount", &r.Amount, Note("of tables that merge rows: the sum of all their sums, modulo 2^64"))
 		c.U8("counted", &r.Counted, Note("1: amount is known, 0: an older worker wrote these rows, or the table has no sums"))
-		c.Dict("tenant", &r.Tenant, Note("whose rows were deleted; '' in rows of inserts, and in those that older sinks wrote"))
+		c.Dict("owner", &r.Owner, Note("whose rows were deleted, a hash of the tenant; '' in rows of inserts, and in those of older sinks"))
 		c.Str("chunks", &r.Chunks, Note("in the row without a table, which each range has: the chunks of the range, as "+
 			"partition:first-last of rows_partition and chunk; '' in rows that older sinks wrote"))
 	})
