@@ -175,7 +175,8 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 	}); err != nil {
 		return nil, err
 	}
-	// A purge takes the tenant's books too: what was deleted before it is in neither. The ledger has tenants as hashes.
+	// A purge takes the tenant's books too: what was deleted before it is in neither. What was moved to another retention class is deleted
+	// and comes again, save what has expired. The ledger has tenants as hashes.
 	names := map[string]string{}
 	for key := range all {
 		names[ownerOf(key.tenant)] = key.tenant
@@ -186,12 +187,14 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 	}
 	purges := fmt.Sprintf("token = '%s' AND table = '%s' AND %s", erasedToken, table.Books.Name, who)
 	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.owner) AS whose, toInt32(toUInt16(l.day)) AS d, "+
-		"toUInt16(min(l.retention_days)), sum(l.rows), sum(l.amount) FROM ledger AS l LEFT JOIN ("+
+		"toUInt16(min(l.retention_days)), toUInt64(greatest(sum(if(l.token = '%[3]s', 1, -1) * toInt64(l.rows)), 0)), "+
+		"toUInt64(sumIf(l.amount, l.token = '%[3]s') - sumIf(l.amount, l.token != '%[3]s')) FROM ledger AS l LEFT JOIN ("+
 		"SELECT lane, owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY lane, owner "+
-		"UNION ALL SELECT toUInt16(%[2]d) AS lane, owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY owner"+
+		"UNION ALL SELECT toUInt16(arrayJoin([%[2]d, %[7]d])) AS lane, owner, at FROM ("+
+		"SELECT owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY owner)"+
 		") AS purge ON l.lane = purge.lane AND l.owner = purge.owner "+
-		"WHERE l.token = '%[3]s' AND l.%[6]s AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s GROUP BY whose, d",
-		purges, dropLane, erasedToken, t.Name, of.days(t, "toInt32(toUInt16(l.day))"), who), to, func() {
+		"WHERE (l.token = '%[3]s' OR startsWith(l.token, 'retained ')) AND l.%[6]s AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s "+
+		"GROUP BY whose, d", purges, dropLane, erasedToken, t.Name, of.days(t, "toInt32(toUInt16(l.day))"), who, renewalLane), to, func() {
 		if name, ok := names[tenant]; ok {
 			k := at(name, day)
 			k.deleted, k.deletedAmount = rows, amount

@@ -218,8 +218,8 @@ func (s *spans) lookAt(ctx context.Context, conn driver.Conn, t *table.Table, of
 	var first, last, rows uint64
 	var day int32
 	const dayOf = "toInt32(toUInt16(day))"
-	sql := fmt.Sprintf("SELECT %s AS d, toUInt16(min(retention_days)), sumIf(rows, token = '%s') FROM ledger WHERE table = '%s'%s GROUP BY d",
-		dayOf, erasedToken, t.Name, of.days(t, dayOf))
+	sql := fmt.Sprintf("SELECT %s AS d, toUInt16(min(retention_days)), sumIf(rows, token = '%s' AND lane != %d) FROM ledger WHERE "+
+		"table = '%s'%s GROUP BY d", dayOf, erasedToken, renewalLane, t.Name, of.days(t, dayOf))
 	if err := each(ctx, conn, sql, []any{&day, &class, &rows}, func() {
 		shortest[day], deleted[day] = class, int64(rows)
 	}); err != nil {

@@ -362,15 +362,15 @@ func (m *mover) book(ctx context.Context, t *table.Table) error {
 		counted = 1
 	}
 	row := func(token string, days uint16, rows, amount uint64) string {
-		return fmt.Sprintf("(%d, %d, %d, %s, %d, %s, 0, now64(9), toDate(%d), %d, %d, %d)", renewalLane, u.Nonce, u.Nonce, table.Quote(t.Name),
-			rows, table.Quote(token), u.Day, days, amount, counted)
+		return fmt.Sprintf("(%d, %d, %d, %s, %d, %s, 0, now64(9), toDate(%d), %d, %d, %d, %s)", renewalLane, u.Nonce, u.Nonce,
+			table.Quote(t.Name), rows, table.Quote(token), u.Day, days, amount, counted, table.Quote(ownerOf(m.r.Tenant)))
 	}
 	rows := []string{row(erasedToken, u.From, u.Rows, u.Amount)}
 	if u.Copied > 0 {
 		rows = append(rows, row("retained "+m.r.Tenant, u.To, u.Copied, u.CopiedAmount))
 	}
 	if err := k.native.Exec(ctx, fmt.Sprintf("INSERT INTO %s.ledger (lane, first, last, table, rows, token, attempt, inserted_at, day, "+
-		"retention_days, amount, counted) SETTINGS insert_deduplication_token = 'retain-%d' VALUES %s", name(k.cfg.Database), u.Nonce,
+		"retention_days, amount, counted, owner) SETTINGS insert_deduplication_token = 'retain-%d' VALUES %s", name(k.cfg.Database), u.Nonce,
 		strings.Join(rows, ", "))); err != nil {
 		return fmt.Errorf("write to the ledger what was moved: %w", err)
 	}
