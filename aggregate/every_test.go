@@ -350,6 +350,10 @@ func (o *everyOwner) publish() {
 	}
 	for _, r := range rows {
 		n := r.SchemaLen + r.DataLen
+		if r.Table == table.Books.Name { // it counts rows, whose number depends on where chunks end
+			body = body[n:]
+			continue
+		}
 		o.sums.add(r.Table, append(slices.Clone(body[:n]), table.EOS()...))
 		body = body[n:]
 	}

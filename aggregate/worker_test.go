@@ -130,6 +130,9 @@ func readRows(t testing.TB, s *broker.Streams) totals {
 				t.Fatal(err)
 			}
 			for i := range c.Tables {
+				if c.Tables[i].Table == table.Books.Name { // it counts rows, whose number depends on where chunks end
+					continue
+				}
 				piece, err := c.Tables[i].Unpack(nil, pieces[i])
 				if err != nil {
 					t.Fatal(err)
