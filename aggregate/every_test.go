@@ -756,6 +756,9 @@ func TestEveryEventUnderEveryMishap(t *testing.T) {
 		if def.Name == "reject_replays_data" {
 			continue // they come from reject replay, see TestRejectReplay in cmd/warpline
 		}
+		if def == table.AdminLog.Table || def == table.Books.Table {
+			continue // no event comes to them: they tell of changes of tenants, see cmd/warpline/admin, and of the rows of other tables
+		}
 		if def.Retention != table.Static && one.sums.rows[def.Name] == 0 && def.Column("tenant") != nil {
 			t.Errorf("no event comes to %s: the test shows too little", def.Name)
 		}
