@@ -94,7 +94,7 @@ func AuditBooks(ctx context.Context, conn driver.Conn, schema *table.Schema, of 
 		return nil, err
 	}
 	for _, t := range schema.Tables() {
-		if t.Retention == table.Static || t.Column("tenant") == nil || t == table.Books.Table {
+		if t.Retention == table.Static || t.Column("tenant") == nil || t == table.Books.Table || t.Lasting {
 			continue
 		}
 		var now []BookReport

@@ -309,7 +309,7 @@ func (m *measurer) bySource(ctx context.Context, rest map[restKey]atRest) ([]tab
 				part = s.bytes / bytes
 			}
 			row := table.StoredRow{Tenant: key.tenant, Day: key.day, Source: s.source, RawBytes: uint64(r.raw * part),
-				RollupBytes: uint64(r.rollup * part)}
+				RollupBytes: uint64(r.rollup * part), Measurement: 0} // when it was measured is said of all at once, see writeStored
 			if row.RawBytes+row.RollupBytes > 0 {
 				out = append(out, row)
 			}

@@ -109,7 +109,7 @@ func (o *Output) book() {
 		}
 	}
 	for _, key := range slices.Clone(o.order) {
-		if key.table == table.Books.Table {
+		if key.table == table.Books.Table || key.table.Lasting { // these are the service's own, and no tenant was given them
 			continue
 		}
 		o.batches[key].Tally(func(tenant string, rows, amount uint64) {

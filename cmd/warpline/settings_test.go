@@ -130,7 +130,7 @@ func TestTextsNameCommandsThatExist(t *testing.T) {
 				command, _, _ = strings.Cut(command, next)
 			}
 			args := append(strings.Fields(command), "--print-config")
-			if strings.Contains(command, " delete ") || strings.Contains(command, " purge ") {
+			if strings.Contains(command, " delete ") || strings.Contains(command, " purge ") || strings.Contains(command, " drop ") {
 				args = append(args, "--yes") // nobody is there to be asked
 			}
 			seen++
