@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -237,7 +238,7 @@ func TestDeletedUnderUp(t *testing.T) {
 		s.exact(60 * time.Second)
 		t.Logf("%v: all there %v after the last upload", names, time.Since(posted).Round(100*time.Millisecond))
 	}
-	// The key of the data folder was in WL_KEYS: the gateway put it back.
+	// The key of the data folder was in WL_KEYS, and the retention classes: the gateway put both back.
 	kv, err := js.KeyValue(ctx, stream.KeysBucket)
 	if err != nil {
 		t.Fatal(err)
@@ -247,11 +248,11 @@ func TestDeletedUnderUp(t *testing.T) {
 		if err != nil {
 			return errors.Is(err, jetstream.ErrNoKeysFound), err.Error()
 		}
-		n := 0
-		for range lister.Keys() {
-			n++
+		var names []string
+		for name := range lister.Keys() {
+			names = append(names, name)
 		}
-		return n == 1, fmt.Sprintf("%d keys", n)
+		return len(names) == 2 && slices.Contains(names, "retention-classes"), fmt.Sprint(names)
 	})
 }
 
