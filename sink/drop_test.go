@@ -13,8 +13,12 @@ import (
 // What is dropped leaves the ledger too, once: also when the drop was killed at any step and is run again, by two at once, while rows come.
 // Another tenant's rows stay.
 func TestDropKeepsTheBooks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mostly waits")
+	}
 	for _, kill := range []string{"", "noted", "deleted", "booked"} {
 		t.Run("killed when "+kill, func(t *testing.T) {
+			t.Parallel()
 			w := shared(t)
 			for i := range 8 {
 				w.tenant = []string{"acme", "beta"}[i/4]

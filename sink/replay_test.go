@@ -26,6 +26,9 @@ func (w *world) replayer() sink.Replayer {
 // What somebody took from a table comes back from ROWS, once, while the sink runs and rows come: also when the replay is killed between two
 // statements or amid one and run again, and by two at once.
 func TestReplayBringsBackWhatIsMissing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mostly waits")
+	}
 	for lost, c := range map[string]struct {
 		do   []string
 		rows uint64 // of kernels_data that are missing then
@@ -41,6 +44,7 @@ func TestReplayBringsBackWhatIsMissing(t *testing.T) {
 		"a partition, a rollup": {[]string{"ALTER TABLE kernels_data DROP PARTITION (today(), 30)", "TRUNCATE TABLE kernel_stats_data"}, 800},
 	} {
 		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
 			w := shared(t)
 			for i := range 16 {
 				w.tenant = []string{"acme", "beta"}[i/8]

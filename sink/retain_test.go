@@ -165,6 +165,10 @@ func (w *world) same(what string, got, want map[string]map[uint16]uint64) {
 // All that a tenant has in every table is kept as another class says, no row more or less; another tenant's rows in the same data parts,
 // and what comes meanwhile, stay. The books balance.
 func TestRetain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mostly waits")
+	}
+	t.Parallel()
 	w := shared(t)
 	k := w.sink()
 	k.SetLookAgain(0)
@@ -197,6 +201,10 @@ func TestRetain(t *testing.T) {
 
 // Whatever dies at whichever step, again and again, while rows come and other sinks take over: each row is there once in the end.
 func TestRetainDiesAtEveryStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mostly waits")
+	}
+	t.Parallel()
 	w := shared(t)
 	rng, died := rand.New(rand.NewPCG(7, 7)), map[string]int{}
 	left := 40
@@ -258,8 +266,12 @@ func TestRetainDiesAtEveryStep(t *testing.T) {
 
 // A session that is deleted right after its rows were half moved is gone, wherever the mover died, and the books balance.
 func TestDeletionAtEveryStepOfRetain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it mostly waits")
+	}
 	for _, step := range []string{"retain copied", "retain recorded", "retain attached", "retain deleted", "retain booked"} {
 		t.Run(step, func(t *testing.T) {
+			t.Parallel()
 			w := shared(t)
 			k := w.sink()
 			k.SetLookAgain(0)
