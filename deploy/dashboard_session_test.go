@@ -130,6 +130,9 @@ func TestDashboardShowsAnOldSession(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Second) // rollups follow
+	if err := s.MeasureStored(ctx); err != nil {
+		t.Fatal(err)
+	}
 
 	d := loadDashboard(t)
 	var picker string

@@ -281,14 +281,13 @@ func (m *measurer) bySource(ctx context.Context, rest map[restKey]atRest) ([]tab
 		if err := rows.Scan(&key.tenant, &key.day, &s.source, &bytes, &events); err != nil {
 			return nil, fmt.Errorf("read the books: %w", err)
 		}
-		if _, ok := rest[key]; ok {
-			s.bytes, s.events = float64(bytes), float64(events)
-			books[key] = append(books[key], s)
-		}
+		s.bytes, s.events = float64(bytes), float64(events)
+		books[key] = append(books[key], s)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read the books: %w", err)
 	}
+	moveMonths(rest, books)
 	var out []table.StoredRow
 	for _, key := range slices.SortedFunc(maps.Keys(rest), func(a, b restKey) int {
 		return cmp.Or(strings.Compare(a.tenant, b.tenant), cmp.Compare(a.day, b.day))
@@ -316,6 +315,31 @@ func (m *measurer) bySource(ctx context.Context, rest map[restKey]atRest) ([]tab
 		}
 	}
 	return out, nil
+}
+
+// moveMonths takes what was stored on the first of a month, on which nothing came, to the first day of that month on which something did:
+// the books say of tables kept by month only the month.
+func moveMonths[T any](rest map[restKey]atRest, books map[restKey]T) {
+	first := map[restKey]int32{} // by tenant and first of the month
+	for key := range books {
+		month := restKey{key.tenant, firstOfMonth(key.day)}
+		if day, seen := first[month]; !seen || key.day < day {
+			first[month] = key.day
+		}
+	}
+	for key, r := range rest {
+		if day, seen := first[key]; seen && day != key.day {
+			to := restKey{key.tenant, day}
+			sum := rest[to]
+			rest[to] = atRest{sum.raw + r.raw, sum.rollup + r.rollup}
+			delete(rest, key)
+		}
+	}
+}
+
+// firstOfMonth returns the first day of a day's month, both in days since 1970.
+func firstOfMonth(day int32) int32 {
+	return day - int32(time.Unix(int64(day)*86400, 0).UTC().Day()) + 1
 }
 
 // writeStored replaces what was measured before.

@@ -106,6 +106,14 @@ func TestStoredIsWhatPartsTake(t *testing.T) {
 	near("globex has two of three kernels", raw("globex"), 2*raw("acme"), 0.01)
 	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('nobody' AS tenant) FROM (SELECT * FROM kernels_data " +
 		"WHERE tenant = 'acme')")
+	w.exec("INSERT INTO usage_data (tenant, day, source, events, stored_bytes, received_day, retention_days) " +
+		"SELECT 'monthly', d, 'trace', 0, 1, d, 400 FROM (SELECT toStartOfMonth(today()) - 20 AS d)")
+	w.exec("INSERT INTO books_data (tenant, day, table, rows, received_day, retention_days) " +
+		"SELECT 'monthly', d, 'kernel_stats_data', 1, d, 400 FROM (SELECT toStartOfMonth(toStartOfMonth(today()) - 20) AS d)")
+	measured("of books of a month whose first day had nothing")
+	if n := w.number("SELECT count() FROM usage WHERE tenant = 'monthly'"); n != 1 {
+		t.Errorf("the bytes of monthly are of %.0f days and sources, want those of the one that it was sent on", n)
+	}
 	measured("of a tenant without books")
 	if n := of("nobody"); n == 0 {
 		t.Error("it has nothing")
