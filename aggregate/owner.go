@@ -423,8 +423,9 @@ func (o *owner) purge(now time.Time) {
 		upTo = o.checkpoints[0].position
 		o.checkpoints = o.checkpoints[1:]
 	}
-	if o.w.ingestUsage() > 0.5 && o.lastPublished > 0 {
-		upTo = o.lastPublished
+	early := false
+	if o.w.ingestUsage() > 0.5 && o.lastPublished > upTo {
+		upTo, early = o.lastPublished, true
 	}
 	if upTo <= o.lastPurged {
 		return
@@ -442,6 +443,12 @@ func (o *owner) purge(now time.Time) {
 		return
 	}
 	o.lastPurged = upTo
+	if !early {
+		return
+	}
+	if err := o.w.windows.Cut(ctx, o.partition, now); err != nil {
+		o.log.Debug("purge ingest", "err", err)
+	}
 }
 
 func (o *owner) retry(reason string, err error) {

@@ -121,6 +121,7 @@ type Worker struct {
 	clock         atomic.Int64   // ns that folds are measured by, see watchFolds
 	loss          string         // see Status
 	told          map[int]told   // by partition, see answer
+	windows       *broker.Windows
 	lossAt        time.Time
 }
 
@@ -158,7 +159,8 @@ func New(s *broker.Streams, cfg Config) *Worker {
 	m.beginRows(cfg.Schema.Tables())
 	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{},
 		owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{},
-		newest: map[int]uint64{}, told: map[int]told{}}
+		newest: map[int]uint64{}, told: map[int]told{},
+		windows: broker.NewWindows(s.Marks, stream.IngestStream, cfg.ReplayHorizon, "worker", cfg.Registerer)}
 }
 
 // Run takes its share of the partitions and folds them until ctx ends. Then it publishes the open chunks, writes snapshots, gives
@@ -220,6 +222,10 @@ func (w *Worker) runPartition(ctx context.Context, p int) {
 	w.owners[p] = o
 	w.mu.Unlock()
 	defer o.leaveGauges()
+	if err := w.windows.Own(ctx, p); err != nil && ctx.Err() == nil {
+		w.cfg.Logger.Debug("how far back the partition can be replayed", "partition", p, "err", err)
+	}
+	defer w.windows.Leave(p)
 	if stop, err := w.answer(p); err == nil {
 		defer stop()
 	} else {

@@ -26,6 +26,8 @@ type Report struct {
 	Found []broker.Finding `json:",omitempty"`
 	// Notes say what is outside the proof and not an error of the present streams: an older stream that is gone.
 	Notes []string `json:",omitempty"`
+	// Windows are how far back streams can be replayed, of those that were ever cut.
+	Windows []WindowReport `json:",omitempty"`
 	// Unowned are messages that no worker or sink reads, since their subject is not of a partition.
 	Unowned []broker.Unowned `json:",omitempty"`
 	// Lost is what NATS was found to have lost in the last week and could not be restored.
@@ -40,6 +42,15 @@ type LaneReport struct {
 	First, Last uint64 // sequences that they cover
 	Rows        uint64
 	Problems    []string // empty when all is well
+}
+
+// WindowReport is a replay window. Where it is Short, nothing is wrong with what is stored, but less can be brought back than was promised.
+type WindowReport struct {
+	Stream            string
+	Seconds, Promised float64
+	Short             bool
+	CutAt             time.Time
+	Found, Fix        string
 }
 
 // OK reports whether nothing is wrong.
@@ -115,6 +126,15 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 		return r, fmt.Errorf("audit: %w", err)
 	}
 	r.Lost, r.Notes = lost, append(r.Notes, mended...)
+	windows, err := broker.ReadWindows(ctx, s.Marks)
+	if err != nil {
+		return r, fmt.Errorf("audit: %w", err)
+	}
+	for _, w := range windows {
+		now := time.Now()
+		found, fix := w.Words(now)
+		r.Windows = append(r.Windows, WindowReport{w.Stream, w.Length(now).Seconds(), w.Target, w.Short(now), w.Since, found, fix})
+	}
 	r.Unowned, err = s.FindUnowned(ctx)
 	if err != nil {
 		return r, fmt.Errorf("audit: %w", err)

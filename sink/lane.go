@@ -58,6 +58,10 @@ func (l *lane) run(ctx context.Context) error {
 		return err
 	}
 	l.taken = time.Now()
+	if err := l.k.windows.Own(ctx, l.n); err != nil && ctx.Err() == nil {
+		l.log.Debug("how far back the lane can be replayed", "err", err)
+	}
+	defer l.k.windows.Leave(l.n)
 	if err := l.resumeRetain(work); err != nil {
 		return err
 	}

@@ -43,6 +43,12 @@ func (l *lane) purge(ctx context.Context) {
 		}
 		l.purged[p] = below
 		l.k.met.purges.Inc()
+		if roomy {
+			continue
+		}
+		if err := l.k.windows.Cut(ctx, l.n, time.Now()); err != nil {
+			l.log.Debug("purge ROWS", "partition", p, "err", err)
+		}
 	}
 }
 

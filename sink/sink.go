@@ -110,15 +110,16 @@ const (
 
 // Sink inserts the chunks of all lanes that this process holds. Its methods may be called from any goroutine.
 type Sink struct {
-	s      *broker.Streams
-	cfg    Config
-	log    *slog.Logger
-	http   driver.Conn // inserts
-	native driver.Conn // schema and verification
-	met    *metrics
-	id     string
-	health health
-	again  time.Duration // lookAgainAfter
+	s       *broker.Streams
+	cfg     Config
+	log     *slog.Logger
+	http    driver.Conn // inserts
+	native  driver.Conn // schema and verification
+	met     *metrics
+	windows *broker.Windows // how far back ROWS can be replayed
+	id      string
+	health  health
+	again   time.Duration // lookAgainAfter
 
 	mu      sync.Mutex
 	lanes   map[int]*lane            // those that run now
@@ -162,6 +163,7 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	k := &Sink{s: s, cfg: cfg, log: cfg.Logger.With("role", "sink"), id: broker.NewID(), again: lookAgainAfter, lanes: map[int]*lane{},
 		torn: map[string]string{}, retains: map[string]stream.Retain{}, closed: func() bool { return false }}
 	k.met = newMetrics(k, cfg.Registerer)
+	k.windows = broker.NewWindows(s.Marks, stream.RowsStream, cfg.ReplayWindow, "sink", cfg.Registerer)
 	k.health.log = k.log
 	opts := clickhouse.Options{
 		Auth:            clickhouse.Auth{Username: cfg.User, Password: cfg.Password},

@@ -195,6 +195,11 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		}
 		r.Found = nil
 	}
+	for _, w := range r.Windows {
+		if w.Short {
+			fmt.Fprintf(p.Stderr, "note: %s; %s\n", w.Found, w.Fix)
+		}
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(p.Stderr, "note: "+n)
 	}
@@ -261,6 +266,16 @@ func (c *auditCmd) print(p *program, r proof) error {
 	for _, s := range r.Streams {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", s.Stream, s.Messages, s.Read, good(s.Problems...))
 	}
+	if len(r.Windows) > 0 {
+		fmt.Fprintln(w, "\nREPLAY WINDOW\tREACHES BACK\tOF\t")
+	}
+	for _, of := range r.Windows {
+		good := "ok"
+		if of.Short {
+			good = "SHORT"
+		}
+		fmt.Fprintf(w, "%s\t%v\t%v\t%s\n", of.Stream, seconds(of.Seconds), seconds(of.Promised), good)
+	}
 	if len(r.Found) > 0 {
 		fmt.Fprintln(w, "\nFOUND\tPARTITION\tCOUNT\tUNTIL")
 		for _, f := range r.Found {
@@ -269,6 +284,8 @@ func (c *auditCmd) print(p *program, r proof) error {
 	}
 	return w.Flush()
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s) * time.Second }
 
 // printBooks prints what became of events, and what is wrong in the books; of one tenant all of them.
 func (c *auditCmd) printBooks(w io.Writer, r proof) {

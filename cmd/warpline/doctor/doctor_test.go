@@ -102,6 +102,16 @@ func TestExamine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"replay-window", "a quarter of ROWS", func() {
+			cut := broker.NewWindows(streams.Marks, stream.RowsStream, 24*time.Hour, "sink", nil)
+			if err := cut.Cut(t.Context(), 1, time.Now().Add(-time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}, func() {
+			if err := streams.Marks.Purge(t.Context(), "window.ROWS.1"); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"replay-window", "--ingest-max", func() {
 			fill(t, streams, stream.IngestStream, stream.IngestSubject(0, "acme", stream.SessionToken("s")), 6)
 		}, nil},

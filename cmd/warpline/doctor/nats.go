@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -72,19 +73,32 @@ func (p *Patient) stores(ctx context.Context) (found, fix string, err error) {
 	return fmt.Sprintf("%d, the fullest is %s with %.0f %%", len(all), all[0].name, 100*all[0].share), fix, nil
 }
 
-// replayWindow says how far back INGEST reaches, which is what can be folded again. It shrinks when INGEST is half full.
+// replayWindow says how far back INGEST and ROWS have what is settled, which is what can be folded or inserted again, and what is wrong where
+// that was cut for lack of room.
 func (p *Patient) replayWindow(ctx context.Context) (found, fix string, err error) {
 	info, err := p.Streams.Ingest.Info(ctx)
 	if err != nil {
 		return "", "", err
 	}
-	if info.State.Msgs == 0 {
-		return "INGEST is empty", "", nil
-	}
 	share := float64(info.State.Bytes) / float64(max(info.Config.MaxBytes, 1))
-	found = fmt.Sprintf("INGEST reaches back %v and is %.0f %% full", p.Now().Sub(info.State.FirstTime).Round(time.Second), 100*share)
+	found = "INGEST is empty"
+	if info.State.Msgs > 0 {
+		found = fmt.Sprintf("the oldest of INGEST is %v old, and it is %.0f %% full", p.Now().Sub(info.State.FirstTime).Round(time.Second),
+			100*share)
+	}
 	if share >= 0.5 {
-		fix = "what can be folded again shrinks from half full on: raise --ingest-max, or see why rows do not reach ClickHouse"
+		fix = "what can be folded again goes from half full on: raise --ingest-max, or see why rows do not reach ClickHouse"
+	}
+	windows, err := broker.ReadWindows(ctx, p.Streams.Marks)
+	if err != nil {
+		return "", "", err
+	}
+	for _, w := range windows {
+		is, do := w.Words(p.Now())
+		found += "; " + is
+		if do != "" {
+			fix = do
+		}
 	}
 	return found, fix, nil
 }
