@@ -61,11 +61,7 @@ func (u *uploads) heaviest() (name string, b *block) {
 		if len(t.blocks) == 0 {
 			continue
 		}
-		n := int64(len(t.open)) * 2 * messageBytes
-		for _, b := range t.blocks {
-			n += b.bytes
-		}
-		if n > most {
+		if n := t.bytes(); n > most {
 			name, b, most = tenant, t.blocks[0], n
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/warpline/warpline/ingest/active"
 	"github.com/warpline/warpline/ingest/peers"
 	"github.com/warpline/warpline/ingest/pending"
+	"github.com/warpline/warpline/ingest/shares"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -263,6 +264,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 		g.closeListeners()
 		return nil, err
 	}
+	g.metrics.registry.MustRegister(shares.New(g.shares, g.metrics.tenants.Shown))
 	ctx, stop := context.WithCancel(context.Background())
 	g.ctx, g.stop = ctx, stop
 	g.calls, err = newCalls(g)
@@ -433,7 +435,10 @@ func (g *Gateway) look(ctx context.Context) {
 		return
 	}
 	info = st.CachedInfo()
+	g.uploads.stored.Store(int64(info.State.Bytes))
+	g.uploads.room.Store(max(info.Config.MaxBytes, 0))
 	g.metrics.uploadBytes.Set(float64(info.State.Bytes))
 	g.metrics.uploadMax.Set(float64(max(info.Config.MaxBytes, 0)))
+	g.parts.look(ctx)
 	g.uploads.watchRoom(ctx, float64(info.State.Bytes), float64(info.Config.MaxBytes))
 }

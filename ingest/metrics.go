@@ -14,10 +14,11 @@ import (
 // same without repeated, since repeats are not unpacked. An upload is entered once all of it is acknowledged, so a failed try is not
 // counted.
 type metrics struct {
-	handler http.Handler
-	storing storing // what became of the last uploads
-	met     atomic.Int64
-	known   labels
+	handler  http.Handler
+	registry prometheus.Registerer
+	storing  storing // what became of the last uploads
+	met      atomic.Int64
+	known    labels
 
 	tenants  *tenant.Series
 	byTenant []perTenant // all that have the label
@@ -68,7 +69,7 @@ func newMetrics(reg prometheus.Registerer, sources []Source) *metrics {
 		return c
 	}
 	m := &metrics{
-		tenants:        all,
+		tenants: all, registry: reg,
 		handler:        promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: scrapes}),
 		receivedEvents: ofTenant("events_received_total", "Events of uploads that were answered with success."),
 		receivedBytes: ofTenant("bytes_received_total",

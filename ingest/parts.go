@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,6 +27,55 @@ type parts struct {
 	log     *slog.Logger
 
 	mu sync.Mutex // one look at a time
+
+	room   atomic.Int64 // what lines that wait may take, of all tenants together; 0: not known yet
+	seen   sync.Mutex   // guards what follows
+	lines  map[string]int64
+	seenAt time.Time
+}
+
+// sharesEvery is how often the store of giant lines is looked at for the metrics.
+const sharesEvery = 30 * time.Second
+
+// look takes note of what each tenant's lines that wait for a worker take.
+func (p *parts) look(ctx context.Context) {
+	p.seen.Lock()
+	fresh := time.Since(p.seenAt) < sharesEvery
+	p.seen.Unlock()
+	if fresh {
+		return
+	}
+	s, err := p.js.Stream(ctx, "OBJ_"+stream.PartsObjects)
+	if err != nil {
+		return
+	}
+	lines := map[string]int64{}
+	if s.CachedInfo().State.Msgs > 0 {
+		list, err := p.objects.List(ctx)
+		if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+			return
+		}
+		for _, o := range list {
+			if o.Description != stream.KeptForReject {
+				owner, _, _ := strings.Cut(o.Name, ".")
+				lines[owner] += int64(o.Size)
+			}
+		}
+	}
+	p.room.Store(max(s.CachedInfo().Config.MaxBytes, 0) * 15 / 16)
+	p.seen.Lock()
+	defer p.seen.Unlock()
+	p.lines, p.seenAt = lines, time.Now()
+}
+
+// shares is how many bytes of lines that wait for a worker each tenant had at the last look, and all together.
+func (p *parts) shares() (by map[string]int64, all int64) {
+	p.seen.Lock()
+	defer p.seen.Unlock()
+	for _, n := range p.lines {
+		all += n
+	}
+	return p.lines, all // which is not changed
 }
 
 // errPartsFull says that a tenant's lines fill its share of the store.

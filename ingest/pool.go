@@ -124,6 +124,14 @@ func (p *pool) forget(tenant string) {
 	}
 }
 
+// share is how much a tenant holds, and the most that it may hold while the others hold what they do.
+func (p *pool) share(tenant string) (own, most int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own = p.own[tenant]
+	return own, max(min(p.cap, (p.max-p.used+own)/2), 1)
+}
+
 // inUse is how much is held by all.
 func (p *pool) inUse() int64 {
 	p.mu.Lock()

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/warpline/warpline/ingest/shares"
 	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
@@ -37,6 +39,53 @@ func (m *metrics) endSilent(now time.Time) {
 			c.DeletePartialMatch(prometheus.Labels{"tenant": name})
 		}
 	}
+}
+
+// shares are what tenants have of what they may have.
+func (g *Gateway) shares() (all []shares.Share) {
+	g.guests.mu.Lock()
+	list := slices.Collect(maps.Values(g.guests.by))
+	g.guests.mu.Unlock()
+	record, recorded := g.uploads.shares(), float64(g.uploads.stored.Load())
+	lines, waiting := g.parts.shares()
+	now := time.Now()
+	for _, of := range list {
+		of.mu.Lock()
+		l, u := of.limits.Value(), of.today.Today(now)
+		of.mu.Unlock()
+		seats, mostSeats := g.seats.share(of.name)
+		if l.UploadsAtOnce > 0 {
+			mostSeats = min(mostSeats, int64(l.UploadsAtOnce))
+		}
+		spool, mostSpool := g.budget.share(of.name)
+		add := func(what string, used, limit float64) {
+			all = append(all, shares.Share{Tenant: of.name, Of: what, Used: used, Limit: limit})
+		}
+		add(shares.EventsPerSecond, -1, l.EventsPerSecond)
+		add(shares.BytesPerSecond, -1, l.BytesPerSecond)
+		if n := g.active.Active(of.name); n > 0 || l.ActiveSessions > 0 { // where nothing bounds them they are not counted
+			add(shares.ActiveSessions, float64(n), float64(l.ActiveSessions))
+		}
+		add(shares.PendingBytes, float64(g.backlog.owes(of.name)), float64(l.PendingBytes))
+		add(shares.UploadsAtOnce, float64(seats), float64(mostSeats))
+		if l.EventsPerDay > 0 {
+			add(shares.EventsPerDay, float64(u.Events), l.EventsPerDay)
+		}
+		if l.BytesPerDay > 0 {
+			add(shares.BytesPerDay, float64(u.Bytes), l.BytesPerDay)
+		}
+		add(shares.Spool, float64(spool), float64(mostSpool))
+		// When the record is full, the one with most has its oldest forgotten. It may have what the others leave.
+		if most := float64(g.uploads.room.Load()); most > 0 {
+			own := float64(record[of.name])
+			add(shares.UploadRecord, own, max(fullAbove*most-max(recorded-own, 0), 1))
+		}
+		if most := g.parts.room.Load(); most > 0 {
+			own := lines[of.name]
+			add(shares.LargeLines, float64(own), float64(max((most-waiting+own)/2, 1)))
+		}
+	}
+	return all
 }
 
 // labels are the values that labels are known to have: the gateway's own and those of its sources.

@@ -46,6 +46,8 @@ type uploads struct {
 	loaded chan struct{} // closed once the indexes are here
 	older  atomic.Bool   // there may be records of older builds
 
+	stored, room atomic.Int64 // bytes in the bucket and its bound, as of the last look
+
 	mu      sync.RWMutex
 	tenants map[string]*tenantUploads
 	open    int // settled and not sealed, of all tenants
@@ -432,6 +434,26 @@ func (u *uploads) write(ctx context.Context, tenant string, entries []settled) (
 	b := newBlock(name, entries, 0)
 	b.bytes = total + int64(len(b.bloom)) + messageBytes
 	return b, u.put(ctx, indexKey(tenant, name), b.appendIndex(nil))
+}
+
+// shares is about how many bytes each tenant has in the record, without what other gateways have not sealed.
+func (u *uploads) shares() map[string]int64 {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	all := make(map[string]int64, len(u.tenants))
+	for name, t := range u.tenants {
+		all[name] = t.bytes()
+	}
+	return all
+}
+
+// bytes is about what the tenant takes in the record. The caller holds the lock.
+func (t *tenantUploads) bytes() int64 {
+	n := int64(len(t.open)) * 2 * messageBytes
+	for _, b := range t.blocks {
+		n += b.bytes
+	}
+	return n
 }
 
 // messageBytes is about what a message of the bucket costs in addition to its value: header and subject.

@@ -63,6 +63,16 @@ func (s *Series) Meet(name string, now time.Time) bool {
 	return true
 }
 
+// Shown is what a tenant is called in metrics, whether or not it has something to count.
+func (s *Series) Shown(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, own := s.seen[name]; own {
+		return name
+	}
+	return OtherSeries
+}
+
 // Silent returns the tenants whose series end now. The caller removes the series.
 func (s *Series) Silent(now time.Time) (names []string) {
 	s.mu.Lock()

@@ -1,0 +1,121 @@
+package ingest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/ingest/shares"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
+)
+
+// The metrics say of each tenant what it has of what it may have, and go with what it does. Tenants beyond the bound of series are one, that
+// of them which is nearest to its limit.
+func TestSharesOfTenants(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.MetricsTenants = 3 })
+	key := limited(t, "red", tenant.Limits{EventsPerDay: 1000, BytesPerDay: 1 << 30, ActiveSessions: 5, PendingBytes: 1 << 20}, r)
+	blue := r.keyOf("blue", tenant.Limits{})
+	used := func(who, of string) float64 { return r.metric("tenant_used", "tenant", who, "of", of) }
+	limit := func(who, of string) float64 { return r.metric("tenant_limit", "tenant", who, "of", of) }
+	for i := range 3 {
+		session := fmt.Sprint("s", i)
+		for _, k := range [][]string{key, blue} {
+			if a := r.post(session, ndjson(session, 100), k...); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.raw)
+			}
+		}
+	}
+	for of, want := range map[string][2]float64{shares.EventsPerDay: {300, 1000}, shares.ActiveSessions: {3, 5},
+		shares.EventsPerSecond: {0, tenant.DefaultLimits().EventsPerSecond}} {
+		if got := [2]float64{used("red", of), limit("red", of)}; got != want {
+			t.Errorf("red's %s: %v, want %v", of, got, want)
+		}
+	}
+	if n := used("red", shares.PendingBytes); n < 10_000 || limit("red", shares.PendingBytes) != 1<<20 {
+		t.Errorf("on its way: %v of %v", n, limit("red", shares.PendingBytes))
+	}
+	if n := used("red", shares.BytesPerDay); n < 10_000 || limit("red", shares.BytesPerDay) != 1<<30 {
+		t.Errorf("bytes today: %v", n)
+	}
+	if limit("blue", shares.ActiveSessions) != 0 || limit("blue", shares.PendingBytes) != 0 || used("blue", shares.EventsPerDay) != 0 {
+		t.Error("blue has neither limits nor a quota")
+	}
+	if used("blue", shares.PendingBytes) == 0 {
+		t.Error("blue has nothing on its way")
+	}
+	eventually(t, soon, "the shares of the stores", func() bool {
+		return used("red", shares.UploadRecord) > 0 && limit("red", shares.UploadRecord) > used("red", shares.UploadRecord) &&
+			limit("red", shares.LargeLines) > 0 && limit("red", shares.Spool) > 0 && used("red", shares.Spool) == 0
+	})
+
+	// What is in SQL is not on its way any more, and a session that has ended is not active.
+	ends := map[int]stream.Inserted{}
+	info, err := r.streams.Ingest.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for partition := range r.streams.Partitions {
+		ends[partition] = stream.Inserted{Position: stream.Point{Seq: info.State.LastSeq}}
+	}
+	mark, err := json.Marshal(map[string]any{"partitions": ends})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.streams.Marks.Put(t.Context(), "lane.0", mark); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "nothing is on its way", func() bool { return used("red", shares.PendingBytes) == 0 })
+
+	// Two more tenants with quotas have no series of their own.
+	for name, quota := range map[string]float64{"t1": 100_000, "t2": 110, "t3": 200_000} {
+		k := limited(t, name, tenant.Limits{EventsPerDay: quota}, r)
+		if a := r.post("s", ndjson("s", 100), k...); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	own := 0
+	for _, name := range []string{"red", "blue", "t1", "t2", "t3", "dev"} {
+		if limit(name, shares.EventsPerSecond) > 0 {
+			own++
+		}
+	}
+	if own > 3 || used("red", shares.EventsPerDay) != 300 {
+		t.Errorf("%d tenants have series of their own, want at most 3, red among them", own)
+	}
+	other := [2]float64{used(tenant.OtherSeries, shares.EventsPerDay), limit(tenant.OtherSeries, shares.EventsPerDay)}
+	if own := limit("t2", shares.EventsPerDay); own == 0 && other != [2]float64{100, 110} {
+		t.Errorf("of the others the one that is nearest to its quota has %v, want 100 of 110", other)
+	}
+}
+
+// What a tenant holds of the spool while an upload comes in is shown, and is bounded by what the others hold.
+func TestShareOfTheSpool(t *testing.T) {
+	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.SpoolMaxBytes = 8 << 20 })
+	red, blue := r.keyOf("red", tenant.Limits{}), r.keyOf("blue", tenant.Limits{})
+	if a := r.post("s", ndjson("s", 1), blue...); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	body, slow := io.Pipe()
+	done := make(chan answer)
+	go func() {
+		done <- r.do(http.MethodPost, "/api/v1/events/stream", body, append([]string{"X-GpuFlight-Session-Id", "s"}, red...)...)
+	}()
+	if _, err := slow.Write(ndjson("s", 40_000)); err != nil {
+		t.Fatal(err)
+	}
+	of := func(name, who string) float64 { return r.metric(name, "tenant", who, "of", shares.Spool) }
+	eventually(t, soon, "red holds some of the spool", func() bool { return of("tenant_used", "red") > 1<<20 })
+	if most, others := of("tenant_limit", "red"), of("tenant_limit", "blue"); most != 4<<20 || others >= most {
+		t.Errorf("red may have %v, and blue, which red leaves less, %v", most, others)
+	}
+	slow.Close()
+	if a := <-done; a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.raw)
+	}
+	eventually(t, soon, "it is given back", func() bool { return of("tenant_used", "red") == 0 && of("tenant_limit", "blue") == 4<<20 })
+}
