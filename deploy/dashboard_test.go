@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ type dashboard struct {
 }
 
 // boards are the dashboards by the names of their files; loadDashboard gives the first.
-var boards = []string{"warpline", "stalls", "regions", "traces"}
+var boards = []string{"warpline", "stalls", "regions", "traces", "tenant"}
 
 func loadDashboard(t *testing.T) dashboard {
 	t.Helper()
@@ -111,13 +112,13 @@ func TestDashboardSQLRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	for _, sql := range traceRows {
+	for _, sql := range append(slices.Clone(traceRows), tenantRows...) {
 		if err := conn.Exec(ctx, sql); err != nil {
 			t.Fatalf("%v\n%s", err, sql)
 		}
 	}
-	run := func(where, sql string) (n int) {
-		sql = asked(sql, "dev", "it's all", 0, 2_000_000_000)
+	run := func(where, tenant, sql string) (n int) {
+		sql = asked(sql, tenant, "it's all", 0, 2_000_000_000)
 		if strings.Contains(sql, "$") {
 			t.Errorf("%s: a macro is left in %s", where, sql)
 			return 0
@@ -142,14 +143,17 @@ func TestDashboardSQLRuns(t *testing.T) {
 			for _, q := range p.Targets {
 				if q.RawSQL != "" {
 					n++
-					if got := run(p.Title, q.RawSQL); got == 0 && name == "traces" {
-						t.Errorf("%s shows nothing of a trace", p.Title)
+					if got := run(p.Title, "dev", q.RawSQL); got == 0 && (name == "traces" || name == "tenant") {
+						t.Errorf("%s of %s shows nothing", p.Title, name)
+					}
+					if got := run(p.Title, "nobody", q.RawSQL); got > 0 && name == "tenant" && p.Title != "What warpline cost reckons with" { // sums
+						t.Errorf("%s shows a tenant what is another's", p.Title)
 					}
 				}
 			}
 		}
 		for _, v := range d.Templating.List {
-			run("variable "+v.Name, v.Query)
+			run("variable "+v.Name, "dev", v.Query)
 		}
 		if n == 0 {
 			t.Fatalf("no SQL in the dashboard %s", name)
@@ -172,4 +176,16 @@ var traceRows = []string{
 	`INSERT INTO warpline.trace_stats_data (tenant, session_id, bucket, bucket_s, category, name, calls, total_ns, min_ns, max_ns)
 		SELECT tenant, session_id, toStartOfMinute(started_at), 60, category, name, count(), sum(duration_ns), min(duration_ns),
 			max(duration_ns) FROM warpline.trace_slices_data WHERE tenant = 'dev' GROUP BY ALL`,
+}
+
+// tenantRows are what a tenant sent, what was refused of it, what it has stored and what was changed of it.
+var tenantRows = []string{
+	`INSERT INTO warpline.usage_data (tenant, day, source, events, bytes, rejected, received_day, retention_days) VALUES
+		('dev', today() - 1, 'trace', 86400, 1000000, 10, today(), 30)`,
+	`INSERT INTO warpline.stored_data (tenant, measurement, day, source, raw_bytes, rollup_bytes) VALUES
+		('dev', toUnixTimestamp(now()) * 1000000000, today() - 1, 'trace', 5000, 700),
+		('other', toUnixTimestamp(now()) * 1000000000, today() - 1, 'trace', 1, 1)`,
+	`INSERT INTO warpline.rejects_data (tenant, at, source, reason, session_id, type, events, bytes) VALUES
+		('dev', now64(), 'trace', 'bad_json', 'it\'s all', 'x', 10, 100)`,
+	`INSERT INTO warpline.admin_log_data (tenant, at, entry_id, who, action, object) VALUES ('dev', now64(), 'e', 'cli', 'tenant.set', 'dev')`,
 }
