@@ -36,6 +36,14 @@ type ServerConfig struct {
 // default is 2 minutes, and then a sync at the end of a burst of writes takes long.
 const syncInterval = 10 * time.Second
 
+// Sync is how often the server syncs, for people and programs: always, or a duration.
+func (cfg ServerConfig) Sync() string {
+	if cfg.Fsync {
+		return "always"
+	}
+	return syncInterval.String()
+}
+
 // Serve starts a NATS server with JetStream in this process and waits until it serves. The caller ends it with Shutdown and
 // WaitForShutdown.
 func Serve(cfg ServerConfig) (*server.Server, error) {

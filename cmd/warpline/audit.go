@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -20,6 +21,7 @@ import (
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -325,10 +327,16 @@ func (c *auditCmd) printBooks(w io.Writer, r proof) {
 type doctorCmd struct {
 	reachFlags
 	clickhouseFlags
-	JSON bool `help:"One JSON object a line, with check, ok, found and fix."`
+	NATSMonitor string `placeholder:"URL" help:"Monitoring address of a NATS server, as http://127.0.0.1:8222, to see how often it syncs."`
+	JSON        bool   `help:"One JSON object a line, with check, ok, found and fix."`
 }
 
-func (c *doctorCmd) check(p *program) error { return c.clickhouseFlags.check(p.Settings) }
+func (c *doctorCmd) check(p *program) error {
+	if u, err := url.Parse(c.NATSMonitor); c.NATSMonitor != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("%s: %q: write it as http://127.0.0.1:8222", p.Settings.name("nats-monitor"), c.NATSMonitor)
+	}
+	return c.clickhouseFlags.check(p.Settings)
+}
 
 // Run prints what each check found, and fails where something is to be done.
 func (c *doctorCmd) Run(ctx context.Context, p *program) error {
@@ -360,12 +368,23 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	}
 	classes, _ := ingest.ReadClasses(ctx, streams.Keys) // without any, the check says so
 	patient := doctor.Patient{Streams: streams, Conn: conn, Database: srv.Database, Schema: schema(), Keys: keys, Tenants: tenants,
-		Classes: classes, HTTP: srv.HTTP}
+		Classes: classes, HTTP: srv.HTTP, Monitor: c.NATSMonitor}
 	if r, err := service.ReadRunning(c.Data); err == nil && service.Held(c.Data) {
 		patient.Dir, patient.Gateway = c.Data, "http://"+r.Gateway
+		if c.NATS == "" {
+			patient.NATSSync = r.NATSSync
+		}
 		if r.GatewayTLS {
 			patient.Gateway = "https://" + r.Gateway
 		}
+	}
+	if writer, err := writeServer(c.clickhouseFlags, c.Data); err == nil && c.ClickHouse == "" && writer.User == engine.Writer {
+		sees, err := writer.Open(ctx)
+		if err != nil {
+			return err
+		}
+		defer sees.Close()
+		patient.Writer = sees
 	}
 	wrong := 0
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)

@@ -25,6 +25,7 @@ type Finding struct {
 type Patient struct {
 	Streams  *broker.Streams
 	Conn     driver.Conn // a user who reads
+	Writer   driver.Conn // of the embedded engine the user who sees what others may; nil of a server
 	Database string
 	Schema   *table.Schema
 	Keys     []tenant.Key
@@ -35,6 +36,9 @@ type Patient struct {
 	HTTP string
 	// Dir is the data folder of a service on this machine, "" of another. Gateway is the URL of its gateway, "" where it is not known.
 	Dir, Gateway string
+	// NATSSync is how often the embedded NATS syncs, a duration or SyncAlways; "" of a server, whose monitoring is at the URL Monitor, "" where
+	// that is not known.
+	NATSSync, Monitor string
 	// Now is the clock of this machine, and FreeBytes what is free beneath a folder; nil for the real ones.
 	Now       func() time.Time
 	FreeBytes func(dir string) (uint64, error)
@@ -49,6 +53,7 @@ type check struct {
 // checks are made in this order. A fix that is not "" says that something is wrong.
 var checks = []check{
 	{"layout", (*Patient).layout},
+	{"nats-sync", (*Patient).natsSync},
 	{"max-payload", (*Patient).maxPayload},
 	{"stores", (*Patient).stores},
 	{"replay-window", (*Patient).replayWindow},
@@ -58,6 +63,7 @@ var checks = []check{
 	{"schema", (*Patient).schema},
 	{"dedup-window", (*Patient).dedupWindow},
 	{"open-sql", (*Patient).openSQL},
+	{"policies", (*Patient).policies},
 	{"public-metrics", (*Patient).publicMetrics},
 	{"keys-expiring", (*Patient).keysExpiring},
 	{"retention-classes", (*Patient).retentionClasses},

@@ -52,7 +52,8 @@ type Running struct {
 	Gateway        string    `json:"gateway"`
 	GatewayGRPC    string    `json:"gateway_grpc,omitempty"`
 	GatewayTLS     bool      `json:"gateway_tls,omitempty"`
-	NATS           string    `json:"nats"` // a URL, with the token
+	NATS           string    `json:"nats"`                // a URL, with the token
+	NATSSync       string    `json:"nats_sync,omitempty"` // how often the embedded NATS syncs: a duration, or always
 	ClickHouse     string    `json:"clickhouse"`
 	ClickHouseHTTP string    `json:"clickhouse_http"`
 	ClickHouseUser string    `json:"clickhouse_user,omitempty"` // who may read there: the embedded engine's reader, else default

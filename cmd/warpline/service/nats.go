@@ -24,9 +24,11 @@ func (s *Stack) startNATS(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.nats, err = broker.Supervise(broker.ServerConfig{
+		server := broker.ServerConfig{
 			Dir: s.Dir.File("nats"), Listen: s.cfg.NATSListen, MaxStoreBytes: store, Fsync: s.cfg.Fsync, Token: token, Logger: s.cfg.Log,
-		})
+		}
+		s.natsSync = server.Sync()
+		s.nats, err = broker.Supervise(server)
 		if err != nil {
 			return err
 		}

@@ -39,17 +39,18 @@ type Stack struct {
 	// Failed delivers the error of a role that ended by itself, of one at most.
 	Failed <-chan error
 
-	cfg     Config
-	failed  chan error
-	engine  *engine.Supervisor
-	nats    *broker.Supervisor
-	natsURL string // NATSAddr with the token
-	nc      *nats.Conn
-	sink    *sink.Sink
-	worker  *aggregate.Worker
-	reg     *prometheus.Registry
-	watcher *watcher
-	flow    *flow
+	cfg      Config
+	failed   chan error
+	engine   *engine.Supervisor
+	nats     *broker.Supervisor
+	natsURL  string // NATSAddr with the token
+	natsSync string // how often the embedded NATS syncs, "" of a server
+	nc       *nats.Conn
+	sink     *sink.Sink
+	worker   *aggregate.Worker
+	reg      *prometheus.Registry
+	watcher  *watcher
+	flow     *flow
 
 	endTenants, endMetrics func()
 
@@ -155,7 +156,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	}
 	return s, s.Dir.publish(Running{
 		PID: os.Getpid(), Started: time.Now().UTC(), Version: cfg.Version,
-		Gateway: s.Gateway.Addr(), GatewayGRPC: s.Gateway.GRPCAddr(), GatewayTLS: cfg.TLSCert != "", NATS: s.natsURL,
+		Gateway: s.Gateway.Addr(), GatewayGRPC: s.Gateway.GRPCAddr(), GatewayTLS: cfg.TLSCert != "", NATS: s.natsURL, NATSSync: s.natsSync,
 		ClickHouse: s.Server.Native, ClickHouseHTTP: s.Server.HTTP, ClickHouseUser: who,
 	})
 }
