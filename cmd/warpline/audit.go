@@ -419,14 +419,15 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 // costCmd reckons what a month costs.
 type costCmd struct {
 	askFlags
+	natsFlags
 	Tenant          string  `help:"Only the load of this tenant."`
 	EventsPerSecond float64 `placeholder:"N" help:"The load to reckon with; by default that of the last full days, at most 7."`
 	PriceGBMonth    float64 `name:"price-gb-month" default:"0.10" placeholder:"USD" help:"What a gigabyte of disk costs in a month."`
 	PriceCoreHour   float64 `default:"0.05" placeholder:"USD" help:"What a core costs in an hour."`
 	CPUPerEvent     float64 `name:"cpu-us-per-event" default:"2.6" placeholder:"N" help:"${cost_cpu}"`
 	Busy            float64 `default:"0.5" placeholder:"SHARE" help:"Share of the cores that works on average; the rest is for peaks."`
-	RetentionDays   float64 `default:"7" placeholder:"N" help:"Days that raw rows are kept."`
-	RollupDays      float64 `default:"395" placeholder:"N" help:"Days that rollups are kept."`
+	RetentionDays   float64 `placeholder:"N" help:"Days that raw rows are kept; by default as the retention class of the tenant says."`
+	RollupDays      float64 `placeholder:"N" help:"Days that rollups are kept; by default as the retention class of the tenant says."`
 	JSON            bool    `help:"Print JSON for programs."`
 }
 
@@ -443,6 +444,34 @@ func (c *costCmd) check(p *program) error {
 	return c.clickhouseFlags.check(p.Settings)
 }
 
+// days are those that the flags give, or else those of the tenant's retention class, which NATS has. Where no service is named that would
+// tell, they are the program's own.
+func (c *costCmd) days(ctx context.Context) (cost.Days, error) {
+	if c.RetentionDays > 0 && c.RollupDays > 0 || c.NATS == "" && !service.Held(c.Data) {
+		return cost.DaysOf(nil, nil).Or(c.RetentionDays, c.RollupDays), nil
+	}
+	nc, err := reachFlags{c.Data, c.natsFlags}.connect(ctx)
+	if err != nil {
+		return cost.Days{}, err
+	}
+	defer nc.Close()
+	streams, err := nc.Streams(ctx)
+	if err != nil {
+		return cost.Days{}, err
+	}
+	classes, _ := ingest.ReadClasses(ctx, streams.Keys) // without any there is what records say
+	var record *tenant.Record
+	if c.Tenant != "" {
+		r, err := ingest.NewTenants(streams.Keys).Get(ctx, c.Tenant)
+		if err == nil {
+			record = &r
+		} else if !errors.Is(err, ingest.ErrNoTenant) {
+			return cost.Days{}, err
+		}
+	}
+	return cost.DaysOf(record, classes).Or(c.RetentionDays, c.RollupDays), nil
+}
+
 // Run prints the sum and how it comes about.
 func (c *costCmd) Run(ctx context.Context, p *program) error {
 	conn, database, err := c.ask(ctx)
@@ -450,8 +479,12 @@ func (c *costCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer conn.Close()
+	days, err := c.days(ctx)
+	if err != nil {
+		return err
+	}
 	b, err := cost.Reckon(ctx, conn, database, schema(), cost.Question{Tenant: c.Tenant, EventsPerSecond: c.EventsPerSecond,
-		CPUMicros: c.CPUPerEvent, Busy: c.Busy, RawDays: c.RetentionDays, RollupDay: c.RollupDays,
+		CPUMicros: c.CPUPerEvent, Busy: c.Busy, RawDays: days.Raw, RollupDay: days.Rollup,
 		Prices: cost.Prices{GBMonth: c.PriceGBMonth, CoreHour: c.PriceCoreHour}})
 	if err != nil {
 		return err
@@ -462,9 +495,10 @@ func (c *costCmd) Run(ctx context.Context, p *program) error {
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	for _, l := range [][2]string{
 		{"load", fmt.Sprintf("%.0f events/s", b.Load)},
-		{"raw rows", fmt.Sprintf("%.0f events/s × 86400 s × %g days × %.2f B = %.1f GB", b.Load, c.RetentionDays, b.RawBytesPerEvent,
+		{"days", fmt.Sprintf("%g of raw rows, %g of rollups: %s", days.Raw, days.Rollup, days.Of)},
+		{"raw rows", fmt.Sprintf("%.0f events/s × 86400 s × %g days × %.2f B = %.1f GB", b.Load, days.Raw, b.RawBytesPerEvent,
 			b.RawGB)},
-		{"rollups, facts", fmt.Sprintf("%.0f events/s × 86400 s × %g days × %.3f B = %.1f GB", b.Load, c.RollupDays, b.RollupBytesPerEvent,
+		{"rollups, facts", fmt.Sprintf("%.0f events/s × 86400 s × %g days × %.3f B = %.1f GB", b.Load, days.Rollup, b.RollupBytesPerEvent,
 			b.RollupGB)},
 		{"cores", fmt.Sprintf("%.0f events/s × %g µs / %g = %.2f", b.Load, c.CPUPerEvent, c.Busy, b.Cores)},
 		{"disk", fmt.Sprintf("%.1f GB × %g USD = %.2f USD a month", b.RawGB+b.RollupGB, c.PriceGBMonth, b.USDStorage)},

@@ -85,6 +85,24 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 			t.Fatalf("rows of acme are kept %s", got)
 		}
 	}
+	// A bill of the tenant reckons with the days of its class, of all and of one without a class with those of class default, and with those
+	// that are given.
+	for days, args := range map[string][]string{
+		"days            1 of raw rows, 30 of rollups: class short of tenant acme\n": {"--tenant", "acme"},
+		"days            7 of raw rows, 395 of rollups: class default\n":             {},
+		"days            1 of raw rows, 9 of rollups: as given\n":                    {"--tenant", "acme", "--rollup-days", "9"},
+	} {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // usage follows the rows
+			got := runIn(t, nil, append([]string{"cost", "--events-per-second", "100", "--data", data}, args...)...)
+			if got.code == exitOK && strings.Contains(got.stdout, days) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("cost %v: %+v, want %q", args, got, days)
+				break
+			}
+		}
+	}
 	dry := runIn(t, nil, "tenant", "retain", "acme", "long", "--dry-run", "--data", data)
 	if dry.code != exitOK || !regexp.MustCompile(`kernels_data +\d{4}-\d\d-\d\d +\d+ +1 +30\n`).MatchString(dry.stdout) ||
 		!regexp.MustCompile(`kernel_stats_data +\d{4}-\d\d +\d+ +30 +800\n`).MatchString(dry.stdout) ||

@@ -43,6 +43,8 @@ type Use struct {
 // Bill is the answer.
 type Bill struct {
 	Use
+	RawDays    float64 `json:"raw_days"` // for how long rows are kept
+	RollupDays float64 `json:"rollup_days"`
 	Load       float64 `json:"load_events_per_second"` // that the bill is for
 	RawGB      float64 `json:"raw_gb"`                 // when as much comes in as goes
 	RollupGB   float64 `json:"rollup_gb"`
@@ -60,7 +62,7 @@ const hoursOfMonth = 730
 
 // Reckon reads what is stored and reckons a month of it.
 func Reckon(ctx context.Context, conn driver.Conn, database string, schema *table.Schema, q Question) (*Bill, error) {
-	b := &Bill{}
+	b := &Bill{RawDays: q.RawDays, RollupDays: q.RollupDay}
 	if err := b.measure(ctx, conn, database, schema, q); err != nil {
 		return nil, err
 	}
