@@ -30,8 +30,8 @@ func gauge(t testing.TB, reg *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// While INGEST is less than half full, folded parts stay for a day. Beyond that they go, which is told: by the gauge, by the record that the
-// audit reads, and by the gauge of the worker that comes next.
+// While INGEST is less than half full, folded parts stay for a day. Beyond that they go, which is told: by the gauge, by the record that
+// the audit reads, and by the gauge of the worker that comes next.
 func TestHalfFullIngestCutsTheReplayWindow(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{Partitions: 2, IngestMaxBytes: 1 << 20})
 	reg := prometheus.NewRegistry()

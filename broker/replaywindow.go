@@ -50,7 +50,8 @@ func (w Window) Words(now time.Time) (found, fix string) {
 		return found, "rows of before cannot be replayed; a quarter of ROWS is for the replay window: raise --rows-max, or see why rows waited " +
 			"for ClickHouse"
 	}
-	return found, "parts of before cannot be folded again; folded ones go while INGEST is more than half full: raise --ingest-max, or add workers"
+	return found, "parts of before cannot be folded again; folded ones go while INGEST is more than half full: raise --ingest-max, or add " +
+		"workers"
 }
 
 // windowPrefix begins the keys of windows that were cut, in the bucket of marks.
@@ -61,8 +62,8 @@ func windowKey(of string, part int) string { return windowPrefix + of + "." + st
 // recordCuts is how far a record of a cut may be behind: while a stream stays full it is cut every few seconds.
 const recordCuts = 10 * time.Second
 
-// Windows are the replay windows of the partitions or lanes of one stream that a process owns. Their cuts are stored, so that the next owner
-// knows of them. Make it with NewWindows. It is safe for concurrent use.
+// Windows are the replay windows of the partitions or lanes of one stream that a process owns. Their cuts are stored, so that the next
+// owner knows of them. Make it with NewWindows. It is safe for concurrent use.
 type Windows struct {
 	kv     jetstream.KeyValue
 	stream string

@@ -61,7 +61,8 @@ func TestAlertsFire(t *testing.T) {
 	}
 	windows := func(role string, window, target float64) scrape {
 		labels := fmt.Sprintf(`{instance="a",job=%q}`, role)
-		return scrape{"warpline_" + role + "_replay_window_seconds" + labels: window, "warpline_" + role + "_replay_target_seconds" + labels: target}
+		return scrape{"warpline_" + role + "_replay_window_seconds" + labels: window,
+			"warpline_" + role + "_replay_target_seconds" + labels: target}
 	}
 	poison := func(a, b float64) scrape {
 		return scrape{`warpline_worker_parts_total{instance="a",job="worker",outcome="poison"}`: a,
@@ -75,8 +76,8 @@ func TestAlertsFire(t *testing.T) {
 		now         []scrape
 		want        []string
 	}{
-		{"a quota that is nearly used", "WarplineQuotaNearlyUsed", nil, []scrape{of(quota, "red", "a", 950, 1000), of(quota, "red", "b", 940, 1000),
-			of(quota, "blue", "a", 500, 1000)}, []string{`{of="quota-events-per-day",tenant="red"}`}},
+		{"a quota that is nearly used", "WarplineQuotaNearlyUsed", nil, []scrape{of(quota, "red", "a", 950, 1000), of(quota, "red", "b", 940,
+			1000), of(quota, "blue", "a", 500, 1000)}, []string{`{of="quota-events-per-day",tenant="red"}`}},
 		{"bytes of those beyond the bound of series", "WarplineQuotaNearlyUsed", nil, []scrape{of("quota-bytes-per-day", "(other)", "a", 2000,
 			1000)}, []string{`{of="quota-bytes-per-day",tenant="(other)"}`}},
 		{"quotas that are not, and a limit", "WarplineQuotaNearlyUsed", nil, []scrape{of(quota, "red", "a", 900, 1000), of(quota, "blue", "a",

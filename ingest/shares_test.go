@@ -14,8 +14,8 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// The metrics say of each tenant what it has of what it may have, and go with what it does. Tenants beyond the bound of series are one, that
-// of them which is nearest to its limit.
+// The metrics say of each tenant what it has of what it may have, and go with what it does. Tenants beyond the bound of series are one,
+// that of them which is nearest to its limit.
 func TestSharesOfTenants(t *testing.T) {
 	r := start(t, broker.Layout{}, func(c *ingest.Config) { c.MetricsTenants = 3 })
 	key := limited(t, "red", tenant.Limits{EventsPerDay: 1000, BytesPerDay: 1 << 30, ActiveSessions: 5, PendingBytes: 1 << 20}, r)

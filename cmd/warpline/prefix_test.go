@@ -157,7 +157,8 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 	})
 
 	if got := runIn(t, nil, "doctor", "--data", dir); got.code != exitOK || !strings.Contains(got.stdout, "ok  schema") ||
-		!strings.Contains(got.stdout, "16 slots for tenants, each sees its own rows of ") || !strings.Contains(got.stdout, "NATS syncs every 10s") {
+		!strings.Contains(got.stdout, "16 slots for tenants, each sees its own rows of ") ||
+		!strings.Contains(got.stdout, "NATS syncs every 10s") {
 		t.Errorf("doctor of a healthy service: %+v", got)
 	}
 

@@ -44,10 +44,10 @@ func (s Share) nearer(o Share) bool {
 
 var (
 	used = prometheus.NewDesc("warpline_gateway_tenant_used", "What a tenant has of what it may have, by the flag of the limit or the store. "+
-		"Sessions, bytes on their way, quotas and the stores of NATS are of all gateways together. Tenant (other): of the one that is nearest to "+
-		"its limit.", []string{"tenant", "of"}, nil)
-	limit = prometheus.NewDesc("warpline_gateway_tenant_limit", "The most that a tenant may have of it now, where there is a limit. What a store "+
-		"leaves to a tenant depends on what the others have in it.", []string{"tenant", "of"}, nil)
+		"Sessions, bytes on their way, quotas and the stores of NATS are of all gateways together. Tenant (other): of the one that is nearest "+
+		"to its limit.", []string{"tenant", "of"}, nil)
+	limit = prometheus.NewDesc("warpline_gateway_tenant_limit", "The most that a tenant may have of it now, where there is a limit. What a "+
+		"store leaves to a tenant depends on what the others have in it.", []string{"tenant", "of"}, nil)
 )
 
 // Collector gives the shares of tenants to Prometheus. Make it with New.

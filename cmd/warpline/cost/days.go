@@ -13,8 +13,8 @@ type Days struct {
 	Of          string
 }
 
-// DaysOf are those of a tenant's record and the retention classes of the service, as gateways give them to what it sends; nil for no record,
-// and for all tenants. Keys with days of their own are not looked at.
+// DaysOf are those of a tenant's record and the retention classes of the service, as gateways give them to what it sends; nil for no
+// record, and for all tenants. Keys with days of their own are not looked at.
 func DaysOf(record *tenant.Record, classes tenant.Classes) Days {
 	d := tenant.DefaultLimits()
 	kept := Days{float64(d.RetentionDays), float64(d.RollupDays), "the program's own"}

@@ -36,8 +36,8 @@ type Patient struct {
 	HTTP string
 	// Dir is the data folder of a service on this machine, "" of another. Gateway is the URL of its gateway, "" where it is not known.
 	Dir, Gateway string
-	// NATSSync is how often the embedded NATS syncs, a duration or SyncAlways; "" of a server, whose monitoring is at the URL Monitor, "" where
-	// that is not known.
+	// NATSSync is how often the embedded NATS syncs, a duration or SyncAlways; "" of a server, whose monitoring is at the URL Monitor, ""
+	// where that is not known.
 	NATSSync, Monitor string
 	// Now is the clock of this machine, and FreeBytes what is free beneath a folder; nil for the real ones.
 	Now       func() time.Time

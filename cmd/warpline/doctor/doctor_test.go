@@ -33,7 +33,8 @@ func TestExamine(t *testing.T) {
 	p := doctor.Patient{
 		Streams: streams, Conn: s.Conn, Database: s.Opts.Database, Schema: s.Schema, HTTP: s.Engine.HTTPAddr(), Dir: t.TempDir(),
 		Gateway: name, Classes: tenant.Classes{{Name: "default", Raw: 7, Rollup: 395}, {Name: "short", Raw: 1, Rollup: 30}},
-		NATSSync: doctor.SyncAlways, Now: func() time.Time { return time.Now().Add(clock) }, FreeBytes: func(string) (uint64, error) { return free, nil },
+		NATSSync: doctor.SyncAlways, Now: func() time.Time { return time.Now().Add(clock) },
+		FreeBytes: func(string) (uint64, error) { return free, nil },
 	}
 	wrong := func() map[string]doctor.Finding {
 		t.Helper()

@@ -73,8 +73,8 @@ func (p *Patient) stores(ctx context.Context) (found, fix string, err error) {
 	return fmt.Sprintf("%d, the fullest is %s with %.0f %%", len(all), all[0].name, 100*all[0].share), fix, nil
 }
 
-// replayWindow says how far back INGEST and ROWS have what is settled, which is what can be folded or inserted again, and what is wrong where
-// that was cut for lack of room.
+// replayWindow says how far back INGEST and ROWS have what is settled, which is what can be folded or inserted again, and what is wrong
+// where that was cut for lack of room.
 func (p *Patient) replayWindow(ctx context.Context) (found, fix string, err error) {
 	info, err := p.Streams.Ingest.Info(ctx)
 	if err != nil {

@@ -36,8 +36,8 @@ func (p *Patient) natsSync(ctx context.Context) (found, fix string, err error) {
 			return fmt.Sprintf("%d copies of what is acknowledged, of which one may be lost; NATS does not tell how often it syncs, "+
 				"--nats-monitor asks it", copies), "", nil
 		}
-		return "one copy, and NATS does not tell how often it syncs", fmt.Sprintf("a NATS whose configuration says nothing syncs every %v, and what "+
-			"it acknowledged since may be lost in a power cut: set \"sync_interval: always\" in its jetstream block, and let doctor see it with "+
+		return "one copy, and NATS does not tell how often it syncs", fmt.Sprintf("a NATS whose configuration says nothing syncs every %v, and "+
+			"what it acknowledged since may be lost in a power cut: set \"sync_interval: always\" in its jetstream block, and let doctor see it with "+
 			"--nats-monitor http://HOST:8222", natsDefault), nil
 	}
 	every, always, err := askMonitor(ctx, p.Monitor)
@@ -50,7 +50,8 @@ func (p *Patient) natsSync(ctx context.Context) (found, fix string, err error) {
 	case copies > 1:
 		return fmt.Sprintf("NATS syncs every %v; %d copies of what is acknowledged, of which one may be lost", every, copies), "", nil
 	case every <= syncPromise:
-		return fmt.Sprintf("NATS syncs every %v: a power cut takes what it acknowledged since; \"sync_interval: always\" ends that", every), "", nil
+		return fmt.Sprintf("NATS syncs every %v: a power cut takes what it acknowledged since; \"sync_interval: always\" ends that",
+			every), "", nil
 	}
 	return fmt.Sprintf("NATS syncs every %v, and has one copy", every), "a power cut takes what it acknowledged since: set \"sync_interval: " +
 		"always\" in its jetstream block, or make the streams with --replicas 3", nil

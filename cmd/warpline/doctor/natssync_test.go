@@ -37,8 +37,8 @@ func monitored(t *testing.T, opts server.Options) string {
 	}
 }
 
-// What a power cut may take of what NATS has acknowledged is found where that can be known, and a NATS that cannot be known and has one copy
-// is not taken for a good one.
+// What a power cut may take of what NATS has acknowledged is found where that can be known, and a NATS that cannot be known and has one
+// copy is not taken for a good one.
 func TestNATSSync(t *testing.T) {
 	s := tabletest.New(t, true)
 	streams := brokertest.Start(t, broker.Layout{})
@@ -66,7 +66,8 @@ func TestNATSSync(t *testing.T) {
 		{"another server's address", "", "http://" + s.Engine.HTTPAddr(), false, "cannot tell", "again"},
 		{"an address that answers much", "", huge.URL, false, "cannot tell", "again"},
 	} {
-		p := &doctor.Patient{Streams: streams, Conn: s.Conn, Database: s.Opts.Database, Schema: s.Schema, NATSSync: c.embedded, Monitor: c.monitor}
+		p := &doctor.Patient{Streams: streams, Conn: s.Conn, Database: s.Opts.Database, Schema: s.Schema, NATSSync: c.embedded,
+			Monitor: c.monitor}
 		if f := only(t, p, "nats-sync"); f.OK != c.ok || !strings.Contains(f.Found, c.found) || !strings.Contains(f.Fix, c.fix) {
 			t.Errorf("%s: %+v", c.what, f)
 		}

@@ -75,8 +75,8 @@ func (p *Patient) policies(ctx context.Context) (found, fix string, err error) {
 	if len(wrong) == missing {
 		return found, "start a sink of this version: it makes the views", nil
 	}
-	return found, "start \"warpline up\" of this version, which writes its users anew, and drop what it did not make; until then --sql-tenants 0 " +
-		"keeps tenants from asking", nil
+	return found, "start \"warpline up\" of this version, which writes its users anew, and drop what it did not make; until then " +
+		"--sql-tenants 0 keeps tenants from asking", nil
 }
 
 // missingViews are the views of the contract that are not there.
@@ -171,7 +171,8 @@ func (p *Patient) access(ctx context.Context) (*access, error) {
 				a.policies[[2]string{user, of}] = filter
 				return err
 			}},
-		{"SELECT database, name, toString(definer) FROM system.tables WHERE database = $1 OR match(database, '^slot[0-9]+$') ORDER BY ALL", func(scan func(...any) error) error {
+		{"SELECT database, name, toString(definer) FROM system.tables WHERE database = $1 OR match(database, '^slot[0-9]+$') " +
+			"ORDER BY ALL", func(scan func(...any) error) error {
 			o := object{}
 			err := scan(&o.database, &o.name, &o.definer)
 			a.objects = append(a.objects, o)

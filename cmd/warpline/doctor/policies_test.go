@@ -85,7 +85,8 @@ func TestPoliciesOfViews(t *testing.T) {
 		t.Errorf("as the program makes it: %+v", f)
 	}
 	exec("RENAME TABLE warpline.insights TO warpline.hidden")
-	if f := only(t, p, "policies"); f.OK || f.Found != "view insights of the contract is not there" || !strings.Contains(f.Fix, "start a sink") {
+	if f := only(t, p, "policies"); f.OK || f.Found != "view insights of the contract is not there" ||
+		!strings.Contains(f.Fix, "start a sink") {
 		t.Errorf("without a view of the contract: %+v", f)
 	}
 	exec("RENAME TABLE warpline.hidden TO warpline.insights")
