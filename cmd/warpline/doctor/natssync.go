@@ -37,8 +37,8 @@ func (p *Patient) natsSync(ctx context.Context) (found, fix string, err error) {
 				"--nats-monitor asks it", copies), "", nil
 		}
 		return "one copy, and NATS does not tell how often it syncs", fmt.Sprintf("a NATS whose configuration says nothing syncs every %v, and "+
-			"what it acknowledged since may be lost in a power cut: set \"sync_interval: always\" in its jetstream block, and let doctor see it with "+
-			"--nats-monitor http://HOST:8222", natsDefault), nil
+			"what it acknowledged since may be lost in a power cut: set \"sync_interval: always\" in its jetstream block, and let doctor see it "+
+			"with --nats-monitor http://HOST:8222", natsDefault), nil
 	}
 	every, always, err := askMonitor(ctx, p.Monitor)
 	if err != nil {
