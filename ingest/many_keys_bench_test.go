@@ -74,9 +74,10 @@ func BenchmarkStartWithManyKeys(b *testing.B) {
 				b.Fatalf("key %d: %s", i, resp.Status)
 			}
 		}
-		page := httptest.NewRecorder()
+		page, scraped := httptest.NewRecorder(), time.Now()
 		promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		b.ReportMetric(ready.Seconds(), "s-ready")
+		b.ReportMetric(1000*time.Since(scraped).Seconds(), "ms-scrape")
 		b.ReportMetric((heap()-before)/1e6, "MB-heap")
 		b.ReportMetric(float64(page.Body.Len())/1e6, "MB-metrics")
 		srv.Close()
