@@ -48,32 +48,20 @@ func (g *Gateway) shares() (all []shares.Share) {
 	g.guests.mu.Unlock()
 	record, recorded := g.uploads.shares(), float64(g.uploads.stored.Load())
 	lines, waiting := g.parts.shares()
-	now := time.Now()
 	for _, of := range list {
-		of.mu.Lock()
-		l, u := of.limits.Value(), of.today.Today(now)
-		of.mu.Unlock()
-		seats, mostSeats := g.seats.share(of.name)
-		if l.UploadsAtOnce > 0 {
-			mostSeats = min(mostSeats, int64(l.UploadsAtOnce))
-		}
-		spool, mostSpool := g.budget.share(of.name)
+		l, own := g.bounds(of)
+		all = append(all, own...)
 		add := func(what string, used, limit float64) {
 			all = append(all, shares.Share{Tenant: of.name, Of: what, Used: used, Limit: limit})
 		}
 		add(shares.EventsPerSecond, -1, l.EventsPerSecond)
 		add(shares.BytesPerSecond, -1, l.BytesPerSecond)
-		if n := g.active.Active(of.name); n > 0 || l.ActiveSessions > 0 { // where nothing bounds them they are not counted
-			add(shares.ActiveSessions, float64(n), float64(l.ActiveSessions))
+		seats, mostSeats := g.seats.share(of.name)
+		if l.UploadsAtOnce > 0 {
+			mostSeats = min(mostSeats, int64(l.UploadsAtOnce))
 		}
-		add(shares.PendingBytes, float64(g.backlog.owes(of.name)), float64(l.PendingBytes))
 		add(shares.UploadsAtOnce, float64(seats), float64(mostSeats))
-		if l.EventsPerDay > 0 {
-			add(shares.EventsPerDay, float64(u.Events), l.EventsPerDay)
-		}
-		if l.BytesPerDay > 0 {
-			add(shares.BytesPerDay, float64(u.Bytes), l.BytesPerDay)
-		}
+		spool, mostSpool := g.budget.share(of.name)
 		add(shares.Spool, float64(spool), float64(mostSpool))
 		// When the record is full, the one with most has its oldest forgotten. It may have what the others leave.
 		if most := float64(g.uploads.room.Load()); most > 0 {
@@ -85,6 +73,37 @@ func (g *Gateway) shares() (all []shares.Share) {
 			add(shares.LargeLines, float64(own), float64(max((most-waiting+own)/2, 1)))
 		}
 	}
+	return all
+}
+
+// bounds are the limits of a tenant, and what it has of those and of its quotas that do not depend on other tenants.
+func (g *Gateway) bounds(of *guest) (l tenant.Limits, all []shares.Share) {
+	of.mu.Lock()
+	l, u := of.limits.Value(), of.today.Today(time.Now())
+	of.mu.Unlock()
+	add := func(what string, used, limit float64) {
+		all = append(all, shares.Share{Tenant: of.name, Of: what, Used: used, Limit: limit})
+	}
+	if n := g.active.Active(of.name); n > 0 || l.ActiveSessions > 0 { // where nothing bounds them they are not counted
+		add(shares.ActiveSessions, float64(n), float64(l.ActiveSessions))
+	}
+	add(shares.PendingBytes, float64(g.backlog.owes(of.name)), float64(l.PendingBytes))
+	if l.EventsPerDay > 0 {
+		add(shares.EventsPerDay, float64(u.Events), l.EventsPerDay)
+	}
+	if l.BytesPerDay > 0 {
+		add(shares.BytesPerDay, float64(u.Bytes), l.BytesPerDay)
+	}
+	return l, all
+}
+
+// Shares are what a tenant has of its limits and quotas. What it has of stores is not among them: how much that may be tells of the others.
+func (g *Gateway) Shares(name string) []shares.Share {
+	of := g.guests.known(name)
+	if of == nil {
+		return nil
+	}
+	_, all := g.bounds(of)
 	return all
 }
 

@@ -16,7 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/ingest/shares"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -40,6 +42,9 @@ type Config struct {
 	Logger     *slog.Logger
 	// Registerer receives the metrics; nil for none.
 	Registerer prometheus.Registerer
+	// Shares returns what a tenant has of its limits and quotas, Windows how far back streams can be replayed. Both may be nil.
+	Shares  func(tenant string) []shares.Share
+	Windows func(ctx context.Context) ([]broker.Window, error)
 }
 
 const (

@@ -61,6 +61,8 @@ func start(t *testing.T, rows *tabletest.Store) *rig {
 		cfg.Database = rows.Opts.Database
 		cfg.Open = func(context.Context) (driver.Conn, error) { return rows.Connect(), nil }
 	}
+	cfg.Shares = r.gateway.Shares
+	cfg.Windows = func(ctx context.Context) ([]broker.Window, error) { return broker.ReadWindows(ctx, r.streams.Marks) }
 	r.server = httptest.NewServer(admin.NewAPI(cfg))
 	t.Cleanup(r.server.Close)
 	for _, of := range []string{"acme", "globex"} {

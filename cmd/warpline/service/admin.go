@@ -11,6 +11,7 @@ import (
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/ingest/shares"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -44,6 +45,8 @@ func (a administration) api() http.Handler {
 		Database: a.reads.Database, Version: a.version, Ready: func() error { return a.gateway().Ready() }, Stores: a.streams.Full,
 		Logger: a.log, Registerer: a.reg,
 	}
+	cfg.Shares = func(of string) []shares.Share { return a.gateway().Shares(of) }
+	cfg.Windows = func(ctx context.Context) ([]broker.Window, error) { return broker.ReadWindows(ctx, a.streams.Marks) }
 	if a.reads.Native != "" {
 		cfg.Open = func(ctx context.Context) (driver.Conn, error) { return a.reads.Open(ctx) }
 	}
