@@ -416,16 +416,29 @@ func (o *owner) leave(ctx context.Context) error {
 	return nil
 }
 
-// purge deletes parts that were folded longer ago than ReplayHorizon, or all folded ones when space runs short.
+// early says what goes before its time while INGEST is so full, 0 for nothing: from half full on the older half of what was folded, which
+// may be said again a few seconds later, and from three quarters on all of it. What was folded after cut stays.
+func early(usage float64, checkpoints []checkpoint, published uint64, now time.Time) (upTo uint64, cut time.Time) {
+	switch n := len(checkpoints); {
+	case usage <= 0.5:
+		return 0, now
+	case usage <= 0.75 && n > 1:
+		return checkpoints[n/2-1].position, checkpoints[n/2-1].at
+	}
+	return published, now
+}
+
+// purge deletes parts that were folded longer ago than ReplayHorizon, and others when space runs short.
 func (o *owner) purge(now time.Time) {
 	upTo := uint64(0)
 	for len(o.checkpoints) > 0 && now.Sub(o.checkpoints[0].at) > o.w.cfg.ReplayHorizon {
 		upTo = o.checkpoints[0].position
 		o.checkpoints = o.checkpoints[1:]
 	}
-	early := false
-	if o.w.ingestUsage() > 0.5 && o.lastPublished > upTo {
-		upTo, early = o.lastPublished, true
+	soon, cut := early(o.w.ingestUsage(), o.checkpoints, o.lastPublished, now)
+	short := soon > upTo
+	if short {
+		upTo = soon
 	}
 	if upTo <= o.lastPurged {
 		return
@@ -443,10 +456,13 @@ func (o *owner) purge(now time.Time) {
 		return
 	}
 	o.lastPurged = upTo
-	if !early {
+	if !short {
 		return
 	}
-	if err := o.w.windows.Cut(ctx, o.partition, now); err != nil {
+	for len(o.checkpoints) > 0 && o.checkpoints[0].position <= upTo {
+		o.checkpoints = o.checkpoints[1:]
+	}
+	if err := o.w.windows.Cut(ctx, o.partition, cut); err != nil {
 		o.log.Debug("purge ingest", "err", err)
 	}
 }

@@ -49,7 +49,7 @@ type Config struct {
 	// IdleAfter closes the scopes of a session that fell silent (10 min); DropNames frees the names of one (10 min; of one that has ended
 	// after DetailWait); Forget drops its state (24 h: after that, only the gateway's record of uploads recognises what is sent again).
 	IdleAfter, DropNames, Forget time.Duration
-	// ReplayHorizon is how long folded parts are kept in INGEST (24 h). They go sooner when the stream is more than half full.
+	// ReplayHorizon is how long folded parts are kept in INGEST (24 h). They go sooner when the stream is more than half full, see early.
 	ReplayHorizon time.Duration
 
 	// LoadNames reads a session's dictionary from ClickHouse once its blocks have expired from NATS; nil: such names stay unknown.

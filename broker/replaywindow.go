@@ -120,24 +120,26 @@ func (w *Windows) Leave(part int) {
 	delete(w.cuts, part)
 }
 
-// Cut notes that what was settled until now is gone before its time.
-func (w *Windows) Cut(ctx context.Context, part int, now time.Time) error {
+// Cut notes that what was settled until then is gone before its time.
+func (w *Windows) Cut(ctx context.Context, part int, until time.Time) error {
 	if w.target <= 0 {
 		return nil // nothing is promised
 	}
 	w.mu.Lock()
 	c := w.cuts[part]
-	c.at = now
-	tell := now.Sub(c.stored) >= recordCuts
+	if until.After(c.at) {
+		c.at = until
+	}
+	tell := c.at.Sub(c.stored) >= recordCuts
 	if tell {
-		c.stored = now
+		c.stored = c.at
 	}
 	w.cuts[part] = c
 	w.mu.Unlock()
 	if !tell {
 		return nil
 	}
-	body, err := json.Marshal(Window{Since: now.UTC(), Target: w.target.Seconds()})
+	body, err := json.Marshal(Window{Since: c.at.UTC(), Target: w.target.Seconds()})
 	if err == nil {
 		_, err = w.kv.Put(ctx, windowKey(w.stream, part), body)
 	}
