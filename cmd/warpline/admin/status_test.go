@@ -10,7 +10,8 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// An administrator of a tenant sees what it has of its limits and quotas, and nothing that tells of others. The operator sees replay windows.
+// An administrator of a tenant sees what it has of its limits and quotas, and nothing that tells of others. The operator sees replay
+// windows.
 func TestStatusOfTenantAndService(t *testing.T) {
 	r := start(t, nil)
 	r.want(200, "operator", "PATCH", "tenants/acme", `{"limits":{"quota_events_per_day":1000,"pending_bytes":5000}}`)
