@@ -20,10 +20,10 @@ func (l *lane) purge(ctx context.Context) {
 	}
 	l.purgeAt = time.Now().Add(purgeEvery)
 	l.lookAgain(ctx)
-	durable, roomy := false, l.roomy(ctx)
+	durable, used := false, l.used(ctx)
 	for p, s := range l.marks.mark.Partitions {
 		// Purge removes what is below its sequence, so the snapshot's own chunk stays.
-		below := l.window.below(p, min(l.marks.mark.Mark+1, s.Snapshot), s.Erased, roomy)
+		below, cut := l.window.below(p, min(l.marks.mark.Mark+1, s.Snapshot), s.Erased, used)
 		if below <= 1 || below <= l.purged[p] {
 			continue
 		}
@@ -43,10 +43,10 @@ func (l *lane) purge(ctx context.Context) {
 		}
 		l.purged[p] = below
 		l.k.met.purges.Inc()
-		if roomy {
+		if cut.IsZero() {
 			continue
 		}
-		if err := l.k.windows.Cut(ctx, l.n, time.Now()); err != nil {
+		if err := l.k.windows.Cut(ctx, l.n, cut); err != nil {
 			l.log.Debug("purge ROWS", "partition", p, "err", err)
 		}
 	}

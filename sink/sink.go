@@ -82,7 +82,7 @@ type Config struct {
 	// MaxRangeRows bounds the rows of one span. The default is 1 M, which ClickHouse takes as one block.
 	MaxRangeRows int
 
-	// ReplayWindow is how long ROWS keeps chunks after they were inserted, for Replayer, while they fill no more than a quarter of it. 0: no
+	// ReplayWindow is how long ROWS keeps chunks after they were inserted, for Replayer, while no more than a quarter of it is used. 0: no
 	// longer than a worker needs them to recover.
 	ReplayWindow time.Duration
 
