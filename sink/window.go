@@ -29,8 +29,8 @@ func newWindow(length time.Duration) *window {
 }
 
 // below returns the sequence below which a partition's messages may be purged now. all is that without a window, and erased the newest
-// deletion: what was there before it goes at once. used is how much of ROWS is used. Where that is too much, cut is the time until which what
-// was inserted goes early, else zero.
+// deletion: what was there before it goes at once. used is how much of ROWS is used. Where that is too much, cut is the time until which
+// what was inserted goes early, else zero.
 func (w *window) below(partition int, all, erased uint64, used float64) (below uint64, cut time.Time) {
 	if w.length <= 0 {
 		return all, cut
