@@ -143,6 +143,7 @@ func (o *owner) settle(ctx context.Context, before past, have stream.Point, behi
 	if why == "" {
 		o.position, o.positionAt = before.position.Seq, before.position.At
 	} else {
+		o.passed.load(nil, o.position) // its sequences are others' now
 		o.lost.From = max(o.lost.From, o.position+1)
 		o.tell(ctx, *o.lost)
 	}

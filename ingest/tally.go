@@ -1,6 +1,9 @@
 package ingest
 
 import (
+	"cmp"
+
+	"github.com/warpline/warpline/ingest/doorbook"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -71,4 +74,15 @@ func (g *Gateway) enterBooks(tenantName string, x *exchange, t *Tally, kind stre
 	}
 	m.receivedEvents.WithLabelValues(tenantName).Add(float64(events))
 	m.receivedBytes.WithLabelValues(tenantName).Add(float64(bytes))
+}
+
+// enterDoor notes in the gateway's own book what JetStream has of an upload. last is where its record says that its last part is, 0 when it
+// does not say so.
+func (g *Gateway) enterDoor(u *Upload, p *Publisher, c *claim, last uint64) {
+	if c == nil || c.key == "" {
+		last = 0
+	}
+	g.door.Enter(doorbook.Upload{Tenant: u.Tenant, Source: p.Envelope.Source, Received: u.Received, RollupDays: p.Envelope.RollupDays,
+		Session: cmp.Or(u.Session, p.session), Window: Printable(u.Window, maxUploadName), Last: last,
+		Own: last > 0 && lostToken(c.key) != stream.ManySessionsToken, Parts: p.stored})
 }

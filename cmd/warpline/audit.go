@@ -92,14 +92,26 @@ type proof struct {
 	// Usage says what became of accepted events; PendingMore that more is pending than was counted.
 	Usage       []sink.UsageReport
 	PendingMore bool `json:",omitempty"`
-	Books       []sink.BookReport
-	Rollups     []sink.RollupReport
-	Deep        *sink.Deep `json:",omitempty"` // with --deep
+	// LostParts are uploads that have to be sent again.
+	LostParts []ingest.LostPart `json:",omitempty"`
+	Books     []sink.BookReport
+	Rollups   []sink.RollupReport
+	Deep      *sink.Deep `json:",omitempty"` // with --deep
 }
+
+// maxLostParts is how many uploads that lack parts are named, a line each.
+const maxLostParts = 50
 
 // Problems lists what is wrong, in one line each.
 func (f *proof) Problems() []string {
 	all := f.Report.Problems()
+	for i, l := range f.LostParts {
+		if i == maxLostParts {
+			all = append(all, fmt.Sprintf("%d more uploads lack parts: --json names them", len(f.LostParts)-i))
+			break
+		}
+		all = append(all, l.String())
+	}
 	for _, u := range f.Usage {
 		if u.Problem != "" {
 			all = append(all, u.String())
@@ -178,6 +190,10 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		}
 		for _, l := range uploads {
 			r.Lost = append(r.Lost, l.String())
+		}
+		r.LostParts, err = ingest.AuditParts(ctx, streams)
+		if err != nil {
+			return fmt.Errorf("audit: %w", err)
 		}
 	}
 	if err := r.look(ctx, streams, conn, of, c.Deep); err != nil {
