@@ -69,8 +69,8 @@ func (l LostPart) String() string {
 	if l.Session != "" {
 		what += fmt.Sprintf(" of session %q", l.Session)
 	}
-	return fmt.Sprintf("INGEST lost %d parts of the %s of tenant %s, with %d events, before they were folded (found %s): have it sent again, or "+
-		"send its file with warpline send: what is lost of it is taken, once", len(l.Parts), what, l.Tenant, l.Events,
+	return fmt.Sprintf("INGEST lost %d parts of the %s of tenant %s, with %d events, before they were folded (found %s): have it sent "+
+		"again, or send its file with warpline send: what is lost of it is taken, once", len(l.Parts), what, l.Tenant, l.Events,
 		time.Unix(0, l.At).UTC().Format(time.DateTime))
 }
 

@@ -80,7 +80,8 @@ func (r *repeats) run(ctx context.Context, js jetstream.JetStream, partitions in
 			}
 			// Also where it was known: it is counted when it is acknowledged, and that is now.
 			book.Enter(doorbook.Upload{Tenant: h.k.tenant, Source: h.k.source, Received: time.Unix(0, h.k.day*int64(24*time.Hour)),
-				RollupDays: h.k.days, Parts: []doorbook.Part{{Partition: stream.Partition(h.k.tenant, "", partitions), Seq: ack.Sequence, Events: h.n}}})
+				RollupDays: h.k.days,
+				Parts:      []doorbook.Part{{Partition: stream.Partition(h.k.tenant, "", partitions), Seq: ack.Sequence, Events: h.n}}})
 			held = held[1:]
 		}
 		cancel()

@@ -1,5 +1,5 @@
-// Package doorbook keeps a gateway's own book of what it has stored: which events, and which parts of which uploads stand where in INGEST. It
-// goes to the workers through INGEST itself, partition by partition, behind what it is about. So a worker that has come to it has passed
+// Package doorbook keeps a gateway's own book of what it has stored: which events, and which parts of which uploads stand where in INGEST.
+// It goes to the workers through INGEST itself, partition by partition, behind what it is about. So a worker that has come to it has passed
 // all that it lists: what it has not met is lost, and whose that is, is known.
 //
 // What a gateway that is killed had not sent yet, at most the last seconds, is in no book. So a book can say too little and never too much.
