@@ -127,6 +127,7 @@ func (o *owner) door(ctx context.Context, p *Part, compressed []byte) error {
 	if o.replaying {
 		return nil
 	}
+	o.fold.stored(&d)
 	var lost []lostUpload
 	first, last, parts := uint64(0), uint64(0), uint64(0)
 	gone := func(seq uint64) bool {
@@ -150,6 +151,9 @@ func (o *owner) door(ctx context.Context, p *Part, compressed []byte) error {
 		}
 		if len(l.parts) > 0 {
 			lost = append(lost, l)
+			if !u.Again {
+				o.fold.lost(&d, &l.of, l.events)
+			}
 		}
 	}
 	uncounted := gone(d.After)

@@ -288,7 +288,7 @@ func (c *auditCmd) print(p *program, r proof) error {
 
 // printBooks prints what became of events, and what is wrong in the books; of one tenant all of them.
 func (c *auditCmd) printBooks(w io.Writer, r proof) {
-	fmt.Fprintln(w, "TENANT\tDAY\tACCEPTED\tSTORED\tREJECTED\tDUPLICATES\tPENDING\t")
+	fmt.Fprintln(w, "TENANT\tDAY\tACCEPTED\tSTORED\tREJECTED\tDUPLICATES\tPENDING\tDOOR\tLOST\t")
 	for _, u := range r.Usage {
 		more, good := "", "ok"
 		if r.PendingMore {
@@ -297,8 +297,8 @@ func (c *auditCmd) printBooks(w io.Writer, r proof) {
 		if u.Problem != "" {
 			good = "WRONG"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d%s\t%d\t%d\t%d\t%d%s\t%s\n", u.Tenant, u.Day, u.Accepted, more, u.Stored, u.Rejected, u.Duplicates,
-			u.Pending, more, good)
+		fmt.Fprintf(w, "%s\t%s\t%d%s\t%d\t%d\t%d\t%d%s\t%d\t%d\t%s\n", u.Tenant, u.Day, u.Accepted, more, u.Stored, u.Rejected,
+			u.Duplicates, u.Pending, more, u.Door, u.Lost, good)
 	}
 	head := "\nTENANT\tDAY\tTABLE\tGIVEN\tDELETED\tSTORED\t"
 	for _, b := range r.Books {
