@@ -74,15 +74,36 @@ func (l LostPart) String() string {
 		time.Unix(0, l.At).UTC().Format(time.DateTime))
 }
 
-// AuditParts returns the uploads of which INGEST lost parts before they were folded, as workers found, and which were not sent again since.
+// AcceptParts keeps AuditParts from naming uploads that a person has read of, so that the audit is content though nobody has them any more.
+func AcceptParts(ctx context.Context, s *broker.Streams) error {
+	return eachEntry(ctx, s.Windows, []string{stream.LostUploadKeys}, func(e jetstream.KeyValueEntry) error {
+		l, err := stream.ParseLostUpload(e.Value())
+		if err != nil || l.Accepted {
+			return err
+		}
+		l.Accepted = true
+		body, err := l.Encode()
+		if err == nil {
+			_, err = s.Windows.Update(ctx, e.Key(), body, e.Revision())
+		}
+		if err != nil && !broker.IsWrongSequence(err) { // else it was sent again, or more of it is lost
+			return fmt.Errorf("accept a lost upload: %w", err)
+		}
+		return nil
+	})
+}
+
+// AuditParts returns the uploads of which INGEST lost parts before they were folded, as workers found, and which were neither sent again
+// nor accepted since.
 func AuditParts(ctx context.Context, s *broker.Streams) (out []LostPart, err error) {
 	err = eachEntry(ctx, s.Windows, []string{stream.LostUploadKeys}, func(e jetstream.KeyValueEntry) error {
 		l, err := stream.ParseLostUpload(e.Value())
 		if err != nil {
 			return err
 		}
-		tenant, _, _ := strings.Cut(e.Key(), ".")
-		out = append(out, LostPart{Tenant: tenant, LostUpload: l})
+		if tenant, _, _ := strings.Cut(e.Key(), "."); !l.Accepted {
+			out = append(out, LostPart{Tenant: tenant, LostUpload: l})
+		}
 		return nil
 	})
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 
 // UsageReport is what became of the events of a tenant that were accepted on a day: Accepted = Stored + Rejected + Duplicates + Pending.
 //
-// Accepted is what workers counted, and what waits for them. Door is what gateways counted themselves when JetStream had acknowledged it, of
-// which workers know that Lost is gone. The workers come to a gateway's count after they have come to what it counts. So Door is never more
-// than Accepted + Lost, unless events are missing; it is less by what a gateway could not tell any more that was killed, and by what came
-// in before gateways counted.
+// Accepted is what workers counted, and what waits for them. Door is what gateways counted themselves when JetStream had acknowledged it,
+// of which workers know that Lost is gone. The workers come to a gateway's count after they have come to what it counts. So Door is never
+// more than Accepted + Lost, unless events are missing; it is less by what a gateway could not tell any more that was killed, and by what
+// came in before gateways counted.
 type UsageReport struct {
 	Tenant, Day                           string
 	Accepted                              uint64 // events
@@ -57,13 +57,14 @@ func AuditUsage(ctx context.Context, s *broker.Streams, conn driver.Conn, of Sco
 	var day int32
 	var events, rejected, duplicates, door, lost uint64
 	err = each(ctx, conn, fmt.Sprintf("SELECT toString(tenant) AS owner, toInt32(toUInt16(day)) AS d, sum(events), sum(rejected), "+
-		"sum(duplicates), sum(door_events), sum(lost_events) FROM usage_data WHERE 1%s%s GROUP BY owner, d", of.tenant(), of.days(nil, "toInt32(toUInt16(day))")),
+		"sum(duplicates), sum(door_events), sum(lost_events) FROM usage_data WHERE 1%s%s GROUP BY owner, d", of.tenant(),
+		of.days(nil, "toInt32(toUInt16(day))")),
 		[]any{&tenant, &day, &events, &rejected, &duplicates, &door, &lost}, func() {
 			u := at(tenant, day)
 			u.Accepted, u.Rejected, u.Duplicates, u.Door, u.Lost = events, rejected, duplicates, door, lost
 			u.Stored = events - min(events, rejected+duplicates)
 			if door > events+lost {
-				u.Problem = fmt.Sprintf("gateways stored %d events, of which %d are known to be lost, and %d were counted behind them: %d are missing",
+				u.Problem = fmt.Sprintf("gateways stored %d events, of which %d are known to be lost, and workers counted %d: %d are missing",
 					door, lost, events, door-events-lost)
 			}
 			if rejected+duplicates > events {

@@ -209,7 +209,13 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		if err := streams.AcceptFindings(ctx); err != nil {
 			return fmt.Errorf("accept what was found: %w", err)
 		}
-		r.Found = nil
+		for _, l := range r.LostParts {
+			fmt.Fprintln(p.Stderr, "accepted: "+l.String())
+		}
+		if err := ingest.AcceptParts(ctx, streams); err != nil {
+			return err
+		}
+		r.Found, r.LostParts = nil, nil
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(p.Stderr, "note: "+n)

@@ -216,6 +216,8 @@ type LostUpload struct {
 	Parts   []int  `json:"parts"`  // numbers of the lost ones
 	Events  uint64 `json:"events"` // in them
 	At      int64  `json:"at"`     // when that was found, ns
+	// Accepted says that a person has read it: the audit does not name it any more. It is taken when it is sent again all the same.
+	Accepted bool `json:"accepted,omitempty"`
 }
 
 // LostUploadKeys selects the keys of all uploads of which parts are lost.
@@ -241,6 +243,7 @@ func (l *LostUpload) Add(parts []int, events uint64) (fresh int) {
 	if fresh > 0 {
 		slices.Sort(l.Parts)
 		l.Events += events
+		l.Accepted = false
 	}
 	return fresh
 }

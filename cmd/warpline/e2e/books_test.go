@@ -130,7 +130,8 @@ func TestBooksBalance(t *testing.T) {
 			return have == stored, fmt.Sprintf("%d of %d", have, stored)
 		})
 		eventually(t, 30*time.Second, "what the gateway counted of "+tenant, func() (bool, string) {
-			rows, err := c.tryRows(`SELECT '', sum(door_events), sum(lost_events), toUInt64(sum(door_bytes) > 0) FROM usage WHERE tenant = '` + tenant + `'`)
+			rows, err := c.tryRows(`SELECT '', sum(door_events), sum(lost_events), toUInt64(sum(door_bytes) > 0) FROM usage
+				WHERE tenant = '` + tenant + `'`)
 			have := fmt.Sprint(rows[""])
 			return err == nil && have == fmt.Sprint([]uint64{sent, 0, 1}), fmt.Sprintf("%s, want %d (%v)", have, sent, err)
 		})

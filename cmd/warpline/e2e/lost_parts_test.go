@@ -33,9 +33,9 @@ func (c *cluster) audit(args ...string) (string, int) {
 	return string(out), exit.ExitCode()
 }
 
-// A part is deleted from INGEST by hand while no worker runs. Workers, the gateway and NATS are killed before the loss is told, after it and
-// while the window is sent again: in the end each kernel is there once, of the neighbour too, the audit named the window, and what gateways
-// counted is what was folded and what was lost.
+// A part is deleted from INGEST by hand while no worker runs. Workers, the gateway and NATS are killed before the loss is told, after it
+// and while the window is sent again: in the end each kernel is there once, of the neighbour too, the audit named the window, and what
+// gateways counted is what was folded and what was lost.
 func TestLostPartAndKill9(t *testing.T) {
 	c := newCluster(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
