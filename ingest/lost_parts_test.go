@@ -447,3 +447,51 @@ func TestNothingIsLost(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 }
+
+// INGEST is made anew, beyond the sequences of before, when all is folded: what gateways tell of before is not told as lost.
+func TestNothingOfBeforeIsLost(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, 1)
+			stop := h.work()
+			for i := range 6 {
+				h.send(windowOf(t, "a", "s", i, 1, 10))
+				if i == 3 {
+					h.gateway.FlushDoor(t.Context())
+				}
+			}
+			h.counts(60)
+			if !running {
+				stop()
+			}
+			nextSecond()
+			info, err := h.streams.Ingest.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := info.Config
+			if err := h.streams.JS.DeleteStream(t.Context(), cfg.Name); err != nil {
+				t.Fatal(err)
+			}
+			cfg.FirstSeq = info.State.LastSeq + 1
+			if _, err := h.streams.JS.CreateStream(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 { // it misses what it told, and tells it again
+				h.gateway.FlushDoor(t.Context())
+			}
+			if !running {
+				h.work()
+			}
+			h.send(windowOf(t, "a", "s", 10, 1, 10))
+			h.counts(70)
+			h.lacks()
+			for _, f := range h.found() {
+				if f.Kind == broker.FindingUnfolded {
+					t.Errorf("found %v", f)
+				}
+			}
+		})
+	}
+}

@@ -196,9 +196,9 @@ func (b *Book) Flush(ctx context.Context) {
 	defer b.flushing.Unlock()
 	for n := range b.parts {
 		for p := &b.parts[n]; b.take(p); {
-			if err := b.send(ctx, p); err != nil {
+			if err := b.send(ctx, p); err != nil { // NATS is away, or INGEST is full
 				b.log.Debug("what was stored cannot be told to the workers, trying again", "partition", n, "err", err)
-				return // NATS is away, or INGEST is full
+				break
 			}
 		}
 	}
@@ -334,15 +334,15 @@ func doorOf(data []byte) (stream.Door, error) {
 func (b *Book) Look(ctx context.Context) {
 	b.flushing.Lock()
 	defer b.flushing.Unlock()
+	if !slices.ContainsFunc(b.parts, func(p partition) bool { return len(p.sent) > 0 }) {
+		return
+	}
+	s, err := b.js.Stream(ctx, stream.IngestStream)
+	if err != nil {
+		return
+	}
 	for n := range b.parts {
 		p := &b.parts[n]
-		if len(p.sent) == 0 {
-			continue
-		}
-		s, err := b.js.Stream(ctx, stream.IngestStream)
-		if err != nil {
-			return
-		}
 		reached, left := b.reached(n), p.sent[:0]
 		for i, m := range p.sent {
 			if i >= looks {
