@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"cmp"
-
 	"github.com/warpline/warpline/ingest/doorbook"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -82,7 +80,10 @@ func (g *Gateway) enterDoor(u *Upload, p *Publisher, c *claim, last uint64) {
 	if c == nil || c.key == "" {
 		last = 0
 	}
-	g.door.Enter(doorbook.Upload{Tenant: u.Tenant, Source: p.Envelope.Source, Received: u.Received, RollupDays: p.Envelope.RollupDays,
-		Session: cmp.Or(u.Session, p.session), Window: Printable(u.Window, maxUploadName), Last: last,
-		Own: last > 0 && lostToken(c.key) != stream.ManySessionsToken, Parts: p.stored})
+	up := doorbook.Upload{Tenant: u.Tenant, Source: p.Envelope.Source, Received: u.Received, RollupDays: p.Envelope.RollupDays, Last: last,
+		Own: last > 0 && lostToken(c.key) != stream.ManySessionsToken, Parts: p.stored}
+	if up.Own {
+		up.Session, up.Window = u.Session, Printable(u.Window, maxUploadName)
+	}
+	g.door.Enter(up)
 }

@@ -87,12 +87,14 @@ type partition struct {
 	listing      []listed // of sending
 	unsure       bool     // NATS may have it
 	sent         []sent
+	turn         int // which of sent are looked for
 }
 
 // sent is a message that no worker is known to have come to yet.
 type sent struct {
 	seq     uint64
 	uploads []listed
+	missed  bool // INGEST did not have it at the last look
 }
 
 // Book is what a gateway has stored. It is safe for concurrent use.
@@ -282,7 +284,7 @@ func (b *Book) send(ctx context.Context, p *partition) error {
 // stored notes that the message that was taken is stored.
 func (p *partition) stored(seq uint64) {
 	if len(p.listing) > 0 {
-		p.sent = append(p.sent, sent{seq, p.listing})
+		p.sent = append(p.sent, sent{seq: seq, uploads: p.listing})
 		p.sent = p.sent[max(0, len(p.sent)-kept):]
 	}
 	p.number, p.last, p.sending, p.listing = p.sending.Number, seq, nil, nil
@@ -329,8 +331,8 @@ func doorOf(data []byte) (stream.Door, error) {
 	return stream.ParseDoor(body)
 }
 
-// Look finds messages that INGEST has lost, perhaps with what they list: their uploads are listed again. What a worker has come to, and
-// INGEST still has, is forgotten.
+// Look finds messages that INGEST has lost, perhaps with what they list, before a worker came to them: their uploads are listed again. What
+// a worker has come to is forgotten. Deletions take messages too, a moment before that is known, so it looks twice.
 func (b *Book) Look(ctx context.Context) {
 	b.flushing.Lock()
 	defer b.flushing.Unlock()
@@ -345,20 +347,25 @@ func (b *Book) Look(ctx context.Context) {
 		p := &b.parts[n]
 		reached, left := b.reached(n), p.sent[:0]
 		for i, m := range p.sent {
-			if i >= looks {
+			if m.seq <= reached {
+				continue
+			}
+			if !m.missed && (i+p.turn)%len(p.sent) >= looks {
 				left = append(left, m)
 				continue
 			}
 			_, err := s.GetMsg(ctx, m.seq)
-			switch {
-			case errors.Is(err, jetstream.ErrMsgNotFound):
+			switch gone := errors.Is(err, jetstream.ErrMsgNotFound); {
+			case gone && m.missed:
 				b.again(p, m)
-			case err != nil || m.seq > reached:
-				left = append(left, m)
+				continue
+			case gone || err == nil:
+				m.missed = gone
 			}
+			left = append(left, m)
 		}
 		clear(p.sent[len(left):])
-		p.sent = left
+		p.sent, p.turn = left, p.turn+looks
 	}
 }
 
@@ -368,7 +375,7 @@ func (b *Book) again(p *partition, m sent) {
 	defer b.mu.Unlock()
 	for _, u := range m.uploads {
 		if u.Again || p.parts >= mostWaiting {
-			continue // once: INGEST may also have given the message up, because it runs full
+			continue // once is enough
 		}
 		u.Again = true
 		p.uploads = append(p.uploads, u)

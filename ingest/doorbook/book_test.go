@@ -38,7 +38,7 @@ func read(t testing.TB, s *broker.Streams) (out []stream.Door) {
 	last := map[place][2]uint64{} // number, sequence
 	for p := range s.Partitions {
 		for seq := uint64(1); ; {
-			msg, err := s.Ingest.GetMsg(t.Context(), seq, jetstream.WithGetMsgSubject(fmt.Sprintf("ingest.%d._.*", p)))
+			msg, err := s.Ingest.GetMsg(t.Context(), seq, jetstream.WithGetMsgSubject(stream.DoorFilter(p)))
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				break
 			}

@@ -14,8 +14,11 @@ const KindDoor Kind = "door"
 
 // DoorSubject is the subject of a gateway's messages of KindDoor in a partition: nobody else has it, so that the gateway finds its last.
 func DoorSubject(partition int, gateway string) string {
-	return IngestSubject(partition, NoTenantToken, "door-"+gateway)
+	return IngestSubject(partition, NoTenantToken, "door."+gateway)
 }
+
+// DoorFilter selects what all gateways have said in a partition.
+func DoorFilter(partition int) string { return DoorSubject(partition, "*") }
 
 // Door is what one gateway has stored in one partition.
 type Door struct {

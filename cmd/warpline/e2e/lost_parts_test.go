@@ -88,7 +88,7 @@ func TestLostPartAndKill9(t *testing.T) {
 		}
 		eventually(t, 60*time.Second, "the gateway tells what it stored", func() (bool, string) {
 			for tenant, seq := range last {
-				msg, err := ingest.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(fmt.Sprintf("ingest.%d._.*", stream.Partition(tenant, "s", 16))))
+				msg, err := ingest.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(stream.DoorFilter(stream.Partition(tenant, "s", 16))))
 				if err != nil {
 					return false, fmt.Sprint(tenant, err)
 				}
