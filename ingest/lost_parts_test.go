@@ -496,3 +496,53 @@ func TestNothingOfBeforeIsLost(t *testing.T) {
 		})
 	}
 }
+
+// What gateways tell of a tenant behind its purge, of what came before it, gives the tenant no row of usage: it would be there again.
+func TestPurgedTenantIsNotCounted(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 1)
+	h.send(windowOf(t, "a", "s", 1, 1, 10))
+	h.send(windowOf(t, "b", "s", 2, 1, 10))
+	tombstone, err := stream.AppendEnvelope(nil, &stream.Envelope{Tenant: "a", Kind: stream.KindDelete, Identity: "delete-1", Last: true,
+		ReceivedAt: time.Now().UnixNano(), Delete: &stream.Deletion{ID: "1", Tenant: "a"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.streams.JS.Publish(t.Context(), stream.IngestSubject(0, "a", stream.PurgeToken), tombstone); err != nil {
+		t.Fatal(err)
+	}
+	h.gateway.FlushDoor(t.Context())
+	h.work()
+	h.send(windowOf(t, "b", "s", 3, 1, 10))
+	h.counts(30)
+	h.gateway.FlushDoor(t.Context())
+	h.holds("usage behind the purge", func() (bool, string) {
+		purged, rows, position := false, 0, uint64(0)
+		for seq := uint64(1); ; seq++ {
+			msg, err := h.streams.Rows.GetMsg(t.Context(), seq)
+			if err != nil {
+				break
+			}
+			c, _, packed, err := stream.ParseChunk(msg.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := 0
+			for _, r := range c.Tables {
+				if r.Table == "usage_data" && purged {
+					plain, err := r.Unpack(nil, packed[at:at+r.PackedLen])
+					if err != nil {
+						t.Fatal(err)
+					}
+					rows += r.Rows
+					if bytes.Contains(plain[r.SchemaLen:], []byte{'a', 'b'}) { // tenants are a dictionary of texts, one behind the other
+						t.Error("the purged tenant has a row")
+					}
+				}
+				at += r.PackedLen
+			}
+			purged, position = purged || len(c.Deletes) > 0, c.Position
+		}
+		return purged && rows >= 2 && position >= h.last(), fmt.Sprint(purged, rows, position)
+	})
+}

@@ -51,8 +51,8 @@ func TestAuditComparesTheDoor(t *testing.T) {
 			}
 			want := ""
 			if c.missing > 0 {
-				want = fmt.Sprintf("gateways stored %d events, of which %d are known to be lost, and workers counted %d: %d are missing", u.Door, c.lost,
-					u.Accepted, c.missing)
+				want = fmt.Sprintf("gateways stored %d events, of which %d are known to be lost, and workers counted %d: %d are missing", u.Door,
+					c.lost, u.Accepted, c.missing)
 			}
 			if u.Problem != want || !strings.HasPrefix(u.String(), "tenant beta, received on "+day+": "+want) {
 				t.Errorf("the audit says %q, want %q", u.Problem, want)

@@ -14,7 +14,8 @@ func said() stream.Door {
 		Counts: []stream.DoorCount{{Tenant: "a", Source: "gpu-flight", Day: 20000, RollupDays: 395, Events: 10, Bytes: 1 << 40},
 			{Tenant: "b", Source: "parca", Day: 20001, RollupDays: 30}},
 		Uploads: []stream.DoorUpload{
-			{Count: 0, Session: "s", Window: "w/ü", Last: 103, Own: true, Parts: []stream.DoorPart{{Part: 0, Seq: 103, Events: 9}, {Part: 1, Seq: 101}}},
+			{Count: 0, Session: "s", Window: "w/ü", Last: 103, Own: true,
+				Parts: []stream.DoorPart{{Part: 0, Seq: 103, Events: 9}, {Part: 1, Seq: 101}}},
 			{Count: 1, Session: "s", Again: true, Parts: []stream.DoorPart{{Part: 300, Seq: 1 << 50, Events: 1}}},
 		}}
 }
