@@ -73,7 +73,11 @@ type usageKey struct {
 }
 
 // Counts are events and bytes of parts, by what became of them.
-type Counts struct{ Events, bytes, Stored, rejected, Duplicates uint64 }
+type Counts struct {
+	Events, bytes, Stored, rejected, Duplicates uint64
+
+	doorEvents, doorBytes, lost uint64 // what gateways say
+}
 
 // NewFold returns a fold without an owner, so that nothing of it is published: for tests and benchmarks of sources.
 func NewFold(cfg Config) *Fold {

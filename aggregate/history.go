@@ -143,6 +143,8 @@ func (o *owner) settle(ctx context.Context, before past, have stream.Point, behi
 	if why == "" {
 		o.position, o.positionAt = before.position.Seq, before.position.At
 	} else {
+		// Its sequences are others' now, or nobody's: what stood up to where it was folded is not lost.
+		o.passed.load(nil, max(o.position, before.position.Seq))
 		o.lost.From = max(o.lost.From, o.position+1)
 		o.tell(ctx, *o.lost)
 	}

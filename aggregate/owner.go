@@ -34,6 +34,7 @@ type owner struct {
 	positionAt, at int64
 	anchors        []stream.Point // some earlier positions, newest first
 	lost           *stream.Loss   // of INGEST, while position is inside it
+	passed         passed         // door.go
 	replaying      bool           // folding for the state alone, by the messages' clock
 	base           uint64         // number of the partition's first chunk
 	number         uint64         // of the last published chunk
@@ -263,6 +264,13 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			return nil
 		}
 	}
+	if err == nil && env.Kind == stream.KindDoor {
+		if err := o.door(ctx, p, compressed); err != nil {
+			return err
+		}
+		o.folded(seq)
+		return nil
+	}
 	if err == nil && env.Kind == stream.KindRepeats {
 		o.fold.repeats(p)
 		o.folded(seq)
@@ -316,6 +324,7 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 // folded moves the position past a part.
 func (o *owner) folded(seq uint64) {
 	o.position, o.positionAt = seq, o.at
+	o.passed.add(seq)
 	if o.opened.IsZero() {
 		o.opened = o.clock()
 	}

@@ -38,7 +38,7 @@ func (o *owner) publish(ctx context.Context) error {
 		PositionAt: o.positionAt,
 		Anchors:    o.anchors, Lost: o.lost, CreatedAt: o.clock().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.Out.Oldest,
 		Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
-		Verdicts: o.verdicts.publish(time.Now().UnixNano()),
+		Verdicts: o.verdicts.publish(time.Now().UnixNano()), Passed: o.passed.publish(time.Now(), o.position),
 	}
 	o.describe(&c)
 	msg, err := o.message(ctx, &c, f.AppendState(nil, false), body)

@@ -165,6 +165,7 @@ func (o *owner) rebuild(ctx context.Context, l loss) error {
 	if err := o.settle(ctx, before, have, number < before.number); err != nil {
 		return err
 	}
+	o.passed.load(nil, max(o.position, before.position.Seq))
 	o.base = max(told.To+1, d.Void, uint64(time.Now().UnixMilli()))
 	o.number = o.base - 1
 	if l.shorter || d.purged {

@@ -17,9 +17,10 @@ import (
 const tenantSeries = 64
 
 var (
-	partOutcomes = []string{"folded", "duplicate", "bad", "deleted", "poison"}
-	retryReasons = []string{"rows_full", "rows_lost", "timeout", "dictionary", "dictionary_full", "dictionary_bad", "object", "state_full"}
-	foldReasons  = []string{"panic", "time", "memory", "stuck"}
+	partOutcomes = []string{"folded", "duplicate", "bad", "deleted", "poison", "lost"}
+	retryReasons = []string{"rows_full", "rows_lost", "timeout", "dictionary", "dictionary_full", "dictionary_bad", "object", "state_full",
+		"lost_parts"}
+	foldReasons = []string{"panic", "time", "memory", "stuck"}
 )
 
 // begin makes the series whose labels are known from the start.

@@ -157,6 +157,7 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base,
 		head.Number, last.Sequence, head.Snapshot
 	o.anchors, o.lost = head.Anchors, head.Lost
+	o.passed.load(head.Passed, head.Position)
 	o.verdicts.load(head.Verdicts)
 	return nil
 }

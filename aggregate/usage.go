@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/warpline/warpline/aggregate/rows"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -53,6 +54,34 @@ func (f *Fold) repeats(p *Part) {
 	u.Duplicates += p.Env.Events
 }
 
+// stored counts what a gateway says that it stored, and lost what of an upload is lost of that. What was received before a tenant's purge
+// is counted nowhere: a row of usage would belong to the tenant again.
+func (f *Fold) stored(d *stream.Door) {
+	for i := range d.Counts {
+		if c := &d.Counts[i]; c.Events > 0 || c.Bytes > 0 {
+			if u := f.usageAt(d, c); u != nil {
+				u.doorEvents += c.Events
+				u.doorBytes += c.Bytes
+			}
+		}
+	}
+}
+
+func (f *Fold) lost(d *stream.Door, c *stream.DoorCount, events uint64) {
+	if u := f.usageAt(d, c); u != nil {
+		u.lost += events
+	}
+}
+
+// usageAt returns the usage that a gateway's count is of, nil when it may be from before a purge.
+func (f *Fold) usageAt(d *stream.Door, c *stream.DoorCount) *Counts {
+	if t, ok := f.deletions[deletionKey{tenant: c.Tenant}]; ok && d.Since <= t.at {
+		return nil
+	}
+	return f.usageOf(&Part{Env: stream.Envelope{Tenant: c.Tenant, Source: c.Source, ReceivedAt: int64(c.Day) * rows.NanosPerDay,
+		RollupDays: c.RollupDays}})
+}
+
 // administered writes the row of a change that an administrator made. A row that comes twice is one in the view.
 func (f *Fold) administered(p *Part) {
 	e, a := &p.Env, p.Env.Admin
@@ -96,6 +125,9 @@ func (f *Fold) flushUsage(rawBytes int) {
 			StoredBytes: uint64(float64(rawBytes) * float64(u.Events) / float64(max(total, 1))),
 			Rejected:    u.rejected,
 			Duplicates:  u.Duplicates,
+			DoorEvents:  u.doorEvents,
+			DoorBytes:   u.doorBytes,
+			LostEvents:  u.lost,
 			ReceivedDay: key.day,
 		})
 		f.metrics.events.WithLabelValues(key.tenant, "stored").Add(float64(u.Stored))

@@ -23,6 +23,8 @@ const (
 	FindingDamaged = "stream-damaged"
 	// FindingShortened is messages that are gone from the end of a stream after NATS had acknowledged them.
 	FindingShortened = "end-lost"
+	// FindingUnfolded is uploads of which INGEST lost parts before a worker had folded them.
+	FindingUnfolded = "parts-lost"
 )
 
 // Finding is something that a role found and that a person must learn of, even a month later: the audit names it until it is accepted.
@@ -180,6 +182,7 @@ func (f Finding) String() string {
 		FindingMissing:   "chunks were gone from the stream before they were inserted",
 		FindingDamaged:   "bytes were found damaged by the NATS server and dropped",
 		FindingShortened: "messages at most are gone from its end that NATS had acknowledged",
+		FindingUnfolded:  "uploads lost parts before they were folded",
 	}[f.Kind]
 	if what == "" {
 		what = "of " + f.Kind

@@ -24,6 +24,9 @@ type claim struct {
 	window   window // as recorded
 	resumed  bool   // it was pending already: parts of it may be published
 	lost     bool   // it was done, and its parts are gone: see again
+	// only are the parts that are gone, in order, when a worker has found out which; found is the revision of what says so.
+	only  []int
+	found uint64
 }
 
 // again makes a claim of one that was found done, because its parts are gone from INGEST: settle records it anew.
@@ -106,15 +109,18 @@ func (u *uploads) claim(ctx context.Context, at place, w window) (*claim, error)
 }
 
 // claim looks an upload up and records it as pending when it is new, or when INGEST has lost what was accepted. name gives the identity of
-// its parts.
-func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*claim) string) (*claim, error) {
+// its parts, reached is as history.has has it.
+func (g *Gateway) claim(ctx context.Context, at place, want window, name func(*claim) string, reached uint64) (*claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
 	defer cancel()
 	c, err := g.uploads.claim(ctx, at, want)
 	if err != nil || c.window.state != windowDone {
 		return c, err
 	}
-	stored, err := g.history.has(ctx, g.js, at.key, name(c), &c.window)
+	if err := g.uploads.reopen(ctx, c, want); err != nil || c.lost {
+		return c, err
+	}
+	stored, err := g.history.has(ctx, g.js, at.key, name(c), &c.window, reached)
 	if err == nil && !stored {
 		c.again(want)
 	}
@@ -149,6 +155,14 @@ func (u *uploads) done(ctx context.Context, at place, w window) (bool, error) {
 func (g *Gateway) settle(ctx context.Context, c *claim, t *Tally, last uint64) (first bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PublishTimeout)
 	defer cancel()
+	if c.found > 0 && last > 0 {
+		if err := g.uploads.mended(ctx, c); err != nil {
+			return false, err
+		}
+	}
+	if c.found > 0 && last == 0 {
+		last = c.window.last // cut in another way today, it has none of the parts that were lost
+	}
 	first, err = g.uploads.settle(ctx, c, t.Accepted, t.Rejected, t.Whole, last)
 	if !first {
 		c.window.accepted, c.window.rejected = t.Accepted, t.Rejected

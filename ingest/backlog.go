@@ -232,6 +232,13 @@ func (b *backlog) reach(partition int, seq uint64) {
 	}
 }
 
+// upTo is up to where a partition is in ClickHouse, 0 while that is not known.
+func (b *backlog) upTo(partition int) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reached[partition]
+}
+
 // run reads the sinks' marks until ctx ends.
 func (b *backlog) run(ctx context.Context, marks jetstream.KeyValue, log *slog.Logger) {
 	for ctx.Err() == nil {

@@ -19,3 +19,9 @@ func (g *Gateway) AdoptUploads(ctx context.Context, later time.Duration) error {
 
 // LookBack looks whether INGEST still has the newest uploads, as a gateway does when it starts.
 func (g *Gateway) LookBack(ctx context.Context) error { return g.uploads.lookBack(ctx) }
+
+// FlushDoor sends the gateway's own book to the workers, as it does every few seconds, and then looks whether INGEST has lost of it.
+func (g *Gateway) FlushDoor(ctx context.Context) {
+	g.door.Flush(ctx)
+	g.door.Look(ctx)
+}

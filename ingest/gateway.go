@@ -28,6 +28,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest/active"
+	"github.com/warpline/warpline/ingest/doorbook"
 	"github.com/warpline/warpline/ingest/peers"
 	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/ingest/shares"
@@ -179,6 +180,7 @@ type Gateway struct {
 	parts      *parts
 	history    history
 	repeats    repeats
+	door       *doorbook.Book
 	seal       sealer
 
 	draining atomic.Bool
@@ -231,6 +233,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.metrics.tenants.Bound(cfg.MetricsTenants)
 	g.guests.met, g.guests.defaults, g.guests.spending = g.metrics.meet, cfg.Defaults, newSpending()
 	g.backlog.elsewhere = pending.New(func() map[string]pending.Amount { return g.backlog.amounts(g.guests.tellPending) })
+	g.door = doorbook.New(js, s.Partitions, cfg.Logger, g.backlog.upTo)
 	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
@@ -283,7 +286,12 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { amounts.Run(ctx, nil) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
-	g.wg.Go(func() { g.repeats.run(ctx, js, s.Partitions) })
+	counting, counted := context.WithCancel(context.WithoutCancel(ctx))
+	g.wg.Go(func() {
+		defer counted()
+		g.repeats.run(ctx, js, s.Partitions, g.door)
+	})
+	g.wg.Go(func() { g.door.Run(counting) })
 	return g, nil
 }
 

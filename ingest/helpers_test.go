@@ -165,7 +165,8 @@ func (r *rig) published() []message {
 	if uint64(len(out)) < info.State.Msgs { // counts of repeats may have come meanwhile
 		r.t.Fatalf("read %d messages of %d", len(out), info.State.Msgs)
 	}
-	return slices.DeleteFunc(out, func(m message) bool { return m.Kind == stream.KindRepeats }) // counts, no parts
+	counts := func(m message) bool { return m.Kind == stream.KindRepeats || m.Kind == stream.KindDoor }
+	return slices.DeleteFunc(out, counts) // no parts
 }
 
 // publishedFrom reads the INGEST stream from a sequence on and passes over deleted messages.

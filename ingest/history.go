@@ -58,8 +58,9 @@ func (h *history) know(id uploadID, seq uint64) {
 }
 
 // has reports whether the parts of a done upload, named by its key and the identity of its parts, are in INGEST or were there and have been
-// folded. The last part speaks for all: a stream loses its end.
-func (h *history) has(ctx context.Context, js jetstream.JetStream, key, identity string, w *window) (bool, error) {
+// folded. The last part speaks for all: a stream loses its end. Of others that are lost workers find out (uploads.reopen). reached is up to
+// where the upload's partition is in ClickHouse, 0 when that is not known.
+func (h *history) has(ctx context.Context, js jetstream.JetStream, key, identity string, w *window, reached uint64) (bool, error) {
 	if w.last == 0 || w.at > 0 && time.Since(time.Unix(w.at, 0)) > doubtedFor {
 		return true, nil
 	}
@@ -77,6 +78,8 @@ func (h *history) has(ctx context.Context, js jetstream.JetStream, key, identity
 		return false, nil
 	case w.last > info.State.LastSeq:
 		return false, nil
+	case w.last < info.State.FirstSeq && reached > 0 && reached < w.last:
+		return false, nil // purged by hand, it seems: workers drop what they have folded
 	case w.last >= info.State.FirstSeq:
 		msg, err := s.GetMsg(ctx, w.last)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {

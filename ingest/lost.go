@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,67 @@ func AuditUploads(ctx context.Context, s *broker.Streams, found []broker.Finding
 		return nil, fmt.Errorf("state of INGEST: %w", err)
 	}
 	return a.lost(ctx, info.State.LastSeq)
+}
+
+// LostPart is an upload of which INGEST lost parts before they were folded, and which nobody has sent again yet.
+type LostPart struct {
+	Tenant string
+	stream.LostUpload
+}
+
+// String says it in one line.
+func (l LostPart) String() string {
+	what := l.Source + " upload"
+	if l.Window != "" {
+		what = fmt.Sprintf("window %q", l.Window)
+	}
+	if l.Session != "" {
+		what += fmt.Sprintf(" of session %q", l.Session)
+	}
+	return fmt.Sprintf("INGEST lost %d parts of the %s of tenant %s, with %d events, before they were folded (found %s): have it sent "+
+		"again, or send its file with warpline send: what is lost of it is taken, once", len(l.Parts), what, l.Tenant, l.Events,
+		time.Unix(0, l.At).UTC().Format(time.DateTime))
+}
+
+// AcceptParts keeps AuditParts from naming uploads that a person has read of, so that the audit is content though nobody has them any more.
+func AcceptParts(ctx context.Context, s *broker.Streams) error {
+	return eachEntry(ctx, s.Windows, []string{stream.LostUploadKeys}, func(e jetstream.KeyValueEntry) error {
+		l, err := stream.ParseLostUpload(e.Value())
+		if err != nil || l.Accepted {
+			return err
+		}
+		l.Accepted = true
+		body, err := l.Encode()
+		if err == nil {
+			_, err = s.Windows.Update(ctx, e.Key(), body, e.Revision())
+		}
+		if err != nil && !broker.IsWrongSequence(err) { // else it was sent again, or more of it is lost
+			return fmt.Errorf("accept a lost upload: %w", err)
+		}
+		return nil
+	})
+}
+
+// AuditParts returns the uploads of which INGEST lost parts before they were folded, as workers found, and which were neither sent again
+// nor accepted since.
+func AuditParts(ctx context.Context, s *broker.Streams) (out []LostPart, err error) {
+	err = eachEntry(ctx, s.Windows, []string{stream.LostUploadKeys}, func(e jetstream.KeyValueEntry) error {
+		l, err := stream.ParseLostUpload(e.Value())
+		if err != nil {
+			return err
+		}
+		if tenant, _, _ := strings.Cut(e.Key(), "."); !l.Accepted {
+			out = append(out, LostPart{Tenant: tenant, LostUpload: l})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the record of accepted uploads: %w", err)
+	}
+	slices.SortStableFunc(out, func(a, b LostPart) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Window, b.Window))
+	})
+	return out, nil
 }
 
 // candidate is the newest record of an upload.
@@ -256,4 +318,52 @@ func (a *uploadAudit) lost(ctx context.Context, end uint64) ([]LostUploads, erro
 	}
 	slices.SortFunc(out, func(a, b LostUploads) int { return strings.Compare(a.Tenant, b.Tenant) })
 	return out, nil
+}
+
+// lostToken is what stands in the key of a lost upload in place of its session: what does where it is recorded, or that it has several.
+func lostToken(key string) string {
+	_, rest, _ := strings.Cut(key, ".")
+	token, _, _ := strings.Cut(rest, ".")
+	if token == "t" {
+		return stream.ManySessionsToken
+	}
+	return token
+}
+
+// reopen makes a claim of one that was found done when workers have found that INGEST lost parts of it before they were folded. Then only
+// these are published: the others are not counted again, however long ago they were folded.
+func (u *uploads) reopen(ctx context.Context, c *claim, want window) error {
+	if !u.someLost.Load() || c.window.last == 0 {
+		return nil
+	}
+	token := lostToken(c.key)
+	e, err := u.kv.Get(ctx, stream.LostUploadKey(c.tenant, token, c.window.last))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("upload record: %w", err)
+	}
+	l, err := stream.ParseLostUpload(e.Value())
+	if err != nil {
+		return err
+	}
+	limits := c.window.limits // under which it was cut
+	c.again(want)
+	c.window.limits, c.found = limits, e.Revision()
+	if token != stream.ManySessionsToken { // of others, more partitions may have more to say
+		slices.Sort(l.Parts)
+		c.only = append([]int{}, l.Parts...)
+	}
+	return nil
+}
+
+// mended forgets that parts of an upload were lost, once they are in INGEST again.
+func (u *uploads) mended(ctx context.Context, c *claim) error {
+	s, err := u.js.Stream(ctx, "KV_"+stream.WindowsBucket)
+	if err != nil {
+		return err
+	}
+	key := stream.LostUploadKey(c.tenant, lostToken(c.key), c.window.last)
+	return s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+stream.WindowsBucket+"."+key), jetstream.WithPurgeSequence(c.found+1))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest/doorbook"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -52,14 +54,18 @@ type Publisher struct {
 	last       uint64 // the highest sequence in INGEST of what is acknowledged
 	known      uint64 // events of parts that JetStream had already, from within its duplicate window
 	lost       uint64 // where the last part was that INGEST does not have any more, 0 for none: JetStream must not take these for it
+	only       []int  // the parts that are published, in order; nil: all
+	stored     []doorbook.Part
 }
 
 type pendingAck struct {
 	future    jetstream.PubAckFuture
 	partition int
+	part      int
 	bytes     int
 	raw       int64 // before compression
 	events    uint64
+	came      uint64 // bytes, as the envelope has them
 	sent      time.Time
 }
 
@@ -149,6 +155,9 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 		p.partitions[p.partition] = true
 		return nil
 	}
+	if p.has(e.Part) {
+		return nil
+	}
 	if !p.begin(e) {
 		return nil
 	}
@@ -176,8 +185,8 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 	if err != nil {
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
-	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, bytes: len(p.scratch), events: e.Events,
-		raw: int64(len(body)), sent: time.Now()}
+	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, part: e.Part, bytes: len(p.scratch),
+		events: e.Events, came: e.Bytes, raw: int64(len(body)), sent: time.Now()}
 	p.n++
 	p.gateway.backlog.sent(e.Tenant, int64(len(body)))
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
@@ -200,6 +209,8 @@ func (p *Publisher) await(ctx context.Context) error {
 		if ack.Duplicate {
 			p.known += a.events
 		}
+		p.stored = append(p.stored, doorbook.Part{Partition: a.partition, Part: a.part, Seq: ack.Sequence, Events: a.events, Bytes: a.came,
+			Known: ack.Duplicate})
 		p.metrics.ackSeconds.Observe(time.Since(a.sent).Seconds())
 		return nil
 	case err := <-a.future.Err():
@@ -207,6 +218,15 @@ func (p *Publisher) await(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("publish: no acknowledgement: %w", ctx.Err())
 	}
+}
+
+// has reports whether a part is folded already, of an upload that is sent again because others of its parts were lost.
+func (p *Publisher) has(part int) bool {
+	if p.only == nil {
+		return false
+	}
+	_, lost := slices.BinarySearch(p.only, part)
+	return !lost
 }
 
 // Known says that so many of the upload's events are stored already: they are counted as repeated, and not published.
@@ -253,6 +273,9 @@ func (p *Publisher) Object(ctx context.Context, part int, body io.Reader, most i
 		return "", err
 	}
 	name = fmt.Sprintf("%s%s.%d", stream.ObjectPrefix(p.Envelope.Tenant, p.token), DigestOf(p.Envelope.Identity), part)
+	if p.has(part) {
+		return name, nil
+	}
 	if _, err := p.objects.GetInfo(ctx, name); err == nil || !errors.Is(err, jetstream.ErrObjectNotFound) {
 		if err != nil {
 			err = fmt.Errorf("object store: %w", err)

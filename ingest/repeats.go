@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/ingest/doorbook"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -48,10 +49,15 @@ func (r *repeats) take() map[repeatKey]uint64 {
 }
 
 // run sends the counts to the workers until ctx ends, and then a last time.
-func (r *repeats) run(ctx context.Context, js jetstream.JetStream, partitions int) {
+func (r *repeats) run(ctx context.Context, js jetstream.JetStream, partitions int, book *doorbook.Book) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var held []*nats.Msg // built and not acknowledged; the ids keep the broker from storing one twice
+	type repeated struct {
+		msg *nats.Msg
+		k   repeatKey
+		n   uint64
+	}
+	var held []repeated // built and not acknowledged; the ids keep the broker from storing one twice
 	for ending := false; !ending; {
 		select {
 		case <-ctx.Done():
@@ -61,15 +67,21 @@ func (r *repeats) run(ctx context.Context, js jetstream.JetStream, partitions in
 		if len(held) == 0 {
 			for k, n := range r.take() {
 				if msg, err := repeatMessage(k, n, partitions); err == nil {
-					held = append(held, msg)
+					held = append(held, repeated{msg, k, n})
 				}
 			}
 		}
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		for len(held) > 0 {
-			if _, err := js.PublishMsg(try, held[0], jetstream.WithRetryAttempts(0)); err != nil {
+			h := &held[0]
+			ack, err := js.PublishMsg(try, h.msg, jetstream.WithRetryAttempts(0))
+			if err != nil {
 				break
 			}
+			// Also where it was known: it is counted when it is acknowledged, and that is now.
+			book.Enter(doorbook.Upload{Tenant: h.k.tenant, Source: h.k.source, Received: time.Unix(0, h.k.day*int64(24*time.Hour)),
+				RollupDays: h.k.days,
+				Parts:      []doorbook.Part{{Partition: stream.Partition(h.k.tenant, "", partitions), Seq: ack.Sequence, Events: h.n}}})
 			held = held[1:]
 		}
 		cancel()

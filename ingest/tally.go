@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"github.com/warpline/warpline/ingest/doorbook"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -71,4 +72,18 @@ func (g *Gateway) enterBooks(tenantName string, x *exchange, t *Tally, kind stre
 	}
 	m.receivedEvents.WithLabelValues(tenantName).Add(float64(events))
 	m.receivedBytes.WithLabelValues(tenantName).Add(float64(bytes))
+}
+
+// enterDoor notes in the gateway's own book what JetStream has of an upload. last is where its record says that its last part is, 0 when it
+// does not say so.
+func (g *Gateway) enterDoor(u *Upload, p *Publisher, c *claim, last uint64) {
+	if c == nil || c.key == "" {
+		last = 0
+	}
+	up := doorbook.Upload{Tenant: u.Tenant, Source: p.Envelope.Source, Received: u.Received, RollupDays: p.Envelope.RollupDays, Last: last,
+		Own: last > 0 && lostToken(c.key) != stream.ManySessionsToken, Parts: p.stored}
+	if up.Own {
+		up.Session, up.Window = u.Session, Printable(u.Window, maxUploadName)
+	}
+	g.door.Enter(up)
 }

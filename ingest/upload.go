@@ -247,7 +247,11 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	var c *claim
 	if id.at.key != "" {
 		id.want.limits = u.Limits
-		c, err = g.claim(ctx, id.at, id.want, id.part)
+		reached := uint64(0)
+		if u.Session != "" {
+			reached = g.backlog.upTo(stream.Partition(u.Tenant, u.Session, g.streams.Partitions))
+		}
+		c, err = g.claim(ctx, id.at, id.want, id.part, reached)
 		if errors.Is(err, errConflict) {
 			x.outcome = "conflict"
 			g.metrics.windows.WithLabelValues(u.Tenant, "conflict").Inc()
@@ -265,7 +269,7 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	p := g.publisher(u, id.part(c))
 	p.dry = c != nil && c.window.state == windowDone
 	if c != nil && c.lost {
-		p.lost = c.window.last
+		p.lost, p.only = c.window.last, c.only
 	}
 	if p.dry {
 		return g.acceptAgain(ctx, m, u, in, x, id, c, p)
@@ -281,6 +285,7 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 		if p.beyond != nil && p.last == 0 {
 			g.uploads.unclaim(ctx, c)
 		}
+		g.enterDoor(u, p, c, 0)
 		return g.failed("storing the upload", err)
 	}
 	t := &p.Tally
@@ -289,9 +294,11 @@ func (g *Gateway) acceptOne(ctx context.Context, m *meter, u *Upload, in Intake,
 	if c != nil {
 		first, err = g.settle(ctx, c, t, p.last)
 		if err != nil {
+			g.enterDoor(u, p, c, 0)
 			return g.failed("recording the upload", atWindows(err))
 		}
 	}
+	g.enterDoor(u, p, c, p.last)
 	if id.all {
 		g.active.End(time.Now(), u.Tenant, activeID(stream.SessionToken(u.Session)))
 	}
@@ -367,6 +374,7 @@ func (g *Gateway) notice(s *Source, route *Route) handlerFunc {
 			p.abandon()
 			return asRefusal(g.failed("storing the end of the session", err))
 		}
+		g.enterDoor(u, p, nil, 0)
 		g.metrics.parts.WithLabelValues(x.tenant, string(n.Kind)).Inc()
 		g.active.End(time.Now(), u.Tenant, activeID(stream.SessionToken(u.Session)))
 		x.answer = n.Answer

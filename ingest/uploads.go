@@ -28,6 +28,7 @@ import (
 //	<tenant>.h.forgotten          until when the tenant's uploads were forgotten for lack of room (forget.go)
 //	<tenant>.<session>.x.<hash>   which window an operator may accept
 //	<tenant>.<session>.d          up to where in INGEST a session was deleted, <tenant>.purge.d a tenant
+//	<tenant>.<session>.l.<last>   the upload with its last part there lacks parts; written by workers
 //	<tenant>.<session>.w.<hash>   a channel's windows, of older builds
 //
 // A claim costs some 250 bytes and an upload in a block some 25. The indexes of all blocks are in memory, 1.5 bytes an upload, kept up to
@@ -45,6 +46,8 @@ type uploads struct {
 
 	loaded chan struct{} // closed once the indexes are here
 	older  atomic.Bool   // there may be records of older builds
+	// someLost says that workers have found uploads of which INGEST lost parts.
+	someLost atomic.Bool
 
 	stored, room atomic.Int64 // bytes in the bucket and its bound, as of the last look
 
@@ -184,7 +187,7 @@ func (u *uploads) watchAll(ctx context.Context) {
 func (u *uploads) watch(ctx context.Context, status <-chan nats.Status) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, err := u.kv.WatchFiltered(ctx, []string{"*.f.*", "*.h.forgotten"})
+	w, err := u.kv.WatchFiltered(ctx, []string{"*.f.*", "*.h.forgotten", stream.LostUploadKeys})
 	if err != nil {
 		return err
 	}
@@ -224,6 +227,10 @@ func (u *uploads) learn(e jetstream.KeyValueEntry, seen map[string]map[string]bo
 	tenant, rest, _ := strings.Cut(e.Key(), ".")
 	kind, name, _ := strings.Cut(rest, ".")
 	put := e.Operation() == jetstream.KeyValuePut
+	if kind != "f" && kind != "h" {
+		u.someLost.Store(true)
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	t := u.of(tenant)

@@ -16,10 +16,16 @@ import (
 )
 
 // UsageReport is what became of the events of a tenant that were accepted on a day: Accepted = Stored + Rejected + Duplicates + Pending.
+//
+// Accepted is what workers counted, and what waits for them. Door is what gateways counted themselves when JetStream had acknowledged it,
+// of which workers know that Lost is gone. The workers come to a gateway's count after they have come to what it counts. So Door is never
+// more than Accepted + Lost, unless events are missing; it is less by what a gateway could not tell any more that was killed, and by what
+// came in before gateways counted.
 type UsageReport struct {
 	Tenant, Day                           string
-	Accepted                              uint64 // events at the door
+	Accepted                              uint64 // events
 	Stored, Rejected, Duplicates, Pending uint64 // Pending: accepted, and not yet in ClickHouse
+	Door, Lost                            uint64
 	Problem                               string `json:",omitempty"` // "" when all is well
 }
 
@@ -49,13 +55,18 @@ func AuditUsage(ctx context.Context, s *broker.Streams, conn driver.Conn, of Sco
 	}
 	var tenant string
 	var day int32
-	var events, rejected, duplicates uint64
+	var events, rejected, duplicates, door, lost uint64
 	err = each(ctx, conn, fmt.Sprintf("SELECT toString(tenant) AS owner, toInt32(toUInt16(day)) AS d, sum(events), sum(rejected), "+
-		"sum(duplicates) FROM usage_data WHERE 1%s%s GROUP BY owner, d", of.tenant(), of.days(nil, "toInt32(toUInt16(day))")),
-		[]any{&tenant, &day, &events, &rejected, &duplicates}, func() {
+		"sum(duplicates), sum(door_events), sum(lost_events) FROM usage_data WHERE 1%s%s GROUP BY owner, d", of.tenant(),
+		of.days(nil, "toInt32(toUInt16(day))")),
+		[]any{&tenant, &day, &events, &rejected, &duplicates, &door, &lost}, func() {
 			u := at(tenant, day)
-			u.Accepted, u.Rejected, u.Duplicates = events, rejected, duplicates
+			u.Accepted, u.Rejected, u.Duplicates, u.Door, u.Lost = events, rejected, duplicates, door, lost
 			u.Stored = events - min(events, rejected+duplicates)
+			if door > events+lost {
+				u.Problem = fmt.Sprintf("gateways stored %d events, of which %d are known to be lost, and workers counted %d: %d are missing",
+					door, lost, events, door-events-lost)
+			}
 			if rejected+duplicates > events {
 				u.Problem = fmt.Sprintf("%d events were refused and %d were duplicates, and only %d were accepted", rejected, duplicates, events)
 			}

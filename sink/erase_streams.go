@@ -84,6 +84,10 @@ func (k *Sink) cleanOf(ctx context.Context, c *stream.Chunk, d stream.Deletion, 
 	if err != nil {
 		return err
 	}
+	// What gateways said names sessions and windows. The worker has compared it, and nobody needs it any more.
+	if _, err := purge(ctx, k.s.Ingest, stream.DoorFilter(c.Partition), c.Position); err != nil {
+		return err
+	}
 	r.Objects, err = k.cleanObjects(ctx, &d, objects)
 	if err != nil {
 		return err

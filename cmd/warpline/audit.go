@@ -94,14 +94,26 @@ type proof struct {
 	// Usage says what became of accepted events; PendingMore that more is pending than was counted.
 	Usage       []sink.UsageReport
 	PendingMore bool `json:",omitempty"`
-	Books       []sink.BookReport
-	Rollups     []sink.RollupReport
-	Deep        *sink.Deep `json:",omitempty"` // with --deep
+	// LostParts are uploads that have to be sent again.
+	LostParts []ingest.LostPart `json:",omitempty"`
+	Books     []sink.BookReport
+	Rollups   []sink.RollupReport
+	Deep      *sink.Deep `json:",omitempty"` // with --deep
 }
+
+// maxLostParts is how many uploads that lack parts are named, a line each.
+const maxLostParts = 50
 
 // Problems lists what is wrong, in one line each.
 func (f *proof) Problems() []string {
 	all := f.Report.Problems()
+	for i, l := range f.LostParts {
+		if i == maxLostParts {
+			all = append(all, fmt.Sprintf("%d more uploads lack parts: --json names them", len(f.LostParts)-i))
+			break
+		}
+		all = append(all, l.String())
+	}
 	for _, u := range f.Usage {
 		if u.Problem != "" {
 			all = append(all, u.String())
@@ -181,6 +193,10 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		for _, l := range uploads {
 			r.Lost = append(r.Lost, l.String())
 		}
+		r.LostParts, err = ingest.AuditParts(ctx, streams)
+		if err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
 	}
 	if err := r.look(ctx, streams, conn, of, c.Deep); err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -195,7 +211,13 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		if err := streams.AcceptFindings(ctx); err != nil {
 			return fmt.Errorf("accept what was found: %w", err)
 		}
-		r.Found = nil
+		for _, l := range r.LostParts {
+			fmt.Fprintln(p.Stderr, "accepted: "+l.String())
+		}
+		if err := ingest.AcceptParts(ctx, streams); err != nil {
+			return err
+		}
+		r.Found, r.LostParts = nil, nil
 	}
 	for _, w := range r.Windows {
 		if w.Short {
@@ -291,7 +313,7 @@ func seconds(s float64) time.Duration { return time.Duration(s) * time.Second }
 
 // printBooks prints what became of events, and what is wrong in the books; of one tenant all of them.
 func (c *auditCmd) printBooks(w io.Writer, r proof) {
-	fmt.Fprintln(w, "TENANT\tDAY\tACCEPTED\tSTORED\tREJECTED\tDUPLICATES\tPENDING\t")
+	fmt.Fprintln(w, "TENANT\tDAY\tACCEPTED\tSTORED\tREJECTED\tDUPLICATES\tPENDING\tDOOR\tLOST\t")
 	for _, u := range r.Usage {
 		more, good := "", "ok"
 		if r.PendingMore {
@@ -300,8 +322,8 @@ func (c *auditCmd) printBooks(w io.Writer, r proof) {
 		if u.Problem != "" {
 			good = "WRONG"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d%s\t%d\t%d\t%d\t%d%s\t%s\n", u.Tenant, u.Day, u.Accepted, more, u.Stored, u.Rejected, u.Duplicates,
-			u.Pending, more, good)
+		fmt.Fprintf(w, "%s\t%s\t%d%s\t%d\t%d\t%d\t%d%s\t%d\t%d\t%s\n", u.Tenant, u.Day, u.Accepted, more, u.Stored, u.Rejected,
+			u.Duplicates, u.Pending, more, u.Door, u.Lost, good)
 	}
 	head := "\nTENANT\tDAY\tTABLE\tGIVEN\tDELETED\tSTORED\t"
 	for _, b := range r.Books {

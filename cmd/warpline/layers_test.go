@@ -15,7 +15,7 @@ var stages = []string{"ingest", "aggregate", "sink/table"}
 
 // notSources are folders of stages that are not a source's.
 var notSources = []string{
-	"ingest/active", "ingest/inflate", "ingest/peers", "ingest/pending", "ingest/quota",
+	"ingest/active", "ingest/doorbook", "ingest/inflate", "ingest/peers", "ingest/pending", "ingest/quota",
 	"ingest/rpc", "ingest/shares",
 	"aggregate/activity", "aggregate/rows", "aggregate/state", "aggregate/symbol",
 	"sink/table/tabletest",

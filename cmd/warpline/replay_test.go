@@ -32,6 +32,8 @@ func TestReplay(t *testing.T) {
 	eventually(t, sql, "SELECT count() FROM warpline.kernels", "300")
 	eventually(t, sql, "SELECT sum(calls) FROM warpline.kernel_stats", "280")
 	sums := query(t, sql, "SELECT sum(total_ns), sum(calls) FROM warpline.kernel_stats")
+	// Nothing more comes into usage: where rows of the same key are left, those before them do not come back.
+	eventually(t, sql, "SELECT toUInt8(sum(door_events) = sum(events)) FROM warpline.usage", "1")
 	run(exitOK, "audit", "--deep")
 
 	srv, err := service.WriterOf(dir, "warpline")

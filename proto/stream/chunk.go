@@ -46,6 +46,9 @@ type Chunk struct {
 	// Deletes is what tombstones up to Position delete, out of this chunk and all before it; later chunks of the partition do not bring
 	// anything of it. The sink carries it out after it has inserted this chunk and before it goes on.
 	Deletes []Deletion `json:"deletes,omitempty"`
+	// Passed are the places of the parts up to Position that were folded in the last seconds: what a gateway says that it stored between
+	// them, and is not among them, is lost. It is nil in chunks of older versions.
+	Passed *Passed `json:"passed,omitempty"`
 	// Suspects are parts beyond Position whose fold was begun by this owner or an earlier one, and how often.
 	Suspects []Suspect `json:"suspects,omitempty"`
 	// Left says that the owner ended in a known way: only a part among Suspects may have ended it.
@@ -61,6 +64,13 @@ type Chunk struct {
 
 	StateLen int `json:"state_len"`
 	BodyLen  int `json:"body_len"`
+}
+
+// Passed are INGEST sequences of a partition's parts: all that were passed after From.
+type Passed struct {
+	From uint64 `json:"from"`
+	// Seqs are the sequences, rising, each less the one before it (the first less From) as a uvarint.
+	Seqs []byte `json:"seqs,omitempty"`
 }
 
 // Suspect is a part that may end its owner.

@@ -10,6 +10,9 @@ type UsageRow struct {
 	StoredBytes uint64
 	Rejected    uint64
 	Duplicates  uint64
+	DoorEvents  uint64
+	DoorBytes   uint64
+	LostEvents  uint64
 	ReceivedDay int32
 }
 
@@ -24,6 +27,10 @@ var Usage = DefineRows(DefineRollup("usage_data", "tenant, day, source", false),
 		c.U64("stored_bytes", &r.StoredBytes, Sum)
 		c.U64("rejected", &r.Rejected, Sum)
 		c.U64("duplicates", &r.Duplicates, Sum)
+		c.U64("door_events", &r.DoorEvents, Sum, Note("events that gateways say they stored: at most events + lost_events, less what a "+
+			"gateway that was killed could not tell any more; 0 in rows of older versions"))
+		c.U64("door_bytes", &r.DoorBytes, Sum, Note("bytes of the same"))
+		c.U64("lost_events", &r.LostEvents, Sum, Note("of door_events, those that INGEST lost before they were folded"))
 		c.FactTail(&r.ReceivedDay)
 	})
 

@@ -129,6 +129,12 @@ func TestBooksBalance(t *testing.T) {
 			have := c.one(`SELECT count() FROM kernels WHERE tenant = '` + tenant + `'`)
 			return have == stored, fmt.Sprintf("%d of %d", have, stored)
 		})
+		eventually(t, 30*time.Second, "what the gateway counted of "+tenant, func() (bool, string) {
+			rows, err := c.tryRows(`SELECT '', sum(door_events), sum(lost_events), toUInt64(sum(door_bytes) > 0) FROM usage
+				WHERE tenant = '` + tenant + `'`)
+			have := fmt.Sprint(rows[""])
+			return err == nil && have == fmt.Sprint([]uint64{sent, 0, 1}), fmt.Sprintf("%s, want %d (%v)", have, sent, err)
+		})
 		m := c.counters(t, tenant)
 		if m["events_received_total"] != sent || m["events_published_total"]+m["events_rejected_total"]+m["events_repeated_total"] != sent ||
 			m["events_repeated_total"] == 0 {

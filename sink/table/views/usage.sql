@@ -7,12 +7,16 @@ SELECT
     sum(u.bytes) AS bytes,
     sum(u.stored_bytes) AS stored_bytes,
     sum(u.rejected) AS rejected,
-    sum(u.duplicates) AS duplicates
+    sum(u.duplicates) AS duplicates,
+    sum(u.door_events) AS door_events,
+    sum(u.door_bytes) AS door_bytes,
+    sum(u.lost_events) AS lost_events
 FROM (
-    SELECT tenant, day, source, events, bytes, toUInt64(0) AS stored_bytes, rejected, duplicates
+    SELECT tenant, day, source, events, bytes, toUInt64(0) AS stored_bytes, rejected, duplicates, door_events, door_bytes,
+        lost_events
     FROM {{db}}.usage_data
     UNION ALL
-    SELECT tenant, day, source, 0, 0, raw_bytes + rollup_bytes, 0, 0
+    SELECT tenant, day, source, 0, 0, raw_bytes + rollup_bytes, 0, 0, 0, 0, 0
     FROM {{db}}.stored_data
     WHERE measurement = (SELECT max(measurement) FROM {{db}}.stored_data)
 ) AS u
