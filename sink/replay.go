@@ -40,6 +40,8 @@ type ReplayScope struct {
 	Scope
 	Table  string // "" is each that lacks rows
 	DryRun bool   // only look
+	// LeaveLedger leaves the ledger as it is, which belongs to all tenants.
+	LeaveLedger bool
 }
 
 // Replayed is what a replay did with a table.
@@ -96,7 +98,7 @@ func (r Replayer) Replay(ctx context.Context, of ReplayScope) (ReplayReport, err
 	if err != nil {
 		return out, fmt.Errorf("read ROWS: %w", err)
 	}
-	if of.Table == "" || of.Table == table.Ledger.Name {
+	if !of.LeaveLedger && (of.Table == "" || of.Table == table.Ledger.Name) {
 		done := Replayed{Table: table.Ledger.Name, Chunks: len(all)}
 		done.Missing, err = r.mendLedger(ctx, all, of.DryRun)
 		if err != nil {

@@ -1,0 +1,180 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/warpline/warpline/cmd/warpline/proof"
+	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/sink"
+)
+
+// What goes and comes of audits and replays.
+type (
+	// audited is what `warpline audit --json` prints, and in words what is wrong.
+	audited struct {
+		proof.Proof
+		Problems []string `json:"problems"`
+	}
+	restoreOrder struct {
+		Tenant string `json:"tenant"`
+		Table  string `json:"table"`
+		From   string `json:"from"`
+		To     string `json:"to"`
+		DryRun bool   `json:"dry_run"`
+	}
+)
+
+// audit makes an audit. One of a tenant has no number that others have a part in.
+func (c *call) audit() (any, error) {
+	deep, err := c.truth("deep")
+	if err != nil {
+		return nil, err
+	}
+	of, err := c.scope(c.param("tenant"), c.param("from"), c.param("to"))
+	if err != nil {
+		return nil, err
+	}
+	if deep {
+		if err := c.who.operate("to compare every row with the ledger (deep), which is all tenants'"); err != nil {
+			return nil, err
+		}
+	}
+	var p proof.Proof
+	err = c.work(Audit, func(ctx context.Context) error {
+		conn, err := c.ask()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		p, err = proof.Make(ctx, c.api.Streams, conn, c.api.Schema, of, deep)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := audited{p, p.Problems()}
+	if out.Problems == nil {
+		out.Problems = []string{}
+	}
+	return out, nil
+}
+
+// restore brings rows back.
+func (c *call) restore() (any, error) {
+	var in restoreOrder
+	if err := decode(c.body, &in); err != nil {
+		return nil, err
+	}
+	of, err := c.scope(in.Tenant, in.From, in.To)
+	if err != nil {
+		return nil, err
+	}
+	if in.Table != "" && c.api.Schema.Table(in.Table) == nil {
+		return nil, bad(fmt.Errorf("table: there is no table %.60q: the audit names tables as they are", in.Table))
+	}
+	scope := sink.ReplayScope{Scope: of, Table: in.Table, DryRun: in.DryRun, LeaveLedger: !c.who.all}
+	if in.Table == "ledger" {
+		if err := c.who.operate("the ledger"); err != nil {
+			return nil, err
+		}
+	}
+	var out sink.ReplayReport
+	err = c.work(Repair, func(ctx context.Context) error {
+		r, err := c.repair()
+		if err != nil {
+			return err
+		}
+		defer r.Conn.Close()
+		replay := func() (err error) {
+			out, err = r.Replay(ctx, scope)
+			return err
+		}
+		if in.DryRun {
+			return replay()
+		}
+		return c.api.Desk.Restore(ctx, c.who, of.Tenant, in.Table, replay)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !c.who.all { // how many chunks there are is how much all tenants send
+		out.Chunks = 0
+		for i := range out.Tables {
+			out.Tables[i].Chunks = 0
+		}
+		for i := range out.Beyond {
+			out.Beyond[i].Chunks = 0
+		}
+	}
+	return out, nil
+}
+
+// repair connects to ClickHouse as a user who may write. The caller closes the connection.
+func (c *call) repair() (sink.Replayer, error) {
+	if c.api.Repair == nil {
+		return sink.Replayer{}, noClickHouse
+	}
+	r, err := c.api.Repair(c.ctx)
+	if err != nil {
+		return r, clickHouseAway(err)
+	}
+	return r, nil
+}
+
+// work does what takes long, in a turn that the whole service has one of. Whoever administers one tenant leaves it to others after that, for
+// as long as it took.
+func (c *call) work(of Work, do func(ctx context.Context) error) error {
+	if left := c.api.resting(c.who); left > 0 {
+		return &ingest.Refusal{Status: http.StatusTooManyRequests, Code: "others_first", RetryAfter: left,
+			Detail: fmt.Sprintf("an audit, replay or drop of this tenant took long just now, and others come first: ask again in %s",
+				max(left.Round(time.Second), time.Second))}
+	}
+	ctx, end, err := TakeTurn(c.ctx, c.api.Streams, of)
+	if err != nil {
+		return err
+	}
+	defer end()
+	began := time.Now()
+	defer func() { c.api.rest(c.who, time.Since(began)) }()
+	err = do(ctx)
+	switch {
+	case err == nil:
+	case c.r.Context().Err() != nil:
+		return &ingest.Refusal{Status: statusGone, Code: "client_gone", Detail: "the client went away: ask again, what was done stays done",
+			Cause: err}
+	case errors.Is(context.Cause(ctx), errTurnLost):
+		return errTurnLost
+	case ctx.Err() != nil:
+		return &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "took_too_long", RetryAfter: retry, Cause: err,
+			Detail: fmt.Sprintf("it is not done after %s: ask for fewer days or one table, or use the command; what was done stays done", repairTime)}
+	}
+	return err
+}
+
+// statusGone is what logs and metrics have for a client that did not wait for the answer.
+const statusGone = 499
+
+// resting is how long they leave long work to others.
+func (a *API) resting(who Who) time.Duration {
+	if who.all {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Until(a.rests[who.key.Tenant])
+}
+
+// restFrom is what work may take without a rest after it.
+const restFrom = 2 * time.Second
+
+func (a *API) rest(who Who, took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if delete(a.rests, who.key.Tenant); !who.all && took > restFrom {
+		a.rests[who.key.Tenant] = time.Now().Add(took)
+	}
+}
