@@ -57,7 +57,7 @@ const (
 	callTime   = 30 * time.Second
 	replayTime = 4 * time.Minute
 	eraseTime  = callTime + waitMost*time.Second
-	repairTime = 15 * time.Minute
+	repairTime = 9 * time.Minute // below what the engine gives a reader's question
 	// callsAtOnce is how many are answered at once, callWait how long others wait. Each may read all keys.
 	callsAtOnce = 4
 	callWait    = 10 * time.Second
@@ -77,7 +77,8 @@ type API struct {
 
 	mu    sync.Mutex
 	rates map[string]*rate.Limiter // by tenant; "" is the operator
-	rests map[string]time.Time     // until when a tenant's administrators leave long work to others
+	rests map[string]time.Time     // until when a tenant's administrators leave long work to others that wait
+	waits map[string]time.Time     // when a tenant ("" is the operator) was told last that another does long work
 }
 
 // NewAPI returns an API.
@@ -89,7 +90,8 @@ func NewAPI(cfg Config) *API {
 		cfg.TenantRate = 10
 	}
 	a := &API{Config: cfg, description: describe(cfg.Version), turns: make(chan struct{}, callsAtOnce), replaying: make(chan struct{}, 1),
-		rates: map[string]*rate.Limiter{}, rests: map[string]time.Time{}, asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "admin",
+		rates: map[string]*rate.Limiter{}, rests: map[string]time.Time{}, waits: map[string]time.Time{},
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "admin",
 			Name: "requests_total", Help: "Requests of administrators, by route and status of the answer."}, []string{"route", "status"})}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(a.asked)

@@ -125,21 +125,23 @@ func (c *call) repair() (sink.Replayer, error) {
 	return r, nil
 }
 
-// work does what takes long, in a turn that the whole service has one of. Whoever administers one tenant leaves it to others after that, for
-// as long as it took.
+// work does what takes long, in a turn that the whole service has one of. Whoever administers one tenant leaves the next to others that were
+// refused meanwhile, for as long as it took.
 func (c *call) work(of Work, do func(ctx context.Context) error) error {
-	if left := c.api.resting(c.who); left > 0 {
+	whose := c.who.key.Tenant // "" is the operator
+	if left := c.api.resting(whose); left > 0 {
 		return &ingest.Refusal{Status: http.StatusTooManyRequests, Code: "others_first", RetryAfter: left,
 			Detail: fmt.Sprintf("an audit, replay or drop of this tenant took long just now, and others come first: ask again in %s",
 				max(left.Round(time.Second), time.Second))}
 	}
 	ctx, end, err := TakeTurn(c.ctx, c.api.Streams, of)
+	c.api.waiting(whose, errors.As(err, new(UnderWay)))
 	if err != nil {
 		return err
 	}
 	defer end()
 	began := time.Now()
-	defer func() { c.api.rest(c.who, time.Since(began)) }()
+	defer func() { c.api.rest(whose, time.Since(began)) }()
 	err = do(ctx)
 	switch {
 	case err == nil:
@@ -158,23 +160,39 @@ func (c *call) work(of Work, do func(ctx context.Context) error) error {
 // statusGone is what logs and metrics have for a client that did not wait for the answer.
 const statusGone = 499
 
-// resting is how long they leave long work to others.
-func (a *API) resting(who Who) time.Duration {
-	if who.all {
-		return 0
-	}
+// waitFor is for how long somebody who was refused is taken to want a turn still.
+const waitFor = time.Minute
+
+// waiting notes that somebody was refused a turn, or got one.
+func (a *API) waiting(whose string, refused bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Until(a.rests[who.key.Tenant])
+	if delete(a.waits, whose); refused {
+		a.waits[whose] = time.Now()
+	}
 }
 
-// restFrom is what work may take without a rest after it.
-const restFrom = 2 * time.Second
-
-func (a *API) rest(who Who, took time.Duration) {
+// resting is for how long administrators of a tenant leave turns to others that want one.
+func (a *API) resting(whose string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if delete(a.rests, who.key.Tenant); !who.all && took > restFrom {
-		a.rests[who.key.Tenant] = time.Now().Add(took)
+	for other, at := range a.waits {
+		if time.Since(at) > waitFor {
+			delete(a.waits, other)
+		}
+	}
+	_, own := a.waits[whose]
+	if others := len(a.waits) > 1 || len(a.waits) == 1 && !own; !others {
+		return 0
+	}
+	return time.Until(a.rests[whose])
+}
+
+// rest notes that long work of a tenant's administrator is over.
+func (a *API) rest(whose string, took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if delete(a.rests, whose); whose != "" {
+		a.rests[whose] = time.Now().Add(took)
 	}
 }
