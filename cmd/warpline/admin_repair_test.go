@@ -146,6 +146,7 @@ func TestAdminAPIRepairs(t *testing.T) {
 	<-left
 	eventually(t, sql, kept, "[('other',1)]")
 	eventually(t, sql, "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'default'", "3")
+	eventually(t, sql, "SELECT outcome FROM warpline.admin_log WHERE action = 'reject drop'", "done")
 	content(own, "default")
 	askAdmin(t, r.Gateway, own, "GET", "audit?tenant=other", "", 404)
 	askAdmin(t, r.Gateway, own, "GET", "audit?deep=true", "", 403)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/warpline/warpline/cmd/warpline/rejects"
@@ -85,7 +86,10 @@ func (c *call) dropRejects() (any, error) {
 			if _, late := d.Finish(last); late != nil {
 				return errors.Join(err, late)
 			}
-			return err
+			if out.Dropped == 0 { // it was not noted what to drop
+				return &Denied{http.StatusServiceUnavailable, "not_dropped", "nothing was dropped: ask again: " + err.Error()}
+			}
+			return nil
 		})
 	})
 	if err != nil {
