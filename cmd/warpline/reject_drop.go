@@ -64,17 +64,15 @@ func (c *rejectDropCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	d := sink.Dropper{Streams: streams, Conn: conn}
+	was, err := finishDrop(ctx, p, d)
+	if err != nil {
+		return err
+	}
 	if c.Resume {
-		working, end, err := repairs(ctx, p, streams)
-		if err != nil {
-			return err
-		}
-		defer end()
-		was, err := d.Finish(working)
-		if err == nil && !was {
+		if !was {
 			fmt.Fprintln(p.Stderr, "no drop was cut short")
 		}
-		return err
+		return nil
 	}
 	picked, err := rejects.Count(ctx, conn, f)
 	if err != nil {
@@ -128,4 +126,18 @@ func (c *rejectDropCmd) Run(ctx context.Context, p *program) error {
 	}
 	fmt.Fprintf(p.Stderr, "dropped %s\n", plural(int64(n), "reject"))
 	return nil
+}
+
+// finishDrop finishes a drop that was cut short, and reports whether there was one.
+func finishDrop(ctx context.Context, p *program, d sink.Dropper) (bool, error) {
+	working, end, err := repairs(ctx, p, d.Streams)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	was, err := d.Finish(working)
+	if err == nil && was {
+		fmt.Fprintln(p.Stderr, "a drop that was cut short is finished")
+	}
+	return was, err
 }

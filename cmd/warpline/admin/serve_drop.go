@@ -61,6 +61,12 @@ func (c *call) dropRejects() (any, error) {
 			return err
 		}
 		defer r.Conn.Close()
+		d := sink.Dropper{Streams: c.api.Streams, Conn: r.Conn}
+		if !in.DryRun { // what an earlier one took is gone, and not yet said
+			if _, err := d.Finish(ctx); err != nil {
+				return err
+			}
+		}
 		picked, err := rejects.Count(ctx, r.Conn, f)
 		if amb := (rejects.Ambiguous{}); errors.As(err, &amb) {
 			return bad(amb)
@@ -77,7 +83,6 @@ func (c *call) dropRejects() (any, error) {
 			rows += p.Rows
 		}
 		return c.api.Desk.Drop(ctx, c.who, f.Tenant, rows, func() (err error) {
-			d := sink.Dropper{Streams: c.api.Streams, Conn: r.Conn}
 			if out.Dropped, err = d.Drop(ctx, table.Rejects.Table, where); err == nil {
 				return nil
 			}

@@ -25,7 +25,8 @@ type killer struct {
 	rng   *rand.Rand
 	to    []string // flags that lead to the cluster
 	runs  map[string]int
-	whole map[string]int // runs that came to their end
+	whole map[string]int           // runs that came to their end
+	took  map[string]time.Duration // from the word that one begins to its end
 }
 
 func newKiller(c *cluster) *killer {
@@ -35,7 +36,8 @@ func newKiller(c *cluster) *killer {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(nc.Close)
-	k := &killer{c: c, words: make(chan *nats.Msg, 1000), rng: rand.New(rand.NewPCG(14, 8)), runs: map[string]int{}, whole: map[string]int{}}
+	k := &killer{c: c, words: make(chan *nats.Msg, 1000), rng: rand.New(rand.NewPCG(14, 8)), runs: map[string]int{}, whole: map[string]int{},
+		took: map[string]time.Duration{}}
 	if _, err := nc.ChanSubscribe("ingest.*._.admin", k.words); err != nil {
 		c.t.Fatal(err)
 	}
@@ -44,7 +46,8 @@ func newKiller(c *cluster) *killer {
 	return k
 }
 
-// kill runs a command, named as admin_log has it, and kills it up to so long after it said that it begins.
+// kill runs a command, named as admin_log has it, and kills it at any moment of what it took before, at first up to so long, after it said
+// that it begins.
 func (k *killer) kill(within time.Duration, name string, args ...string) {
 	k.c.t.Helper()
 	for len(k.words) > 0 {
@@ -57,10 +60,15 @@ func (k *killer) kill(within time.Duration, name string, args ...string) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	if took := k.took[name]; took > 0 {
+		within = took
+	}
 	select {
 	case <-k.words:
+		began := time.Now()
 		select {
 		case err := <-ended:
+			k.took[name] = time.Since(began)
 			ended <- err
 		case <-time.After(time.Duration(k.rng.Int64N(int64(within)))):
 		}
@@ -139,7 +147,7 @@ func TestKilledRepairs(t *testing.T) {
 	tenant("set", "red", "--limit-line", "0")
 	again := []string{"reject", "replay", "--tenant", "red", "--limit", "1000", "--url", "http://" + c.gatewayAddr}
 	for range repairKills {
-		k.kill(3*time.Second, "reject replay", again...)
+		k.kill(300*time.Millisecond, "reject replay", again...)
 	}
 	const notTaken = "SELECT uniqExactIf(reject_id, replayed_at < '2020-01-01') FROM warpline.rejects WHERE tenant = 'red'"
 	eventually(t, 4*time.Minute, "rejects are taken", func() (bool, string) {
@@ -169,7 +177,7 @@ func TestKilledRepairs(t *testing.T) {
 		lose(fmt.Sprintf("ALTER TABLE kernels_data DELETE WHERE corr_id %% %d = 0 SETTINGS mutations_sync = 2", i+2))
 		lose("TRUNCATE TABLE kernel_stats_data")
 		lose("TRUNCATE TABLE memcpys_data")
-		k.kill(1500*time.Millisecond, "replay", "replay", "--tenant", "red")
+		k.kill(time.Second, "replay", "replay", "--tenant", "red")
 	}
 	k.want("replay", "replay", "--tenant", "red")
 	sees("kernels", "SELECT count() FROM warpline.kernels WHERE tenant = 'red'", 300)
@@ -181,7 +189,8 @@ func TestKilledRepairs(t *testing.T) {
 	// Rejects are dropped; what they count for stays, and they do not come back.
 	const rejects = "SELECT count() FROM warpline.rejects WHERE tenant = 'red'"
 	bad := uint64(0)
-	for i := range repairKills {
+	refuse := func(i int) {
+		t.Helper()
 		var body strings.Builder
 		for j := range 20 {
 			fmt.Fprintf(&body, "nonsense %d %d\n", i, j)
@@ -201,11 +210,21 @@ func TestKilledRepairs(t *testing.T) {
 			n := c.one(rejected)
 			return n >= refused+bad, fmt.Sprint(n)
 		})
-		k.kill(400*time.Millisecond, "reject drop", "reject", "drop", "--yes", "--tenant", "red")
+	}
+	for i := range repairKills {
+		refuse(i)
+		k.kill(100*time.Millisecond, "reject drop", "reject", "drop", "--yes", "--tenant", "red")
 	}
 	counted := c.one(rejected)
+	k.want("reject drop", "reject", "drop", "--yes", "--tenant", "red") // the same again finishes what was killed
+	if out, code := k.run("reject drop --resume", "reject", "drop", "--resume"); code != 0 || !strings.Contains(out, "no drop was cut short") {
+		t.Errorf("the drop was not finished: %d %s", code, out)
+	}
+	sees("rejects", rejects, 0)
+	k.want("audit", "audit", "--deep")
+	refuse(repairKills)
+	counted += 20
 	k.want("reject drop", "reject", "drop", "--yes", "--tenant", "red")
-	k.want("reject drop --resume", "reject", "drop", "--resume")
 	sees("rejects", rejects, 0)
 	k.want("audit", "audit", "--deep")
 	k.want("replay", "replay")
@@ -217,11 +236,16 @@ func TestKilledRepairs(t *testing.T) {
 
 	log := c.rows("SELECT toString(action), toUInt64(count()), toUInt64(countIf(outcome = 'done')) FROM warpline.admin_log WHERE action IN " +
 		"('replay', 'reject drop', 'reject replay') GROUP BY action")
+	killed := 0
 	for _, action := range []string{"replay", "reject drop", "reject replay"} {
 		n := log[action]
-		if len(n) == 0 || int(n[0]) > k.runs[action] || n[1] > n[0] {
+		if len(n) == 0 || int(n[0]) > k.runs[action] || n[1] == 0 || n[1] > n[0] {
 			t.Errorf("%s: %d runs, %d of them to their end, and in the log %v rows, of them done", action, k.runs[action], k.whole[action], n)
 		}
+		killed += k.runs[action] - k.whole[action]
+	}
+	if killed < repairKills/2 {
+		t.Errorf("only %d runs were killed amid their work", killed)
 	}
 	t.Logf("runs %v, of them to their end %v; in the log %v", k.runs, k.whole, log)
 }
