@@ -119,7 +119,8 @@ func cutShort(ctx context.Context, s *broker.Streams) (string, error) {
 	}
 	var n note
 	if err := json.Unmarshal(entry.Value(), &n); err != nil {
-		return fmt.Sprintf("key %s in bucket %s holds something else (%v): see who wrote it, and delete it", dropKey, stream.MarksBucket, err), nil
+		return fmt.Sprintf("key %s in bucket %s holds something else (%v): see who wrote it, and delete it", dropKey, stream.MarksBucket,
+			err), nil
 	}
 	return fmt.Sprintf("a drop of rows of %s was begun at %s and is not finished: \"warpline reject drop --resume\" finishes it", n.Table,
 		n.At.UTC().Format(time.DateTime)), nil

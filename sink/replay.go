@@ -183,8 +183,8 @@ func (r Replayer) tellDropped(ctx context.Context, out *ReplayReport) error {
 		}
 		for day, owners := range dropped {
 			if dayName(t, day) == b.Day && slices.Contains(owners, ownerOf(b.Tenant)) {
-				out.Beyond = append(out.Beyond, Beyond{Why: fmt.Sprintf("of tenant %s's rows of %s of %s some were dropped on purpose, so none of them "+
-					"come back", b.Tenant, b.Table, b.Day)})
+				out.Beyond = append(out.Beyond, Beyond{Why: fmt.Sprintf("of tenant %s's rows of %s of %s some were dropped on purpose, so none "+
+					"of them come back", b.Tenant, b.Table, b.Day)})
 			}
 		}
 	}
@@ -196,8 +196,8 @@ func (r Replayer) dropped(ctx context.Context, t *table.Table) (map[int32][]stri
 	all := map[int32][]string{}
 	var owner string
 	var day int32
-	err := each(ctx, r.Conn, fmt.Sprintf("SELECT DISTINCT toString(owner), toInt32(toUInt16(day)) FROM ledger WHERE lane = %d AND table = '%s'",
-		dropLane, t.Name), []any{&owner, &day}, func() { all[day] = append(all[day], owner) })
+	err := each(ctx, r.Conn, fmt.Sprintf("SELECT DISTINCT toString(owner), toInt32(toUInt16(day)) FROM ledger WHERE lane = %d AND "+
+		"table = '%s'", dropLane, t.Name), []any{&owner, &day}, func() { all[day] = append(all[day], owner) })
 	if err != nil {
 		return nil, fmt.Errorf("look what was dropped: %w", err)
 	}

@@ -18,8 +18,8 @@ import (
 // hostileIDs are session ids that a path has to escape, or that a server that cleans paths would lead elsewhere.
 var hostileIDs = []string{"a/b", "a", "100%", "%2F", "x:y", "..", ".", "a?b#c&d=e+f", "日本 é", `q"'\`, strings.Repeat("l", 256)}
 
-// An administrator audits, drops, brings back, deletes and purges over the API what is its own, with a client that goes away amid a drop; the
-// books balance after each, and nothing of another tenant is touched, named or there.
+// An administrator audits, drops, brings back, deletes and purges over the API what is its own, with a client that goes away amid a drop.
+// The books balance after each, and nothing of another tenant is touched, named or there.
 func TestAdminAPIRepairs(t *testing.T) {
 	dir := t.TempDir()
 	up := launch(t, upArgs(dir, "--admin-listen", "127.0.0.1:0")...)
@@ -162,7 +162,8 @@ func TestAdminAPIRepairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.Exec(t.Context(), "ALTER TABLE warpline.kernels_data DELETE WHERE corr_id % 3 = 0 SETTINGS mutations_sync = 2"); err != nil {
+	const take = "ALTER TABLE warpline.kernels_data DELETE WHERE corr_id % 3 = 0 SETTINGS mutations_sync = 2"
+	if err := conn.Exec(t.Context(), take); err != nil {
 		t.Fatal(err)
 	}
 	lost := query(t, sql, "SELECT 300 - count() FROM warpline.kernels")
@@ -171,7 +172,8 @@ func TestAdminAPIRepairs(t *testing.T) {
 		!strings.Contains(problems, lost+" rows fewer than it was given: warpline replay --tenant default") {
 		t.Errorf("%s rows are lost: %s", lost, raw)
 	}
-	if _, raw := askAdmin(t, r.Gateway, others, "GET", "audit", "", 200); strings.Contains(raw, "default") || strings.Contains(raw, "kernels") {
+	if _, raw := askAdmin(t, r.Gateway, others, "GET", "audit", "", 200); strings.Contains(raw, "default") ||
+		strings.Contains(raw, "kernels") {
 		t.Errorf("another tenant's audit: %s", raw)
 	}
 	if _, raw := askAdmin(t, r.Gateway, others, "POST", "replay", `{}`, 200); strings.Contains(raw, "kernels") {
@@ -226,8 +228,8 @@ func TestAdminAPIRepairs(t *testing.T) {
 	content(own, "default")
 
 	askAdmin(t, r.Gateway, operator, "POST", "tenants/other/retain", `{"class":"default","dry_run":true}`, 200)
-	if got, raw := askAdmin(t, r.Gateway, operator, "POST", "tenants/other/purge", `{"revoke_keys":true,"wait_seconds":60}`, 200); got["done"] !=
-		true || got["revoked_keys"] != 2.0 || strings.Contains(raw, "default") {
+	got, raw = askAdmin(t, r.Gateway, operator, "POST", "tenants/other/purge", `{"revoke_keys":true,"wait_seconds":60}`, 200)
+	if got["done"] != true || got["revoked_keys"] != 2.0 || strings.Contains(raw, "default") {
 		t.Error(raw)
 	}
 	eventually(t, sql, sessions("other"), "0")

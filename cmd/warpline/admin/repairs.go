@@ -18,7 +18,7 @@ func (d *Desk) Drop(ctx context.Context, who Who, of string, count uint64, drop 
 	return d.record(ctx, who, &c, drop)
 }
 
-// Restore records that rows which ClickHouse lost are brought back, of one tenant or, with "", of any, and of one table or, with "", of all.
+// Restore records that rows which ClickHouse lost are brought back, of one tenant or, with "", of any; of one table or, with "", of all.
 func (d *Desk) Restore(ctx context.Context, who Who, of, table string, restore func() error) error {
 	return d.record(ctx, who, &changeOf{tenant: of, action: "replay", object: table}, restore)
 }

@@ -90,8 +90,8 @@ func (d *Desk) Retain(ctx context.Context, who Who, s *broker.Streams, of, class
 }
 
 // errNoRetention is that nobody has asked for it.
-var errNoRetention = &Denied{http.StatusNotFound, "no_such_request", "nobody has asked to give rows of this tenant another retention class: " +
-	"POST asks for it"}
+var errNoRetention = &Denied{http.StatusNotFound, "no_such_request",
+	"nobody has asked to give rows of this tenant another retention class: POST asks for it"}
 
 // Retained says how far the service is with the last request for a tenant.
 func (d *Desk) Retained(ctx context.Context, who Who, s *broker.Streams, of string) (r Retention, err error) {
@@ -144,7 +144,8 @@ type Kept struct {
 }
 
 // Retainable says which rows of a tenant another retention class would keep for longer or shorter.
-func Retainable(ctx context.Context, conn driver.Conn, database string, schema *table.Schema, of string, class tenant.Class) ([]Kept, error) {
+func Retainable(ctx context.Context, conn driver.Conn, database string, schema *table.Schema, of string, class tenant.Class) (
+	[]Kept, error) {
 	out := []Kept{}
 	for _, t := range schema.Tables() {
 		days, moves := table.RetainedDays(t, class.Raw, class.Rollup)

@@ -132,7 +132,8 @@ var routes = []route{
 			"has what would change.", in: retainOrder{}, out: retained{}, status: 200, later: true, changes: true, handle: (*call).retain},
 }
 
-// find returns the route of a path below Path, as it was sent, and a method, with the variables of the path, or the methods that the path has.
+// find returns the route of a path below Path, as it was sent, and a method, with the variables of the path, or the methods that
+// the path has.
 func find(method, path string) (r *route, vars map[string]string, allowed []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet

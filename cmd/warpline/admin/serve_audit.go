@@ -125,8 +125,8 @@ func (c *call) repair() (sink.Replayer, error) {
 	return r, nil
 }
 
-// work does what takes long, in a turn that the whole service has one of. Whoever administers one tenant leaves the next to others that were
-// refused meanwhile, for as long as it took.
+// work does what takes long, in a turn that the whole service has one of. Whoever administers one tenant leaves the next to others that
+// were refused meanwhile, for as long as it took.
 func (c *call) work(of Work, do func(ctx context.Context) error) error {
 	whose := c.who.key.Tenant // "" is the operator
 	if left := c.api.resting(whose); left > 0 {
@@ -152,7 +152,8 @@ func (c *call) work(of Work, do func(ctx context.Context) error) error {
 		return errTurnLost
 	case ctx.Err() != nil:
 		return &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "took_too_long", RetryAfter: retry, Cause: err,
-			Detail: fmt.Sprintf("it is not done after %s: ask for fewer days or one table, or use the command; what was done stays done", repairTime)}
+			Detail: fmt.Sprintf("it is not done after %s: ask for fewer days or one table, or use the command; what was done stays done",
+				repairTime)}
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,12 +89,14 @@ func (c *call) dropRejects() (any, error) {
 			}
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 			defer cancel()
-			if _, late := d.Finish(last); late != nil {
+			was, late := d.Finish(last)
+			switch {
+			case late != nil:
 				return errors.Join(err, late)
-			}
-			if out.Dropped == 0 { // it was not noted what to drop
+			case !was && out.Dropped == 0: // it was not noted what to drop
 				return &Denied{http.StatusServiceUnavailable, "not_dropped", "nothing was dropped: ask again: " + err.Error()}
 			}
+			out.Dropped = cmp.Or(out.Dropped, rows)
 			return nil
 		})
 	})

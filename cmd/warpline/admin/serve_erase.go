@@ -54,8 +54,8 @@ func (c *call) deleteSession() (any, error) {
 	if err := checkWait(wait); err != nil {
 		return nil, err
 	}
-	none := &Denied{http.StatusNotFound, "no_such_session", "nothing is known of this session here: ask for sessions in SQL; force=true deletes " +
-		"what may be on its way"}
+	none := &Denied{http.StatusNotFound, "no_such_session",
+		"nothing is known of this session here: ask for sessions in SQL; force=true deletes what may be on its way"}
 	if stream.CheckSession(id) != nil {
 		return nil, none
 	}

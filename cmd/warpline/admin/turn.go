@@ -31,8 +31,8 @@ func (u UnderWay) Error() string {
 }
 
 // errTurnLost ends the work of a holder that could not say for too long that it works.
-var errTurnLost = &Denied{http.StatusServiceUnavailable, "turn_lost", "NATS did not answer for too long, and another may have begun: ask again, " +
-	"what was done stays done"}
+var errTurnLost = &Denied{http.StatusServiceUnavailable, "turn_lost",
+	"NATS did not answer for too long, and another may have begun: ask again, what was done stays done"}
 
 // TakeTurn lets the caller do a kind of work, if nobody else does: else the error is UnderWay. The work is done with the context that is
 // returned, which ends when the turn is lost; end gives it back. Of a process that was killed it is free again after the time of a lease.

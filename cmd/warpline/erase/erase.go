@@ -142,8 +142,8 @@ const readTime = 5 * time.Second
 // lookEvery is how often it is looked whether tombstones are carried out.
 const lookEvery = 100 * time.Millisecond
 
-// Await waits until tombstones are carried out, or ctx ends, and returns what they removed and how many are left. tell, unless it is nil, is
-// called between two looks.
+// Await waits until tombstones are carried out, or ctx ends, and returns what they removed and how many are left. tell, unless it is nil,
+// is called between two looks.
 func (e Eraser) Await(ctx context.Context, keys []string, tell func(left int)) (got []stream.DeletionRecord, left int, err error) {
 	for {
 		var waiting []string

@@ -51,7 +51,8 @@ func (p *Proof) Problems() []string {
 
 // Make looks at the books of a scope, and without one at streams and lanes too. deep compares every row with the ledger, whoever's it is.
 // conn's database is Warpline's.
-func Make(ctx context.Context, streams *broker.Streams, conn driver.Conn, schema *table.Schema, of sink.Scope, deep bool) (p Proof, err error) {
+func Make(ctx context.Context, streams *broker.Streams, conn driver.Conn, schema *table.Schema, of sink.Scope, deep bool) (
+	p Proof, err error) {
 	if of == (sink.Scope{}) {
 		if p.Report, err = sink.Audit(ctx, streams, conn, schema); err != nil {
 			return p, fmt.Errorf("audit: %w", err)
