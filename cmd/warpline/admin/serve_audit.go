@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/warpline/warpline/cmd/warpline/proof"
 	"github.com/warpline/warpline/ingest"
@@ -18,6 +21,8 @@ type (
 	audited struct {
 		proof.Proof
 		Problems []string `json:"problems"`
+		// Cut says that a list is not whole: of long lists what is wrong comes first.
+		Cut bool `json:"cut"`
 	}
 	restoreOrder struct {
 		Tenant string `json:"tenant"`
@@ -50,17 +55,66 @@ func (c *call) audit() (any, error) {
 			return err
 		}
 		defer conn.Close()
+		if err := c.fewTenants(ctx, conn, of); err != nil {
+			return err
+		}
 		p, err = proof.Make(ctx, c.api.Streams, conn, c.api.Schema, of, deep)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := audited{p, p.Problems()}
+	out := audited{Proof: p, Problems: p.Problems()}
 	if out.Problems == nil {
 		out.Problems = []string{}
 	}
+	out.Problems = cut(out.Problems, &out.Cut, nil)
+	out.Usage = cut(out.Usage, &out.Cut, func(u *sink.UsageReport) bool { return u.Problem != "" })
+	out.Books = cut(out.Books, &out.Cut, func(b *sink.BookReport) bool { return b.Problem != "" })
+	out.Rollups = cut(out.Rollups, &out.Cut, nil)
 	return out, nil
+}
+
+// Bounds of what an audit or replay looks at, and of the lists that they answer with.
+const (
+	tenantsMost = 1000
+	listMost    = 10_000
+)
+
+// fewTenants returns an error where the books of all tenants are asked for and there are too many to be held in a gateway's memory.
+func (c *call) fewTenants(ctx context.Context, conn driver.Conn, of sink.Scope) error {
+	if of.Tenant != "" {
+		return nil
+	}
+	var n uint64
+	err := conn.QueryRow(ctx, fmt.Sprintf("SELECT uniqExact(tenant) FROM `%s`.books_data", c.api.Database)).Scan(&n)
+	if err != nil {
+		return fmt.Errorf("count tenants: %w", err)
+	}
+	if n > tenantsMost {
+		return bad(fmt.Errorf("tenant: there are %d of them, and at most %d are looked at together here: name one, or use the command", n,
+			tenantsMost))
+	}
+	return nil
+}
+
+// cut shortens a list, from which what is wrong is not left out before what is well.
+func cut[T any](all []T, was *bool, wrong func(*T) bool) []T {
+	if len(all) <= listMost {
+		return all
+	}
+	if *was = true; wrong != nil {
+		slices.SortStableFunc(all, func(a, b T) int {
+			switch x, y := wrong(&a), wrong(&b); {
+			case x == y:
+				return 0
+			case x:
+				return -1
+			}
+			return 1
+		})
+	}
+	return all[:listMost]
 }
 
 // restore brings rows back.
@@ -89,6 +143,9 @@ func (c *call) restore() (any, error) {
 			return err
 		}
 		defer r.Conn.Close()
+		if err := c.fewTenants(ctx, r.Conn, of); err != nil {
+			return err
+		}
 		replay := func() (err error) {
 			out, err = r.Replay(ctx, scope)
 			return err
@@ -101,6 +158,7 @@ func (c *call) restore() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	out.Left = cut(out.Left, new(bool), nil)
 	if !c.who.all { // how many chunks there are is how much all tenants send
 		out.Chunks = 0
 		for i := range out.Tables {
