@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warpline/warpline/cmd/warpline/admin"
 )
@@ -141,6 +142,12 @@ func TestOneAtATime(t *testing.T) {
 	r.want(200, "acme admin", "POST", "replay", `{"table":"kernels_data","from":"2026-11-20"}`)
 }
 
+// underWay reports whether somebody has the turn of some work.
+func (r *rig) underWay(of admin.Work) bool {
+	_, err := r.streams.Leases.Get(r.t.Context(), "admin.turn."+string(of))
+	return err == nil
+}
+
 // An audit whose client goes away ends, and the next can begin.
 func TestWorkEndsWithItsClient(t *testing.T) {
 	r := start(t, rowsOfTwo(t)) // rows without books: the audit looks several times
@@ -158,24 +165,12 @@ func TestWorkEndsWithItsClient(t *testing.T) {
 		}
 		gone <- err
 	}()
-	r.await(func() bool {
-		_, end, err := admin.TakeTurn(t.Context(), r.streams, admin.Audit)
-		if err == nil {
-			end()
-		}
-		return err != nil
-	})
+	r.await(func() bool { return r.underWay(admin.Audit) })
 	leave()
 	if err := <-gone; err == nil {
 		t.Fatal("the audit was answered before its client could go")
 	}
-	r.await(func() bool {
-		_, end, err := admin.TakeTurn(t.Context(), r.streams, admin.Audit)
-		if err == nil {
-			end()
-		}
-		return err == nil
-	})
+	r.await(func() bool { return !r.underWay(admin.Audit) && r.told.has("client_gone") })
 }
 
 // Who asks for another retention class sees whether somebody else did meanwhile; sessions have nothing that could have changed.
@@ -223,3 +218,23 @@ func TestDeletionsOfOddIDs(t *testing.T) {
 
 // escaped is an id as a segment of a path.
 func escaped(id string) string { return strings.ReplaceAll(url.PathEscape(id), ".", "%2E") }
+
+// A tenant whose audit took long leaves the next one to others that were refused meanwhile, and has its turn again after one of them.
+func TestOthersComeFirst(t *testing.T) {
+	r := start(t, rowsOfTwo(t)) // rows without books: an audit of them looks several times
+	const short = "audit?from=2040-01-01"
+	answered := make(chan answer, 1)
+	go func() { answered <- r.ask("acme admin", "GET", "audit", "") }()
+	r.await(func() bool { return r.underWay(admin.Audit) })
+	began := time.Now()
+	r.want(429, "globex admin", "GET", short, "")
+	if a := <-answered; a.status != 200 || len(a.fields["problems"].([]any)) == 0 {
+		t.Fatal(a.raw)
+	}
+	took, ended := time.Since(began), time.Now()
+	if a := r.ask("acme admin", "GET", short, ""); time.Since(ended) < took/2 && a.code() != "others_first" {
+		t.Errorf("the audit took %s, and the next of this tenant: %s", took, a.raw)
+	}
+	r.want(200, "globex admin", "GET", short, "")
+	r.want(200, "acme admin", "GET", short, "")
+}

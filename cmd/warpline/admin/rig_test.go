@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,6 +41,25 @@ type rig struct {
 	ids     map[string]string
 	warned  chan error
 	before  int // words of the log that start wrote
+	told    told
+}
+
+// told is what the API told its log.
+type told struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *told) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *told) has(words string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), words)
 }
 
 // start makes tenants acme and globex, each with a key of each scope, and an operator's key.
@@ -61,7 +82,8 @@ func start(t *testing.T, rows *tabletest.Store) *rig {
 	t.Cleanup(r.gateway.Close)
 	cfg := admin.Config{Desk: r.desk, Version: "test", Gateway: r.gateway.Handler(), Ready: r.gateway.Ready,
 		Stores: r.streams.Full, TenantRate: 1000,
-		Authorize: r.authorize, Streams: r.streams, Schema: tabletest.Schema()}
+		Authorize: r.authorize, Streams: r.streams, Schema: tabletest.Schema(),
+		Logger: slog.New(slog.NewTextHandler(&r.told, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	if rows != nil {
 		cfg.Database = rows.Opts.Database
 		open := func() driver.Conn {
