@@ -150,10 +150,23 @@ func (r *routing) question(of *http.Request) (string, bool) {
 	return "/", of.URL.Path == "/" && (basic || of.Header.Get("X-ClickHouse-User") != "")
 }
 
+// passRaw is pass where the path is the end of the one that was asked for: what is escaped in it stays so.
+func passRaw(to http.Handler, w http.ResponseWriter, r *http.Request, path string) {
+	raw, ok := strings.CutPrefix(r.URL.RawPath, strings.TrimSuffix(r.URL.Path, path))
+	if !ok {
+		raw = ""
+	}
+	passTo(to, w, r, path, raw)
+}
+
 // pass lets Config.Questions or Config.Admin answer, which bound and count what they do themselves.
 func pass(to http.Handler, w http.ResponseWriter, r *http.Request, path string) {
+	passTo(to, w, r, path, "")
+}
+
+func passTo(to http.Handler, w http.ResponseWriter, r *http.Request, path, raw string) {
 	at := *r.URL
-	at.Path, at.RawPath = path, ""
+	at.Path, at.RawPath = path, raw
 	asked := r.Clone(r.Context())
 	asked.URL = &at
 	to.ServeHTTP(w, asked)
@@ -179,7 +192,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if path, ok := g.routing.administers(r.URL.Path); ok && g.cfg.AdminHere && g.cfg.Admin != nil {
-		pass(g.cfg.Admin, w, r, path)
+		passRaw(g.cfg.Admin, w, r, path)
 		return
 	}
 	to := g.routing.find(r.URL.Path)

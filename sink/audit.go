@@ -30,6 +30,8 @@ type Report struct {
 	Windows []WindowReport `json:",omitempty"`
 	// Unowned are messages that no worker or sink reads, since their subject is not of a partition.
 	Unowned []broker.Unowned `json:",omitempty"`
+	// CutShort is a drop that was begun and not finished, "" for none.
+	CutShort string `json:",omitempty"`
 	// Lost is what NATS was found to have lost in the last week and could not be restored.
 	Lost []string `json:",omitempty"`
 }
@@ -76,6 +78,9 @@ func (r Report) Problems() (all []string) {
 	}
 	for _, f := range r.Found {
 		all = append(all, f.String())
+	}
+	if r.CutShort != "" {
+		all = append(all, r.CutShort)
 	}
 	for _, u := range r.Unowned {
 		all = append(all, fmt.Sprintf("stream %s: %d messages on %q, which nobody reads: see who published them, then purge that subject",
@@ -134,6 +139,9 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 		now := time.Now()
 		found, fix := w.Words(now)
 		r.Windows = append(r.Windows, WindowReport{w.Stream, w.Length(now).Seconds(), w.Target, w.Short(now), w.Since, found, fix})
+	}
+	if r.CutShort, err = cutShort(ctx, s); err != nil {
+		return r, fmt.Errorf("audit: %w", err)
 	}
 	r.Unowned, err = s.FindUnowned(ctx)
 	if err != nil {

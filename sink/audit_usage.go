@@ -90,14 +90,18 @@ func countPending(ctx context.Context, s *broker.Streams, of Scope, tell func(te
 	}
 	for p := range s.Partitions {
 		done := in[p].Position.Seq
-		st, err := s.Ingest.Info(ctx, jetstream.WithSubjectFilter(stream.IngestFilter(p)))
+		filter := stream.IngestFilter(p)
+		if of.Tenant != "" {
+			filter = (&stream.Deletion{Tenant: of.Tenant}).Subjects(fmt.Sprintf("ingest.%d", p), "")
+		}
+		st, err := s.Ingest.Info(ctx, jetstream.WithSubjectFilter(filter))
 		if err != nil {
 			return false, err
 		}
 		if st.State.LastSeq <= done || len(st.State.Subjects) == 0 {
 			continue
 		}
-		whole, err := readPending(ctx, s, p, done, of, tell)
+		whole, err := readPending(ctx, s, filter, done, of, tell)
 		if err != nil || !whole {
 			return whole, err
 		}
@@ -105,9 +109,10 @@ func countPending(ctx context.Context, s *broker.Streams, of Scope, tell func(te
 	return true, nil
 }
 
-// readPending reads the parts of a partition after a position.
-func readPending(ctx context.Context, s *broker.Streams, p int, done uint64, of Scope, tell func(string, int32, uint64)) (bool, error) {
-	c, err := s.Ingest.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.IngestFilter(p)},
+// readPending reads the parts of some subjects after a position.
+func readPending(ctx context.Context, s *broker.Streams, filter string, done uint64, of Scope, tell func(string, int32, uint64)) (
+	bool, error) {
+	c, err := s.Ingest.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter},
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: done + 1, InactiveThreshold: 30 * time.Second})
 	if err != nil {
 		return false, err

@@ -108,6 +108,24 @@ func (d Dropper) Drop(ctx context.Context, t *table.Table, where string) (rows u
 	}
 }
 
+// cutShort says that a drop was begun and is not finished, "" when none is. One that goes on just now is not, either.
+func cutShort(ctx context.Context, s *broker.Streams) (string, error) {
+	entry, err := s.Marks.Get(ctx, dropKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for a drop that was begun: %w", err)
+	}
+	var n note
+	if err := json.Unmarshal(entry.Value(), &n); err != nil {
+		return fmt.Sprintf("key %s in bucket %s holds something else (%v): see who wrote it, and delete it", dropKey, stream.MarksBucket,
+			err), nil
+	}
+	return fmt.Sprintf("a drop of rows of %s was begun at %s and is not finished: \"warpline reject drop --resume\" finishes it", n.Table,
+		n.At.UTC().Format(time.DateTime)), nil
+}
+
 // Finish carries out a drop that was begun and reports whether there was one.
 func (d Dropper) Finish(ctx context.Context) (bool, error) {
 	entry, err := d.Streams.Marks.Get(ctx, dropKey)

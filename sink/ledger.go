@@ -106,6 +106,9 @@ func ownerOf(tenant string) string {
 	return stream.SessionToken(tenant)
 }
 
+// ownerSQL is ownerOf of a row's tenant.
+const ownerSQL = "substring(lower(hex(SHA256(toString(tenant)))), 1, 32)"
+
 // chunks names the chunks of a span as the ledger has them: "3:100-102 7:55-55", by partition of ROWS. Numbers of a partition rise within a
 // span. Those in between that the span does not have are nowhere else.
 func (s *span) chunks() string {

@@ -34,12 +34,16 @@ import (
 //   - What a deletion took must not come back, so chunks up to a partition's last deletion are left. A deletion that is carried out while a
 //     statement runs looks again once that statement's time is over (lookAgainAfter); before each statement the marks are read anew.
 //   - Contents without a link would never be deleted, so tables of contents are left.
+//   - What was dropped (drop.go) must not come back, and no chunk says what that was. So of a tenant's rows of a table and a day on which
+//     some were dropped, none come back. A drop that was cut short is finished first, so that the ledger has it.
 
 // ReplayScope says what is brought back.
 type ReplayScope struct {
 	Scope
 	Table  string // "" is each that lacks rows
 	DryRun bool   // only look
+	// LeaveLedger leaves the ledger as it is, which belongs to all tenants.
+	LeaveLedger bool
 }
 
 // Replayed is what a replay did with a table.
@@ -92,11 +96,16 @@ type keptChunk struct {
 // Replay brings back what is missing. It may be killed and run again, and two may run at once.
 func (r Replayer) Replay(ctx context.Context, of ReplayScope) (ReplayReport, error) {
 	var out ReplayReport
+	if !of.DryRun {
+		if _, err := (Dropper{Streams: r.Streams, Conn: r.Conn}).Finish(ctx); err != nil {
+			return out, err
+		}
+	}
 	all, err := r.chunks(ctx, &out)
 	if err != nil {
 		return out, fmt.Errorf("read ROWS: %w", err)
 	}
-	if of.Table == "" || of.Table == table.Ledger.Name {
+	if !of.LeaveLedger && (of.Table == "" || of.Table == table.Ledger.Name) {
 		done := Replayed{Table: table.Ledger.Name, Chunks: len(all)}
 		done.Missing, err = r.mendLedger(ctx, all, of.DryRun)
 		if err != nil {
@@ -158,7 +167,41 @@ func (r Replayer) Replay(ctx context.Context, of ReplayScope) (ReplayReport, err
 			out.Left = append(out.Left, b)
 		}
 	}
-	return out, nil
+	return out, r.tellDropped(ctx, &out)
+}
+
+// tellDropped tells of which rows that are left others were dropped.
+func (r Replayer) tellDropped(ctx context.Context, out *ReplayReport) error {
+	for _, b := range out.Left {
+		t := r.Schema.Table(b.Table)
+		if t == nil || t.Engine != "MergeTree" {
+			continue
+		}
+		dropped, err := r.dropped(ctx, t)
+		if err != nil {
+			return err
+		}
+		for day, owners := range dropped {
+			if dayName(t, day) == b.Day && slices.Contains(owners, ownerOf(b.Tenant)) {
+				out.Beyond = append(out.Beyond, Beyond{Why: fmt.Sprintf("of tenant %s's rows of %s of %s some were dropped on purpose, so none "+
+					"of them come back", b.Tenant, b.Table, b.Day)})
+			}
+		}
+	}
+	return nil
+}
+
+// dropped says by day whose rows of a table were dropped, as the ledger has tenants.
+func (r Replayer) dropped(ctx context.Context, t *table.Table) (map[int32][]string, error) {
+	all := map[int32][]string{}
+	var owner string
+	var day int32
+	err := each(ctx, r.Conn, fmt.Sprintf("SELECT DISTINCT toString(owner), toInt32(toUInt16(day)) FROM ledger WHERE lane = %d AND "+
+		"table = '%s'", dropLane, t.Name), []any{&owner, &day}, func() { all[day] = append(all[day], owner) })
+	if err != nil {
+		return nil, fmt.Errorf("look what was dropped: %w", err)
+	}
+	return all, nil
 }
 
 // chunks reads the headers of all chunks in ROWS that lanes have passed.
@@ -298,13 +341,21 @@ func (r Replayer) table(ctx context.Context, t *table.Table, of ReplayScope, chu
 	if err != nil {
 		return done, err
 	}
+	dropped, err := r.dropped(ctx, t)
+	if err != nil {
+		return done, err
+	}
+	// Whose the rows are that a chunk lacks is not known before they are looked at.
+	counts := !done.Merges && of.Tenant == "" && len(dropped) == 0
 	if !done.Merges {
 		work = slices.DeleteFunc(work, func(w rowsAt) bool { return missing[w.of(t)] == 0 })
+	}
+	if counts {
 		for _, n := range missing {
 			done.Missing += n
 		}
 	}
-	if done.Chunks = len(work); of.DryRun && !done.Merges {
+	if done.Chunks = len(work); of.DryRun && counts {
 		return done, nil
 	}
 	// One ClickHouse partition after the other, in each the chunks of one schema in the order of their numbers.
@@ -323,18 +374,18 @@ func (r Replayer) table(ctx context.Context, t *table.Table, of ReplayScope, chu
 			}
 			rows, bytes, to = rows+e.Rows, bytes+e.DataLen+e.SchemaLen, to+1
 		}
-		n, err := r.insert(ctx, t, of, work[from:to])
+		n, err := r.insert(ctx, t, of, work[from:to], dropped[work[from].of(t).day])
 		if err != nil {
 			return done, err
 		}
-		if from = to; done.Merges {
+		if from = to; !counts {
 			done.Missing += n
 			if !of.DryRun {
 				done.Back += n
 			}
 		}
 	}
-	if !done.Merges {
+	if counts {
 		missing, err = r.missing(ctx, t, of, all)
 		if err != nil {
 			return done, err

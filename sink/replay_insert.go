@@ -28,15 +28,16 @@ const replayTimeout = insertTimeout - 10*time.Second
 // session, also when this process is killed.
 const staged = "warpline_replay"
 
-// insert stages rows of chunks, which go to one ClickHouse partition, and inserts those that are missing. It returns how many they were.
-func (r Replayer) insert(ctx context.Context, t *table.Table, of ReplayScope, work []rowsAt) (missing uint64, err error) {
+// insert stages rows of chunks, which go to one ClickHouse partition, and inserts those that are missing, but for the owners that rows of
+// that day were dropped of. It returns how many they were.
+func (r Replayer) insert(ctx context.Context, t *table.Table, of ReplayScope, work []rowsAt, dropped []string) (missing uint64, err error) {
 	for {
 		if r.Step != nil {
 			if err := r.Step(t.Name); err != nil {
 				return 0, err
 			}
 		}
-		missing, err = r.try(ctx, t, of, work, time.Now().Add(replayTimeout))
+		missing, err = r.try(ctx, t, of, work, dropped, time.Now().Add(replayTimeout))
 		if err == nil || reasonOf(err) != reasonRunning { // another replay is at this table
 			return missing, err
 		}
@@ -47,7 +48,8 @@ func (r Replayer) insert(ctx context.Context, t *table.Table, of ReplayScope, wo
 }
 
 // try does it once, until a time: a deletion that began since does not wait for longer.
-func (r Replayer) try(ctx context.Context, t *table.Table, of ReplayScope, work []rowsAt, until time.Time) (missing uint64, err error) {
+func (r Replayer) try(ctx context.Context, t *table.Table, of ReplayScope, work []rowsAt, dropped []string, until time.Time) (
+	missing uint64, err error) {
 	p, schema, err := r.block(ctx, work)
 	if err != nil || len(p.batches) == 0 {
 		return 0, err
@@ -73,7 +75,7 @@ func (r Replayer) try(ctx context.Context, t *table.Table, of ReplayScope, work 
 		return 0, err
 	}
 	body.close()
-	lacking := r.lacking(t, of, columns, work)
+	lacking := r.lacking(t, of, columns, work, dropped)
 	said, err := s.post(ctx, "", "SELECT count() FROM ("+lacking+") FORMAT TSV", nil)
 	if err != nil {
 		return 0, err
@@ -205,13 +207,20 @@ func structure(t *table.Table, columns []string) string {
 }
 
 // lacking selects those of the staged rows that the table lacks.
-func (r Replayer) lacking(t *table.Table, of ReplayScope, columns []string, work []rowsAt) string {
+func (r Replayer) lacking(t *table.Table, of ReplayScope, columns []string, work []rowsAt, dropped []string) string {
 	chunks := map[int][]string{}
 	for _, w := range work {
 		chunks[w.chunk.partition] = append(chunks[w.chunk.partition], fmt.Sprint(w.chunk.number))
 	}
 	day := work[0].of(t).day
 	whose := "1" + of.tenant()
+	if len(dropped) > 0 {
+		quoted := make([]string, len(dropped))
+		for i, owner := range dropped {
+			quoted[i] = table.Quote(owner)
+		}
+		whose += " AND " + ownerSQL + " NOT IN (" + strings.Join(quoted, ", ") + ")"
+	}
 	at := name(r.Database) + "." + name(t.Name)
 	where := fmt.Sprintf("%s AND %s = %d", whose, t.DaySQL(), day)
 	if t.Engine != "MergeTree" {

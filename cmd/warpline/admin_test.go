@@ -195,6 +195,11 @@ func TestAdminCommandsOfThePage(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte("{")) {
 			t.Errorf("%s: %v\n%s", line, err, out)
+			for said := range strings.Lines(up.words.String()) {
+				if strings.Contains(said, "not answered") {
+					t.Log(said)
+				}
+			}
 		}
 		ran++
 	}

@@ -11,12 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-
-	"github.com/warpline/warpline/broker"
-
 	"github.com/warpline/warpline/cmd/warpline/cost"
 	"github.com/warpline/warpline/cmd/warpline/doctor"
+	"github.com/warpline/warpline/cmd/warpline/proof"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/tenant"
@@ -88,74 +85,6 @@ func parseDay(s *settings, flag, text string, now time.Time) (int32, error) {
 	return 0, fmt.Errorf("%s: %q: write a day as 2026-11-20, or how many days ago as 7d", s.name(flag), text)
 }
 
-// proof is all that an audit found.
-type proof struct {
-	sink.Report
-	// Usage says what became of accepted events; PendingMore that more is pending than was counted.
-	Usage       []sink.UsageReport
-	PendingMore bool `json:",omitempty"`
-	// LostParts are uploads that have to be sent again.
-	LostParts []ingest.LostPart `json:",omitempty"`
-	Books     []sink.BookReport
-	Rollups   []sink.RollupReport
-	Deep      *sink.Deep `json:",omitempty"` // with --deep
-}
-
-// maxLostParts is how many uploads that lack parts are named, a line each.
-const maxLostParts = 50
-
-// Problems lists what is wrong, in one line each.
-func (f *proof) Problems() []string {
-	all := f.Report.Problems()
-	for i, l := range f.LostParts {
-		if i == maxLostParts {
-			all = append(all, fmt.Sprintf("%d more uploads lack parts: --json names them", len(f.LostParts)-i))
-			break
-		}
-		all = append(all, l.String())
-	}
-	for _, u := range f.Usage {
-		if u.Problem != "" {
-			all = append(all, u.String())
-		}
-	}
-	for _, b := range f.Books {
-		if b.Problem != "" {
-			all = append(all, b.String())
-		}
-	}
-	for _, r := range f.Rollups {
-		all = append(all, r.String())
-	}
-	if f.Deep != nil {
-		for _, d := range f.Deep.Wrong {
-			all = append(all, d.String())
-		}
-		all = append(all, f.Deep.Chunks...)
-	}
-	return all
-}
-
-// look reads the books of the scope.
-func (f *proof) look(ctx context.Context, streams *broker.Streams, conn driver.Conn, of sink.Scope, deep bool) error {
-	usage, whole, err := sink.AuditUsage(ctx, streams, conn, of)
-	if err != nil {
-		return err
-	}
-	f.Usage, f.PendingMore = usage, !whole
-	f.Books, err = sink.AuditBooks(ctx, conn, schema(), of)
-	if err != nil {
-		return err
-	}
-	f.Rollups, err = sink.AuditRollups(ctx, conn, of)
-	if err != nil || !deep {
-		return err
-	}
-	d, err := sink.AuditDeep(ctx, conn, schema(), of, f.Books)
-	f.Deep = &d
-	return err
-}
-
 // Run prints the proof, and fails with exit code 5 where it does not hold.
 func (c *auditCmd) Run(ctx context.Context, p *program) error {
 	srv, err := readServer(c.clickhouseFlags, c.Data)
@@ -180,26 +109,9 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return usage(err)
 	}
-	var r proof
-	if of == (sink.Scope{}) {
-		r.Report, err = sink.Audit(ctx, streams, conn, schema())
-		if err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-		uploads, err := ingest.AuditUploads(ctx, streams, r.Found)
-		if err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-		for _, l := range uploads {
-			r.Lost = append(r.Lost, l.String())
-		}
-		r.LostParts, err = ingest.AuditParts(ctx, streams)
-		if err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-	}
-	if err := r.look(ctx, streams, conn, of, c.Deep); err != nil {
-		return fmt.Errorf("audit: %w", err)
+	r, err := proof.Make(ctx, streams, conn, schema(), of, c.Deep)
+	if err != nil {
+		return err
 	}
 	if err := c.print(p, r); err != nil {
 		return err
@@ -257,7 +169,7 @@ func deepWords(d *sink.Deep) string {
 	return words
 }
 
-func (c *auditCmd) print(p *program, r proof) error {
+func (c *auditCmd) print(p *program, r proof.Proof) error {
 	if c.JSON {
 		enc := newEncoder(p.Stdout)
 		enc.SetIndent("", "  ")
@@ -312,7 +224,7 @@ func (c *auditCmd) print(p *program, r proof) error {
 func seconds(s float64) time.Duration { return time.Duration(s) * time.Second }
 
 // printBooks prints what became of events, and what is wrong in the books; of one tenant all of them.
-func (c *auditCmd) printBooks(w io.Writer, r proof) {
+func (c *auditCmd) printBooks(w io.Writer, r proof.Proof) {
 	fmt.Fprintln(w, "TENANT\tDAY\tACCEPTED\tSTORED\tREJECTED\tDUPLICATES\tPENDING\tDOOR\tLOST\t")
 	for _, u := range r.Usage {
 		more, good := "", "ok"

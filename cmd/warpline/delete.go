@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,15 +13,13 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/term"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/cmd/warpline/admin"
+	"github.com/warpline/warpline/cmd/warpline/erase"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/proto/stream"
-	"github.com/warpline/warpline/sink/table"
 )
 
 // deleteFlags are what every command that deletes has.
@@ -50,41 +47,39 @@ func asks(r io.Reader) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// eraser publishes tombstones and waits for their receipts.
+// eraser stores deletions, and waits until they are carried out.
 type eraser struct {
+	erase.Eraser
 	p         *program
 	flags     deleteFlags
 	nats      *service.Connection
-	streams   *broker.Streams
-	conn      driver.Conn // nil when ClickHouse cannot be asked
-	database  string
 	deletions []stream.Deletion
-	record    func(publish func() error) error // calls publish, which stores the tombstones; may be nil
-	before    func() error                     // runs between the question and the first tombstone; may be nil
-	wanted    map[string]string                // receipt keys → what they are of
+	record    func(order func() error) error // calls order, which stores the tombstones; may be nil
+	before    func() error                   // runs between the question and the first tombstone; may be nil
+	wanted    []string                       // keys of the records that will say what was removed
 }
 
 // begin connects. Without --force it wants ClickHouse too, to say what will be deleted.
 func (f deleteFlags) begin(ctx context.Context, p *program, reach reachFlags, click clickhouseFlags) (*eraser, error) {
-	e := &eraser{p: p, flags: f, wanted: map[string]string{}}
+	e := &eraser{Eraser: erase.Eraser{Schema: schema()}, p: p, flags: f}
 	srv, err := readServer(click, reach.Data)
 	if err == nil {
-		e.database = srv.Database
-		e.conn, err = srv.Open(ctx)
+		e.Database = srv.Database
+		e.Conn, err = srv.Open(ctx)
 	}
 	if err != nil {
 		if !f.Force {
 			return nil, fmt.Errorf("%w (or say --force: then it is carried out when the service runs)", err)
 		}
 		fmt.Fprintln(p.Stderr, "what is stored is not known: "+err.Error())
-		e.conn = nil
+		e.Conn = nil
 	}
 	e.nats, err = reach.connect(ctx)
 	if err != nil {
 		e.close()
 		return nil, err
 	}
-	e.streams, err = e.nats.Streams(ctx)
+	e.Streams, err = e.nats.Streams(ctx)
 	if err != nil {
 		e.close()
 		return nil, err
@@ -93,85 +88,27 @@ func (f deleteFlags) begin(ctx context.Context, p *program, reach reachFlags, cl
 }
 
 func (e *eraser) close() {
-	if e.conn != nil {
-		e.conn.Close()
+	if e.Conn != nil {
+		e.Conn.Close()
 	}
 	if e.nats != nil {
 		e.nats.Close()
 	}
 }
 
-// found is what there is of a session or a tenant.
-type found struct {
-	rows     map[string]uint64
-	messages uint64
+// desk records what is deleted.
+func (e *eraser) desk(ctx context.Context) (*admin.Desk, error) {
+	return e.nats.Desk(ctx, func(err error) { fmt.Fprintln(e.p.Stderr, "warning:", err) })
 }
 
-func (f found) nothing() bool { return len(f.rows) == 0 && f.messages == 0 }
-
-func (f found) String() string {
+// foundWords say what there is of a session or a tenant.
+func foundWords(f erase.Found) string {
 	var rows uint64
-	for _, n := range f.rows {
+	for _, n := range f.Rows {
 		rows += n
 	}
-	return fmt.Sprintf("%s in %s, %s in the stream", plural(int64(rows), "row"), plural(int64(len(f.rows)), "table"),
-		plural(int64(f.messages), "message"))
-}
-
-// findAtOnce sessions are counted by one query.
-const findAtOnce = 64
-
-// find counts what there is of each session; "" is the whole tenant.
-func (e *eraser) find(ctx context.Context, tenantName string, sessions []string) ([]found, error) {
-	out := make([]found, len(sessions))
-	for i, id := range sessions {
-		out[i].rows = map[string]uint64{}
-		d := stream.Deletion{Tenant: tenantName, Session: id}
-		info, err := e.streams.Ingest.Info(ctx, jetstream.WithSubjectFilter(d.Subjects("ingest.*", "")))
-		if err != nil {
-			return nil, unreachable(fmt.Errorf("look for messages: %w", err))
-		}
-		for _, n := range info.State.Subjects {
-			out[i].messages += n
-		}
-	}
-	if e.conn == nil {
-		return out, nil
-	}
-	for from := 0; from < len(sessions); from += findAtOnce {
-		some := sessions[from:min(from+findAtOnce, len(sessions))]
-		targets := make([]table.Target, len(some))
-		for i, id := range some {
-			targets[i] = table.Target{Tenant: tenantName, Session: id}
-		}
-		for _, t := range schema().Tables() {
-			if err := e.count(ctx, t, targets, out[from:]); err != nil {
-				return nil, fmt.Errorf("count in %s: %w", t.Name, err)
-			}
-		}
-	}
-	return out, nil
-}
-
-func (e *eraser) count(ctx context.Context, t *table.Table, targets []table.Target, out []found) error {
-	sql := t.CountSQL(table.Options{Database: e.database}, targets)
-	if sql == "" {
-		return nil
-	}
-	rows, err := e.conn.Query(ctx, sql)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var i int64
-		var n uint64
-		if err := rows.Scan(&i, &n); err != nil {
-			return err
-		}
-		out[i].rows[t.Name] = n
-	}
-	return rows.Err()
+	return fmt.Sprintf("%s in %s, %s in the stream", plural(int64(rows), "row"), plural(int64(len(f.Rows)), "table"),
+		plural(int64(f.Messages), "message"))
 }
 
 // add puts a deletion on the list.
@@ -199,18 +136,20 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 			return err
 		}
 	}
-	publish := func() error {
+	order := func() error {
 		for i := range e.deletions {
-			if err := e.publish(ctx, &e.deletions[i]); err != nil {
+			keys, err := e.Order(ctx, &e.deletions[i])
+			if err != nil {
 				return unreachable(fmt.Errorf("store the request: %w: run the same again, it may be stored in part", err))
 			}
+			e.wanted = append(e.wanted, keys...)
 		}
 		return nil
 	}
 	if e.record == nil {
-		e.record = func(publish func() error) error { return publish() }
+		e.record = func(order func() error) error { return order() }
 	}
-	if err := e.record(publish); err != nil {
+	if err := e.record(order); err != nil {
 		return err
 	}
 	if e.flags.NoWait {
@@ -221,6 +160,14 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 		return unreachable(errors.New("nothing runs here: the request is stored and is carried out at the next start"))
 	}
 	return e.wait(ctx)
+}
+
+// orAway is an error with the exit code of a service that cannot be reached, if that is what it is.
+func orAway(err error) error {
+	if errors.As(err, new(erase.Away)) {
+		return unreachable(err)
+	}
+	return err
 }
 
 // ask asks a person, who is there: see deleteFlags.check.
@@ -239,110 +186,41 @@ func ask(ctx context.Context, p *program, question string) (bool, error) {
 	}
 }
 
-// publish stores a deletion's tombstones: one on the session's subject, or one a partition.
-func (e *eraser) publish(ctx context.Context, d *stream.Deletion) error {
-	partitions := []int{}
-	what := fmt.Sprintf("session %q", d.Session)
-	if d.Session != "" {
-		partitions = append(partitions, stream.Partition(d.Tenant, d.Session, e.streams.Partitions))
-	} else {
-		what = "tenant " + d.Tenant
-		for p := range e.streams.Partitions {
-			partitions = append(partitions, p)
-		}
-		for bucket, last := range map[string]*uint64{stream.DictionariesBucket: &d.Dictionaries, stream.WindowsBucket: &d.Windows} {
-			s, err := e.streams.JS.Stream(ctx, "KV_"+bucket)
-			if err != nil {
-				return err
-			}
-			*last = s.CachedInfo().State.LastSeq
-		}
-	}
-	for _, p := range partitions {
-		msg, err := stream.AppendEnvelope(nil, &stream.Envelope{Tenant: d.Tenant, Session: d.Session,
-			Kind: stream.KindDelete, Identity: "delete/" + d.ID, Last: true, ReceivedAt: time.Now().UnixNano(), Delete: d}, nil)
-		if err != nil {
-			return err
-		}
-		id := stream.DeletionRecordKey(d.ID, p)
-		try, cancel := context.WithTimeout(ctx, 20*time.Second)
-		_, err = e.streams.JS.PublishMsg(try, &nats.Msg{Subject: stream.IngestSubject(p, d.Tenant, d.Token()), Data: msg},
-			jetstream.WithMsgID("delete-"+id))
-		cancel()
-		if err != nil {
-			return err
-		}
-		e.wanted[id] = what
-	}
-	return nil
-}
-
 // wait waits for the receipts, tells how far it is, and prints what was removed.
 func (e *eraser) wait(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, e.flags.Timeout)
 	defer cancel()
 	total := len(e.wanted)
-	sums := map[string]uint64{}
-	var got []stream.DeletionRecord
 	said, began := time.Now(), time.Now()
-	for len(e.wanted) > 0 {
-		for id := range e.wanted {
-			// A server that is killed does not answer, and another may be there at the next try.
-			try, cancel := context.WithTimeout(limit, 5*time.Second)
-			entry, err := e.streams.Deletions.Get(try, id)
-			missed := try.Err() != nil
-			cancel()
-			if errors.Is(err, jetstream.ErrKeyNotFound) || err != nil && missed && limit.Err() == nil {
-				continue
-			}
-			if err != nil {
-				if limit.Err() != nil {
-					break
-				}
-				return unreachable(fmt.Errorf("read a receipt: %w: the request is stored and is carried out all the same", err))
-			}
-			var r stream.DeletionRecord
-			if err := json.Unmarshal(entry.Value(), &r); err != nil {
-				return fmt.Errorf("receipt %s: %w", id, err)
-			}
-			delete(e.wanted, id)
-			got = append(got, r)
-			for t, n := range r.Rows {
-				sums[t] += n
-			}
-			sums["messages"], sums["keys"], sums["objects"] = sums["messages"]+r.Messages, sums["keys"]+r.Keys, sums["objects"]+r.Objects
-		}
-		if len(e.wanted) == 0 {
-			break
-		}
+	got, left, err := e.Await(limit, e.wanted, func(left int) {
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
-			fmt.Fprintf(e.p.Stderr, "%d of %d done after %s%s\n", total-len(e.wanted), total, time.Since(began).Round(time.Second), e.idle(limit))
+			fmt.Fprintf(e.p.Stderr, "%d of %d done after %s%s\n", total-left, total, time.Since(began).Round(time.Second), e.idle(limit))
 		}
-		select {
-		case <-limit.Done():
-			if ctx.Err() != nil {
-				return withCode(errors.New("interrupted; the request is stored, and the service goes on carrying it out"), exitStopped)
-			}
-			return fmt.Errorf("%d of %d are not done after %s%s: the request is stored and is carried out as soon as the service can; see the "+
-				"logs of worker and sink", len(e.wanted), total, e.flags.Timeout, e.idle(ctx))
-		case <-time.After(100 * time.Millisecond):
-		}
+	})
+	switch {
+	case err != nil:
+		return orAway(err)
+	case left > 0 && ctx.Err() != nil:
+		return withCode(errors.New("interrupted; the request is stored, and the service goes on carrying it out"), exitStopped)
+	case left > 0:
+		return fmt.Errorf("%d of %d are not done after %s%s: the request is stored and is carried out as soon as the service can; see the "+
+			"logs of worker and sink", left, total, e.flags.Timeout, e.idle(ctx))
 	}
-	return e.print(got, sums)
+	return e.print(got)
 }
 
 // idle says who is missing, if someone is.
 func (e *eraser) idle(ctx context.Context) string {
 	for _, role := range []string{"worker", "sink"} {
-		if n, err := broker.Alive(ctx, e.streams.Leases, role); err == nil && n == 0 {
+		if n, err := broker.Alive(ctx, e.Streams.Leases, role); err == nil && n == 0 {
 			return fmt.Sprintf("; no %s is running: start one", role)
 		}
 	}
 	return ""
 }
 
-func (e *eraser) print(got []stream.DeletionRecord, sums map[string]uint64) error {
+func (e *eraser) print(got []stream.DeletionRecord) error {
 	if e.flags.JSON {
 		enc := newEncoder(e.p.Stdout)
 		for _, r := range got {
@@ -354,6 +232,7 @@ func (e *eraser) print(got []stream.DeletionRecord, sums map[string]uint64) erro
 	}
 	w := tabwriter.NewWriter(e.p.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "REMOVED\tCOUNT")
+	sums := erase.Sum(got)
 	for _, t := range slices.Sorted(maps.Keys(sums)) {
 		if t == "messages" || t == "keys" || t == "objects" {
 			continue

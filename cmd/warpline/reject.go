@@ -176,11 +176,6 @@ func (c *rejectShowCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// picks reports whether a filter says which rejects, so that nobody takes all of them by mistake.
-func picks(f rejects.Filter) bool {
-	return len(f.IDs) > 0 || f.Tenant != "" || f.Session != "" || f.Reason != "" || f.Type != "" || !f.From.IsZero()
-}
-
 type rejectReplayCmd struct {
 	reachFlags
 	clickhouseFlags
@@ -193,7 +188,7 @@ type rejectReplayCmd struct {
 
 func (c *rejectReplayCmd) check(p *program) error {
 	f, err := c.filter(p.Settings, c.ID)
-	if !picks(f) {
+	if err == nil && !f.Picks() {
 		err = errors.Join(err, errors.New("which rejects? name their ids, or pick them with --tenant, --session, --reason, --type or --from"))
 	}
 	return errors.Join(err, c.clickhouseFlags.check(p.Settings))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/cmd/warpline/rejects"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table"
@@ -26,9 +27,10 @@ type rejectDropCmd struct {
 func (c *rejectDropCmd) check(p *program) error {
 	f, err := c.filter(p.Settings, c.ID)
 	switch {
-	case c.Resume && (picks(f) || !f.To.IsZero()):
+	case err != nil: // what was named is wrong, and whether it picks any is not known
+	case c.Resume && (f.Picks() || !f.To.IsZero()):
 		err = errors.Join(err, fmt.Errorf("%s goes without ids and flags that pick rejects", p.Settings.name("resume")))
-	case !c.Resume && !picks(f) && f.To.IsZero():
+	case !c.Resume && !f.Picks() && f.To.IsZero():
 		err = errors.Join(err, errors.New("which rejects? name their ids, or pick them with --tenant, --session, --reason, --type, --from or "+
 			"--to"))
 	case !c.Resume && !c.Yes && !asks(p.Stdin):
@@ -62,12 +64,15 @@ func (c *rejectDropCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	d := sink.Dropper{Streams: streams, Conn: conn}
+	was, err := finishDrop(ctx, p, d)
+	if err != nil {
+		return err
+	}
 	if c.Resume {
-		was, err := d.Finish(ctx)
-		if err == nil && !was {
+		if !was {
 			fmt.Fprintln(p.Stderr, "no drop was cut short")
 		}
-		return err
+		return nil
 	}
 	picked, err := rejects.Count(ctx, conn, f)
 	if err != nil {
@@ -102,10 +107,37 @@ func (c *rejectDropCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	n, err := d.Drop(ctx, table.Rejects.Table, where)
+	desk, err := nc.Desk(ctx, func(err error) { fmt.Fprintln(p.Stderr, "warning:", err) })
+	if err != nil {
+		return err
+	}
+	working, end, err := repairs(ctx, p, streams)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var n uint64
+	err = desk.Drop(ctx, admin.CLI(), f.Tenant, rows, func() (err error) {
+		n, err = d.Drop(working, table.Rejects.Table, where)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("drop rejects: %w: run \"warpline reject drop --resume\" to finish what was begun", err)
 	}
 	fmt.Fprintf(p.Stderr, "dropped %s\n", plural(int64(n), "reject"))
 	return nil
+}
+
+// finishDrop finishes a drop that was cut short, and reports whether there was one.
+func finishDrop(ctx context.Context, p *program, d sink.Dropper) (bool, error) {
+	working, end, err := repairs(ctx, p, d.Streams)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	was, err := d.Finish(working)
+	if err == nil && was {
+		fmt.Fprintln(p.Stderr, "a drop that was cut short is finished")
+	}
+	return was, err
 }

@@ -58,6 +58,14 @@ func TestRejectDrop(t *testing.T) {
 	run(exitUsage, "reject", "drop", "--tenant", "other") // nobody can be asked
 	run(exitUsage, "reject", "drop", "--yes")
 	run(exitUsage, "reject", "drop", "--resume", "--tenant", "other")
+	for _, command := range [][]string{{"reject", "drop", "--yes"}, {"reject", "replay"}} {
+		for _, flag := range []string{"--from", "--to"} {
+			got := run(exitUsage, append(command, flag, "yesterday")...)
+			if !strings.Contains(got.stderr, `"yesterday"`) || strings.Contains(got.stderr, "which rejects?") {
+				t.Errorf("%v %s: %s", command, flag, got.stderr)
+			}
+		}
+	}
 	run(exitOK, "reject", "drop", "--resume")
 	for _, no := range [][]string{{"--reason", "no_such"}, {"--tenant", "oth"}, {"--tenant", "other", "--reason", "x' OR '1'='1"},
 		{"--session", "') OR (1=1"}, {"--tenant", "other", "--to", "1000h"}} {

@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/sink"
 )
 
@@ -42,11 +44,6 @@ func (c *replayCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	conn, err := srv.OpenIn(ctx, srv.Database)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
 	nc, err := c.connect(ctx)
 	if err != nil {
 		return err
@@ -56,12 +53,30 @@ func (c *replayCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	r := sink.Replayer{Streams: streams, Conn: conn, URL: "http://" + srv.HTTP, User: srv.User, Password: srv.Password, Schema: schema(),
-		Database: srv.Database}
-	if srv.TLS {
-		r.URL = "https://" + srv.HTTP
+	r, err := srv.Replayer(ctx, streams, schema())
+	if err != nil {
+		return err
 	}
-	out, err := r.Replay(ctx, sink.ReplayScope{Scope: of, Table: c.Table, DryRun: c.DryRun})
+	defer r.Conn.Close()
+	desk, err := nc.Desk(ctx, func(err error) { fmt.Fprintln(p.Stderr, "warning:", err) })
+	if err != nil {
+		return err
+	}
+	working, end, err := repairs(ctx, p, streams)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var out sink.ReplayReport
+	replay := func() (err error) {
+		out, err = r.Replay(working, sink.ReplayScope{Scope: of, Table: c.Table, DryRun: c.DryRun})
+		return err
+	}
+	if c.DryRun {
+		err = replay()
+	} else {
+		err = desk.Restore(ctx, admin.CLI(), of.Tenant, c.Table, replay)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: run it again, what came back stays", err)
 	}
@@ -115,4 +130,11 @@ func (c *replayCmd) print(p *program, out sink.ReplayReport) error {
 		}
 	}
 	return nil
+}
+
+// repairs takes the turn of who changes rows by hand, of which there is one in a service, and says so where it has to wait.
+func repairs(ctx context.Context, p *program, streams *broker.Streams) (working context.Context, end func(), err error) {
+	return admin.AwaitTurn(ctx, streams, admin.Repair, func() {
+		fmt.Fprintln(p.Stderr, "another replay or drop is under way in this service, or was killed just now: waiting for its end")
+	})
 }

@@ -2,22 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/ingest"
-	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
-	"github.com/warpline/warpline/sink/table"
 )
 
 // classesFlag says which retention classes a service has.
@@ -147,27 +141,25 @@ func (c *tenantRetainCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	classes, err := ingest.ReadClasses(ctx, streams.Keys)
+	desk, err := nc.Desk(ctx, func(err error) { fmt.Fprintln(p.Stderr, "warning:", err) })
 	if err != nil {
 		return err
 	}
-	var of tenant.Limits
-	if err := classes.Give(&of, c.Class); err != nil {
-		return err
-	}
-	class, _ := classes.Named(c.Class)
 	if c.DryRun {
+		class, err := desk.ClassOf(ctx, c.Class)
+		if err != nil {
+			return err
+		}
 		return c.dryRun(ctx, p, class)
 	}
-	r := stream.Retain{ID: broker.NewID(), Tenant: c.Tenant, Class: c.Class, Raw: class.Raw, Rollup: class.Rollup}
-	value, err := json.Marshal(&r)
-	if err != nil {
+	r, err := desk.Retain(ctx, admin.CLI(), streams, c.Tenant, c.Class, 0)
+	if denied := (*admin.Denied)(nil); errors.As(err, &denied) {
 		return err
 	}
-	if _, err := streams.Deletions.Put(ctx, stream.RetainKey(c.Tenant), value); err != nil {
+	if err != nil {
 		return unreachable(fmt.Errorf("store the request: %w: run the same again", err))
 	}
-	if have, err := ingest.NewTenants(streams.Keys).Get(ctx, c.Tenant); err != nil || have.Limits.RetentionClass != c.Class {
+	if have, err := desk.Tenants.Get(ctx, c.Tenant); err != nil || have.Limits.RetentionClass != c.Class {
 		fmt.Fprintf(p.Stderr, "what tenant %s sends from now on is not of class %s: \"warpline tenant set %[1]s --retention-class %[2]s\"\n",
 			c.Tenant, c.Class)
 	}
@@ -179,58 +171,45 @@ func (c *tenantRetainCmd) Run(ctx context.Context, p *program) error {
 		return unreachable(errors.New("nothing runs here: the request is stored and is carried out at the next start"))
 	}
 	fmt.Fprintln(p.Stderr, "the request is stored; it begins in some 3 minutes, when no insert of before can be on its way any more")
-	return c.await(ctx, p, streams, r.ID)
+	return c.await(ctx, p, desk, streams, r.ID)
 }
 
 // await waits until every lane is done.
-func (c *tenantRetainCmd) await(ctx context.Context, p *program, streams *broker.Streams, id string) error {
+func (c *tenantRetainCmd) await(ctx context.Context, p *program, desk *admin.Desk, streams *broker.Streams, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	why := ""
 	for {
-		done, moved, said := 0, map[string]uint64{}, ""
-		for lane := range streams.Lanes {
-			e, err := streams.Deletions.Get(ctx, stream.RetainProgressKey(c.Tenant, lane))
-			if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) && ctx.Err() == nil {
-				return unreachable(fmt.Errorf("look how far it is: %w: run the same again", err))
-			}
-			var of stream.RetainProgress
-			if err != nil || json.Unmarshal(e.Value(), &of) != nil || of.ID != id {
-				continue
-			}
-			if of.Done {
-				done++
-			}
-			if of.Why != "" {
-				said = of.Why
-			}
-			for t, n := range of.Moved {
-				moved[t] += n
-			}
+		r, err := desk.Retained(ctx, admin.CLI(), streams, c.Tenant)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return unreachable(fmt.Errorf("%w: run the same again", err))
+		case err == nil && r.ID != id:
+			return fmt.Errorf("somebody else asked for class %s meanwhile: the service carries that out", r.Class)
 		}
-		if said != why {
-			why = said
+		if r.Why != why {
+			why = r.Why
 			if why != "" {
 				fmt.Fprintln(p.Stderr, why)
 			}
 		}
-		if done == streams.Lanes {
+		if r.Done {
 			var rows uint64
-			for _, t := range slices.Sorted(maps.Keys(moved)) {
-				rows += moved[t]
+			for _, n := range r.Moved {
+				rows += n
 			}
 			if why != "" {
 				return errors.New(why)
 			}
-			fmt.Fprintf(p.Stderr, "%s in %s of tenant %s have class %s now\n", plural(int64(rows), "row"), plural(int64(len(moved)), "table"),
+			fmt.Fprintf(p.Stderr, "%s in %s of tenant %s have class %s now\n", plural(int64(rows), "row"), plural(int64(len(r.Moved)), "table"),
 				c.Tenant, c.Class)
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it is not carried out yet: %d of %d lanes are done; the service goes on; run the same again to wait: %w", done,
+			return fmt.Errorf("it is not carried out yet: %d of %d lanes are done; the service goes on; run the same again to wait: %w", r.LanesDone,
 				streams.Lanes, ctx.Err())
 		case <-tick.C:
 		}
@@ -248,36 +227,14 @@ func (c *tenantRetainCmd) dryRun(ctx context.Context, p *program, class tenant.C
 		return err
 	}
 	defer conn.Close()
+	all, err := admin.Retainable(ctx, conn, srv.Database, schema(), c.Tenant, class)
+	if err != nil {
+		return err
+	}
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "TABLE\tCAME IN\tROWS\tDAYS\tWOULD BE")
-	for _, t := range schema().Tables() {
-		days, moves := table.RetainedDays(t, class.Raw, class.Rollup)
-		if !moves {
-			continue
-		}
-		rows, err := conn.Query(ctx, t.HeldSQL(table.Options{Database: srv.Database},
-			fmt.Sprintf("tenant = %s AND retention_days != %d", table.Quote(c.Tenant), days)))
-		if err != nil {
-			return fmt.Errorf("count in %s: %w", t.Name, err)
-		}
-		for rows.Next() {
-			var day int32
-			var from uint16
-			var n, amount uint64
-			if err := rows.Scan(&day, &from, &n, &amount); err != nil {
-				rows.Close()
-				return fmt.Errorf("count in %s: %w", t.Name, err)
-			}
-			layout := time.DateOnly
-			if t.Retention != table.Raw {
-				layout = "2006-01"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", t.Name, time.Unix(int64(day)*86400, 0).UTC().Format(layout), n, from, days)
-		}
-		rows.Close()
-		if err := rows.Err(); err != nil {
-			return fmt.Errorf("count in %s: %w", t.Name, err)
-		}
+	for _, k := range all {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", k.Table, k.Came, k.Rows, k.Days, k.WouldBe)
 	}
 	return w.Flush()
 }

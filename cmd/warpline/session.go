@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/warpline/warpline/cmd/warpline/admin"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
@@ -142,17 +143,17 @@ func (c *sessionDeleteCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer e.close()
 	ids := slices.Compact(slices.Sorted(slices.Values(c.Sessions)))
-	have, err := e.find(ctx, c.Tenant, ids)
+	have, err := e.Find(ctx, c.Tenant, ids)
 	if err != nil {
-		return err
+		return orAway(err)
 	}
 	var unknown []string
 	for i, id := range ids {
-		if have[i].nothing() {
+		if have[i].Nothing() {
 			unknown = append(unknown, id)
 		}
-		if e.conn != nil {
-			fmt.Fprintf(p.Stderr, "session %q of tenant %s: %s\n", id, c.Tenant, have[i])
+		if e.Conn != nil {
+			fmt.Fprintf(p.Stderr, "session %q of tenant %s: %s\n", id, c.Tenant, foundWords(have[i]))
 		}
 		e.add(stream.Deletion{Tenant: c.Tenant, Session: id})
 	}
@@ -163,8 +164,13 @@ func (c *sessionDeleteCmd) Run(ctx context.Context, p *program) error {
 		}
 		return fmt.Errorf("nothing is known of %s%s, and nothing was deleted: \"warpline session list --tenant %s\" lists those there are; "+
 			"--force deletes what may be on its way",
-			named, longerID(ctx, e.conn, e.database, c.Tenant, unknown[0]), c.Tenant)
+			named, longerID(ctx, e.Conn, e.Database, c.Tenant, unknown[0]), c.Tenant)
 	}
+	desk, err := e.desk(ctx)
+	if err != nil {
+		return err
+	}
+	e.record = func(order func() error) error { return desk.DeleteSessions(ctx, admin.CLI(), c.Tenant, ids, order) }
 	return e.carryOut(ctx, fmt.Sprintf("Delete %s of tenant %s for good?", plural(int64(len(e.deletions)), "session"), c.Tenant))
 }
 

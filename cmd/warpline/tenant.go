@@ -159,20 +159,19 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer e.close()
-	have, err := e.find(ctx, c.Tenant, []string{""})
+	have, err := e.Find(ctx, c.Tenant, []string{""})
+	if err != nil {
+		return orAway(err)
+	}
+	desk, err := e.desk(ctx)
 	if err != nil {
 		return err
 	}
-	desk, err := e.nats.Desk(ctx, func(err error) { fmt.Fprintln(p.Stderr, "warning:", err) })
+	valid, err := desk.ValidKeys(ctx, admin.CLI(), c.Tenant)
 	if err != nil {
-		return err
+		return fmt.Errorf("list keys: %w", err)
 	}
-	keys := desk.Keys
-	valid, err := validKeys(ctx, keys, c.Tenant)
-	if err != nil {
-		return err
-	}
-	if have[0].nothing() && !c.Force {
+	if have[0].Nothing() && !c.Force {
 		switch {
 		case len(valid) == 0:
 			return fmt.Errorf("nothing is known of tenant %s: \"warpline tenant list\" lists those there are; --force deletes what may be on its "+
@@ -182,8 +181,8 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 				c.Tenant, plural(int64(len(valid)), "valid key"))
 		}
 	}
-	if e.conn != nil {
-		fmt.Fprintf(p.Stderr, "tenant %s: %s\n", c.Tenant, have[0])
+	if e.Conn != nil {
+		fmt.Fprintf(p.Stderr, "tenant %s: %s\n", c.Tenant, foundWords(have[0]))
 	}
 	if len(valid) > 0 && !c.RevokeKeys {
 		fmt.Fprintf(p.Stderr, "tenant %s keeps %s, and what is sent from now on is kept; --revoke-keys ends that\n", c.Tenant,
@@ -195,26 +194,9 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 		if !c.RevokeKeys {
 			return nil
 		}
-		for _, k := range valid {
-			if _, err := desk.RevokeKey(ctx, admin.CLI(), k.ID, 0); err != nil {
-				return fmt.Errorf("revoke key %s: %w: nothing was deleted yet", k.ID, err)
-			}
+		return desk.RevokeAll(ctx, admin.CLI(), valid, func(k tenant.Key) {
 			fmt.Fprintf(p.Stderr, "key %s is revoked; gateways refuse it within 10 s, and what they take until then is kept\n", k.ID)
-		}
-		return nil
+		})
 	}
 	return e.carryOut(ctx, fmt.Sprintf("Delete all that tenant %s has sent, for good?", c.Tenant))
-}
-
-func validKeys(ctx context.Context, keys *ingest.Keys, tenantName string) (out []tenant.Key, err error) {
-	all, err := keys.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
-	}
-	for _, k := range all {
-		if ok, _ := k.Valid(time.Now()); ok && k.Tenant == tenantName {
-			out = append(out, k)
-		}
-	}
-	return out, nil
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
@@ -20,9 +22,11 @@ import (
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/ingest/shares"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table"
 )
 
-// Config says what an API is for. Desk, Authorize and Gateway are required.
+// Config says what an API is for. Desk, Authorize, Gateway, Streams and Schema are required.
 type Config struct {
 	Desk *Desk
 	// Authorize finds the key of a secret, if it is one of scope admin or an operator's.
@@ -33,6 +37,11 @@ type Config struct {
 	Open     func(ctx context.Context) (driver.Conn, error)
 	Database string
 	Version  string
+	// Streams and Schema are of the service. Repair connects to ClickHouse as a user who may write, and the API closes the connection; nil:
+	// there is none.
+	Streams *broker.Streams
+	Schema  *table.Schema
+	Repair  func(ctx context.Context) (sink.Replayer, error)
 	// Ready returns what is wrong while uploads cannot be taken; Stores how full NATS's are. Both may be nil.
 	Ready  func() error
 	Stores func() map[string]float64
@@ -48,9 +57,11 @@ type Config struct {
 }
 
 const (
-	// callTime bounds a request; a replay waits for SQL and has longer.
+	// callTime bounds a request. A replay of rejects and a deletion wait for SQL and have longer, and what looks at many rows longest.
 	callTime   = 30 * time.Second
 	replayTime = 4 * time.Minute
+	eraseTime  = callTime + waitMost*time.Second
+	repairTime = 9 * time.Minute // below what the engine gives a reader's question
 	// callsAtOnce is how many are answered at once, callWait how long others wait. Each may read all keys.
 	callsAtOnce = 4
 	callWait    = 10 * time.Second
@@ -70,6 +81,8 @@ type API struct {
 
 	mu    sync.Mutex
 	rates map[string]*rate.Limiter // by tenant; "" is the operator
+	rests map[string]time.Time     // until when a tenant's administrators leave long work to others that wait
+	waits map[string]time.Time     // when a tenant ("" is the operator) was told last that another does long work
 }
 
 // NewAPI returns an API.
@@ -81,7 +94,8 @@ func NewAPI(cfg Config) *API {
 		cfg.TenantRate = 10
 	}
 	a := &API{Config: cfg, description: describe(cfg.Version), turns: make(chan struct{}, callsAtOnce), replaying: make(chan struct{}, 1),
-		rates: map[string]*rate.Limiter{}, asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "admin",
+		rates: map[string]*rate.Limiter{}, rests: map[string]time.Time{}, waits: map[string]time.Time{},
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "admin",
 			Name: "requests_total", Help: "Requests of administrators, by route and status of the answer."}, []string{"route", "status"})}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(a.asked)
@@ -95,7 +109,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store") // answers have secrets
 	h.Set("X-Content-Type-Options", "nosniff")
-	path, below := strings.CutPrefix(r.URL.Path, Path)
+	path, below := strings.CutPrefix(r.URL.EscapedPath(), Path)
 	to, vars, allowed := find(r.Method, path)
 	c := &call{api: a, w: w, r: r, vars: vars}
 	var answer any
@@ -112,7 +126,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	if to != nil {
-		status = to.status
+		status = cmp.Or(c.status, to.status)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // where that is possible
 	if err != nil {
@@ -168,29 +182,38 @@ func (a *API) answer(c *call, to *route) (any, error) {
 			return nil, bad(errors.New("there is no body here: leave it out"))
 		}
 	}
-	took := callTime
-	if to.path == "rejects/replay" {
-		took = replayTime
+	took := cmp.Or(to.took, callTime)
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(took + answerTime))
+	// What was begun is done, also for a client that went away; but what only takes long ends with its client.
+	of := context.WithoutCancel(c.r.Context())
+	if to.ends {
+		of = c.r.Context()
 	}
-	// What was begun is done, also for a client that went away.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), took)
+	ctx, cancel := context.WithTimeout(of, took)
 	defer cancel()
-	c.ctx = ctx
-	if to.path == "rejects/replay" { // it has a turn of its own, and takes minutes
-		return to.handle(c)
+	if c.ctx = ctx; !to.own {
+		end, err := c.enter()
+		if err != nil {
+			return nil, err
+		}
+		defer end()
 	}
+	return to.handle(c)
+}
+
+// enter waits for one of the turns in which requests are answered; the caller calls end.
+func (c *call) enter() (end func(), err error) {
 	wait := time.NewTimer(callWait)
 	defer wait.Stop()
 	select {
-	case a.turns <- struct{}{}:
-		defer func() { <-a.turns }()
+	case c.api.turns <- struct{}{}:
+		return func() { <-c.api.turns }, nil
 	case <-wait.C:
 		return nil, &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "busy", RetryAfter: retry,
 			Detail: "too many administrators ask at once: ask again in a few seconds"}
 	case <-c.r.Context().Done():
 		return nil, c.r.Context().Err()
 	}
-	return to.handle(c)
 }
 
 // rate is how often whoever has this key, or another of its tenant, may ask.
@@ -209,13 +232,27 @@ func (a *API) rate(k tenant.Key) *rate.Limiter {
 	return l
 }
 
+// What ClickHouse says to who may not write.
+const (
+	mayNot    = 497 // ACCESS_DENIED
+	onlyReads = 164 // READONLY
+)
+
 // refusal is the answer of an error.
 func refusal(err error) *ingest.Refusal {
 	var no *ingest.Refusal
 	var denied *Denied
+	var busy UnderWay
+	var said *clickhouse.Exception
 	switch {
 	case errors.As(err, &no):
 		return no
+	case errors.As(err, &busy):
+		return &ingest.Refusal{Status: http.StatusTooManyRequests, Code: string(busy.Work) + "_under_way", RetryAfter: retry,
+			Detail: busy.Error()}
+	case errors.As(err, &said) && (said.Code == mayNot || said.Code == onlyReads):
+		return &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "clickhouse_read_only", Cause: err,
+			Detail: "the user that this gateway is in ClickHouse may not do this: the operator names one that may, with --clickhouse-user"}
 	case errors.As(err, &denied):
 		return &ingest.Refusal{Status: denied.Status, Code: denied.Code, Detail: denied.Why}
 	}

@@ -33,6 +33,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // where that is possible
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // else the request ends with it
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):

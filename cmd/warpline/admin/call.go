@@ -2,11 +2,16 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // call is one request while it is answered.
@@ -18,7 +23,9 @@ type call struct {
 	who  Who
 	vars map[string]string // of the path
 	body []byte
-	etag string // of the answer
+	// Of the answer; status 0 is the route's.
+	etag   string
+	status int
 }
 
 // revision is that of If-Match, 0 where none is given. What is not one of ours matches nothing.
@@ -72,6 +79,50 @@ func (c *call) moment(name string) (time.Time, error) {
 		return t, bad(fmt.Errorf("%s: %.40q: use a time as 2026-11-20T12:00:00Z", name, text))
 	}
 	return t, nil
+}
+
+// dayOf reads a day, in days since the epoch; "" is 0.
+func dayOf(name, text string) (int32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil || day.Year() <= 1970 || day.Year() >= 2106 {
+		return 0, fmt.Errorf("%s: %.40q: use a day as 2026-11-20", name, text)
+	}
+	return table.DayOf(day.UnixNano()), nil
+}
+
+// scope is what is looked at or repaired: for an administrator what is its tenant's.
+func (c *call) scope(of, from, to string) (s sink.Scope, err error) {
+	var errs [2]error
+	s.From, errs[0] = dayOf("from", from)
+	s.To, errs[1] = dayOf("to", to)
+	if err := errors.Join(errs[:]...); err != nil {
+		return s, bad(err)
+	}
+	if s.From > 0 && s.To > 0 && s.From > s.To {
+		return s, bad(errors.New("from is after to: exchange them"))
+	}
+	if s.Tenant = of; of == "" && !c.who.all {
+		s.Tenant = c.who.key.Tenant
+	}
+	if s.Tenant != "" && (!c.who.sees(s.Tenant) || tenant.CheckName(s.Tenant) != nil) {
+		return s, NoTenant(s.Tenant)
+	}
+	return s, nil
+}
+
+// truth is a parameter that is true or false, false if it is not there.
+func (c *call) truth(name string) (bool, error) {
+	switch text := c.param(name); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, bad(fmt.Errorf("%s: %.20q: use true or false", name, text))
+	}
 }
 
 // Bounds of lists.

@@ -135,14 +135,3 @@ func changed(err error) error {
 	}
 	return err
 }
-
-// Replay records that rejects are sent again, of one tenant or, with "", of any.
-func (d *Desk) Replay(ctx context.Context, who Who, of string, count int, replay func() error) error {
-	c := changeOf{tenant: of, action: "reject replay", object: of, change: map[string]any{"rejects": count}}
-	return d.record(ctx, who, &c, replay)
-}
-
-// Purge records that all that a tenant has sent is deleted. That leaves the record.
-func (d *Desk) Purge(ctx context.Context, who Who, of string, purge func() error) error {
-	return d.record(ctx, who, &changeOf{tenant: of, action: "tenant purge", object: of}, purge)
-}

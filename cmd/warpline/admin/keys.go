@@ -29,6 +29,30 @@ func (d *Desk) KeysOf(ctx context.Context, who Who, of string) ([]ingest.StoredK
 	return out, nil
 }
 
+// ValidKeys returns those keys of a tenant that work now.
+func (d *Desk) ValidKeys(ctx context.Context, who Who, of string) (valid []tenant.Key, err error) {
+	keys, err := d.KeysOf(ctx, who, of)
+	for i := range keys {
+		if ok, _ := keys[i].Valid(time.Now()); ok {
+			valid = append(valid, keys[i].Key)
+		}
+	}
+	return valid, err
+}
+
+// RevokeAll ends keys for good, and calls told after each.
+func (d *Desk) RevokeAll(ctx context.Context, who Who, keys []tenant.Key, told func(tenant.Key)) error {
+	for _, k := range keys {
+		if _, err := d.RevokeKey(ctx, who, k.ID, anyRevision); err != nil {
+			return fmt.Errorf("revoke key %s: %w: nothing was deleted yet", k.ID, err)
+		}
+		if told != nil {
+			told(k)
+		}
+	}
+	return nil
+}
+
 // Key finds a key. Whoever has a key of their own names it by its whole id; at the machine its beginning or the secret is enough.
 func (d *Desk) Key(ctx context.Context, who Who, id string) (ingest.StoredKey, error) {
 	if who.key.ID == "" && who.all {

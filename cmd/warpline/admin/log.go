@@ -95,7 +95,7 @@ func (d *Desk) record(ctx context.Context, who Who, c *changeOf, do func() error
 			}
 			word.Change = string(text)
 		}
-		return d.Log.write(ctx, c.tenant, word)
+		return d.Log.write(context.WithoutCancel(ctx), c.tenant, word) // it bounds itself, and is said also of who went away meanwhile
 	}
 	if err := say(stream.AdminBegun); err != nil {
 		if !c.urgent {

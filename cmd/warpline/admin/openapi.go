@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -53,6 +54,11 @@ func (d *description) operation(r *route, problem any) map[string]any {
 		}
 	}
 	op := map[string]any{"summary": r.does, "responses": map[string]any{strconv.Itoa(r.status): answer, "default": problem}}
+	if r.later {
+		later := maps.Clone(answer)
+		later["description"] = "Stored, and not carried out yet: the service does that."
+		op["responses"].(map[string]any)["202"] = later
+	}
 	if r.in != nil {
 		op["requestBody"] = map[string]any{"content": jsonOf(d.schema(reflect.TypeOf(r.in)))}
 	}
@@ -104,6 +110,8 @@ func (d *description) schema(t reflect.Type) map[string]any {
 		return map[string]any{"type": "array", "items": d.schema(t.Elem())}
 	case reflect.Map:
 		return map[string]any{"type": "object"}
+	case reflect.Pointer:
+		return d.schema(t.Elem())
 	case reflect.Struct:
 		name := schemaName(t)
 		if d.schemas[name] == nil {
@@ -126,8 +134,15 @@ func (d *description) fields(t reflect.Type, properties map[string]any, required
 		switch {
 		case f.Anonymous && name == "":
 			d.fields(f.Type, properties, required)
-		case name != "-" && name != "":
-			properties[name] = d.schema(f.Type)
+		case name != "-" && f.IsExported():
+			schema := d.schema(f.Type)
+			if name == "" { // reports have the names of fields, and null for lists that are empty
+				name = f.Name
+				if f.Type.Kind() == reflect.Slice {
+					schema = map[string]any{"type": []string{"array", "null"}, "items": d.schema(f.Type.Elem())}
+				}
+			}
+			properties[name] = schema
 			if !strings.HasPrefix(options, "omit") && !isAsked(t) {
 				*required = append(*required, name)
 			}

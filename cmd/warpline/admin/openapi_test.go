@@ -32,7 +32,7 @@ type media struct{ Schema schema }
 
 type schema struct {
 	Ref        string `json:"$ref"`
-	Type       string
+	Type       kind
 	Format     string
 	Properties map[string]schema
 	Required   []string
@@ -50,6 +50,21 @@ func (r *rig) described() (d described) {
 	return d
 }
 
+// kind is the type of a value, or that or null.
+type kind struct {
+	name   string
+	orNull bool
+}
+
+func (k *kind) UnmarshalJSON(text []byte) error {
+	var both []string
+	if json.Unmarshal(text, &both) == nil && len(both) == 2 && both[1] == "null" {
+		*k = kind{both[0], true}
+		return nil
+	}
+	return json.Unmarshal(text, &k.name)
+}
+
 // check returns what is wrong with a value by a schema.
 func (d *described) check(s schema, v any, at string) (wrong []string) {
 	if s.Ref != "" {
@@ -60,8 +75,11 @@ func (d *described) check(s schema, v any, at string) (wrong []string) {
 		}
 		return d.check(to, v, at)
 	}
-	bad := func() []string { return []string{fmt.Sprintf("%s is %v, want %s", at, v, s.Type)} }
-	switch s.Type {
+	bad := func() []string { return []string{fmt.Sprintf("%s is %v, want %s", at, v, s.Type.name)} }
+	if v == nil && s.Type.orNull {
+		return nil
+	}
+	switch s.Type.name {
 	case "object":
 		m, ok := v.(map[string]any)
 		if !ok {
@@ -111,7 +129,7 @@ func (d *described) check(s schema, v any, at string) (wrong []string) {
 			return bad()
 		}
 	default:
-		return []string{at + ": a schema of type " + s.Type}
+		return []string{at + ": a schema of type " + s.Type.name}
 	}
 	return wrong
 }
@@ -149,7 +167,14 @@ func TestDescription(t *testing.T) {
 		"delete /tenants/{tenant}": {"tenants/fresh", ""}, "post /keys": {"", `{"scope":"operator"}`},
 		"patch /keys/{id}": {"", `{"expires":"2040-01-01T00:00:00Z"}`}, "post /keys/{id}/rotate": {"", `{"overlap_seconds":60}`},
 		"get /rejects/{id}": {"rejects/" + rejectID, ""}, "post /rejects/replay": {"", `{"reject_ids":["` + rejectID + `"],"wait_seconds":0}`},
+		"post /rejects/drop": {"", `{"tenant":"acme","reason":"bad_json","dry_run":true}`},
+		"post /replay":       {"", `{"tenant":"acme","dry_run":true}`},
+		"delete /tenants/{tenant}/sessions/{session}": {"tenants/acme/sessions/s?wait_seconds=0", ""},
+		"post /tenants/{tenant}/purge":                {"tenants/globex/purge", `{"wait_seconds":0}`},
+		"post /tenants/{tenant}/retain":               {"", `{"class":"default"}`},
+		"get /tenants/{tenant}/retain":                {"tenants/globex/retain", ""},
 	}
+	r.want(202, "operator", "POST", "tenants/globex/retain", `{"class":"default"}`)
 	if len(d.Servers) != 1 || d.Servers[0].URL+"/" != admin.Path {
 		t.Errorf("servers: %+v", d.Servers)
 	}

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/warpline/warpline/broker"
@@ -19,6 +22,7 @@ import (
 	"github.com/warpline/warpline/ingest"
 	gpuflightdoor "github.com/warpline/warpline/ingest/gpuflight"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
@@ -37,6 +41,25 @@ type rig struct {
 	ids     map[string]string
 	warned  chan error
 	before  int // words of the log that start wrote
+	told    told
+}
+
+// told is what the API told its log.
+type told struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *told) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *told) has(words string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), words)
 }
 
 // start makes tenants acme and globex, each with a key of each scope, and an operator's key.
@@ -48,18 +71,34 @@ func start(t *testing.T, rows *tabletest.Store) *rig {
 	r.desk = admin.NewDesk(keys, tenant.Limits{Names: 1000})
 	r.desk.Log = admin.NewLog(r.streams.JS, r.streams.Partitions)
 	r.desk.Warn = func(err error) { r.warned <- err }
-	var err error
-	if r.gateway, err = ingest.New(r.streams, ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey,
+	classes, err := tenant.ParseClasses([]string{"short=1d/30d"}, tenant.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.gateway, err = ingest.New(r.streams, ingest.Config{SpoolDir: t.TempDir(), DevKey: devKey, Classes: classes,
 		Sources: []ingest.Source{gpuflightdoor.Source()}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.gateway.Close)
 	cfg := admin.Config{Desk: r.desk, Version: "test", Gateway: r.gateway.Handler(), Ready: r.gateway.Ready,
 		Stores: r.streams.Full, TenantRate: 1000,
-		Authorize: r.authorize}
+		Authorize: r.authorize, Streams: r.streams, Schema: tabletest.Schema(),
+		Logger: slog.New(slog.NewTextHandler(&r.told, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	if rows != nil {
 		cfg.Database = rows.Opts.Database
-		cfg.Open = func(context.Context) (driver.Conn, error) { return rows.Connect(), nil }
+		open := func() driver.Conn {
+			conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{rows.Engine.TCPAddr()},
+				Auth: clickhouse.Auth{Database: rows.Opts.Database, Username: rows.Engine.User(), Password: rows.Engine.Password()}})
+			if err != nil {
+				t.Error(err)
+			}
+			return conn
+		}
+		cfg.Open = func(context.Context) (driver.Conn, error) { return open(), nil }
+		cfg.Repair = func(context.Context) (sink.Replayer, error) {
+			return sink.Replayer{Streams: r.streams, Conn: open(), URL: "http://" + rows.Engine.HTTPAddr(), User: rows.Engine.User(),
+				Password: rows.Engine.Password(), Schema: cfg.Schema, Database: cfg.Database}, nil
+		}
 	}
 	cfg.Shares = r.gateway.Shares
 	cfg.Windows = func(ctx context.Context) ([]broker.Window, error) { return broker.ReadWindows(ctx, r.streams.Marks) }
@@ -76,7 +115,10 @@ func start(t *testing.T, rows *tabletest.Store) *rig {
 	r.make("operator", tenant.Key{Scope: tenant.ScopeOperator})
 	begun, _ := r.words()
 	r.before = len(begun)
-	r.await(func() bool { return r.gateway.Ready() == nil })
+	r.await(func() bool {
+		_, err := ingest.ReadClasses(t.Context(), r.streams.Keys)
+		return err == nil && r.gateway.Ready() == nil
+	})
 	return r
 }
 

@@ -2,10 +2,13 @@ package admin
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/warpline/warpline/cmd/warpline/rejects"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink"
 )
 
 // Path is where the API is.
@@ -15,12 +18,16 @@ const Path = "/api/v1/admin/"
 type route struct {
 	method, path string // below Path
 	does         string
-	query        []string // names of parameters, see parameters
-	in           any      // what the body is, nil: none
-	out          any      // what the answer is, nil: nothing
-	status       int      // of the answer when it was done
-	changes      bool     // If-Match is looked at
-	open         bool     // without a key
+	query        []string      // names of parameters, see parameters
+	in           any           // what the body is, nil: none
+	out          any           // what the answer is, nil: nothing
+	status       int           // of the answer when it was done
+	later        bool          // the answer is 202 where it is not done yet
+	changes      bool          // If-Match is looked at
+	open         bool          // without a key
+	took         time.Duration // longest; 0 is callTime
+	own          bool          // it does not take one of the turns, or does so itself
+	ends         bool          // with its client
 	handle       func(*call) (any, error)
 }
 
@@ -29,7 +36,9 @@ var parameters = map[string]string{
 	"limit": "Most entries of the answer.", "after": "Go on after this: what next said of the list before.",
 	"from": "Since then, a time; of usage a day.", "to": "Before then, a time; of usage the last day.",
 	"tenant": "Of this tenant alone.", "session_id": "Of this session alone, or those that begin so.", "reason": "Of this reason alone.",
-	"type": "Of this type of event alone.",
+	"type": "Of this type of event alone.", "deep": "true: compare every row with the ledger. The operator alone.",
+	"force":        "true: delete what nothing is known of too, also while ClickHouse is away.",
+	"wait_seconds": "Longest to wait until it is carried out: 0 to 60, by default 30.",
 }
 
 var paging = []string{"limit", "after"}
@@ -97,15 +106,46 @@ var routes = []route{
 		out:  rejects.Reject{}, status: 200, handle: (*call).showReject},
 	{method: http.MethodPost, path: "rejects/replay",
 		does: "Send kept bytes again, as their tenant: what today's version reads is stored, once.",
-		in:   replayOrder{}, out: replayDone{}, status: 200, handle: (*call).replay},
+		in:   replayOrder{}, out: replayDone{}, status: 200, took: replayTime, own: true, handle: (*call).replay},
+	{method: http.MethodPost, path: "rejects/drop",
+		does: "Drop rejects with their bytes, for good; what they count for in usage stays. It ends with its client, safely: what was begun " +
+			"is finished.", in: dropOrder{}, out: dropDone{}, status: 200, took: repairTime, own: true, ends: true, handle: (*call).dropRejects},
+	{method: http.MethodGet, path: "audit",
+		does: "Whether ClickHouse holds what the tenant was given, by table and day; problems lists what is wrong, which is no error. The " +
+			"operator's without tenant and days is of streams and lanes too. It ends with its client.", query: []string{"tenant", "from", "to",
+			"deep"}, out: audited{}, status: 200, took: repairTime, own: true, ends: true, handle: (*call).audit},
+	{method: http.MethodPost, path: "replay",
+		does: "Bring rows back that ClickHouse lost and ROWS still holds. It ends with its client: what came back stays.",
+		in:   restoreOrder{}, out: sink.ReplayReport{}, status: 200, took: repairTime, own: true, ends: true, handle: (*call).restore},
+	{method: http.MethodDelete, path: "tenants/{tenant}/sessions/{session}",
+		does:  "Delete a session: rows, what waits in the streams, names, objects. What it sends later is dropped. Write / in its id as %2F.",
+		query: []string{"wait_seconds", "force"}, out: erased{}, status: 200, later: true, took: eraseTime, own: true,
+		handle: (*call).deleteSession},
+	{method: http.MethodPost, path: "tenants/{tenant}/purge",
+		does: "Delete all that a tenant has sent so far, its books included. What it sends later is kept. The operator alone.",
+		in:   purgeOrder{}, out: erased{}, status: 200, later: true, changes: true, took: eraseTime, own: true, handle: (*call).purge},
+	{method: http.MethodGet, path: "tenants/{tenant}/retain",
+		does: "How far the service is with giving the rows that a tenant has another retention class.", out: Retention{},
+		status: 200, handle: (*call).showRetention},
+	{method: http.MethodPost, path: "tenants/{tenant}/retain",
+		does: "Give the rows that a tenant has a retention class; it begins some 3 minutes later. The operator alone. With dry_run the answer " +
+			"has what would change.", in: retainOrder{}, out: retained{}, status: 200, later: true, changes: true, handle: (*call).retain},
 }
 
-// find returns the route of a path below Path and a method, with the variables of the path, or the methods that the path has.
+// find returns the route of a path below Path, as it was sent, and a method, with the variables of the path, or the methods that
+// the path has.
 func find(method, path string) (r *route, vars map[string]string, allowed []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
 	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		plain, err := url.PathUnescape(s)
+		if err != nil {
+			return nil, nil, nil
+		}
+		segments[i] = plain
+	}
 	best := -1 // a word of the path comes before a variable: rejects/replay is no id
 	for i := range routes {
 		have := strings.Split(routes[i].path, "/")

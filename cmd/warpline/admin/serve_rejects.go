@@ -163,7 +163,7 @@ func (c *call) replay() (any, error) {
 	f := rejects.Filter{IDs: in.IDs, Tenant: in.Tenant, Session: in.Session, Reason: in.Reason, Type: in.Type, From: in.From, To: in.To,
 		Limit: in.Limit}
 	switch {
-	case len(f.IDs) == 0 && f.Tenant == "" && f.Session == "" && f.Reason == "" && f.Type == "" && f.From.IsZero():
+	case !f.Picks():
 		return nil, bad(errors.New("which rejects? name reject_ids, or pick them with tenant, session_id, reason, type or from"))
 	case in.Limit < 1 || in.Limit > rejectsMost || len(in.IDs) > rejectsMost:
 		return nil, bad(fmt.Errorf("limit, reject_ids: at most %d are sent again at once", rejectsMost))

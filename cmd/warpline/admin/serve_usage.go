@@ -32,16 +32,22 @@ const (
 	usageMostDays = 400 // more than rollups are kept by default
 )
 
+var noClickHouse = &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "no_clickhouse",
+	Detail: "this gateway was not told where ClickHouse is: the operator starts it with --clickhouse"}
+
+func clickHouseAway(err error) *ingest.Refusal {
+	return &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "clickhouse_away", RetryAfter: retry,
+		Detail: "ClickHouse does not answer: ask again in a few seconds", Cause: err}
+}
+
 // ask connects to ClickHouse. The caller closes the connection.
 func (c *call) ask() (driver.Conn, error) {
 	if c.api.Open == nil {
-		return nil, &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "no_clickhouse",
-			Detail: "this gateway was not told where ClickHouse is: the operator starts it with --clickhouse"}
+		return nil, noClickHouse
 	}
 	conn, err := c.api.Open(c.ctx)
 	if err != nil {
-		return nil, &ingest.Refusal{Status: http.StatusServiceUnavailable, Code: "clickhouse_away", RetryAfter: retry,
-			Detail: "ClickHouse does not answer: ask again in a few seconds", Cause: err}
+		return nil, clickHouseAway(err)
 	}
 	return conn, nil
 }

@@ -66,14 +66,9 @@ func (d *Desk) Show(ctx context.Context, who Who, name string) (t Tenant, valid 
 	if err != nil && !none {
 		return t, nil, err
 	}
-	keys, listErr := d.KeysOf(ctx, who, name)
+	valid, listErr := d.ValidKeys(ctx, who, name)
 	if listErr != nil {
 		return t, nil, listErr
-	}
-	for i := range keys {
-		if ok, _ := keys[i].Valid(time.Now()); ok {
-			valid = append(valid, keys[i].Key)
-		}
 	}
 	if none && len(valid) == 0 {
 		return t, nil, &Denied{http.StatusNotFound, "no_such_tenant", err.Error()}

@@ -47,6 +47,17 @@ func (f Filter) Literal() (string, error) {
 	return out.String(), nil
 }
 
+// Ambiguous is that an id picks several rejects.
+type Ambiguous struct {
+	ID string
+	N  uint64 // of them
+}
+
+// Error implements error.
+func (a Ambiguous) Error() string {
+	return fmt.Sprintf("%d rejects begin with %q: name more of the id, as \"warpline reject list\" shows it", a.N, a.ID)
+}
+
 // Count returns what a filter picks, by tenant. The id of a reject, or how it begins, must pick no other. conn's database is Warpline's.
 func Count(ctx context.Context, conn driver.Conn, f Filter) (all []Picked, err error) {
 	for _, id := range f.IDs {
@@ -59,7 +70,7 @@ func Count(ctx context.Context, conn driver.Conn, f Filter) (all []Picked, err e
 			return nil, fmt.Errorf("count rejects: %w", err)
 		}
 		if n > 1 {
-			return nil, fmt.Errorf("%d rejects begin with %q: name more of the id, as \"warpline reject list\" shows it", n, id)
+			return nil, Ambiguous{id, n}
 		}
 	}
 	where, err := f.Literal()

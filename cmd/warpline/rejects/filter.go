@@ -47,6 +47,11 @@ type Reject struct {
 	Ref        string    `json:"payload_ref,omitempty"`
 }
 
+// Picks reports whether a filter says which rejects, so that nobody takes all of them by mistake.
+func (f Filter) Picks() bool {
+	return len(f.IDs) > 0 || f.Tenant != "" || f.Session != "" || f.Reason != "" || f.Type != "" || !f.From.IsZero()
+}
+
 // Check returns what is wrong with the ids.
 func (f Filter) Check() error {
 	for _, id := range f.IDs {

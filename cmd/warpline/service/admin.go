@@ -13,6 +13,8 @@ import (
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/ingest/shares"
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // administration is what the admin API needs of a gateway that is made after it.
@@ -20,6 +22,8 @@ type administration struct {
 	gateway  func() *ingest.Gateway
 	streams  *broker.Streams
 	reads    ClickHouse // without a Native address there is none
+	writes   ClickHouse // the same, as a user who may write
+	schema   *table.Schema
 	defaults tenant.Limits
 	version  string
 	log      *slog.Logger
@@ -43,12 +47,13 @@ func (a administration) api() http.Handler {
 		},
 		Gateway:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.gateway().Handler().ServeHTTP(w, r) }),
 		Database: a.reads.Database, Version: a.version, Ready: func() error { return a.gateway().Ready() }, Stores: a.streams.Full,
-		Logger: a.log, Registerer: a.reg,
+		Logger: a.log, Registerer: a.reg, Streams: a.streams, Schema: a.schema,
 	}
 	cfg.Shares = func(of string) []shares.Share { return a.gateway().Shares(of) }
 	cfg.Windows = func(ctx context.Context) ([]broker.Window, error) { return broker.ReadWindows(ctx, a.streams.Marks) }
 	if a.reads.Native != "" {
-		cfg.Open = func(ctx context.Context) (driver.Conn, error) { return a.reads.Open(ctx) }
+		cfg.Open = func(ctx context.Context) (driver.Conn, error) { return a.reads.OpenIn(ctx, a.reads.Database) }
+		cfg.Repair = func(ctx context.Context) (sink.Replayer, error) { return a.writes.Replayer(ctx, a.streams, a.schema) }
 	}
 	return admin.NewAPI(cfg)
 }

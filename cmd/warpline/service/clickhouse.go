@@ -9,6 +9,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -50,6 +51,17 @@ func (s ClickHouse) OpenIn(ctx context.Context, database string) (driver.Conn, e
 		return nil, Unreachable{fmt.Errorf("clickhouse at %s: %w: is it running, and is this its native port?", s.Native, err)}
 	}
 	return patient{conn}, nil
+}
+
+// Replayer connects as a user who may write, to repair rows. The caller closes its Conn.
+func (s ClickHouse) Replayer(ctx context.Context, streams *broker.Streams, schema *table.Schema) (sink.Replayer, error) {
+	conn, err := s.OpenIn(ctx, s.Database)
+	r := sink.Replayer{Streams: streams, Conn: conn, URL: "http://" + s.HTTP, User: s.User, Password: s.Password, Schema: schema,
+		Database: s.Database}
+	if s.TLS {
+		r.URL = "https://" + s.HTTP
+	}
+	return r, err
 }
 
 func (s ClickHouse) sinkConfig(schema *table.Schema) sink.Config {

@@ -56,7 +56,8 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 	var g *ingest.Gateway
 	var desk http.Handler
 	if c.AdminListen != "" {
-		desk = administration{gateway: func() *ingest.Gateway { return g }, streams: streams, reads: c.ClickHouse, defaults: c.Limits,
+		desk = administration{gateway: func() *ingest.Gateway { return g }, streams: streams, reads: c.ClickHouse, writes: c.ClickHouse,
+			schema: a.Sources.Schema, defaults: c.Limits,
 			version: a.Version, log: a.Log, reg: reg}.api()
 	}
 	g, err = ingest.New(streams, ingest.Config{

@@ -118,7 +118,8 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		return s.worker.Run(ctx)
 	})
 	asking := s.questions()
-	desk := administration{gateway: func() *ingest.Gateway { return s.Gateway }, streams: s.Streams, reads: s.Reader, defaults: cfg.Limits,
+	desk := administration{gateway: func() *ingest.Gateway { return s.Gateway }, streams: s.Streams, reads: s.Reader, writes: s.Server,
+		schema: cfg.Sources.Schema, defaults: cfg.Limits,
 		version: cfg.Version, log: cfg.Log.With("role", "gateway"), reg: reg}.api()
 	s.TenantsAsk = asking != nil
 	s.Gateway, err = ingest.New(s.Streams, ingest.Config{

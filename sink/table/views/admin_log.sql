@@ -1,6 +1,7 @@
--- A row is a change to a tenant or a key, a replay or a purge, by an administrator. who is the id of the key that asked, cli for a
--- command, or file for that of --tenants. change is JSON: by field what was and what is. outcome is done, failed (nothing was changed), or
--- begun where it is not known what became of it, because the process was killed. Rows of what belongs to no tenant have tenant ''.
+-- A row is a change to a tenant or a key, a deletion, a purge, a replay or a drop, by an administrator. who is the id of the key that
+-- asked, cli for a command, or file for that of --tenants. change is JSON: by field what was and what is. outcome is done, failed (nothing
+-- was changed), or begun where it is not known what became of it, because the process was killed. Rows of what belongs to no tenant have
+-- tenant ''.
 SELECT
     l.tenant AS tenant,
     min(l.at) AS at,
