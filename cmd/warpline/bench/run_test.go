@@ -98,12 +98,9 @@ func noisy(t *testing.T, binary string) {
 		}
 	}
 	for _, n := range r.Neighbours[1:] {
-		if n.Answers[200] == 0 && n.Neighbour != "sql" || n.RawSent == 0 && (n.Neighbour == "rejects" || n.Neighbour == "sessions") {
+		if n.Neighbour == "deletions" && n.Answers[200] != 100 || n.Answers[200] == 0 && n.Neighbour != "sql" || n.RawSent == 0 && (n.Neighbour == "rejects" || n.Neighbour == "sessions") {
 			t.Errorf("the neighbour was silent: %+v", n)
 		}
-	}
-	if n := r.Neighbours[3]; n.Neighbour != "deletions" || n.Answers[200] != 100 {
-		t.Errorf("%+v, want 100 deletions", n)
 	}
 	var table strings.Builder
 	if err := r.Print(&table); err != nil || !strings.Contains(table.String(), "\nrejects ") {
