@@ -1,7 +1,6 @@
 package ingest_test
 
 import (
-	"bytes"
 	"net"
 	"net/http"
 	"sync"
@@ -119,7 +118,7 @@ func TestLargeUploadsAreBoundedTogether(t *testing.T) {
 		go func() { done <- r.post(session, large) }()
 	}
 	go func() {
-		done <- r.do(http.MethodPost, "/api/v1/events/stream", bytes.NewReader(large), "X-GpuFlight-Session-Id", "d", "Authorization", "Bearer "+other)
+		done <- r.post("d", large, "Authorization", "Bearer "+other)
 	}()
 	parts := func() (of map[string]int) {
 		of = map[string]int{}

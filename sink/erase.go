@@ -26,8 +26,8 @@ import (
 //   - Deleted rows take their chunk numbers with them, so after the first deletion max(chunk) does not prove anything about this span any
 //     more: a sink that looked would find blocks missing and send them again under the next attempt's token, other sessions' rows included.
 //     The note in the mark, which is written before the first deletion, keeps it from looking: with the note, nothing is inserted.
-//   - Chunks that follow in the span do not hold anything of a session that does not come again: the worker drops that from the tombstone on.
-//     Chunks of other partitions in the span do not hold anything of what is deleted: a session's rows come by one partition, and a
+//   - Chunks that follow in the span do not hold anything of a session that does not come again: from the tombstone on the worker drops
+//     it. Chunks of other partitions in the span do not hold anything of what is deleted: a session's rows come by one partition, and a
 //     deletion that is bounded takes rows of its own partition only.
 //   - Spans before it are inserted, and the mark has passed them. Spans after it are not recorded before the mark has moved, and do not
 //     hold anything of what was deleted, because the worker dropped it. They verify chunk numbers above this span's, which a deletion does
@@ -382,7 +382,7 @@ func (k *Sink) deleteIn(ctx context.Context, t *table.Table, targets []table.Tar
 
 // awaitMutations waits until no deletion is being carried out in the database.
 func (k *Sink) awaitMutations(ctx context.Context, deadline time.Time) error {
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		var running uint64
 		var table, failed string
 		ask, cancel := context.WithTimeout(ctx, queryTimeout)

@@ -21,8 +21,8 @@ func TestDeletionsOfWhatComesBackAreBounded(t *testing.T) {
 	}
 }
 
-// A deletion is looked at again when its time has come. Where there are too many, as many of the oldest as leave half of the room are looked
-// at together, and before their time.
+// A deletion is looked at again when its time has come. Where there are too many, the oldest are looked at together, before their time, so
+// many that half of the room is free.
 func TestDeletionsAreLookedAtTogether(t *testing.T) {
 	now := time.Now()
 	of := func(ages []time.Duration, each int) (all []erased) {

@@ -62,6 +62,7 @@ type eraser struct {
 	record    func(publish func() error) error // calls publish, which stores the tombstones; may be nil
 	before    func() error                     // runs between the question and the first tombstone; may be nil
 	wanted    map[string]string                // receipt keys → what they are of
+	left      []stream.Deletion                // not published yet
 }
 
 // begin connects. Without --force it wants ClickHouse too, to say what will be deleted.
@@ -174,6 +175,10 @@ func (e *eraser) count(ctx context.Context, t *table.Table, targets []table.Targ
 	return rows.Err()
 }
 
+// onTheWay is how many deletions of sessions are requested at a time; with those that nobody waits for all are. While a sink carries
+// deletions out it inserts nothing of any tenant that is in the same lane: few take it two seconds, and thousands at once half a minute.
+const onTheWay = 256
+
 // add puts a deletion on the list.
 func (e *eraser) add(d stream.Deletion) {
 	d.ID = broker.NewID()
@@ -199,18 +204,24 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 			return err
 		}
 	}
-	publish := func() error {
-		for i := range e.deletions {
-			if err := e.publish(ctx, &e.deletions[i]); err != nil {
+	publish := func(deletions []stream.Deletion) error {
+		for i := range deletions {
+			if err := e.publish(ctx, &deletions[i]); err != nil {
 				return unreachable(fmt.Errorf("store the request: %w: run the same again, it may be stored in part", err))
 			}
 		}
 		return nil
 	}
+	atOnce := len(e.deletions)
+	if !e.flags.NoWait && !e.nats.Alone {
+		atOnce = min(atOnce, onTheWay)
+	}
+	now := e.deletions[:atOnce]
+	e.left = e.deletions[atOnce:]
 	if e.record == nil {
 		e.record = func(publish func() error) error { return publish() }
 	}
-	if err := e.record(publish); err != nil {
+	if err := e.record(func() error { return publish(now) }); err != nil {
 		return err
 	}
 	if e.flags.NoWait {
@@ -220,7 +231,11 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 	if e.nats.Alone {
 		return unreachable(errors.New("nothing runs here: the request is stored and is carried out at the next start"))
 	}
-	return e.wait(ctx)
+	return e.wait(ctx, func() error {
+		n := min(len(e.left), onTheWay)
+		now, e.left = e.left[:n], e.left[n:]
+		return publish(now)
+	})
 }
 
 // ask asks a person, who is there: see deleteFlags.check.
@@ -277,15 +292,20 @@ func (e *eraser) publish(ctx context.Context, d *stream.Deletion) error {
 	return nil
 }
 
-// wait waits for the receipts, tells how far it is, and prints what was removed.
-func (e *eraser) wait(ctx context.Context) error {
+// wait waits for the receipts, tells how far it is, and prints what was removed. next publishes more of what is left.
+func (e *eraser) wait(ctx context.Context, next func() error) error {
 	limit, cancel := context.WithTimeout(ctx, e.flags.Timeout)
 	defer cancel()
-	total := len(e.wanted)
+	total := len(e.wanted) + len(e.left) // what is left are sessions, with one receipt each
 	sums := map[string]uint64{}
 	var got []stream.DeletionRecord
 	said, began := time.Now(), time.Now()
-	for len(e.wanted) > 0 {
+	for len(e.wanted) > 0 || len(e.left) > 0 {
+		if len(e.wanted) == 0 {
+			if err := next(); err != nil {
+				return err
+			}
+		}
 		for id := range e.wanted {
 			// A server that is killed does not answer, and another may be there at the next try.
 			try, cancel := context.WithTimeout(limit, 5*time.Second)
@@ -312,20 +332,24 @@ func (e *eraser) wait(ctx context.Context) error {
 			}
 			sums["messages"], sums["keys"], sums["objects"] = sums["messages"]+r.Messages, sums["keys"]+r.Keys, sums["objects"]+r.Objects
 		}
-		if len(e.wanted) == 0 {
+		if len(e.wanted) == 0 && len(e.left) == 0 {
 			break
 		}
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
-			fmt.Fprintf(e.p.Stderr, "%d of %d done after %s%s\n", total-len(e.wanted), total, time.Since(began).Round(time.Second), e.idle(limit))
+			fmt.Fprintf(e.p.Stderr, "%d of %d done after %s%s\n", len(got), total, time.Since(began).Round(time.Second), e.idle(limit))
 		}
 		select {
 		case <-limit.Done():
+			more := ""
+			if n := len(e.left); n > 0 {
+				more = fmt.Sprintf("; the last %s were not requested yet: run the same again for them", plural(int64(n), "session"))
+			}
 			if ctx.Err() != nil {
-				return withCode(errors.New("interrupted; the request is stored, and the service goes on carrying it out"), exitStopped)
+				return withCode(errors.New("interrupted; the request is stored, and the service goes on carrying it out"+more), exitStopped)
 			}
 			return fmt.Errorf("%d of %d are not done after %s%s: the request is stored and is carried out as soon as the service can; see the "+
-				"logs of worker and sink", len(e.wanted), total, e.flags.Timeout, e.idle(ctx))
+				"logs of worker and sink%s", total-len(got), total, e.flags.Timeout, e.idle(ctx), more)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -72,7 +73,10 @@ func (n *noise) awaitSessions(ctx context.Context, want int64) error {
 // deletionsBefore begins the sessions that are deleted later.
 func deletionsBefore(ctx context.Context, n *noise) error { return n.begin(ctx, n.options.Deletions) }
 
-// deletions deletes all sessions, as `warpline session delete --no-wait` does for those that are named.
+// deletionsOnTheWay is how many are requested at a time, as `warpline session delete` does.
+const deletionsOnTheWay = 256
+
+// deletions deletes the sessions as `warpline session delete` does: some at a time, until the quiet tenant has ended, and then the rest.
 func deletions(ctx context.Context, n *noise) error {
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: n.svc.NATS, Name: "warpline bench"})
 	if err != nil {
@@ -87,11 +91,28 @@ func deletions(ctx context.Context, n *noise) error {
 	if _, err := fmt.Sscan(st.CachedInfo().Config.Metadata[stream.MetaPartitions], &partitions); err != nil {
 		return fmt.Errorf("partitions of %s: %w", stream.IngestStream, err)
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), settled) // all are asked for, also when the quiet tenant has ended
+	records, err := js.KeyValue(ctx, stream.DeletionsBucket)
+	if err != nil {
+		return err
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*settled)
 	defer cancel()
-	g, late := errgroup.WithContext(late)
-	g.SetLimit(floodWays)
-	for i := 1; i <= n.options.Deletions && late.Err() == nil; i++ {
+	for from := 1; from <= n.options.Deletions; from += deletionsOnTheWay {
+		if ctx.Err() == nil {
+			n.beside = from - 1
+		}
+		if err := n.deleteSome(late, js, records, partitions, from, min(from+deletionsOnTheWay, n.options.Deletions+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteSome deletes the sessions from one number to before another, and waits until they are gone.
+func (n *noise) deleteSome(ctx context.Context, js jetstream.JetStream, records jetstream.KeyValue, partitions, from, to int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(deletionsOnTheWay)
+	for i := from; i < to; i++ {
 		g.Go(func() error {
 			d := stream.Deletion{ID: broker.NewID(), Tenant: n.name, Session: uuid("noise", n.seed, n.name, int64(i))}
 			p := stream.Partition(d.Tenant, d.Session, partitions)
@@ -100,12 +121,21 @@ func deletions(ctx context.Context, n *noise) error {
 			if err != nil {
 				return err
 			}
-			_, err = js.PublishMsg(late, &nats.Msg{Subject: stream.IngestSubject(p, d.Tenant, d.Token()), Data: msg},
+			_, err = js.PublishMsg(ctx, &nats.Msg{Subject: stream.IngestSubject(p, d.Tenant, d.Token()), Data: msg},
 				jetstream.WithMsgID("delete-"+stream.DeletionRecordKey(d.ID, p)))
-			if err == nil {
-				n.answered(http.StatusOK)
+			if err != nil {
+				return err
 			}
-			return err
+			n.answered(http.StatusOK)
+			for {
+				_, err := records.Get(ctx, stream.DeletionRecordKey(d.ID, p))
+				if !errors.Is(err, jetstream.ErrKeyNotFound) {
+					return err
+				}
+				if err := pause(ctx, 100*time.Millisecond); err != nil {
+					return err
+				}
+			}
 		})
 	}
 	return g.Wait()
@@ -113,16 +143,10 @@ func deletions(ctx context.Context, n *noise) error {
 
 // deletionsAfter fails unless all sessions are gone.
 func deletionsAfter(ctx context.Context, n *noise) error {
-	began := time.Now()
-	got, err := n.svc.Read.numbers(ctx, "SELECT uniqExact(session_id) FROM sessions_data WHERE tenant = '"+n.name+"'")
-	if err != nil {
-		return err
-	}
 	if err := n.awaitSessions(ctx, 0); err != nil {
 		return err
 	}
-	n.said = fmt.Sprintf("%s sessions were deleted; %s of them were gone when the quiet tenant was counted, and all %v later",
-		humanize.Comma(int64(n.options.Deletions)), humanize.Comma(int64(n.options.Deletions)-got[0]),
-		time.Since(began).Round(100*time.Millisecond))
+	n.said = fmt.Sprintf("%s sessions were deleted, %d at a time: %s of them beside the quiet tenant, the rest after it",
+		humanize.Comma(int64(n.options.Deletions)), deletionsOnTheWay, humanize.Comma(int64(n.beside)))
 	return nil
 }

@@ -38,6 +38,7 @@ type noise struct {
 
 	options  NoisyOptions
 	sessions atomic.Int64 // of its own that were answered with success
+	beside   int          // deletions that were carried out while the quiet tenant sent
 	said     string       // what it did, for people
 	read     string       // a key to ask with, of neighbour sql
 }

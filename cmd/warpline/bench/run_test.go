@@ -98,7 +98,8 @@ func noisy(t *testing.T, binary string) {
 		}
 	}
 	for _, n := range r.Neighbours[1:] {
-		if n.Neighbour == "deletions" && n.Answers[200] != 100 || n.Answers[200] == 0 && n.Neighbour != "sql" || n.RawSent == 0 && (n.Neighbour == "rejects" || n.Neighbour == "sessions") {
+		if n.Neighbour == "deletions" && n.Answers[200] != 100 || n.Answers[200] == 0 && n.Neighbour != "sql" ||
+			n.RawSent == 0 && (n.Neighbour == "rejects" || n.Neighbour == "sessions") {
 			t.Errorf("the neighbour was silent: %+v", n)
 		}
 	}
