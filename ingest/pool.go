@@ -13,8 +13,8 @@ type pool struct {
 
 	mu    sync.Mutex
 	used  int64
-	own   map[string]int64           // by tenant
-	caps  map[string]int64           // of tenants in own and queue that have a smaller one
+	own   map[string]int64  // by tenant
+	caps  map[string]int64  // of tenants in own and queue that have a smaller one
 	queue map[string][]turn // who waits, by tenant, in order
 }
 
@@ -64,7 +64,9 @@ func (p *pool) grant(tenant string, n int64) {
 func (p *pool) wait(ctx context.Context, tenant string) error { return p.waitOf(ctx, tenant, 0) }
 
 // waitOf is wait for a tenant that may have only so many, 0: the cap.
-func (p *pool) waitOf(ctx context.Context, tenant string, most int) error { return p.waitFor(ctx, tenant, 1, most) }
+func (p *pool) waitOf(ctx context.Context, tenant string, most int) error {
+	return p.waitFor(ctx, tenant, 1, most)
+}
 
 // waitFor is waitOf for n at once, which are not more than the tenant may have.
 func (p *pool) waitFor(ctx context.Context, tenant string, n int64, most int) error {
