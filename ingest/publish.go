@@ -23,8 +23,11 @@ const partsInFlight = 4
 
 // flightBytes is how many bytes of large uploads of one tenant may wait for JetStream's acknowledgement, in all its uploads; it is above
 // that of a part. All tenants together may have twice as much. INGEST stores one message after the other, so a small upload waits behind
-// all that was sent before it.
-const flightBytes = 4 << 20
+// all that was sent before it: while several tenants send, a byte counts as flightBeside.
+const (
+	flightBytes  = 4 << 20
+	flightBeside = 4
+)
 
 // Publisher publishes the parts of one upload in order. It is not safe for concurrent use.
 type Publisher struct {
@@ -199,11 +202,15 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 	return nil
 }
 
-// takeFlight takes n of the tenant's flightBytes for a part of a large upload. While it waits for others it holds none itself.
+// takeFlight takes of the tenant's flightBytes what a part of n bytes of a large upload needs. While it waits for others it holds none
+// itself.
 func (p *Publisher) takeFlight(ctx context.Context, n int64) (int64, error) {
 	tenant := p.Envelope.Tenant
 	if !p.large {
 		return 0, nil
+	}
+	if p.gateway.backlog.beside(tenant) {
+		n = min(n*flightBeside, flightBytes)
 	}
 	for !p.gateway.flight.take(tenant, n) {
 		if p.n == 0 {
