@@ -286,3 +286,48 @@ func TestNamesMakeRoom(t *testing.T) {
 		t.Error("keys make room too")
 	}
 }
+
+// The same streams over another connection are the same: what one writes the other reads, and both know what was made anew.
+func TestStreamsOverAnotherConnection(t *testing.T) {
+	t.Parallel()
+	srv, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir()})
+	s, err := broker.Open(t.Context(), nc, js, small())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, js, err := broker.Connect(t.Context(), broker.ConnectConfig{Server: srv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	over, err := s.Over(t.Context(), other, js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if over.Conn != other || over.JS != js || over.Partitions != s.Partitions || over.LeaseTTL != s.LeaseTTL {
+		t.Errorf("%+v", over)
+	}
+	if _, err := over.Keys.PutString(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Keys.Get(t.Context(), "k"); err != nil || string(e.Value()) != "v" {
+		t.Errorf("%v %v", e, err)
+	}
+	if err := s.JS.DeleteKeyValue(t.Context(), stream.KeysBucket); err != nil {
+		t.Fatal(err)
+	}
+	changed, end := over.RemadeChanged()
+	defer end()
+	go s.Keep(t.Context(), broker.KeeperConfig{Every: 50 * time.Millisecond})
+	select {
+	case <-changed:
+	case <-time.After(time.Minute):
+		t.Fatal("nobody is told that a bucket was made anew")
+	}
+	if over.Remade("KV_"+stream.KeysBucket) != 1 {
+		t.Error("who uses the other connection does not know of it")
+	}
+	if _, err := over.Keys.PutString(t.Context(), "k", "v"); err != nil {
+		t.Errorf("the bucket that was made anew: %v", err)
+	}
+}

@@ -120,6 +120,18 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	return s, nil
 }
 
+// Over returns the same streams through another connection to the same server. What is large and what is small must not share one: a
+// connection takes one message after the other, and an answer of a few bytes comes behind all MiB that were sent before it. Each
+// connection is the caller's to close.
+func (s *Streams) Over(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) (*Streams, error) {
+	other := *s
+	other.Conn, other.JS = nc, js
+	if err := other.handles(ctx); err != nil {
+		return nil, err
+	}
+	return &other, nil
+}
+
 // inherit takes partitions and lanes from whichever of the two streams is there: the other, made anew, must agree with it.
 func (s *Streams) inherit(ctx context.Context, there map[string]bool) error {
 	for _, name := range []string{stream.IngestStream, stream.RowsStream} {

@@ -108,6 +108,13 @@ func (b *backlog) full(tenant string, now time.Time) <-chan struct{} {
 	return b.changed
 }
 
+// beside reports whether another tenant sends.
+func (b *backlog) beside(tenant string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.shared(tenant, time.Now())
+}
+
 // shared reports whether another tenant sends. The caller holds the lock.
 func (b *backlog) shared(tenant string, now time.Time) bool {
 	at := b.lastAt

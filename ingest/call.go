@@ -137,7 +137,7 @@ func newCalls(g *Gateway) (*calls, error) {
 			methods = append(methods, rpc.Method{Name: r.Method, Serve: serveCall})
 		}
 	}
-	c.server = rpc.New(methods)
+	c.server = rpc.New(methods, g.cfg.Processors)
 	return c, c.listen(g.cfg)
 }
 

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
@@ -96,6 +97,11 @@ type Config struct {
 	Admin       http.Handler
 	AdminListen string
 	AdminHere   bool
+	// Large is the streams through a connection of its own, which large uploads go through, so that small ones do not wait behind them;
+	// nil: there is one connection.
+	Large *broker.Streams
+	// Processors is how many processors there are (default: as many as Go runs goroutines at once).
+	Processors int
 	// StoreDir is the folder of the embedded NATS server, "" when NATS is elsewhere.
 	StoreDir string
 	// Refuse says why nothing can be stored just now, "" when all is well: uploads are answered 503 at once. Ready says in the same way
@@ -135,6 +141,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxRequests <= 0 {
 		c.MaxRequests = 256
 	}
+	if c.Processors <= 0 {
+		c.Processors = runtime.GOMAXPROCS(0)
+	}
 	if c.MaxConnections <= 0 {
 		c.MaxConnections = maxConnections()
 	}
@@ -157,6 +166,7 @@ type Gateway struct {
 	cfg        Config
 	streams    *broker.Streams
 	js         jetstream.JetStream // its own, so that its publishes time out
+	large      jetstream.JetStream // the same for large uploads
 	listener   net.Listener
 	conns      *connections // beneath the listener
 	handler    http.Handler
@@ -172,6 +182,7 @@ type Gateway struct {
 	keySeats   *pool // the same of keys that may have fewer than their tenant
 	guests     guests
 	cuts       *pool           // uploads being cut
+	flight     *pool           // bytes of large uploads on their way to JetStream
 	workspaces chan *workspace // buffers for some of them, kept for the next
 	backlog    backlog
 	active     *active.Sessions
@@ -222,19 +233,25 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 		probe.Close()
 		os.Remove(probe.Name())
 	}
-	js, err := jetstream.New(s.Conn, jetstream.WithPublishAsyncMaxPending(1024), jetstream.WithPublishAsyncTimeout(cfg.PublishTimeout),
-		jetstream.WithDefaultTimeout(cfg.PublishTimeout))
-	if err != nil {
-		return nil, fmt.Errorf("jetstream: %w", err)
+	if cfg.Large == nil {
+		cfg.Large = s
 	}
-	g := &Gateway{cfg: cfg, streams: s, js: js, metrics: newMetrics(cfg.Registerer, cfg.Sources),
+	js, err := publishing(s.Conn, cfg)
+	if err != nil {
+		return nil, err
+	}
+	large, err := publishing(cfg.Large.Conn, cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{cfg: cfg, streams: s, js: js, large: large, metrics: newMetrics(cfg.Registerer, cfg.Sources),
 		budget: newPool(cfg.SpoolMaxBytes, cfg.SpoolMaxBytes), messages: newPool(cfg.MessagesMaxBytes, cfg.MessagesMaxBytes),
 		quiet: &quiet{interval: 10 * time.Second}, active: active.New()}
 	g.metrics.tenants.Bound(cfg.MetricsTenants)
 	g.guests.met, g.guests.defaults, g.guests.spending = g.metrics.meet, cfg.Defaults, newSpending()
 	g.backlog.elsewhere = pending.New(func() map[string]pending.Amount { return g.backlog.amounts(g.guests.tellPending) })
 	g.door = doorbook.New(js, s.Partitions, cfg.Logger, g.backlog.upTo)
-	g.parts = &parts{js: js, objects: s.Parts, metrics: g.metrics, log: cfg.Logger}
+	g.parts = &parts{js: js, objects: cfg.Large.Parts, metrics: g.metrics, log: cfg.Logger}
 	g.uploads = newUploads(s, js, cfg.Logger, g.metrics, g.quiet)
 	g.disk = &diskGuard{dirs: []string{cfg.SpoolDir}, min: cfg.MinFreeDiskBytes, refuse: cfg.Refuse}
 	if cfg.StoreDir != "" {
@@ -242,7 +259,8 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	}
 	// Cutting is work for the processor: a few uploads at once keep it busy, more only cost memory.
 	g.cuts = newPool(cutsAtOnce, cutsPerTenant)
-	g.workspaces = make(chan *workspace, 2*max(2, runtime.GOMAXPROCS(0)))
+	g.flight = newPool(2*flightBytes, flightBytes)
+	g.workspaces = make(chan *workspace, 2*max(2, cfg.Processors))
 	g.seats = newPool(int64(cfg.MaxRequests), int64(seatsOf(cfg.MaxRequests)))
 	g.keySeats = newPool(1<<40, 1<<30)
 	g.keys = &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: cfg.Logger,
@@ -293,6 +311,16 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	})
 	g.wg.Go(func() { g.door.Run(counting) })
 	return g, nil
+}
+
+// publishing is JetStream through a connection, for publishes that time out.
+func publishing(nc *nats.Conn, cfg Config) (jetstream.JetStream, error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1024), jetstream.WithPublishAsyncTimeout(cfg.PublishTimeout),
+		jetstream.WithDefaultTimeout(cfg.PublishTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	return js, nil
 }
 
 // listen listens with the gateway's certificate and bounds. name begins the names of the listener's series.
@@ -393,6 +421,7 @@ func (g *Gateway) Close() {
 	}
 	g.wg.Wait()
 	g.js.CleanupPublisher()
+	g.large.CleanupPublisher()
 }
 
 func (g *Gateway) closeListeners() {

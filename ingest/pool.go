@@ -13,13 +13,19 @@ type pool struct {
 
 	mu    sync.Mutex
 	used  int64
-	own   map[string]int64           // by tenant
-	caps  map[string]int64           // of tenants in own and queue that have a smaller one
-	queue map[string][]chan struct{} // requests that wait for one, by tenant, in order
+	own   map[string]int64  // by tenant
+	caps  map[string]int64  // of tenants in own and queue that have a smaller one
+	queue map[string][]turn // who waits, by tenant, in order
+}
+
+// turn is one who waits for n, and is told by closing the channel.
+type turn struct {
+	n    int64
+	come chan struct{}
 }
 
 func newPool(most, ofOne int64) *pool {
-	return &pool{max: most, cap: ofOne, own: map[string]int64{}, caps: map[string]int64{}, queue: map[string][]chan struct{}{}}
+	return &pool{max: most, cap: ofOne, own: map[string]int64{}, caps: map[string]int64{}, queue: map[string][]turn{}}
 }
 
 // fits reports whether the tenant may have n more. The caller holds the lock.
@@ -59,36 +65,42 @@ func (p *pool) wait(ctx context.Context, tenant string) error { return p.waitOf(
 
 // waitOf is wait for a tenant that may have only so many, 0: the cap.
 func (p *pool) waitOf(ctx context.Context, tenant string, most int) error {
+	return p.waitFor(ctx, tenant, 1, most)
+}
+
+// waitFor is waitOf for n at once, which are not more than the tenant may have.
+func (p *pool) waitFor(ctx context.Context, tenant string, n int64, most int) error {
 	p.mu.Lock()
 	if delete(p.caps, tenant); most > 0 && int64(most) < p.cap {
 		p.caps[tenant] = int64(most)
 	}
-	if len(p.queue[tenant]) == 0 && p.fits(tenant, 1) {
-		p.grant(tenant, 1)
+	if len(p.queue[tenant]) == 0 && p.fits(tenant, n) {
+		p.grant(tenant, n)
 		p.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	p.queue[tenant] = append(p.queue[tenant], turn)
+	own := turn{n, make(chan struct{})}
+	p.queue[tenant] = append(p.queue[tenant], own)
 	p.mu.Unlock()
 	select {
-	case <-turn:
+	case <-own.come:
 		return nil
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, other := range p.queue[tenant] {
-		if other == turn {
+		if other == own {
 			p.queue[tenant] = append(p.queue[tenant][:i], p.queue[tenant][i+1:]...)
 			if len(p.queue[tenant]) == 0 {
 				delete(p.queue, tenant)
 			}
+			p.letIn() // the next may want less
 			p.forget(tenant)
 			return ctx.Err()
 		}
 	}
-	return nil // it was given one just then
+	return nil // it was given them just then
 }
 
 // give returns n of the tenant's, and lets in requests that wait.
@@ -103,10 +115,16 @@ func (p *pool) give(tenant string, n int64) {
 	if p.own[tenant] == 0 {
 		delete(p.own, tenant)
 	}
+	p.letIn()
+	p.forget(tenant)
+}
+
+// letIn gives to those who wait and whose turn it is. The caller holds the lock.
+func (p *pool) letIn() {
 	for tenant, queue := range p.queue {
-		for len(queue) > 0 && p.fits(tenant, 1) {
-			p.grant(tenant, 1)
-			close(queue[0])
+		for len(queue) > 0 && p.fits(tenant, queue[0].n) {
+			p.grant(tenant, queue[0].n)
+			close(queue[0].come)
 			queue = queue[1:]
 		}
 		p.queue[tenant] = queue
@@ -114,7 +132,6 @@ func (p *pool) give(tenant string, n int64) {
 			delete(p.queue, tenant)
 		}
 	}
-	p.forget(tenant)
 }
 
 // forget drops the cap of a tenant that neither has nor waits for any. The caller holds the lock.

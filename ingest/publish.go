@@ -23,6 +23,14 @@ import (
 // that an upload never holds more than this many MiB on its way.
 const partsInFlight = 4
 
+// flightBytes is how many bytes of large uploads of one tenant may wait for JetStream's acknowledgement, in all its uploads; it is above
+// that of a part. All tenants together may have twice as much. INGEST stores one message after the other, so a small upload waits behind
+// all that was sent before it: while several tenants send, a byte counts as flightBeside.
+const (
+	flightBytes  = 4 << 20
+	flightBeside = 4
+)
+
 // Publisher publishes the parts of one upload in order. It is not safe for concurrent use.
 type Publisher struct {
 	// Envelope is what all parts have in common. A source sets its Kind.
@@ -51,6 +59,7 @@ type Publisher struct {
 	counts     string        // the session that was counted last
 	beyond     *Refusal      // a session may not begin yet
 	timeout    time.Duration
+	large      bool   // a large upload, which shares flightBytes
 	last       uint64 // the highest sequence in INGEST of what is acknowledged
 	known      uint64 // events of parts that JetStream had already, from within its duplicate window
 	lost       uint64 // where the last part was that INGEST does not have any more, 0 for none: JetStream must not take these for it
@@ -64,6 +73,7 @@ type pendingAck struct {
 	part      int
 	bytes     int
 	raw       int64 // before compression
+	flight    int64 // what it has of the tenant's flightBytes
 	events    uint64
 	came      uint64 // bytes, as the envelope has them
 	sent      time.Time
@@ -87,7 +97,7 @@ func msgID(tenant, session, identity string, part int, lost uint64) string {
 
 func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 	p := &Publisher{
-		gateway: g, source: u.source, asked: u.asked, js: g.js, objects: g.streams.Parts, parts: g.parts, metrics: g.metrics,
+		gateway: g, source: u.source, asked: u.asked, js: g.js, objects: g.cfg.Large.Parts, parts: g.parts, metrics: g.metrics,
 		timeout: g.cfg.PublishTimeout, most: u.limits.ActiveSessions,
 		Envelope: stream.Envelope{
 			Tenant: u.Tenant, Session: u.Session, Source: u.source.Name, Identity: identity,
@@ -95,6 +105,9 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 			Names: u.limits.Names, NameBytes: u.limits.NameBytes, OpenScopes: u.limits.OpenScopes,
 			PastNS: nanoseconds(u.limits.PastSeconds), FutureNS: nanoseconds(u.limits.FutureSeconds),
 		},
+	}
+	if u.spool != nil && u.spool.file != nil {
+		p.js, p.large = g.large, true
 	}
 	if u.asked != nil {
 		p.Envelope.Asked = u.asked.id
@@ -178,19 +191,45 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 	if err != nil {
 		return err
 	}
+	flight, err := p.takeFlight(ctx, min(int64(len(body)), flightBytes))
+	if err != nil {
+		return fmt.Errorf("publish part %d: %w", e.Part, err)
+	}
 	// No retries by the client library: it would keep the message, whose buffer is ours again as soon as it is written.
 	future, err := p.js.PublishMsgAsync(&nats.Msg{Subject: p.subject, Data: p.scratch},
 		jetstream.WithMsgID(msgID(e.Tenant, e.Session, e.Identity, e.Part, p.lost)), jetstream.WithRetryAttempts(0),
 		jetstream.WithStallWait(p.timeout))
 	if err != nil {
+		p.gateway.flight.give(p.Envelope.Tenant, flight)
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
 	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, part: e.Part, bytes: len(p.scratch),
-		events: e.Events, came: e.Bytes, raw: int64(len(body)), sent: time.Now()}
+		events: e.Events, came: e.Bytes, raw: int64(len(body)), flight: flight, sent: time.Now()}
 	p.n++
 	p.gateway.backlog.sent(e.Tenant, int64(len(body)))
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
+}
+
+// takeFlight takes of the tenant's flightBytes what a part of n bytes of a large upload needs. While it waits for others it holds none
+// itself.
+func (p *Publisher) takeFlight(ctx context.Context, n int64) (int64, error) {
+	tenant := p.Envelope.Tenant
+	if !p.large {
+		return 0, nil
+	}
+	if p.gateway.backlog.beside(tenant) {
+		n = min(n*flightBeside, flightBytes)
+	}
+	for !p.gateway.flight.take(tenant, n) {
+		if p.n == 0 {
+			return n, p.gateway.flight.waitFor(ctx, tenant, n, 0)
+		}
+		if err := p.await(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
 }
 
 // await waits for the oldest acknowledgement.
@@ -199,6 +238,7 @@ func (p *Publisher) await(ctx context.Context) error {
 	p.waiting[p.head] = pendingAck{}
 	p.head, p.n = (p.head+1)%len(p.waiting), p.n-1
 	defer p.metrics.inFlight.Sub(float64(a.bytes))
+	defer p.gateway.flight.give(p.Envelope.Tenant, a.flight)
 	var seq uint64
 	defer func() { p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, seq, a.raw) }()
 	select {
@@ -259,6 +299,7 @@ func (p *Publisher) abandon() {
 	for ; p.n > 0; p.n-- {
 		a := p.waiting[p.head]
 		p.metrics.inFlight.Sub(float64(a.bytes))
+		p.gateway.flight.give(p.Envelope.Tenant, a.flight)
 		p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, 0, a.raw)
 		p.waiting[p.head] = pendingAck{}
 		p.head = (p.head + 1) % len(p.waiting)

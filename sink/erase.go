@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
@@ -15,7 +17,8 @@ import (
 
 // # Deletions
 //
-// A chunk can carry deletions. After such a chunk a span does not take more of the same ROWS partition. Its steps are: insert, count what
+// A chunk can carry deletions. After a chunk with deletions of what may come again, a span does not take more of the same ROWS partition.
+// The steps of a span with deletions are: insert, count what
 // is to be deleted, write the count to the mark with the note that all is inserted, delete, delete the contents to which no link is left
 // (orphans.go), clean the streams and buckets, write the ledger, move the mark. Each step may be repeated, and a successor goes on where
 // the mark says. Why no row comes back, and no other session's row is doubled:
@@ -23,7 +26,8 @@ import (
 //   - Deleted rows take their chunk numbers with them, so after the first deletion max(chunk) does not prove anything about this span any
 //     more: a sink that looked would find blocks missing and send them again under the next attempt's token, other sessions' rows included.
 //     The note in the mark, which is written before the first deletion, keeps it from looking: with the note, nothing is inserted.
-//   - Chunks of other partitions in the span do not hold anything of what is deleted: a session's rows come by one partition, and a
+//   - Chunks that follow in the span do not hold anything of a session that does not come again: from the tombstone on the worker drops
+//     it. Chunks of other partitions in the span do not hold anything of what is deleted: a session's rows come by one partition, and a
 //     deletion that is bounded takes rows of its own partition only.
 //   - Spans before it are inserted, and the mark has passed them. Spans after it are not recorded before the mark has moved, and do not
 //     hold anything of what was deleted, because the worker dropped it. They verify chunk numbers above this span's, which a deletion does
@@ -69,6 +73,13 @@ const erasedToken = "deleted"
 // maxErased is how many deletions a lane remembers; beyond it the oldest are checked before their time.
 const maxErased = 1024
 
+// mostDeletes is how many deletions a span may have and still take a chunk with more. The mark has a few lines for each of them until they
+// are carried out.
+const mostDeletes = 2048
+
+// atOnce is how many tables are asked, or deletions cleaned up after, at the same time.
+const atOnce = 4
+
 // lookAgainAfter is how long after a deletion no insert can be running any more that was begun before it.
 const lookAgainAfter = insertTimeout + time.Minute
 
@@ -113,7 +124,9 @@ func (l *lane) erase(ctx context.Context, s *span) error {
 		return err
 	}
 	began := time.Now()
-	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error { return l.k.deleteTargets(ctx, targets) }); err != nil {
+	if err := l.persist(ctx, "delete rows", func(ctx context.Context) error {
+		return l.k.deleteTargets(ctx, targets, l.marks.mark.Pending.Removed)
+	}); err != nil {
 		return err
 	}
 	if err := l.persist(ctx, "forget what a purged tenant had stored", func(ctx context.Context) error {
@@ -213,22 +226,24 @@ func (l *lane) persist(ctx context.Context, what string, f func(context.Context)
 
 // countTargets returns how many rows each deletion will take from each table, and how many all take from each ClickHouse partition.
 func (k *Sink) countTargets(ctx context.Context, targets []table.Target) (each []erasure, all []removal, err error) {
-	all = []removal{} // not nil: it is known which
-	for _, t := range k.cfg.Schema.Tables() {
-		of, err := k.heldOf(ctx, t, targets)
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(of) == 0 {
-			continue
-		}
-		found, err := k.countIn(ctx, t, targets)
-		if err != nil {
-			return nil, nil, err
-		}
-		each, all = append(each, found...), append(all, of...)
+	tables := k.cfg.Schema.Tables()
+	held, found := make([][]removal, len(tables)), make([][]erasure, len(tables))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(k.atOnce())
+	for i, t := range tables {
+		g.Go(func() (err error) {
+			if held[i], err = k.heldOf(ctx, t, targets); err != nil || len(held[i]) == 0 {
+				return err
+			}
+			found[i], err = k.countIn(ctx, t, targets)
+			return err
+		})
 	}
-	return each, all, nil
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	all = []removal{} // not nil: it is known which
+	return slices.Concat(found...), append(all, slices.Concat(held...)...), nil
 }
 
 // heldOf returns what a table has of targets, by tenant and ClickHouse partition.
@@ -286,6 +301,14 @@ func (k *Sink) countIn(ctx context.Context, t *table.Table, targets []table.Targ
 	return out, nil
 }
 
+// atOnce is how many tables are asked at the same time. Replicas are asked through one connection.
+func (k *Sink) atOnce() int {
+	if k.cfg.Replicated {
+		return 1
+	}
+	return atOnce
+}
+
 // longSQL lets a statement name hundreds of sessions by their ids.
 func longSQL(ctx context.Context) context.Context {
 	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"max_query_size": 16 << 20, "max_ast_elements": 1 << 20,
@@ -299,36 +322,34 @@ func (k *Sink) options() table.Options {
 var errRewriting = errors.New("clickhouse is still writing data parts anew without the deleted rows")
 
 // deleteTargets returns nil when no table has rows of targets any more. It does not start a second rewrite while one is running, and
-// returns errRewriting when that takes long: then it is called again.
-func (k *Sink) deleteTargets(ctx context.Context, targets []table.Target) error {
+// returns errRewriting when that takes long: then it is called again. known is what was found before, which it begins with; nil: nobody
+// has looked.
+func (k *Sink) deleteTargets(ctx context.Context, targets []table.Target, known []removal) error {
 	deadline := time.Now().Add(queryTimeout)
 	for round := 0; ; round++ {
 		if err := k.awaitMutations(ctx, deadline); err != nil {
 			return err
 		}
-		left := 0
+		some := round == 0 && known != nil && k.cfg.Cluster == ""
+		var left atomic.Int64
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(k.atOnce())
 		for _, t := range k.cfg.Schema.Tables() {
-			sql := t.DeleteSQL(k.options(), targets)
-			if sql == "" {
+			if some && !slices.ContainsFunc(known, func(r removal) bool { return r.Table == t.Name }) {
 				continue
 			}
-			found, err := k.heldOf(ctx, t, targets)
-			if err != nil {
+			g.Go(func() error {
+				began, err := k.deleteIn(ctx, t, targets, round == 0)
+				if began {
+					left.Add(1)
+				}
 				return err
-			}
-			// Another server of the cluster may have rows that this one does not: there the statement is sent once for every table.
-			if len(found) == 0 && (k.cfg.Cluster == "" || round > 0) {
-				continue
-			}
-			left++
-			try, cancel := context.WithTimeout(ctx, queryTimeout)
-			err = k.native.Exec(longSQL(try), sql)
-			cancel()
-			if err != nil {
-				return fmt.Errorf("delete from %s: %w", t.Name, err)
-			}
+			})
 		}
-		if left == 0 {
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		if left.Load() == 0 && !some {
 			return nil
 		}
 		if round > 3 {
@@ -337,9 +358,31 @@ func (k *Sink) deleteTargets(ctx context.Context, targets []table.Target) error 
 	}
 }
 
+// deleteIn begins to delete the rows of targets from a table, and reports whether there are any.
+func (k *Sink) deleteIn(ctx context.Context, t *table.Table, targets []table.Target, first bool) (bool, error) {
+	sql := t.DeleteSQL(k.options(), targets)
+	if sql == "" {
+		return false, nil
+	}
+	found, err := k.heldOf(ctx, t, targets)
+	if err != nil {
+		return false, err
+	}
+	// Another server of the cluster may have rows that this one does not: there the statement is sent once for every table.
+	if len(found) == 0 && (k.cfg.Cluster == "" || !first) {
+		return false, nil
+	}
+	try, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if err := k.native.Exec(longSQL(try), sql); err != nil {
+		return true, fmt.Errorf("delete from %s: %w", t.Name, err)
+	}
+	return true, nil
+}
+
 // awaitMutations waits until no deletion is being carried out in the database.
 func (k *Sink) awaitMutations(ctx context.Context, deadline time.Time) error {
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		var running uint64
 		var table, failed string
 		ask, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -364,22 +407,26 @@ func (k *Sink) awaitMutations(ctx context.Context, deadline time.Time) error {
 
 // lookAgain checks deletions whose time has come, see above. A failure is tried again the next time.
 func (l *lane) lookAgain(ctx context.Context) {
-	for len(l.marks.mark.Erased) > 0 && ctx.Err() == nil {
-		total := 0
-		for i := range l.marks.mark.Erased {
-			total += len(l.marks.mark.Erased[i].Deletes)
-		}
-		e := &l.marks.mark.Erased[0]
-		if time.Since(e.At) < l.k.again && total <= maxErased {
+	for ctx.Err() == nil {
+		due := dueAgain(l.marks.mark.Erased, time.Now(), l.k.again)
+		if due == 0 {
 			return
 		}
-		targets := l.k.targets(e.Partition, e.Chunk, e.Deletes)
+		var targets []table.Target
+		var deletes []stream.Deletion
+		var unlinked []string
+		for _, e := range l.marks.mark.Erased[:due] {
+			targets = append(targets, l.k.targets(e.Partition, e.Chunk, e.Deletes)...)
+			deletes, unlinked = append(deletes, e.Deletes...), append(unlinked, e.Unlinked...)
+		}
 		found, _, err := l.k.countTargets(ctx, targets)
 		if err == nil && len(found) > 0 {
 			l.log.Warn("rows of a deleted session came back by an insert that was on its way; deleting them again", "tables", len(found))
-			err = l.k.deleteTargets(ctx, targets)
+			err = l.k.deleteTargets(ctx, targets, nil)
 		}
-		for _, tenant := range append(l.k.unlinked(e.Deletes, found), e.Unlinked...) {
+		unlinked = append(unlinked, l.k.unlinked(deletes, found)...)
+		slices.Sort(unlinked)
+		for _, tenant := range slices.Compact(unlinked) {
 			if err == nil {
 				err = l.k.deleteOrphans(ctx, tenant, map[string]uint64{})
 			}
@@ -389,9 +436,27 @@ func (l *lane) lookAgain(ctx context.Context) {
 			return
 		}
 		next := l.marks.mark.clone()
-		next.Erased = slices.Clone(next.Erased[1:])
+		next.Erased = slices.Clone(next.Erased[due:])
 		if l.marks.write(ctx, next) != nil {
 			return // the next step of the lane fails in the same way
 		}
 	}
+}
+
+// dueAgain is how many of the oldest deletions, by chunk, are to be checked together now: those whose time is over; and when there are too
+// many, as many as leave half of the room, so that the next ones fit.
+func dueAgain(all []erased, now time.Time, after time.Duration) (n int) {
+	total := 0
+	for i := range all {
+		total += len(all[i].Deletes)
+	}
+	most := maxErased
+	if total > most {
+		most /= 2
+	}
+	for of := 0; n < len(all) && of <= mostDeletes && (now.Sub(all[n].At) >= after || total > most); n++ {
+		of += len(all[n].Deletes)
+		total -= len(all[n].Deletes)
+	}
+	return n
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
@@ -32,13 +33,30 @@ func (k *Sink) cleanStreams(ctx context.Context, chunks []*stream.Chunk, records
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return fmt.Errorf("list objects: %w", err)
 	}
+	var first errgroup.Group
+	first.SetLimit(atOnce)
+	var later []func() error // of a tenant, and what is of the same session again: one after the other
+	seen := map[string]bool{}
 	i := 0
 	for _, c := range chunks {
 		for _, d := range c.Deletes {
-			if err := k.cleanOf(ctx, c, d, &records[i], names, uploads, objects); err != nil {
-				return err
-			}
+			r := &records[i]
 			i++
+			clean := func() error { return k.cleanOf(ctx, c, d, r, names, uploads, objects) }
+			if key := d.Tenant + "." + d.Token(); d.Session == "" || seen[key] {
+				later = append(later, clean)
+			} else {
+				seen[key] = true
+				first.Go(clean)
+			}
+		}
+	}
+	if err := first.Wait(); err != nil {
+		return err
+	}
+	for _, clean := range later {
+		if err := clean(); err != nil {
+			return err
 		}
 	}
 	return nil

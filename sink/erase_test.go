@@ -249,6 +249,44 @@ func TestDeletionIsKilled(t *testing.T) {
 	}
 }
 
+// A sink dies in a span that has several deletions of one ROWS partition, and rows between them: each is carried out once, with a record of
+// its own.
+func TestDeletionsOfOnePartitionAreKilled(t *testing.T) {
+	for _, where := range []string{"erase", "swept", "advance"} {
+		t.Run(where, func(t *testing.T) {
+			w := shared(t)
+			w.publish(0, 300)
+			w.publish(2, 300)
+			w.publish(0, 10, deletes(stream.Deletion{ID: "first", Tenant: "acme", Session: "session-0"}))
+			w.publish(2, 100, deletes(stream.Deletion{ID: "nothing", Tenant: "acme", Session: "nosuch"}))
+			w.publish(2, 100)
+			seq := w.publish(2, 0, deletes(stream.Deletion{ID: "other", Tenant: "other", Session: "session-2"}))
+			w.diesTwice(where, 0, seq)
+			k := w.sink()
+			w.run(k)
+			w.waitMark(k, 0, seq)
+			w.waitMark(k, 0, w.publish(2, 50))
+			if left := w.rowsOf("acme", "session-0"); len(left) > 0 {
+				t.Errorf("rows left: %v", left)
+			}
+			if have := w.rowsOf("acme", "session-2"); have["kernels_data"] != 550 {
+				t.Errorf("the neighbour has %v, want 550 kernels", have)
+			}
+			for id, p := range map[string]int{"first": 0, "nothing": 2, "other": 2} {
+				if _, err := w.s.Deletions.Get(t.Context(), stream.DeletionRecordKey(id, p)); err != nil {
+					t.Errorf("record of deletion %s: %v", id, err)
+				}
+			}
+			c := w.conn()
+			defer c.Close()
+			report, err := sink.Audit(t.Context(), w.s, c, tabletest.Schema())
+			if err != nil || !report.OK() {
+				t.Errorf("the books after deletions: %v %v", err, report.Problems())
+			}
+		})
+	}
+}
+
 // Rows of a deleted session that come back after ClickHouse forgot their token are found and deleted again.
 func TestDeletionLooksAgain(t *testing.T) {
 	w := shared(t)

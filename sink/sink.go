@@ -178,6 +178,7 @@ func New(s *broker.Streams, cfg Config) (*Sink, error) {
 	http, native := opts, opts
 	http.Addr, http.Protocol, http.ReadTimeout = []string{cfg.HTTPAddr}, clickhouse.HTTP, insertTimeout
 	native.Addr, native.Protocol, native.ReadTimeout = []string{cfg.NativeAddr}, clickhouse.Native, queryTimeout
+	native.MaxOpenConns = s.Lanes*atOnce + 4
 	if cfg.Replicated {
 		// One connection, so that the replica that has caught up is the one that is asked next.
 		native.MaxOpenConns, native.MaxIdleConns = 1, 1

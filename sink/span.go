@@ -79,7 +79,7 @@ func (s *span) full(cfg *Config) bool {
 	return s.rows >= cfg.MaxRangeRows || s.compressed >= cfg.MaxRangeBytes || s.raw >= 3*cfg.MaxRangeBytes
 }
 
-// deletions returns those chunks of the span that carry deletions, at most one of each ROWS partition, in the order of the messages.
+// deletions returns those chunks of the span that carry deletions, in the order of the messages.
 func (s *span) deletions() (out []*stream.Chunk) {
 	for i := range s.messages {
 		if c := &s.messages[i].chunk; len(c.Deletes) > 0 {
@@ -97,11 +97,14 @@ func (s *span) deletes() (n int) {
 	return n
 }
 
-// closed reports whether the span holds deletions of a ROWS partition: what comes after them from there must not be inserted before they
-// are carried out. Other partitions do not bring anything of what they delete, so their chunks, and their deletions, may join the span.
+// closed reports whether the span holds deletions from a ROWS partition of what may come again: that must not be inserted before they are
+// carried out. Of other sessions the worker drops what comes after the tombstone, and other partitions do not bring anything of what is
+// deleted, so their chunks, and their deletions, may join the span. Each span with deletions takes seconds, in which its lane inserts
+// nothing of anybody, so it is to have as many as there are.
 func (s *span) closed(partition int) bool {
 	for i := range s.messages {
-		if c := &s.messages[i].chunk; c.Partition == partition && len(c.Deletes) > 0 {
+		c := &s.messages[i].chunk
+		if c.Partition == partition && slices.ContainsFunc(c.Deletes, func(d stream.Deletion) bool { return d.Bounded() }) {
 			return true
 		}
 	}
@@ -113,7 +116,7 @@ func (s *span) fits(m *message, cfg *Config) bool {
 	if len(s.messages) == 0 {
 		return true
 	}
-	if s.closed(m.chunk.Partition) || len(m.chunk.Deletes) > 0 && s.deletes() > maxErased/2 {
+	if s.closed(m.chunk.Partition) || len(m.chunk.Deletes) > 0 && s.deletes() > mostDeletes {
 		return false
 	}
 	rows, raw := weigh(&m.chunk)

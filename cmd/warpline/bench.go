@@ -36,7 +36,7 @@ type benchCmd struct {
 	benchSoakFlags
 	benchReadFlags
 	benchPCFlags
-	Neighbours []string `placeholder:"NAME" help:"Workload noisy: measure beside these alone; by default all of ${bench_neighbours}."`
+	benchNoisyFlags
 
 	URL     string `name:"url" placeholder:"URL" help:"${bench_url}"`
 	Key     string `secret:"" placeholder:"KEY" help:"The key to send with."`
@@ -69,6 +69,9 @@ func (c *benchCmd) check(p *program) error {
 	case c.URL != "" && (c.Soak > 0 || c.Read || c.Fsync):
 		return fmt.Errorf("%s, %s and %s are for a service of the bench's own: leave %s out", s.name("soak"), s.name("read"), s.name("fsync"),
 			s.name("url"))
+	case c.NeighbourSessions < 1 || c.NeighbourDeletions < 1:
+		return fmt.Errorf("%s, %s: %d and %d: both must be above zero", s.name("neighbour-sessions"), s.name("neighbour-deletions"),
+			c.NeighbourSessions, c.NeighbourDeletions)
 	case c.First < 0:
 		return fmt.Errorf("%s: %d: cannot be negative", s.name("first-session-kernels"), c.First)
 	case c.URL != "" && c.ClickHouseHTTP == "":

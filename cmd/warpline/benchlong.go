@@ -27,6 +27,13 @@ type benchReadFlags struct {
 	ReadTimes int  `default:"5" help:"With --read: how often each question is asked."`
 }
 
+// benchNoisyFlags are of workload noisy.
+type benchNoisyFlags struct {
+	Neighbours         []string `placeholder:"NAME" help:"Workload noisy: measure beside these alone; by default all of ${bench_neighbours}."`
+	NeighbourSessions  int      `default:"20000" help:"${bench_neighbour_sessions}"`
+	NeighbourDeletions int      `default:"10000" help:"Workload noisy: sessions that neighbour deletions deletes."`
+}
+
 // own starts a service in a new folder dir. The caller calls done, which removes both.
 func (c *benchCmd) own(ctx context.Context, p *program, dir string) (svc *bench.Service, ph *phases, done func(), err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -101,7 +108,8 @@ func (c *benchCmd) noisy(ctx context.Context, p *program, dir string) error {
 		return err
 	}
 	defer done()
-	r, err := bench.RunNoisy(ctx, svc, bench.NoisyOptions{Seed: c.Seed, For: c.Latency, Only: c.Neighbours, Dir: dir, Progress: phases.tell})
+	r, err := bench.RunNoisy(ctx, svc, bench.NoisyOptions{Seed: c.Seed, For: c.Latency, Only: c.Neighbours,
+		Sessions: c.NeighbourSessions, Deletions: c.NeighbourDeletions, Dir: dir, Progress: phases.tell})
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,7 @@ type eraser struct {
 	record    func(order func() error) error // calls order, which stores the tombstones; may be nil
 	before    func() error                   // runs between the question and the first tombstone; may be nil
 	wanted    []string                       // keys of the records that will say what was removed
+	left      []stream.Deletion              // not ordered yet
 }
 
 // begin connects. Without --force it wants ClickHouse too, to say what will be deleted.
@@ -111,6 +112,10 @@ func foundWords(f erase.Found) string {
 		plural(int64(f.Messages), "message"))
 }
 
+// onTheWay is how many deletions of sessions are ordered at a time; with those that nobody waits for all are. While a sink carries
+// deletions out it inserts nothing of any tenant that is in the same lane: few take it two seconds, and thousands at once half a minute.
+const onTheWay = 256
+
 // add puts a deletion on the list.
 func (e *eraser) add(d stream.Deletion) {
 	d.ID = broker.NewID()
@@ -136,9 +141,17 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 			return err
 		}
 	}
+	atOnce := len(e.deletions)
+	if !e.flags.NoWait && !e.nats.Alone {
+		atOnce = onTheWay
+	}
+	e.left = e.deletions
 	order := func() error {
-		for i := range e.deletions {
-			keys, err := e.Order(ctx, &e.deletions[i])
+		n := min(len(e.left), atOnce)
+		now := e.left[:n]
+		e.left = e.left[n:]
+		for i := range now {
+			keys, err := e.Order(ctx, &now[i])
 			if err != nil {
 				return unreachable(fmt.Errorf("store the request: %w: run the same again, it may be stored in part", err))
 			}
@@ -159,7 +172,7 @@ func (e *eraser) carryOut(ctx context.Context, question string) error {
 	if e.nats.Alone {
 		return unreachable(errors.New("nothing runs here: the request is stored and is carried out at the next start"))
 	}
-	return e.wait(ctx)
+	return e.wait(ctx, order)
 }
 
 // orAway is an error with the exit code of a service that cannot be reached, if that is what it is.
@@ -186,28 +199,43 @@ func ask(ctx context.Context, p *program, question string) (bool, error) {
 	}
 }
 
-// wait waits for the receipts, tells how far it is, and prints what was removed.
-func (e *eraser) wait(ctx context.Context) error {
+// wait waits for the receipts, tells how far it is, and prints what was removed. order orders more of what is left.
+func (e *eraser) wait(ctx context.Context, order func() error) error {
 	limit, cancel := context.WithTimeout(ctx, e.flags.Timeout)
 	defer cancel()
-	total := len(e.wanted)
+	total := len(e.wanted) + len(e.left) // what is left are sessions, with one receipt each
 	said, began := time.Now(), time.Now()
-	got, left, err := e.Await(limit, e.wanted, func(left int) {
+	var got []stream.DeletionRecord
+	tell := func(waiting int) {
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
-			fmt.Fprintf(e.p.Stderr, "%d of %d done after %s%s\n", total-left, total, time.Since(began).Round(time.Second), e.idle(limit))
+			fmt.Fprintf(e.p.Stderr, "%d of %d done after %s%s\n", total-waiting-len(e.left), total, time.Since(began).Round(time.Second),
+				e.idle(limit))
 		}
-	})
-	switch {
-	case err != nil:
-		return orAway(err)
-	case left > 0 && ctx.Err() != nil:
-		return withCode(errors.New("interrupted; the request is stored, and the service goes on carrying it out"), exitStopped)
-	case left > 0:
-		return fmt.Errorf("%d of %d are not done after %s%s: the request is stored and is carried out as soon as the service can; see the "+
-			"logs of worker and sink", left, total, e.flags.Timeout, e.idle(ctx))
 	}
-	return e.print(got)
+	for {
+		some, waiting, err := e.Await(limit, e.wanted, tell)
+		got = append(got, some...)
+		more := ""
+		if n := len(e.left); n > 0 {
+			more = fmt.Sprintf("; the last %s were not requested yet: run the same again for them", plural(int64(n), "session"))
+		}
+		switch {
+		case err != nil:
+			return orAway(err)
+		case waiting > 0 && ctx.Err() != nil:
+			return withCode(errors.New("interrupted; the request is stored, and the service goes on carrying it out"+more), exitStopped)
+		case waiting > 0:
+			return fmt.Errorf("%d of %d are not done after %s%s: the request is stored and is carried out as soon as the service can; see "+
+				"the logs of worker and sink%s", waiting+len(e.left), total, e.flags.Timeout, e.idle(ctx), more)
+		case len(e.left) == 0:
+			return e.print(got)
+		}
+		e.wanted = e.wanted[:0]
+		if err := order(); err != nil {
+			return err
+		}
+	}
 }
 
 // idle says who is missing, if someone is.

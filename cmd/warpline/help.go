@@ -26,6 +26,8 @@ var helpTexts = kong.Vars{
 		"--clickhouse-http.",
 	"bench_workload": "What to send: columnar, full, mixed, hour, pc (PC samples over gRPC), regions (intra-kernel captures), " +
 		"trace (of PyTorch) or noisy (a quiet tenant beside noisy ones); several run one after the other, each on an empty service.",
+	"bench_neighbour_sessions": "Workload noisy: sessions that neighbour sessions has when the quiet tenant is measured; then it begins " +
+		"more. A million take five minutes on two cores.",
 	"bench_neighbours":    strings.Join(bench.Neighbours(), ", "),
 	"chunk_names_memory":  "Memory for the names of all sessions; what is beyond is loaded again when a session speaks.",
 	"clickhouse_http":     "The same server's HTTP protocol; by default the host of --clickhouse at port 8123.",

@@ -165,6 +165,7 @@ func (c *upCmd) config(p *program) service.Config {
 func (c *upCmd) Run(ctx context.Context, p *program) error {
 	began := time.Now()
 	service.BoundMemory(ctx)
+	service.ShareProcessors()
 	s, err := service.Start(ctx, c.config(p))
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -37,12 +36,12 @@ type Server struct {
 	inflating chan struct{} // bounds how many messages are decompressed at once, each to MaxMessage at most
 }
 
-// New makes a server. Other methods than these are answered with Unimplemented.
-func New(methods []Method) *Server {
+// New makes a server for so many processors. Other methods than these are answered with Unimplemented.
+func New(methods []Method, processors int) *Server {
 	s := &Server{
 		grpc: grpc.NewServer(grpc.ForceServerCodecV2(codec{}), grpc.MaxRecvMsgSize(MaxMessage), grpc.WaitForHandlers(true)),
 		// each takes the processor for a fraction of a second at most
-		inflating: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		inflating: make(chan struct{}, max(2, processors)),
 	}
 	services := map[string]*grpc.ServiceDesc{}
 	for _, m := range methods {

@@ -19,7 +19,11 @@ import (
 type neighbour struct {
 	name   string
 	limits []string // flags of `tenant create`
+	// before makes what the load needs, before the quiet tenant is measured; it may be nil.
+	before func(ctx context.Context, n *noise) error
 	load   func(ctx context.Context, n *noise) error
+	// after waits until what the load has done is in SQL, and fails if it is not as it should be; it may be nil.
+	after func(ctx context.Context, n *noise) error
 }
 
 // noise is what a neighbour sends with.
@@ -31,6 +35,12 @@ type noise struct {
 	name   string
 	raw    atomic.Int64
 	next   atomic.Int64 // number of the next upload
+
+	options  NoisyOptions
+	sessions atomic.Int64 // of its own that were answered with success
+	beside   int          // deletions that were carried out while the quiet tenant sent
+	said     string       // what it did, for people
+	read     string       // a key to ask with, of neighbour sql
 }
 
 // overLimit is the rate that neighbour over-limit has, and overBy how many times as much it sends.
@@ -47,10 +57,13 @@ var neighbours = []neighbour{
 	{name: "over-limit", limits: []string{"--limit-events-per-second", fmt.Sprint(overLimit)}, load: overTheLimit},
 	{name: "backlog", load: backlog},
 	{name: "tiny-uploads", load: func(ctx context.Context, n *noise) error { return n.flood(ctx, oneLine, false) }},
-	{name: "sessions", load: func(ctx context.Context, n *noise) error { return n.flood(ctx, oneLine, true) }},
+	{name: "sessions", before: sessionsBefore, load: func(ctx context.Context, n *noise) error { return n.flood(ctx, oneLine, true) },
+		after: sessionsAfter},
+	{name: "deletions", before: deletionsBefore, load: deletions, after: deletionsAfter},
 	{name: "bad-long-lines", load: func(ctx context.Context, n *noise) error { return n.flood(ctx, badLongLines, false) }},
 	{name: "rejects", load: func(ctx context.Context, n *noise) error { return n.flood(ctx, badLines, false) }},
 	{name: "questions", load: questions},
+	{name: "sql", before: sqlBefore, load: sql},
 }
 
 // noise makes a tenant for a neighbour and what it sends; nil for none.
@@ -66,14 +79,21 @@ func (o NoisyOptions) noise(ctx context.Context, svc *Service, n *neighbour, dir
 	if own.Key, err = svc.newKey(ctx, n.name); err != nil {
 		return nil, err
 	}
-	s := &noise{svc: &own, sender: &sender{url: own.URL, key: own.Key}, seed: o.Seed, name: n.name}
+	s := &noise{svc: &own, sender: &sender{url: own.URL, key: own.Key}, seed: o.Seed, name: n.name, options: o}
 	s.sender.connect()
+	if n.name == "sql" {
+		if s.read, err = svc.newKey(ctx, n.name, "--scope", "read"); err != nil {
+			return nil, err
+		}
+	}
 	cfg := Config{Workload: Columnar, Sessions: 8, Seed: o.Seed, Run: "noise/" + n.name}
 	switch n.name {
 	case "over-limit":
 		cfg.Kernels, cfg.WindowRows = overLimit*overBy*int(o.For/time.Second), overLimit/10
 	case "backlog":
 		cfg.Kernels = backlogKernels
+	case "sql":
+		cfg.Kernels = sqlKernels
 	default:
 		return s, nil
 	}
@@ -101,7 +121,7 @@ func overTheLimit(ctx context.Context, n *noise) error {
 			break
 		}
 		sent += w.Events
-		g.Go(func() error { return n.once(ctx, w) })
+		g.Go(func() error { _, err := n.once(ctx, w); return err })
 	}
 	return g.Wait()
 }
@@ -112,27 +132,36 @@ func backlog(ctx context.Context, n *noise) error {
 	return n.sender.send(ctx, n.data)
 }
 
-// once posts a window and counts the answer. Only what the neighbour does wrong by itself is an error.
-func (n *noise) once(ctx context.Context, w *Window) error {
-	status, _, err := n.sender.post(ctx, w)
-	if ctx.Err() != nil {
-		return nil
-	}
+// once posts a window and counts the answer, which it waits for also when ctx has ended. Only what the neighbour does wrong by itself is an
+// error.
+func (n *noise) once(ctx context.Context, w *Window) (status int, err error) {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	status, _, err = n.sender.post(late, w)
 	if status < 0 {
-		return err
+		return status, err
 	}
 	n.raw.Add(w.RawBytes)
+	n.answered(status)
+	return status, nil
+}
+
+func (n *noise) answered(status int) {
 	n.sender.mu.Lock()
 	defer n.sender.mu.Unlock()
 	if n.sender.answers == nil {
 		n.sender.answers = map[int]int{}
 	}
 	n.sender.answers[status]++
-	return nil
 }
 
 // flood posts windows with one body until the context ends, each of them new, in one session or each in a session of its own.
 func (n *noise) flood(ctx context.Context, body func(session string) []byte, sessions bool) error {
+	return n.floodOf(ctx, body, sessions, 0)
+}
+
+// floodOf is flood of the neighbour's first so many windows, 0: without a bound.
+func (n *noise) floodOf(ctx context.Context, body func(session string) []byte, sessions bool, most int64) error {
 	one := uuid("noise", n.seed, n.name)
 	g, ctx := errgroup.WithContext(ctx)
 	for range floodWays {
@@ -142,6 +171,9 @@ func (n *noise) flood(ctx context.Context, body func(session string) []byte, ses
 			raw := body(one)
 			for ctx.Err() == nil {
 				i := n.next.Add(1)
+				if most > 0 && i > most {
+					return nil
+				}
 				session := one
 				if sessions {
 					session = uuid("noise", n.seed, n.name, i)
@@ -158,8 +190,12 @@ func (n *noise) flood(ctx context.Context, body func(session string) []byte, ses
 				b := buf.Bytes()
 				w := &Window{Session: session, Channel: Channels[device], Sequence: int(i), ID: uuid("noise window", n.seed, n.name, i),
 					CRC32: crc32.ChecksumIEEE(b), RawBytes: int64(len(raw)), GzBytes: int64(len(b)), body: b}
-				if err := n.once(ctx, w); err != nil {
+				status, err := n.once(ctx, w)
+				if err != nil {
 					return err
+				}
+				if sessions && status == http.StatusOK {
+					n.sessions.Add(1)
 				}
 			}
 			return nil
@@ -203,12 +239,7 @@ func questions(ctx context.Context, n *noise) error {
 				if resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusNotFound {
 					return errors.New("the heavy question is wrong: " + resp.Status)
 				}
-				n.sender.mu.Lock()
-				if n.sender.answers == nil {
-					n.sender.answers = map[int]int{}
-				}
-				n.sender.answers[resp.StatusCode]++
-				n.sender.mu.Unlock()
+				n.answered(resp.StatusCode)
 			}
 			return nil
 		})

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,10 @@ import (
 // Noisy is a quiet tenant beside others that do all they can, one after the other.
 const Noisy Workload = "noisy"
 
-// What the quiet tenant sends: a window each half second, in a session of its own kernels.
+// What the quiet tenant sends, in all its sessions: of each a window each half second. There are enough windows for a 99th percentile.
 const (
 	quietRate     = 4_000 // kernel rows a second
-	quietSessions = 2
+	quietSessions = 8
 )
 
 // NoisyOptions say what RunNoisy measures. The zero value measures every neighbour.
@@ -29,7 +30,10 @@ type NoisyOptions struct {
 	For time.Duration
 	// Only are the neighbours to measure, by name; none: all.
 	Only []string
-	Dir  string // for windows; the caller removes it
+	// Sessions are those that neighbour sessions has before (0: 20,000), Deletions those that neighbour deletions deletes (0: 10,000).
+	Sessions, Deletions int
+
+	Dir string // for windows; the caller removes it
 	// Progress is called with what is being done; it may be nil.
 	Progress func(phase string, done, of int64)
 }
@@ -51,8 +55,9 @@ type Beside struct {
 	Refused map[int]int `json:"refused,omitempty"`
 	Answers map[int]int `json:"answers,omitempty"` // to the neighbour, by HTTP status
 	RawSent int64       `json:"raw_bytes_sent"`    // by the neighbour, before compression
+	Did     string      `json:"did,omitempty"`     // what the neighbour did, where answers do not say it
 
-	kernels int64 // of the quiet tenant
+	sent Counts // of the quiet tenant
 }
 
 // Neighbours are the names that NoisyOptions.Only takes.
@@ -74,6 +79,7 @@ func RunNoisy(ctx context.Context, svc *Service, o NoisyOptions) (*NoisyResult, 
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
+	o.Sessions, o.Deletions = cmp.Or(o.Sessions, defaultSessions), cmp.Or(o.Deletions, defaultDeletions)
 	r := &NoisyResult{Workload: Noisy, Seed: o.Seed, Machine: thisMachine()}
 	quiet := *svc
 	var err error
@@ -85,7 +91,7 @@ func RunNoisy(ctx context.Context, svc *Service, o NoisyOptions) (*NoisyResult, 
 			return nil, fmt.Errorf("neighbour %q: use one of %s", name, strings.Join(Neighbours(), ", "))
 		}
 	}
-	var sent int64
+	var sent Counts
 	run := func(n *neighbour) error {
 		b, err := o.beside(ctx, &quiet, n)
 		if err != nil {
@@ -93,13 +99,16 @@ func RunNoisy(ctx context.Context, svc *Service, o NoisyOptions) (*NoisyResult, 
 		}
 		r.Neighbours = append(r.Neighbours, *b)
 		r.Wrong = append(r.Wrong, b.wrong()...)
-		sent += b.kernels
-		got, err := svc.Read.numbers(ctx, "SELECT count() FROM kernels_data WHERE tenant = 'quiet'")
-		if err != nil {
-			return err
-		}
-		if got[0] != sent {
-			r.Wrong = append(r.Wrong, fmt.Sprintf("beside %s: SQL counts %d kernels of the quiet tenant, %d were sent", n.name, got[0], sent))
+		sent.Add(b.sent)
+		o.Progress("count: "+n.name, 0, 0)
+		for _, check := range []func() error{func() error { return quiet.exact(ctx, sent) }, func() error { return quiet.books(ctx) }} {
+			err := check()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				r.Wrong = append(r.Wrong, fmt.Sprintf("beside %s: %v", n.name, err))
+			}
 		}
 		return nil
 	}
@@ -146,6 +155,14 @@ func (o NoisyOptions) beside(ctx context.Context, quiet *Service, n *neighbour) 
 	if err != nil {
 		return nil, err
 	}
+	if n.before != nil {
+		o.Progress("prepare: "+n.name, 0, 0)
+		if err := n.before(ctx, noise); err != nil {
+			return nil, err
+		}
+		noise.sender.answers = nil
+		noise.raw.Store(0)
+	}
 	o.Progress("measure: "+n.name, 0, 0)
 	loud, stop := context.WithCancel(ctx)
 	defer stop()
@@ -161,15 +178,19 @@ func (o NoisyOptions) beside(ctx context.Context, quiet *Service, n *neighbour) 
 			return nil, err
 		}
 	}
-	b := &Beside{Neighbour: n.name, kernels: d.Counts.Kernels}
+	b := &Beside{Neighbour: n.name, sent: d.Counts}
 	b.Quiet, b.Refused, err = runQuiet(ctx, quiet, d)
 	stop()
 	at.Wait()
 	if err == nil {
 		err = failed
 	}
+	if err == nil && n.after != nil {
+		o.Progress("wait: "+n.name, 0, 0)
+		err = n.after(ctx, noise)
+	}
 	if noise != nil {
-		b.Answers, b.RawSent = noise.sender.answers, noise.raw.Load()
+		b.Answers, b.RawSent, b.Did = noise.sender.answers, noise.raw.Load(), noise.said
 		noise.sender.close()
 	}
 	return b, err
@@ -185,6 +206,44 @@ func runQuiet(ctx context.Context, quiet *Service, d *Data) (l *Latency, refused
 		}
 	}
 	return l, refused, err
+}
+
+// exact waits until SQL says of the quiet tenant what was sent, in rows and in the rollup, and fails if it does not.
+func (s *Service) exact(ctx context.Context, sent Counts) error {
+	for began := time.Now(); ; {
+		got, err := s.Read.numbers(ctx, "SELECT (SELECT count() FROM kernels_data WHERE tenant = 'quiet'), "+
+			"(SELECT toUInt64(sum(duration_ns)) FROM kernels_data WHERE tenant = 'quiet'), "+
+			"(SELECT toUInt64(sum(calls)) FROM kernel_stats_data WHERE tenant = 'quiet')")
+		if err != nil {
+			return err
+		}
+		if want := []int64{sent.Kernels, sent.KernelNS, sent.Kernels}; !slices.Equal(got, want) {
+			if time.Since(began) < rollupsWithin {
+				if err := pause(ctx, 200*time.Millisecond); err != nil {
+					return err
+				}
+				continue
+			}
+			return fmt.Errorf("SQL counts %v of the quiet tenant (kernels, their ns, kernels in the rollup), and %v were sent", got, want)
+		}
+		return nil
+	}
+}
+
+// rollupsWithin is how long rollups may take after their rows, booksWithin how long the service may take to come to rest.
+const rollupsWithin, booksWithin = time.Minute, 3 * time.Minute
+
+// books fails unless the audit of all tenants holds once the service is at rest.
+func (s *Service) books(ctx context.Context) error {
+	for began := time.Now(); ; {
+		err := s.warpline(ctx, "audit")
+		if err == nil || time.Since(began) > booksWithin || ctx.Err() != nil {
+			return err
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // warpline runs a command on the service's folder.

@@ -30,11 +30,24 @@ func (r *NoisyResult) Print(w io.Writer) error {
 			times(n.Quiet.Visible99, alone.Quiet.Visible99), statuses(n.Refused), sent, statuses(n.Answers))
 	}
 	t.Flush()
+	for i := range r.Neighbours {
+		if n := &r.Neighbours[i]; n.Did != "" {
+			fmt.Fprintf(&b, "\n%s: %s", n.Neighbour, n.Did)
+		}
+	}
+	fmt.Fprintf(&b, "\nAfter each neighbour the quiet tenant's rows were counted and the books of all tenants audited: %s\n", verdict(r.Wrong))
 	for _, text := range r.Wrong {
 		fmt.Fprintf(&b, "\nWRONG  %s\n", text)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func verdict(wrong []string) string {
+	if len(wrong) == 0 {
+		return "exact"
+	}
+	return "see below"
 }
 
 func millis(d time.Duration) string {

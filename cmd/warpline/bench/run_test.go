@@ -84,11 +84,12 @@ func noisy(t *testing.T, binary string) {
 	if _, err := bench.RunNoisy(t.Context(), svc, bench.NoisyOptions{Only: []string{"calm"}, Dir: dir}); err == nil {
 		t.Error("a neighbour that there is not was measured")
 	}
-	r, err := bench.RunNoisy(t.Context(), svc, bench.NoisyOptions{Seed: 3, For: 2 * time.Second, Only: []string{"rejects"}, Dir: dir})
+	r, err := bench.RunNoisy(t.Context(), svc, bench.NoisyOptions{Seed: 3, For: 2 * time.Second, Dir: dir,
+		Only: []string{"rejects", "sessions", "deletions", "sql"}, Sessions: 100, Deletions: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Wrong) > 0 || len(r.Neighbours) != 2 {
+	if len(r.Wrong) > 0 || len(r.Neighbours) != 5 {
 		t.Fatalf("%d measured; wrong: %v", len(r.Neighbours), r.Wrong)
 	}
 	for _, n := range r.Neighbours {
@@ -96,8 +97,11 @@ func noisy(t *testing.T, binary string) {
 			t.Errorf("beside %s: %+v, refused %v", n.Neighbour, n.Quiet, n.Refused)
 		}
 	}
-	if n := r.Neighbours[1]; n.Answers[200] == 0 || n.RawSent == 0 {
-		t.Errorf("the neighbour was silent: %+v", n)
+	for _, n := range r.Neighbours[1:] {
+		if n.Neighbour == "deletions" && n.Answers[200] != 100 || n.Answers[200] == 0 && n.Neighbour != "sql" ||
+			n.RawSent == 0 && (n.Neighbour == "rejects" || n.Neighbour == "sessions") {
+			t.Errorf("the neighbour was silent: %+v", n)
+		}
 	}
 	var table strings.Builder
 	if err := r.Print(&table); err != nil || !strings.Contains(table.String(), "\nrejects ") {

@@ -159,9 +159,10 @@ func (s *Service) await(ctx context.Context, dir string) error {
 	return nil
 }
 
-// newKey makes a key of another tenant.
-func (s *Service) newKey(ctx context.Context, tenant string) (string, error) {
-	out, err := exec.CommandContext(ctx, s.cmd.Path, "key", "create", tenant, "--data", filepath.Dir(s.log)).Output()
+// newKey makes a key of another tenant. flags are further ones of `key create`.
+func (s *Service) newKey(ctx context.Context, tenant string, flags ...string) (string, error) {
+	args := append([]string{"key", "create", tenant, "--data", filepath.Dir(s.log)}, flags...)
+	out, err := exec.CommandContext(ctx, s.cmd.Path, args...).Output()
 	if err != nil {
 		return "", fmt.Errorf("make a key of tenant %s: %w", tenant, err)
 	}

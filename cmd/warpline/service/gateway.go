@@ -46,11 +46,24 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		defer os.RemoveAll(dir)
 		c.SpoolDir = dir
 	}
+	ShareProcessors()
 	streams, closeNATS, err := a.open(ctx, "gateway")
 	if err != nil {
 		return err
 	}
 	defer closeNATS()
+	nc, js, err := a.connect(ctx, "gateway, uploads")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	large, err := streams.Over(ctx, nc, js)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("open the streams: %w", err)
+	}
 	reg := newRegistry()
 	w := newWatcher(a.Log, reg)
 	var g *ingest.Gateway
@@ -65,7 +78,7 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, PathPrefix: c.PathPrefix, UIURL: c.UIURL, SpoolDir: c.SpoolDir, SpoolMaxBytes: c.SpoolMax,
 		Defaults: c.Limits, Classes: c.Classes, MinFreeDiskBytes: minFreeDisk, DevKey: c.DevKey, Version: a.Version, Sources: a.Sources.Doors,
 		Logger: a.Log, Registerer: reg, Ready: w.blocked, HideMetrics: public(c.Listen), MetricsTenants: c.MetricsTenants,
-		Admin: desk, AdminListen: c.AdminListen,
+		Admin: desk, AdminListen: c.AdminListen, Large: large, Processors: Processors(),
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)

@@ -41,7 +41,7 @@ func (s *Stack) startNATS(ctx context.Context) error {
 	if err != nil {
 		return Unreachable{err}
 	}
-	s.nc = nc
+	s.nc = append(s.nc, nc)
 	layout.Logger = s.cfg.Log
 	s.Streams, err = broker.Open(ctx, nc, js, layout)
 	if err != nil {
@@ -51,6 +51,20 @@ func (s *Stack) startNATS(ctx context.Context) error {
 		s.Streams.Barrier = broker.NewBarrier(s.Dir.File("nats")).Sync
 		if err := s.Streams.Durable(ctx); err != nil { // the streams that were made or changed just now
 			return err
+		}
+	}
+	for _, of := range []struct {
+		name string
+		to   **broker.Streams
+	}{{"sink", &s.ofSink}, {"worker", &s.ofWorker}, {"uploads", &s.ofUploads}} {
+		bc.Name = "warpline up, " + of.name
+		nc, js, err := broker.Connect(ctx, bc)
+		if err != nil {
+			return Unreachable{err}
+		}
+		s.nc = append(s.nc, nc)
+		if *of.to, err = s.Streams.Over(ctx, nc, js); err != nil {
+			return fmt.Errorf("open the streams: %w", err)
 		}
 	}
 	s.flow = newFlow(s.Streams)

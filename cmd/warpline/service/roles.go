@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/broker"
@@ -28,17 +30,9 @@ type Apart struct {
 
 // open connects to NATS, waiting for it as long as ctx lasts, and opens the streams. The caller calls close.
 func (a Apart) open(ctx context.Context, name string) (s *broker.Streams, close func(), err error) {
-	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{
-		URL: a.NATS.URL, CredentialsFile: a.NATS.CredentialsFile, Name: "warpline " + name, Logger: a.Log,
-	})
-	if ctx.Err() != nil {
-		if err == nil {
-			nc.Close()
-		}
-		return nil, nil, ctx.Err() // interrupted while it waited for NATS
-	}
+	nc, js, err := a.connect(ctx, name)
 	if err != nil {
-		return nil, nil, Unreachable{err}
+		return nil, nil, err
 	}
 	layout := a.Layout
 	layout.Logger = a.Log
@@ -51,6 +45,23 @@ func (a Apart) open(ctx context.Context, name string) (s *broker.Streams, close 
 		return nil, nil, fmt.Errorf("open the streams: %w", err)
 	}
 	return s, nc.Close, nil
+}
+
+// connect connects to NATS, waiting for it as long as ctx lasts. The caller closes the connection.
+func (a Apart) connect(ctx context.Context, name string) (*nats.Conn, jetstream.JetStream, error) {
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{
+		URL: a.NATS.URL, CredentialsFile: a.NATS.CredentialsFile, Name: "warpline " + name, Logger: a.Log,
+	})
+	if ctx.Err() != nil {
+		if err == nil {
+			nc.Close()
+		}
+		return nil, nil, ctx.Err() // interrupted while it waited for NATS
+	}
+	if err != nil {
+		return nil, nil, Unreachable{err}
+	}
+	return nc, js, nil
 }
 
 // keep makes anew what is deleted from NATS, and says what troubles finds, until the process ends. The caller calls stop before it closes

@@ -45,12 +45,15 @@ type Stack struct {
 	nats     *broker.Supervisor
 	natsURL  string // NATSAddr with the token
 	natsSync string // how often the embedded NATS syncs, "" of a server
-	nc       *nats.Conn
+	nc       []*nats.Conn
 	sink     *sink.Sink
 	worker   *aggregate.Worker
 	reg      *prometheus.Registry
 	watcher  *watcher
 	flow     *flow
+
+	// ofSink, ofWorker and ofUploads are Streams through connections of their own, which carry MiB at a time.
+	ofSink, ofWorker, ofUploads *broker.Streams
 
 	endTenants, endMetrics func()
 
@@ -100,7 +103,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	sc := s.Server.sinkConfig(cfg.Sources.Schema)
 	sc.MinInterval, sc.Fsync, sc.Logger, sc.Registerer = cfg.SinkInterval, cfg.Fsync, cfg.Log, reg // it says its role itself
 	sc.ReplayWindow = cfg.ReplayWindow
-	s.sink, err = sink.New(s.Streams, sc)
+	s.sink, err = sink.New(s.ofSink, sc)
 	if err != nil {
 		return s, fmt.Errorf("sink: %w", err)
 	}
@@ -109,7 +112,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		return s, err
 	}
 	names := &nameReader{server: s.Server}
-	s.worker = aggregate.New(s.Streams, aggregate.Config{
+	s.worker = aggregate.New(s.ofWorker, aggregate.Config{
 		Sources: cfg.Sources.Folds, Schema: cfg.Sources.Schema, ChunkAge: cfg.ChunkAge, NamesBytes: int(cfg.NamesMemory),
 		Version: cfg.Version, LoadNames: names.load, MetricsTenants: cfg.MetricsTenants, Logger: cfg.Log.With("role", "worker"), Registerer: reg,
 	})
@@ -129,6 +132,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		Logger: cfg.Log.With("role", "gateway"), Registerer: reg, Refuse: s.refuse, Ready: s.watcher.blocked, Sources: cfg.Sources.Doors,
 		Questions: asking, HideMetrics: public(cfg.Listen), MetricsTenants: cfg.MetricsTenants,
 		Admin: desk, AdminListen: cfg.AdminListen, AdminHere: !public(cfg.Listen),
+		Large: s.ofUploads, Processors: Processors(),
 	})
 	if err != nil {
 		return s, fmt.Errorf("gateway: %w", err)
@@ -265,8 +269,8 @@ func (s *Stack) Stop(ctx context.Context, report func(part string, took time.Dur
 	if s.endMetrics != nil {
 		s.endMetrics()
 	}
-	if s.nc != nil {
-		s.nc.Close()
+	for _, nc := range s.nc {
+		nc.Close()
 	}
 	if s.nats != nil {
 		step("nats", func() error { s.nats.Stop(); return nil })

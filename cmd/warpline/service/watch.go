@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -67,8 +68,8 @@ func (s *Stack) troubles(ctx context.Context) map[string]string {
 		t[natsStuck] = why
 		return t
 	}
-	if s.nc.Status() != nats.CONNECTED {
-		t[natsAway] = s.nc.Status().String()
+	if i := slices.IndexFunc(s.nc, func(nc *nats.Conn) bool { return nc.Status() != nats.CONNECTED }); i >= 0 {
+		t[natsAway] = s.nc[i].Status().String()
 		return t
 	}
 	s.flow.look(ctx, t)
