@@ -114,7 +114,7 @@ var more = []string{
 	"SELECT 1 FORMAT CapnProto SETTINGS format_schema = '/etc/passwd:a'", "SELECT 1 INTO OUTFILE '/tmp/out' TRUNCATE",
 	"SELECT 1 INTO OUTFILE 'out' AND STDOUT FORMAT TSV", "SELECT * FROM kernels INTO OUTFILE '/proc/self/fd/1'",
 	"EXPLAIN PLAN actions = 1 SELECT * FROM warpline.kernels_data", "EXPLAIN QUERY TREE SELECT * FROM warpline.kernels",
-	"EXPLAIN PIPELINE SELECT * FROM mergeTreeIndex(warpline, usage_data)", "EXPLAIN AST SELECT * FROM warpline.kernels_data",
+	"EXPLAIN PIPELINE SELECT * FROM mergeTreeIndex(warpline, usage_data)", "EXPLAIN AST SELECT * FROM warpline.sessions",
 	"EXPLAIN SYNTAX SELECT * FROM warpline.kernels", "EXPLAIN indexes = 1 SELECT * FROM {theirs}.kernels",
 	"DESCRIBE TABLE (SELECT * FROM warpline.kernels_data)", "DESCRIBE remote('127.0.0.1:{tcp}', warpline, kernels_data)",
 	"DESCRIBE merge('warpline', '.*')", "SHOW COLUMNS FROM kernels_data FROM warpline", "SHOW INDEX FROM kernels_data FROM warpline",
