@@ -26,6 +26,7 @@ type tenantCmd struct {
 	Enable  tenantEnableCmd  `cmd:"" help:"Take again what a tenant sends."`
 	Delete  tenantDeleteCmd  `cmd:"" help:"Forget a tenant's limits. It must have no valid key; what it sent stays (see purge)."`
 	Retain  tenantRetainCmd  `cmd:"" help:"Give what a tenant has sent so far a retention class too."`
+	SQLUser tenantSQLUserCmd `cmd:"" name:"sql-user" help:"Make a tenant a user of its own on a ClickHouse server, or drop it."`
 	Purge   tenantPurgeCmd   `cmd:"" help:"Delete all that a tenant has sent so far, its books included. What it sends later is kept."`
 }
 
@@ -145,7 +146,7 @@ type tenantPurgeCmd struct {
 	clickhouseFlags
 	deleteFlags
 	Tenant     string `arg:"" help:"The tenant."`
-	RevokeKeys bool   `help:"Revoke its keys first, so that nothing more comes. Otherwise they stay valid."`
+	RevokeKeys bool   `help:"${purge_revoke_keys}"`
 }
 
 func (c *tenantPurgeCmd) check(p *program) error {
@@ -203,7 +204,10 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 		}
 		return nil
 	}
-	return e.carryOut(ctx, fmt.Sprintf("Delete all that tenant %s has sent, for good?", c.Tenant))
+	if err := e.carryOut(ctx, fmt.Sprintf("Delete all that tenant %s has sent, for good?", c.Tenant)); err != nil || !c.RevokeKeys {
+		return err
+	}
+	return dropSQLUser(ctx, p, c.clickhouseFlags, c.Tenant)
 }
 
 func validKeys(ctx context.Context, keys *ingest.Keys, tenantName string) (out []tenant.Key, err error) {

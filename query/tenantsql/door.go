@@ -37,8 +37,8 @@ type Config struct {
 	// WebSecret is that of a server: each tenant asks as the user that Users.Make has made for it with WebPassword, and Open, Password, Slots
 	// and Schema are not used. "" for an embedded engine.
 	WebSecret string
-	// AtOnce is how many questions of all tenants ClickHouse works on at once; 0: as many as an embedded engine on this machine takes. A tenant
-	// may have half, on a server at most as many as its user may ask.
+	// AtOnce is how many questions of all tenants ClickHouse works on at once; 0: as many as an embedded engine on this machine takes. A
+	// tenant may have half, on a server at most as many as its user may ask.
 	AtOnce   int
 	Database string
 	Schema   *table.Schema
@@ -195,12 +195,12 @@ func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 	defer res.Body.Close()
 	if res.Header.Get("X-ClickHouse-Exception-Code") == strconv.Itoa(codeAuthentication) {
 		d.quiet.Do(func() {
-			d.cfg.Logger.Error("ClickHouse does not let a tenant's user in: make it with `warpline tenant sql-user TENANT --web-secret-file FILE`, "+
-				"with the secret that this process has", "tenant", who, "user", as.user)
+			d.cfg.Logger.Error("ClickHouse does not let a tenant's user in: make it with `warpline tenant sql-user TENANT --web-secret-file "+
+				"FILE`, with the secret that this process has", "tenant", who, "user", as.user)
 		})
 		w.Header().Set("Retry-After", "60")
-		d.fail(w, http.StatusServiceUnavailable, codeAuthentication, "tenant "+who+" cannot ask here yet: the operator makes it a user with `warpline "+
-			"tenant sql-user`")
+		d.fail(w, http.StatusServiceUnavailable, codeAuthentication, "tenant "+who+" cannot ask here yet: the operator makes it a user with "+
+			"`warpline tenant sql-user`")
 		return
 	}
 	d.answer(w, res)

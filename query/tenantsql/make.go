@@ -27,8 +27,8 @@ type Users struct {
 }
 
 // ErrUsersInFile is that a server keeps its users in a file, as the embedded engine does.
-var ErrUsersInFile = errors.New("this ClickHouse takes no users by SQL: it keeps them in a file, as the embedded one of \"warpline up\" does, " +
-	"where tenants ask at /clickhouse/ with a key of scope read")
+var ErrUsersInFile = errors.New("this ClickHouse takes no users by SQL: it keeps them in a file, as the embedded one of \"warpline up\" " +
+	"does, where tenants ask at /clickhouse/ with a key of scope read")
 
 // Codes of ClickHouse's errors.
 const (
@@ -45,9 +45,9 @@ func codeOf(err error) int32 {
 	return 0
 }
 
-// Make gives a tenant a user with a password, and one for `warpline web` with another where that is not "". What is there already is brought
-// up to date; an empty password leaves the one of before. Then it logs in and tries what must not be possible: if something is, everything
-// is dropped again.
+// Make gives a tenant a user with a password, and one for `warpline web` with another where that is not "". What is there already is
+// brought up to date; an empty password leaves the one of before. Then it logs in and tries what must not be possible: if something is,
+// everything is dropped again.
 func (u Users) Make(ctx context.Context, name, password, webPassword string) error {
 	if err := errors.Join(tenant.CheckName(name), u.Bounds.Check()); err != nil {
 		return err
@@ -129,6 +129,14 @@ func (u Users) Drop(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	var left uint64
+	if err := u.Conn.QueryRow(ctx, "SELECT (SELECT count() FROM system.users WHERE name IN ($1, $2, $3)) + (SELECT count() FROM "+
+		"system.databases WHERE name = $1)", UserName(name), WebUserName(name), ownerName(name)).Scan(&left); err != nil {
+		return denied(err)
+	}
+	if left == 0 && len(policies) == 0 {
+		return nil
+	}
 	return u.run(ctx, p.drop(policies))
 }
 
@@ -175,8 +183,8 @@ func (u Users) ours(ctx context.Context, p plan, had bool) error {
 	return nil
 }
 
-// othersStillRead makes sure, before a table of Warpline's gets one, that a policy takes no rows from those who have none: the sink would take
-// its rows for lost then.
+// othersStillRead makes sure, before a table of Warpline's gets one, that a policy takes no rows from those who have none: the sink would
+// take its rows for lost then.
 func (u Users) othersStillRead(ctx context.Context, p plan) error {
 	if err := u.run(ctx, p.tryPolicy()); err != nil {
 		return err

@@ -26,8 +26,8 @@ var keptBack = []string{"user", "password", "role", "quota_key", "session_id", "
 var mostOf = map[string]int64{"max_execution_time": int64(DefaultBounds().Seconds), "max_result_rows": DefaultBounds().ResultRows,
 	"max_result_bytes": DefaultBounds().ResultBytes, "max_block_size": 65536}
 
-// parameters are those of the question, with the database of who asks. An id of a question is made theirs: that of another tenant's question
-// must not be known to be in use.
+// parameters are those of the question, with the database of who asks. An id of a question is made theirs: that of another tenant's
+// question must not be known to be in use.
 func (d *Door) parameters(q url.Values, as login) url.Values {
 	for _, name := range keptBack {
 		q.Del(name)

@@ -15,7 +15,8 @@ var forbidden = []string{
 	"SELECT count() FROM merge({db}, '.*')", "SELECT count() FROM loop({db}, {table})",
 	"SELECT count() FROM remote('127.0.0.1', {db}, {table})", "SELECT count() FROM url('http://127.0.0.1:1/', LineAsString)",
 	"SELECT count() FROM file('/etc/passwd', LineAsString)", "SELECT length(file('/etc/passwd'))",
-	"SELECT count() FROM s3('http://127.0.0.1:1/bucket/key', 'TSV', 'a String')", "SELECT count() FROM clusterAllReplicas('default', {db}, {table})",
+	"SELECT count() FROM s3('http://127.0.0.1:1/bucket/key', 'TSV', 'a String')",
+	"SELECT count() FROM clusterAllReplicas('default', {db}, {table})",
 	"EXPLAIN ESTIMATE SELECT * FROM {db}.{table}", "SHOW CREATE TABLE {db}.{table}", "SELECT count() FROM system.query_log",
 	"SELECT count() FROM system.parts", "SELECT count() FROM system.users", "SELECT count() FROM system.row_policies",
 	"SELECT count() FROM system.query_cache", "SELECT count() FROM system.query_thread_log", "SELECT count() FROM system.session_log",
@@ -30,8 +31,8 @@ var forbidden = []string{
 }
 
 // refusals are the codes of errors that say no: to the question itself, not to what became of it. ACCESS_DENIED, READONLY,
-// SETTING_CONSTRAINT_VIOLATION, DATABASE_ACCESS_DENIED, SUPPORT_IS_DISABLED; what an older server does not know at all (a function, a table,
-// a database, a setting, words, an expression, a table function); no table or cluster of
+// SETTING_CONSTRAINT_VIOLATION, DATABASE_ACCESS_DENIED, SUPPORT_IS_DISABLED; what an older server does not know at all (a function, a
+// table, a database, a setting, words, an expression, a table function); no table or cluster of
 // that name that it may see; and CANNOT_OPEN_FILE of one that everybody may open.
 var refusals = []int32{codeDenied, 164, 452, 291, 344, 46, 60, 81, 115, 62, 47, 63, 636, 701, 76}
 

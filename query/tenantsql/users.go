@@ -53,8 +53,8 @@ type plan struct {
 
 func newPlan(tenant, database, cluster string, schema *table.Schema, b Bounds, known map[string]bool) plan {
 	names := Names(schema, databaseOf(database), 0)
-	return plan{tenant: tenant, database: names.Database, filtered: names.Filtered, open: names.Open, settings: settingsSQL(b.settings(), known),
-		cluster: cluster, bounds: b}
+	return plan{tenant: tenant, database: names.Database, filtered: names.Filtered, open: names.Open,
+		settings: settingsSQL(b.settings(), known), cluster: cluster, bounds: b}
 }
 
 func quoted(name string) string {

@@ -146,3 +146,21 @@ func (d *Desk) Replay(ctx context.Context, who Who, of string, count int, replay
 func (d *Desk) Purge(ctx context.Context, who Who, of string, purge func() error) error {
 	return d.record(ctx, who, &changeOf{tenant: of, action: "tenant purge", object: of}, purge)
 }
+
+// SQLUser records that a tenant gets a user of its own on a ClickHouse server, or loses it. It must be there and enabled to get one.
+func (d *Desk) SQLUser(ctx context.Context, who Who, of string, drop bool, do func() error) error {
+	if err := who.operate("to make users in ClickHouse"); err != nil {
+		return err
+	}
+	c := changeOf{tenant: of, action: "tenant sql-user", object: of, change: map[string]any{"drop": drop}, urgent: drop}
+	if !drop {
+		t, _, err := d.Show(ctx, who, of)
+		if err != nil {
+			return err
+		}
+		if !t.Disabled.IsZero() {
+			return &Denied{http.StatusConflict, "tenant_disabled", "tenant " + of + " is disabled: \"warpline tenant enable " + of + "\" first"}
+		}
+	}
+	return d.record(ctx, who, &c, do)
+}
