@@ -95,7 +95,7 @@ func (c *tenantDisableCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	return dropSQLUser(ctx, p, c.clickhouseFlags, c.Tenant)
+	return dropSQLUser(ctx, c.clickhouseFlags, c.Tenant)
 }
 
 type tenantEnableCmd struct {
@@ -192,7 +192,7 @@ func (c *tenantDeleteCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	fmt.Fprintf(p.Stderr, "tenant %s has no limits of its own any more; \"warpline tenant purge %[1]s\" deletes what it sent\n", c.Tenant)
-	return dropSQLUser(ctx, p, c.clickhouseFlags, c.Tenant)
+	return dropSQLUser(ctx, c.clickhouseFlags, c.Tenant)
 }
 
 type tenantSQLUserCmd struct {
@@ -295,7 +295,7 @@ func openUsers(ctx context.Context, f clickhouseFlags, cluster string) (u tenant
 }
 
 // dropSQLUser drops the user of a tenant on the server that --clickhouse names, if it has one there.
-func dropSQLUser(ctx context.Context, p *program, f clickhouseFlags, of string) error {
+func dropSQLUser(ctx context.Context, f clickhouseFlags, of string) error {
 	if f.ClickHouse == "" {
 		return nil
 	}
