@@ -94,7 +94,7 @@ func load(t *testing.T) compose {
 func TestShape(t *testing.T) {
 	c := load(t)
 	want := []string{"clickhouse", "gateway-1", "gateway-2", "grafana", "nats-1", "nats-2", "nats-3",
-		"prometheus", "sink", "worker-1", "worker-2"}
+		"prometheus", "sink", "web", "worker-1", "worker-2"}
 	var got []string
 	for name := range c.Services {
 		got = append(got, name)

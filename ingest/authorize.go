@@ -2,10 +2,17 @@ package ingest
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
 
@@ -51,7 +58,10 @@ func wrongScope(key tenant.Key, door tenant.Scope, of string) *Refusal {
 // refusal says no more about other tenants than that the key does not open this door. It is for doors that read, and safe for concurrent
 // use.
 func (g *Gateway) Authorize(ctx context.Context, secret string, door tenant.Scope, of string) (tenant.Key, *Refusal) {
-	k := g.keys
+	return g.keys.authorize(ctx, secret, door, of)
+}
+
+func (k *keyring) authorize(ctx context.Context, secret string, door tenant.Scope, of string) (tenant.Key, *Refusal) {
 	if !k.loaded.Load() {
 		return tenant.Key{}, Unavailable("starting", "the keys are not loaded yet", nil)
 	}
@@ -78,10 +88,50 @@ func (g *Gateway) Authorize(ctx context.Context, secret string, door tenant.Scop
 	if !key.Opens(door, of) {
 		return tenant.Key{}, wrongScope(key, door, "") // not the name: it need not be a tenant's
 	}
-	if at := g.guests.known(of); at != nil && at.disabled.Load() && key.Scope != tenant.ScopeOperator {
+	if at := k.guests.known(of); at != nil && at.disabled.Load() && key.Scope != tenant.ScopeOperator {
 		return tenant.Key{}, disabledTenant(of)
 	}
 	return key, nil
+}
+
+// Doorman looks at keys for doors that only read, in a process without a gateway. It follows the bucket of keys, as gateways do, and writes
+// nothing there. Make it with NewDoorman; it is safe for concurrent use.
+type Doorman struct {
+	keys *keyring
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// NewDoorman begins to follow the keys of s. The caller calls Close.
+func NewDoorman(s *broker.Streams, log *slog.Logger) *Doorman {
+	ctx, stop := context.WithCancel(context.Background())
+	limits := tenant.DefaultLimits()
+	d := &Doorman{stop: stop, keys: &keyring{kv: s.Keys, streams: s, restored: s.Remade("KV_" + stream.KeysBucket), conn: s.Conn, log: log,
+		defaults: limits, guests: &guests{defaults: limits, spending: newSpending()}, reads: true,
+		meters: map[string]*meter{}, scoped: map[string]tenant.Key{}, households: map[string]*household{},
+		retention: newRetention(tenant.Classes{{Name: tenant.DefaultClass, Raw: limits.RetentionDays, Rollup: limits.RollupDays}}),
+		asks:      rate.NewLimiter(maxAsks, maxAsks)}}
+	d.wg.Go(func() { d.keys.run(ctx) })
+	return d
+}
+
+// Authorize is Gateway.Authorize.
+func (d *Doorman) Authorize(ctx context.Context, secret string, door tenant.Scope, of string) (tenant.Key, *Refusal) {
+	return d.keys.authorize(ctx, secret, door, of)
+}
+
+// Ready returns why keys cannot be looked at yet, nil when they can.
+func (d *Doorman) Ready() error {
+	if !d.keys.loaded.Load() {
+		return errors.New("the keys are not loaded yet")
+	}
+	return nil
+}
+
+// Close ends it.
+func (d *Doorman) Close() {
+	d.stop()
+	d.wg.Wait()
 }
 
 func disabledTenant(name string) *Refusal {

@@ -29,6 +29,7 @@ type keyring struct {
 	log      *slog.Logger
 	defaults tenant.Limits
 	guests   *guests
+	reads    bool // of a Doorman: it writes nothing into the bucket
 	told     bool // the classes of this gateway are stored; run's goroutine only
 	loaded   atomic.Bool
 	asks     *rate.Limiter // of the bucket itself, for keys that the watch has not brought
@@ -63,7 +64,7 @@ func (k *keyring) run(ctx context.Context) {
 }
 
 func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-chan struct{}) error {
-	if k.remade() {
+	if k.remade() && !k.reads {
 		k.restore(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,7 +84,9 @@ func (k *keyring) watch(ctx context.Context, status <-chan nats.Status, anew <-c
 			return nil
 		case <-anew:
 			if k.remade() {
-				k.restore(ctx)
+				if !k.reads {
+					k.restore(ctx)
+				}
 				return nil
 			}
 		case e, ok := <-w.Updates():

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The gateway speaks HTTP/1.1 and HTTP/2 on one address: over TLS as the client chooses (ALPN), without TLS HTTP/2 if the connection begins
@@ -102,6 +104,48 @@ func (g *Gateway) AdminAddr() string {
 	}
 	return g.desk.listener.Addr().String()
 }
+
+// FrontConfig is what a Front needs. Fields are as in Config.
+type FrontConfig struct {
+	Listen                       string
+	TLSCert, TLSKey, TLSClientCA string
+	Logger                       *slog.Logger
+	Registerer                   prometheus.Registerer
+}
+
+// Front is an HTTP server with the certificates and the bounds on connections of a gateway, for a door that is none. Make it with NewFront.
+type Front struct{ desk *desk }
+
+// NewFront listens at once, so that Addr is known, and serves in Run.
+func NewFront(c FrontConfig, h http.Handler) (*Front, error) {
+	cfg := Config{TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSClientCA: c.TLSClientCA, Logger: c.Logger, Registerer: c.Registerer}.withDefaults()
+	l, conns, err := listen(cfg, c.Listen, "")
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return &Front{&desk{l, server(cfg, h, conns)}}, nil
+}
+
+// Addr is where it listens.
+func (f *Front) Addr() string { return f.desk.listener.Addr().String() }
+
+// Run serves until ctx ends, and then lets what is under way finish, for as long as drain.
+func (f *Front) Run(ctx context.Context, drain time.Duration) error {
+	failed := make(chan error, 1)
+	go f.desk.serve(failed)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	f.desk.server.SetKeepAlivesEnabled(false)
+	return f.desk.shutdown(end)
+}
+
+// Close ends it, where Run is not used.
+func (f *Front) Close() { f.desk.close() }
 
 // certificates gives out the certificate that is in two files, and reads them again when they change: who renews it need not restart
 // anything. While the files are bad, or one of the two is still the old one, the certificate of before goes on. Safe for concurrent use.

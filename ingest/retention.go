@@ -38,7 +38,7 @@ func ReadClasses(ctx context.Context, kv jetstream.KeyValue) (tenant.Classes, er
 
 // tellClasses stores the classes of this gateway once, where others are stored.
 func (k *keyring) tellClasses(ctx context.Context) {
-	if k.told {
+	if k.told || k.reads {
 		return
 	}
 	value, err := json.Marshal(k.retention.classes)

@@ -70,6 +70,10 @@ var helpTexts = kong.Vars{
 		"At most 7 beside class default, which --retention-days and --rollup-days make.",
 	"retention_class":        "Retention class of what it sends: one that the gateways have.",
 	"change_retention_class": "Retention class of what it sends from now on; --retention-class= is none again.",
+	"purge_revoke_keys": "Revoke its keys first, so that nothing more comes, and with --clickhouse drop its user there. Otherwise they stay " +
+		"valid.",
+	"web_secret": "Secret that the passwords are made from of users as which \"warpline web\" asks: the same there and in \"warpline tenant " +
+		"sql-user\".",
 	"report_all": "What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left " +
 		"out. There are \"warpline report memory\", \"stalls\", \"regions\" and \"trace\" beside it.",
 	"report_base_build": "Compare with samples of this build id, or of those that begin so: which shares rose? Without --build all other " +

@@ -78,6 +78,7 @@ type commands struct {
 	Gateway gatewayCmd `cmd:"" group:"roles" help:"Only the door: HTTP in, NATS out."`
 	Worker  workerCmd  `cmd:"" group:"roles" help:"Only the fold: NATS in, chunks of rows out."`
 	Sink    sinkCmd    `cmd:"" group:"roles" help:"Only the inserts: chunks in, ClickHouse out."`
+	Web     webCmd     `cmd:"" group:"roles" help:"Only the questions of tenants: HTTP in, a ClickHouse server behind it."`
 
 	VersionCmd versionCmd `cmd:"" name:"version" group:"use" help:"Print the version of this program and of what it carries."`
 

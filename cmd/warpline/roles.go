@@ -137,6 +137,46 @@ func (c *sinkCmd) Run(ctx context.Context, p *program) error {
 	})
 }
 
+// webCmd is the door for tenants' questions alone.
+type webCmd struct {
+	apart
+	Listen         string `default:"127.0.0.1:8082" placeholder:"HOST:PORT" help:"Where tenants ask, at /clickhouse/, and where /readyz is."`
+	PathPrefix     string `placeholder:"/PREFIX" help:"Serve the HTTP paths below this prefix too."`
+	TLSCert        string `name:"tls-cert" placeholder:"FILE" help:"Certificate of --listen, PEM."`
+	TLSKey         string `name:"tls-key" placeholder:"FILE" help:"Its private key, PEM."`
+	HTTPCA         string `name:"tls-client-ca" placeholder:"FILE" help:"${tls_client_ca}"`
+	ClickHouseHTTP string `name:"clickhouse-http" placeholder:"HOST:PORT" help:"ClickHouse server, HTTP protocol."`
+	Database       string `name:"clickhouse-database" default:"warpline" help:"Database that holds the tables."`
+	ClickHouseTLS  bool   `name:"clickhouse-tls" help:"Speak TLS to it."`
+	AtOnce         int    `name:"questions-at-once" default:"16" placeholder:"N" help:"Questions of all tenants at once; more wait."`
+	webSecretFlags
+	metricsFlags
+}
+
+func (c *webCmd) check(p *program) error {
+	s := p.Settings
+	switch {
+	case c.ClickHouseHTTP == "":
+		return fmt.Errorf("%s is missing: name the HTTP address of a server, as 127.0.0.1:8123; of \"warpline up\" tenants ask at its --listen",
+			s.name("clickhouse-http"))
+	case c.WebSecret == "":
+		return fmt.Errorf("%s is missing: name the file with the secret that \"warpline tenant sql-user\" was given", s.name("web-secret-file"))
+	case c.AtOnce < 1 || c.AtOnce > 10_000:
+		return fmt.Errorf("%s: %d is outside 1 to 10000", s.name("questions-at-once"), c.AtOnce)
+	}
+	return errors.Join(c.apart.check(s), checkAddr(s, "listen", c.Listen), checkAddr(s, "clickhouse-http", c.ClickHouseHTTP),
+		checkTLS(s, c.TLSCert, c.TLSKey), checkClientCA(s, "tls-client-ca", c.HTTPCA, c.TLSCert), c.webSecretFlags.check(s),
+		c.metricsFlags.check(s))
+}
+
+// Run lets tenants ask until a signal, then lets questions under way finish.
+func (c *webCmd) Run(ctx context.Context, p *program) error {
+	return c.role(p).RunWeb(ctx, p.Hard, service.WebConfig{
+		Listen: c.Listen, PathPrefix: c.PathPrefix, TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSClientCA: c.HTTPCA, MetricsListen: c.MetricsListen,
+		ClickHouse: service.ClickHouse{HTTP: c.ClickHouseHTTP, Database: c.Database, TLS: c.ClickHouseTLS}, Secret: c.WebSecret, AtOnce: c.AtOnce,
+	})
+}
+
 // natsCmd runs the embedded NATS server as a process of its own, so that it can be killed alone.
 type natsCmd struct {
 	Data     string `required:"" placeholder:"DIR" help:"Folder for JetStream's files."`

@@ -26,6 +26,7 @@ type tenantCmd struct {
 	Enable  tenantEnableCmd  `cmd:"" help:"Take again what a tenant sends."`
 	Delete  tenantDeleteCmd  `cmd:"" help:"Forget a tenant's limits. It must have no valid key; what it sent stays (see purge)."`
 	Retain  tenantRetainCmd  `cmd:"" help:"Give what a tenant has sent so far a retention class too."`
+	SQLUser tenantSQLUserCmd `cmd:"" name:"sql-user" help:"Make a tenant a user of its own on a ClickHouse server, or drop it."`
 	Purge   tenantPurgeCmd   `cmd:"" help:"Delete all that a tenant has sent so far, its books included. What it sends later is kept."`
 }
 
@@ -145,7 +146,7 @@ type tenantPurgeCmd struct {
 	clickhouseFlags
 	deleteFlags
 	Tenant     string `arg:"" help:"The tenant."`
-	RevokeKeys bool   `help:"Revoke its keys first, so that nothing more comes. Otherwise they stay valid."`
+	RevokeKeys bool   `help:"${purge_revoke_keys}"`
 }
 
 func (c *tenantPurgeCmd) check(p *program) error {
@@ -198,5 +199,11 @@ func (c *tenantPurgeCmd) Run(ctx context.Context, p *program) error {
 			fmt.Fprintf(p.Stderr, "key %s is revoked; gateways refuse it within 10 s, and what they take until then is kept\n", k.ID)
 		})
 	}
-	return e.carryOut(ctx, fmt.Sprintf("Delete all that tenant %s has sent, for good?", c.Tenant))
+	if err := e.carryOut(ctx, fmt.Sprintf("Delete all that tenant %s has sent, for good?", c.Tenant)); err != nil || !c.RevokeKeys {
+		return err
+	}
+	if err := dropSQLUser(ctx, c.clickhouseFlags, c.Tenant); err != nil { // whoever purges need not be let see users
+		fmt.Fprintln(p.Stderr, "warning:", err)
+	}
+	return nil
 }

@@ -2,5 +2,6 @@
 // tenant and the password a key of scope read.
 //
 // No question is parsed, and none is rewritten. Each runs as one of the engine's slots (engine.Slots), a user that sees a database of views
-// and nothing else. What the views read is filtered by tenant by ClickHouse itself, before any expression of the question sees a row.
+// and nothing else, or on a ClickHouse server as a user of the tenant's own (Users). What the views read is filtered by tenant by
+// ClickHouse itself, before any expression of the question sees a row.
 package tenantsql

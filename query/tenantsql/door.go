@@ -1,34 +1,45 @@
 package tenantsql
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/warpline/warpline/proto/tenant"
-	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/table"
 )
 
-// Config says what a Door is for. All fields but Database, Logger and Registerer are required.
+// Config says what a Door is for. Authorize and HTTP are required, and either WebSecret or Open, Password, Slots and Schema.
 type Config struct {
 	// Authorize reports whether a secret opens what a tenant has; see Denied for what an error may be.
 	Authorize func(ctx context.Context, secret, tenant string) error
-	// Open connects to ClickHouse as a user that may do anything; the Door closes the connection.
-	Open func(ctx context.Context) (driver.Conn, error)
-	// HTTP is the address of ClickHouse's HTTP interface, host:port. Password is that of the user of a slot.
-	HTTP     string
+	// HTTP is the address of ClickHouse's HTTP interface, host:port. TLS is how to speak to it, nil: in the clear.
+	HTTP string
+	TLS  *tls.Config
+	// Open connects to an embedded engine as a user that may do anything; the Door closes the connection. Password is that of the user of a
+	// slot, and Slots how many tenants can ask at once.
+	Open     func(ctx context.Context) (driver.Conn, error)
 	Password func(slot int) string
-	Slots    int // how many tenants can ask at once
+	Slots    int
+	// WebSecret is that of a server: each tenant asks as the user that Users.Make has made for it with WebPassword, and Open, Password, Slots
+	// and Schema are not used. "" for an embedded engine.
+	WebSecret string
+	// AtOnce is how many questions of all tenants ClickHouse works on at once; 0: as many as an embedded engine on this machine takes. A
+	// tenant may have half, on a server at most as many as its user may ask.
+	AtOnce   int
 	Database string
 	Schema   *table.Schema
 	Logger   *slog.Logger
@@ -58,10 +69,11 @@ const (
 // Door is the HTTP handler. Make it with New. It is safe for concurrent use, and holds nothing that must be closed.
 type Door struct {
 	cfg    Config
-	slots  *slots
+	lender lender
 	turns  *turns
 	client *http.Client
 	asked  *prometheus.CounterVec
+	quiet  rate.Sometimes // of what the operator must mend
 }
 
 // New returns a door.
@@ -69,17 +81,24 @@ func New(cfg Config) *Door {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{cfg: cfg, slots: newSlots(cfg),
-		client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second},
+	d := &Door{cfg: cfg, lender: ownUsers{cfg.WebSecret}, quiet: rate.Sometimes{Interval: 10 * time.Second},
+		client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second,
+			TLSClientConfig: cfg.TLS},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "sql", Name: "questions_total",
 			Help: "Questions of tenants, by the status of the answer."}, []string{"status"}),
 	}
-	all := max(4, runtime.NumCPU())
-	d.turns = newTurns(all, all/2)
+	all := cmp.Or(cfg.AtOnce, max(4, runtime.NumCPU()))
+	own := max(1, all/2)
+	if cfg.WebSecret == "" {
+		d.lender = slotLender{newSlots(cfg), cfg.Password}
+	} else {
+		own = min(own, DefaultBounds().AtOnce)
+	}
+	d.turns = newTurns(all, own)
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(d.asked, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "sql",
-			Name: "slots_lent", Help: "Tenants that have a slot for their questions."}, func() float64 { return float64(d.slots.lent()) }))
+			Name: "slots_lent", Help: "Tenants that have a slot for their questions."}, func() float64 { return float64(d.lender.lent()) }))
 		for _, status := range []string{"200", "400", "401", "403", "404", "429", "500", "503"} {
 			d.asked.WithLabelValues(status)
 		}
@@ -123,7 +142,7 @@ func (d *Door) question(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	slot, err := d.slots.take(ctx, who)
+	as, give, err := d.lender.take(ctx, who)
 	if err != nil {
 		if !errors.Is(err, errBusy) {
 			d.cfg.Logger.Error("a tenant cannot ask", "tenant", who, "err", err)
@@ -133,13 +152,16 @@ func (d *Door) question(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, http.StatusServiceUnavailable, codeTooMany, err.Error())
 		return
 	}
-	defer d.slots.give(slot)
-	d.ask(ctx, w, r, slot)
+	defer give()
+	d.ask(ctx, w, r, who, as)
 }
 
-// ask hands the question to ClickHouse, as the slot.
-func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, slot int) {
-	to := url.URL{Scheme: "http", Host: d.cfg.HTTP, Path: "/", RawQuery: d.parameters(r.URL.Query(), slot).Encode()}
+// ask hands the question of a tenant to ClickHouse, as somebody who sees that tenant's rows alone.
+func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, who string, as login) {
+	to := url.URL{Scheme: "http", Host: d.cfg.HTTP, Path: "/", RawQuery: d.parameters(r.URL.Query(), as).Encode()}
+	if d.cfg.TLS != nil {
+		to.Scheme = "https"
+	}
 	var body io.Reader = http.NoBody
 	if r.Method == http.MethodPost {
 		body = http.MaxBytesReader(w, r.Body, maxQuestion)
@@ -155,9 +177,9 @@ func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 		}
 	}
 	if db := r.Header.Get("X-ClickHouse-Database"); db != "" {
-		req.Header.Set("X-ClickHouse-Database", d.database(db, slot))
+		req.Header.Set("X-ClickHouse-Database", d.database(db, as))
 	}
-	req.SetBasicAuth(engine.SlotName(slot), d.cfg.Password(slot))
+	req.SetBasicAuth(as.user, as.password)
 	res, err := d.client.Do(req)
 	var large *http.MaxBytesError
 	switch {
@@ -171,6 +193,16 @@ func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 		return
 	}
 	defer res.Body.Close()
+	if res.Header.Get("X-ClickHouse-Exception-Code") == strconv.Itoa(codeAuthentication) {
+		d.quiet.Do(func() {
+			d.cfg.Logger.Error("ClickHouse does not let a tenant's user in: make it with `warpline tenant sql-user TENANT --web-secret-file "+
+				"FILE`, with the secret that this process has", "tenant", who, "user", as.user)
+		})
+		w.Header().Set("Retry-After", "60")
+		d.fail(w, http.StatusServiceUnavailable, codeAuthentication, "tenant "+who+" cannot ask here yet: the operator makes it a user with "+
+			"`warpline tenant sql-user`")
+		return
+	}
 	d.answer(w, res)
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +37,19 @@ type service struct {
 	engine *engine.Engine
 	conn   driver.Conn // as the writer
 	door   *httptest.Server
+	web    *httptest.Server // the same, that asks as the tenants' own users
+	users  tenantsql.Users
 }
+
+// Secrets of the tenants' own users.
+const (
+	ownPassword = "password-of-"
+	webSecret   = "a-secret-of-the-tests-that-is-long-enough"
+)
+
+// leaky are tenants whose users were made badly, each in a way of its own: rows that are not filtered, and rights too many.
+var leaky = map[string]string{"leaky-rows": "", "leaky-tables": "<query>GRANT SELECT ON warpline.*</query>",
+	"leaky-system": "<query>GRANT SELECT ON system.*</query>", "leaky-users": "<query>GRANT SHOW USERS ON *.*</query>"}
 
 var (
 	once   sync.Once
@@ -63,8 +77,15 @@ func begin(t *testing.T, dir string) *service {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // the first start ever fetches the library
 	defer cancel()
-	e, err := engine.Start(ctx, engine.Config{Dir: dir, Temporary: true, Progress: os.Stderr,
-		Slots: tenantsql.Names(tabletest.Schema(), "", slotCount)})
+	cfg := engine.Config{Dir: dir, Temporary: true, Progress: os.Stderr, Slots: tenantsql.Names(tabletest.Schema(), "", slotCount)}
+	cfg.Extra.Profiles = tenantsql.FileProfile(tenantsql.DefaultBounds())
+	for _, who := range []string{mine, theirs} {
+		cfg.Extra.Users += tenantsql.FileUsers(tabletest.Schema(), who, ownPassword+who, tenantsql.WebPassword(webSecret, who), true)
+	}
+	for who, more := range leaky {
+		cfg.Extra.Users += tenantsql.FileUsers(tabletest.Schema(), who, ownPassword+who, "none", more != "", more)
+	}
+	e, err := engine.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,18 +102,30 @@ func begin(t *testing.T, dir string) *service {
 		t.Fatal(err)
 	}
 	s.fill(t)
+	authorize := func(_ context.Context, secret, tenant string) error {
+		switch {
+		case !strings.HasPrefix(secret, "key-of-"):
+			return &tenantsql.Denied{Status: http.StatusUnauthorized, Why: "no such key"}
+		case secret != "key-of-"+tenant:
+			return &tenantsql.Denied{Status: http.StatusForbidden, Why: "the key does not open this"}
+		}
+		return nil
+	}
 	s.door = httptest.NewServer(http.StripPrefix("/clickhouse", tenantsql.New(tenantsql.Config{
-		Open: open, HTTP: e.HTTPAddr(), Password: e.SlotPassword, Slots: slotCount, Schema: tabletest.Schema(),
-		Authorize: func(_ context.Context, secret, tenant string) error {
-			switch {
-			case !strings.HasPrefix(secret, "key-of-"):
-				return &tenantsql.Denied{Status: http.StatusUnauthorized, Why: "no such key"}
-			case secret != "key-of-"+tenant:
-				return &tenantsql.Denied{Status: http.StatusForbidden, Why: "the key does not open this"}
-			}
-			return nil
-		},
+		Open: open, HTTP: e.HTTPAddr(), Password: e.SlotPassword, Slots: slotCount, Schema: tabletest.Schema(), Authorize: authorize,
 	})))
+	s.web = httptest.NewServer(http.StripPrefix("/clickhouse", tenantsql.New(tenantsql.Config{
+		HTTP: e.HTTPAddr(), WebSecret: webSecret, Authorize: authorize,
+	})))
+	s.users = tenantsql.Users{Conn: s.conn, Schema: tabletest.Schema(), Bounds: tenantsql.DefaultBounds(),
+		Login: func(_ context.Context, user, password string) (driver.Conn, error) {
+			return clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Username: user, Password: password}})
+		}}
+	for _, who := range slices.Concat([]string{mine, theirs}, slices.Collect(maps.Keys(leaky))) {
+		if err := s.users.MakeViews(ctx, who); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return s
 }
 
@@ -165,11 +198,17 @@ func (s *service) ask(t *testing.T, who, sql, params string) answer {
 	return s.send(t, sql, params, func(r *http.Request) { r.SetBasicAuth(who, "key-of-"+who) })
 }
 
+// send asks at the door as change says.
 func (s *service) send(t *testing.T, sql, params string, change func(*http.Request)) answer {
+	t.Helper()
+	return sendTo(t, s.door.URL+"/clickhouse/", sql, params, change)
+}
+
+func sendTo(t *testing.T, address, sql, params string, change func(*http.Request)) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.door.URL+"/clickhouse/?"+params, strings.NewReader(sql))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"?"+params, strings.NewReader(sql))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	"github.com/warpline/warpline/sink/engine"
 )
 
 // passedOn are the headers of a question that ClickHouse gets. What is not here cannot name another user, role or quota.
@@ -24,25 +22,34 @@ var passedBack = []string{"Content-Disposition", "Content-Encoding", "Content-Ty
 var keptBack = []string{"user", "password", "role", "quota_key", "session_id", "session_check", "session_timeout", "close_session",
 	"async_insert", "wait_for_async_insert"}
 
-// parameters are those of the question, with the slot's database. An id of a question is made the slot's own: that of another tenant's
+// mostOf are bounds that tools ask for beyond what a question may have, as many seconds as they themselves wait: they get what there is.
+var mostOf = map[string]int64{"max_execution_time": int64(DefaultBounds().Seconds), "max_result_rows": DefaultBounds().ResultRows,
+	"max_result_bytes": DefaultBounds().ResultBytes, "max_block_size": 65536}
+
+// parameters are those of the question, with the database of who asks. An id of a question is made theirs: that of another tenant's
 // question must not be known to be in use.
-func (d *Door) parameters(q url.Values, slot int) url.Values {
+func (d *Door) parameters(q url.Values, as login) url.Values {
 	for _, name := range keptBack {
 		q.Del(name)
 	}
-	q.Set("database", d.database(q.Get("database"), slot))
+	q.Set("database", d.database(q.Get("database"), as))
 	if id := q.Get("query_id"); id != "" {
-		q.Set("query_id", engine.SlotName(slot)+"-"+id)
+		q.Set("query_id", as.user+"-"+id)
+	}
+	for name, most := range mostOf {
+		if n, err := strconv.ParseFloat(q.Get(name), 64); err == nil && n > float64(most) {
+			q.Set(name, strconv.FormatInt(most, 10))
+		}
 	}
 	return q
 }
 
 // database is where names without a database are looked up. Tools that ask for the service's database, or for none, mean the tenant's part
 // of it.
-func (d *Door) database(asked string, slot int) string {
+func (d *Door) database(asked string, as login) string {
 	switch asked {
-	case "", "default", d.slots.database:
-		return engine.SlotName(slot)
+	case "", "default", databaseOf(d.cfg.Database):
+		return as.database
 	}
 	return asked
 }

@@ -1,17 +1,13 @@
 package tenantsql
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-	"github.com/zeebo/xxh3"
 
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/table"
@@ -22,7 +18,7 @@ const SlotTable = "slots"
 
 // Names returns what the engine must know of a schema for Count slots.
 func Names(schema *table.Schema, database string, count int) engine.Slots {
-	s := engine.Slots{Count: count, Database: cmp.Or(database, table.DefaultDatabase), Table: SlotTable}
+	s := engine.Slots{Count: count, Database: databaseOf(database), Table: SlotTable}
 	for _, t := range schema.Tables() {
 		if t.Column("tenant") != nil { // what has no tenant is the service's own
 			s.Filtered = append(s.Filtered, t.Name)
@@ -60,7 +56,7 @@ type slot struct {
 }
 
 func newSlots(cfg Config) *slots {
-	return &slots{open: cfg.Open, database: cmp.Or(cfg.Database, table.DefaultDatabase), all: make([]slot, cfg.Slots),
+	return &slots{open: cfg.Open, database: databaseOf(cfg.Database), all: make([]slot, cfg.Slots),
 		views: cfg.Schema.Views(table.Options{Database: cfg.Database})}
 }
 
@@ -199,64 +195,15 @@ func (s *slots) lend(ctx context.Context, i int, tenant string) error {
 	return nil
 }
 
-// makeViews makes the views of a slot's database what they should be. A view of before that is there no more is dropped.
+// makeViews makes the views of a slot's database what they should be.
 func (s *slots) makeViews(ctx context.Context, conn driver.Conn, i int) error {
 	if s.all[i].views { // under setUp, as every use of this field
 		return nil
 	}
-	name, owner := engine.SlotName(i+1), engine.SlotOwner(i+1)
-	if err := conn.Exec(ctx, fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s`", name)); err != nil {
-		return fmt.Errorf("database of slot %s: %w", name, err)
-	}
-	have := map[string]string{}
-	rows, err := conn.Query(ctx, "SELECT name, comment FROM system.tables WHERE database = $1", name)
-	if err != nil {
-		return fmt.Errorf("views of slot %s: %w", name, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var view, comment string
-		if err := rows.Scan(&view, &comment); err != nil {
-			return fmt.Errorf("views of slot %s: %w", name, err)
-		}
-		have[view] = comment
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("views of slot %s: %w", name, err)
-	}
-	for _, v := range s.views {
-		body := fmt.Sprintf("DEFINER = %s SQL SECURITY DEFINER AS SELECT * FROM `%s`.`%s`%s", owner, s.database, v.Name, parameters(v.Body))
-		mark := fmt.Sprintf("warpline %016x %016x", xxh3.HashString(body), xxh3.HashString(v.Body)) // its columns are those of the view
-		if have[v.Name] != mark {
-			if err := conn.Exec(ctx, fmt.Sprintf("CREATE OR REPLACE VIEW `%s`.`%s` %s COMMENT '%s'", name, v.Name, body, mark)); err != nil {
-				return fmt.Errorf("view %s of slot %s: %w", v.Name, name, err)
-			}
-		}
-		delete(have, v.Name)
-	}
-	for old := range have {
-		if err := conn.Exec(ctx, fmt.Sprintf("DROP TABLE `%s`.`%s`", name, strings.ReplaceAll(old, "`", "\\`"))); err != nil {
-			return fmt.Errorf("view %s of slot %s: %w", old, name, err)
-		}
+	set := viewSet{database: engine.SlotName(i + 1), owner: engine.SlotOwner(i + 1), from: s.database, views: s.views}
+	if err := set.make(ctx, conn); err != nil {
+		return err
 	}
 	s.all[i].views = true
 	return nil
-}
-
-var parameter = regexp.MustCompile(`\{(\w+):\s*([A-Za-z0-9()]+)\}`)
-
-// parameters are the arguments with which a view of a slot asks the view of that name: its own, for those that a body has.
-func parameters(body string) string {
-	var args []string
-	seen := map[string]bool{}
-	for _, m := range parameter.FindAllStringSubmatch(body, -1) {
-		if !seen[m[1]] {
-			seen[m[1]] = true
-			args = append(args, m[1]+" = "+m[0])
-		}
-	}
-	if len(args) == 0 {
-		return ""
-	}
-	return "(" + strings.Join(args, ", ") + ")"
 }

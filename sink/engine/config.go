@@ -60,6 +60,9 @@ type Config struct {
 	NoReader bool
 	// Slots are users through which tenants read; the zero value has none.
 	Slots Slots
+	// Extra are profiles, quotas and users in the words of a users file, for tests of users that SQL makes on a server: this engine knows
+	// those of its file alone.
+	Extra struct{ Profiles, Quotas, Users string }
 	// MemoryLimitBytes bounds what the writer's queries allocate together; the reader's get 40 % of it, merges half. ClickHouse's own bound,
 	// over all, is this and connectionRoom. 0 means 2 GiB.
 	MemoryLimitBytes int64
@@ -198,6 +201,7 @@ func (cfg Config) write(standalone bool) (string, error) {
 		"Readable": quotedDatabase(cfg.Readable), "TemporaryData": int64(temporaryData), "Bounds": readerBounds(cfg.MemoryLimitBytes),
 		"Changeable": changeable,
 		"SlotUsers":  cfg.slotUsers(), "SlotDatabase": cfg.Slots.Database, "SlotBounds": boundsOfSlots(cfg.MemoryLimitBytes),
+		"Extra":          cfg.Extra,
 		"SlotChangeable": slices.DeleteFunc(slices.Clone(changeable), func(name string) bool { return strings.HasPrefix(name, "max_") }),
 	}
 	conf := childConfig{

@@ -162,7 +162,7 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <async_insert>0</async_insert>
       <max_memory_usage_for_user>{{.Memory}}</max_memory_usage_for_user>
     </writer>
-  </profiles>
+{{.Extra.Profiles}}  </profiles>
   <quotas>
     <default/>
 {{- if .SlotUsers}}
@@ -174,7 +174,7 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       </interval>
     </slot>
 {{- end}}
-  </quotas>
+{{.Extra.Quotas}}  </quotas>
   <users>
     <default>
       <password/>
@@ -232,6 +232,6 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <quota>default</quota>
       <access_management>1</access_management>
     </{{.Writer}}>
-  </users>
+{{.Extra.Users}}  </users>
 </clickhouse>
 `))

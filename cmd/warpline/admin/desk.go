@@ -135,3 +135,21 @@ func changed(err error) error {
 	}
 	return err
 }
+
+// SQLUser records that a tenant gets a user of its own on a ClickHouse server, or loses it. It must be there and enabled to get one.
+func (d *Desk) SQLUser(ctx context.Context, who Who, of string, drop bool, do func() error) error {
+	if err := who.operate("to make users in ClickHouse"); err != nil {
+		return err
+	}
+	c := changeOf{tenant: of, action: "tenant sql-user", object: of, change: map[string]any{"drop": drop}, urgent: drop}
+	if !drop {
+		t, _, err := d.Show(ctx, who, of)
+		if err != nil {
+			return err
+		}
+		if !t.Disabled.IsZero() {
+			return &Denied{http.StatusConflict, "tenant_disabled", "tenant " + of + " is disabled: \"warpline tenant enable " + of + "\" first"}
+		}
+	}
+	return d.record(ctx, who, &c, do)
+}
