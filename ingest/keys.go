@@ -234,8 +234,43 @@ type StoredKey struct {
 	hash     string
 }
 
+// listRounds is how often keys are listed anew because one of them was changed meanwhile.
+const listRounds = 5
+
 // All is List in no order, with revisions.
-func (k *Keys) All(ctx context.Context) ([]StoredKey, error) {
+func (k *Keys) All(ctx context.Context) (all []StoredKey, err error) {
+	// A key that is changed while the bucket is read may be passed over: its old value is gone already, and its new one comes after the end.
+	before, err := k.lastSeq(ctx)
+	for range listRounds {
+		if err != nil {
+			return nil, err
+		}
+		if all, err = k.snapshot(ctx); err != nil {
+			return nil, err
+		}
+		was := before
+		if before, err = k.lastSeq(ctx); err == nil && before == was {
+			break
+		}
+	}
+	return all, err
+}
+
+// lastSeq is the sequence of the bucket's last change.
+func (k *Keys) lastSeq(ctx context.Context) (uint64, error) {
+	status, err := k.kv.Status(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("list keys: %w", err)
+	}
+	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok {
+		return 0, nil
+	}
+	return bucket.StreamInfo().State.LastSeq, nil
+}
+
+// snapshot reads the bucket once.
+func (k *Keys) snapshot(ctx context.Context) ([]StoredKey, error) {
 	w, err := k.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
