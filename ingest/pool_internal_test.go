@@ -36,7 +36,6 @@ func TestPoolOfSeveral(t *testing.T) {
 		if len(got) > 0 || p.take("loud", 1) {
 			t.Fatal("who asks for less went before who had asked earlier")
 		}
-		time.Sleep(2 * time.Second)
 		if name := <-got; name != "first left" {
 			t.Fatalf("%s, want the first to leave", name)
 		}

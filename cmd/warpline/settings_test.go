@@ -117,6 +117,10 @@ func TestTextsNameFlagsThatExist(t *testing.T) {
 func TestTextsNameCommandsThatExist(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^    (?:[A-Z_]+=\S+ )*(?:\./warpline|go run \./cmd/warpline) (.*)$`)
 	shell := regexp.MustCompile(`"\$\([^)]*\)"|"[^"]*"|'[^']*'`)
+	secret := filepath.Join(t.TempDir(), "web-secret") // a file that the pages tell to make
+	if err := os.WriteFile(secret, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	seen := 0
 	for _, path := range pages(t) {
 		text, err := os.ReadFile(path)
@@ -129,6 +133,7 @@ func TestTextsNameCommandsThatExist(t *testing.T) {
 			for _, next := range []string{" >", " | ", " && "} { // what the shell does with it is no argument
 				command, _, _ = strings.Cut(command, next)
 			}
+			command = strings.ReplaceAll(command, "--web-secret-file web-secret", "--web-secret-file "+secret)
 			args := append(strings.Fields(command), "--print-config")
 			if strings.Contains(command, " delete ") || strings.Contains(command, " purge ") || strings.Contains(command, " drop ") {
 				args = append(args, "--yes") // nobody is there to be asked
