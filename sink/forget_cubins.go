@@ -142,11 +142,8 @@ func (k *Sink) passed(ctx context.Context) (func(key string, at time.Time) bool,
 			return nil, err
 		}
 		for p := n; p < k.s.Partitions; p += k.s.Lanes {
-			msg, err := k.s.Ingest.GetMsg(ctx, mark.Partitions[p].Position.Seq+1, jetstream.WithGetMsgSubject(stream.IngestFilter(p)))
-			if err == nil {
-				oldest[p] = msg.Time
-			} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
-				return nil, fmt.Errorf("look what waits in INGEST: %w", err)
+			if oldest[p], err = k.waits(ctx, p, mark.Partitions[p].Position.Seq); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -161,6 +158,28 @@ func (k *Sink) passed(ctx context.Context) (func(key string, at time.Time) bool,
 		}
 		return true
 	}, nil
+}
+
+// doorsMost is how many messages of gateways are passed over in a partition.
+const doorsMost = 100
+
+// waits returns how old the oldest part of a partition is in INGEST above a sequence, zero when there is none. What gateways tell is no
+// part; behind doorsMost of that any part is younger than the last of them.
+func (k *Sink) waits(ctx context.Context, partition int, above uint64) (since time.Time, err error) {
+	for range doorsMost {
+		msg, err := k.s.Ingest.GetMsg(ctx, above+1, jetstream.WithGetMsgSubject(stream.IngestFilter(partition)))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return time.Time{}, nil
+		}
+		if err != nil {
+			return time.Time{}, fmt.Errorf("look what waits in INGEST: %w", err)
+		}
+		since, above = msg.Time, msg.Sequence
+		if !stream.OfDoor(partition, msg.Subject) {
+			break
+		}
+	}
+	return since, nil
 }
 
 // dropStored leaves those records whose cubins have no row.

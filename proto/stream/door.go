@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // KindDoor is what a gateway has stored in a partition since its last message of this kind there: the body is a Door. It has neither a
@@ -19,6 +20,11 @@ func DoorSubject(partition int, gateway string) string {
 
 // DoorFilter selects what all gateways have said in a partition.
 func DoorFilter(partition int) string { return DoorSubject(partition, "*") }
+
+// OfDoor reports whether a subject of a partition is one of DoorSubject.
+func OfDoor(partition int, subject string) bool {
+	return strings.HasPrefix(subject, DoorSubject(partition, ""))
+}
 
 // Door is what one gateway has stored in one partition.
 type Door struct {

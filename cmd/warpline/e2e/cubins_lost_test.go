@@ -232,6 +232,12 @@ func TestCubinIsLostAndItsRecordIsNot(t *testing.T) {
 		t.Errorf("the sink says nothing of it:\n%s", log)
 	}
 	c.books(t, "acme", 2, 0, uint64(len(lost)+len(waits)))
+	// The worker found the loss too, by what the gateway had told; that stays until somebody has read it.
+	eventually(t, 30*time.Second, "the audit names what was lost", func() (bool, string) {
+		said, code := c.audit()
+		return code == 5 && strings.Contains(said, "parts-lost in INGEST"), said
+	})
+	c.audit("--accept")
 	c.auditClean(t)
 }
 
