@@ -5,7 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
+	"time"
 )
 
 // Settled uploads are sealed into blocks: some thousands of one tenant, sorted by hash and cut into pages by the beginning of the hash, so
@@ -262,3 +266,15 @@ func sortEntries(entries []settled) []settled {
 	}
 	return out
 }
+
+// blockName is a name that no other block of the tenant has and that sorts by time.
+func blockName(now time.Time) string {
+	return fmt.Sprintf("%012x-%08x", now.UnixMilli(), rand.Uint32())
+}
+
+// pageKey and indexKey are under which keys the pages and the index of a block are stored.
+func pageKey(tenant, block string, page int) string {
+	return tenant + ".p." + block + "." + strconv.Itoa(page)
+}
+
+func indexKey(tenant, block string) string { return tenant + ".f." + block }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -335,12 +334,6 @@ func (u *uploads) find(ctx context.Context, tenant, key string) (*settled, error
 	return nil, nil
 }
 
-func pageKey(tenant, block string, page int) string {
-	return tenant + ".p." + block + "." + strconv.Itoa(page)
-}
-
-func indexKey(tenant, block string) string { return tenant + ".f." + block }
-
 // remember takes note of an upload that this gateway has settled under key at a revision.
 func (u *uploads) remember(tenant, key string, revision uint64, w *window) {
 	e := openUpload{settledClaim: settledClaim{key, revision}, settled: settled{
@@ -465,11 +458,6 @@ func (t *tenantUploads) bytes() int64 {
 
 // messageBytes is about what a message of the bucket costs in addition to its value: header and subject.
 const messageBytes = 110
-
-// blockName is a name that no other block of the tenant has and that sorts by time.
-func blockName(now time.Time) string {
-	return fmt.Sprintf("%012x-%08x", now.UnixMilli(), rand.Uint32())
-}
 
 // put writes a key, and makes room where there is none.
 func (u *uploads) put(ctx context.Context, key string, value []byte) error {
