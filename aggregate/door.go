@@ -124,7 +124,7 @@ func (o *owner) door(ctx context.Context, p *Part, compressed []byte) error {
 			"err", err)
 		return nil
 	}
-	if o.replaying {
+	if o.replaying || o.lost != nil && p.Seq <= o.lost.To { // counted before INGEST lost its end, or perhaps
 		return nil
 	}
 	o.fold.stored(&d)

@@ -214,8 +214,11 @@ func (o *owner) next(ctx context.Context, from uint64) (*jetstream.RawStreamMsg,
 // knows reports whether the state says that the part was folded, or dropped for good.
 func (o *owner) knows(msg *jetstream.RawStreamMsg) bool {
 	env, _, err := stream.ParseEnvelope(msg.Data)
-	if err != nil || env.Kind == stream.KindDelete || o.seen(&env) {
+	switch {
+	case err != nil || env.Kind == stream.KindDelete || o.seen(&env):
 		return true
+	case env.Kind == stream.KindDoor || env.Kind == stream.KindRepeats:
+		return true // no state says so; that a count is passed over though it is new makes it too small, twice the same is worse
 	}
 	_, tenant := o.fold.deletions[deletionKey{tenant: env.Tenant}]
 	_, session := o.fold.deletions[keyOf(env.Tenant, env.Session)]
