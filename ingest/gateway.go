@@ -195,9 +195,10 @@ type Gateway struct {
 	seal       sealer
 
 	draining atomic.Bool
-	counted  atomic.Bool  // the sessions that are active elsewhere are known
-	contact  atomic.Int64 // when JetStream last answered, unix ns
-	fill     atomic.Int64 // of the INGEST stream, in 1/1000
+	counted  atomic.Bool     // the sessions that are active elsewhere are known
+	missing  []func() string // what sources wait for before they can answer, see ReadyWhen
+	contact  atomic.Int64    // when JetStream last answered, unix ns
+	fill     atomic.Int64    // of the INGEST stream, in 1/1000
 
 	ctx  context.Context // of what runs in the background
 	stop context.CancelFunc
@@ -356,6 +357,10 @@ func secure(cfg Config, clientCA string, protocols []string) (*tls.Config, error
 
 // Go runs what a source needs in the background until the gateway closes; then ctx ends.
 func (g *Gateway) Go(run func(ctx context.Context)) { g.wg.Go(func() { run(g.ctx) }) }
+
+// ReadyWhen keeps the gateway unready while missing returns what is not there yet. A source calls it where its RPCs are made; missing may
+// be called from several goroutines.
+func (g *Gateway) ReadyWhen(missing func() string) { g.missing = append(g.missing, missing) }
 
 // Streams returns what the gateway publishes to.
 func (g *Gateway) Streams() *broker.Streams { return g.streams }

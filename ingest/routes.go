@@ -370,7 +370,13 @@ func (g *Gateway) notReady() string {
 		return low
 	case g.metrics.storing.trouble() != "":
 		return g.metrics.storing.trouble()
-	case g.cfg.Ready != nil:
+	}
+	for _, missing := range g.missing {
+		if why := missing(); why != "" {
+			return why
+		}
+	}
+	if g.cfg.Ready != nil {
 		return g.cfg.Ready()
 	}
 	return ""

@@ -39,6 +39,8 @@ func newRegistry(s *broker.Streams, log *slog.Logger) *registry {
 	return &registry{streams: s, kv: s.Cubins, log: log, known: map[string]stream.CubinRecord{}, declined: map[string]int{}}
 }
 
+const notLoaded = "the cubins are not loaded yet"
+
 // run holds the watch until ctx ends. It is begun anew on every reconnect, when the bucket was made anew, and now and then.
 func (r *registry) run(ctx context.Context) {
 	status := r.streams.Conn.StatusChanged(nats.CONNECTED)
@@ -143,13 +145,23 @@ func (r *registry) retain(seen map[string]bool) {
 	r.loaded = true
 }
 
+// missing says that nothing is known yet, or "".
+func (r *registry) missing() string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if !r.loaded {
+		return notLoaded
+	}
+	return ""
+}
+
 // find returns what is known of a cubin. A refusal says that nothing is known yet.
 func (r *registry) find(tenantName, buildID string) (rec stream.CubinRecord, found bool, err error) {
 	key := stream.CubinKey(tenantName, buildID)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if !r.loaded {
-		return rec, false, ingest.Unavailable("starting", "the cubins are not loaded yet", nil)
+		return rec, false, ingest.Unavailable("starting", notLoaded, nil)
 	}
 	rec, found = r.known[key]
 	return rec, found, nil

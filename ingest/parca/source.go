@@ -39,6 +39,7 @@ const reasonBadBatch = "bad_batch"
 // rpcs are the methods for one gateway.
 func rpcs(g *ingest.Gateway) []ingest.RPC {
 	known := newRegistry(g.Streams(), g.Logger())
+	g.ReadyWhen(known.missing)
 	g.Go(known.run)
 	d := &debuginfo{known: known}
 	return []ingest.RPC{
