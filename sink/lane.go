@@ -328,8 +328,8 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 // A lane that inserts all the time while little comes makes many small data parts, and ClickHouse is the busier the more of them it has to
 // merge. So a span of fewer rows than goodRows waits spanPause times as long as the one before it took, counted from its begin.
 const (
-	goodRows  = 1 << 17
-	spanPause = 3
+	goodRows  = 1 << 18
+	spanPause = 4
 )
 
 // interval is the least time from the begin of the last span, which took so long, to the begin of the next, which has so many rows by now.
