@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/warpline/warpline/sink/table"
 )
@@ -86,3 +87,32 @@ func (u Users) Statements(ctx context.Context, tenant string) ([]string, error) 
 			"CREATE DATABASE IF NOT EXISTS " + quoted(set.database) + set.on},
 		p.drop([]policy{{policyName(tenant, "permissive"), p.database, p.filtered[0]}})), nil
 }
+
+// Minute sets what each tenant may ask at a door in a minute; the zero value: as much as it likes.
+func (d *Door) Minute(b Bounds) *Door {
+	d.minute = nil
+	if b != (Bounds{}) {
+		d.minute = newMinutes(b)
+	}
+	return d
+}
+
+// Turns and Minutes are what a door bounds questions with.
+type (
+	Turns   = turns
+	Minutes = minutes
+)
+
+// NewTurns and NewMinutes return them.
+var (
+	NewTurns   = newTurns
+	NewMinutes = newMinutes
+)
+
+// Take waits for a turn.
+func (t *turns) Take(ctx context.Context, who string) (func(), error) { return t.take(ctx, who) }
+
+// Ask counts a question, Worked what it took, Kept are the tenants that are remembered.
+func (m *minutes) Ask(who string, now time.Time) error                  { return m.ask(who, now) }
+func (m *minutes) Worked(who string, took time.Duration, now time.Time) { m.worked(who, took, now) }
+func (m *minutes) Kept() int                                            { return len(m.of) }

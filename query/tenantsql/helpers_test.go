@@ -36,7 +36,8 @@ const (
 type service struct {
 	engine *engine.Engine
 	conn   driver.Conn // as the writer
-	door   *httptest.Server
+	slots  *tenantsql.Door
+	door   *httptest.Server // of slots
 	web    *httptest.Server // the same, that asks as the tenants' own users
 	users  tenantsql.Users
 }
@@ -111,9 +112,10 @@ func begin(t *testing.T, dir string) *service {
 		}
 		return nil
 	}
-	s.door = httptest.NewServer(http.StripPrefix("/clickhouse", tenantsql.New(tenantsql.Config{
-		Open: open, HTTP: e.HTTPAddr(), Password: e.SlotPassword, Slots: slotCount, Schema: tabletest.Schema(), Authorize: authorize,
-	})))
+	s.slots = tenantsql.New(tenantsql.Config{Open: open, HTTP: e.HTTPAddr(), Password: e.SlotPassword, Slots: slotCount,
+		Schema: tabletest.Schema(), Authorize: authorize})
+	s.slots.Minute(tenantsql.Bounds{}) // tests ask more than a tenant may
+	s.door = httptest.NewServer(http.StripPrefix("/clickhouse", s.slots))
 	s.web = httptest.NewServer(http.StripPrefix("/clickhouse", tenantsql.New(tenantsql.Config{
 		HTTP: e.HTTPAddr(), WebSecret: webSecret, Authorize: authorize,
 	})))
@@ -187,7 +189,9 @@ func (s *service) column(t *testing.T, sql string) []string {
 type answer struct {
 	status int
 	header http.Header
-	body   string
+	body   string // without space at its ends, or why there is none
+	raw    string // as far as it came
+	err    error  // why it came no farther
 }
 
 func (a answer) all() string { return fmt.Sprint(a.header, a.body) }
@@ -215,12 +219,12 @@ func sendTo(t *testing.T, address, sql, params string, change func(*http.Request
 	change(req)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return answer{body: err.Error()}
+		return answer{body: err.Error(), err: err}
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return answer{res.StatusCode, res.Header, err.Error()}
+		return answer{res.StatusCode, res.Header, err.Error(), string(body), err}
 	}
-	return answer{res.StatusCode, res.Header, strings.TrimSpace(string(body))}
+	return answer{res.StatusCode, res.Header, strings.TrimSpace(string(body)), string(body), nil}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -66,8 +67,11 @@ func sql(ctx context.Context, n *noise) error {
 				if err != nil {
 					return nil // it ended
 				}
+				said, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 				resp.Body.Close()
 				switch resp.StatusCode {
+				case http.StatusInternalServerError:
+					return fmt.Errorf("a tenant's heavy question is answered with 500, as if the service were broken: %s: %s", question, said)
 				case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 					return errors.New("a tenant's question is wrong: " + resp.Status + ": " + question)
 				case http.StatusOK:
