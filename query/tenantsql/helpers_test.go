@@ -123,6 +123,9 @@ func begin(t *testing.T, dir string) *service {
 		Login: func(_ context.Context, user, password string) (driver.Conn, error) {
 			return clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Username: user, Password: password}})
 		}}
+	if err := s.users.MakeClosed(ctx); err != nil {
+		t.Fatal(err)
+	}
 	for _, who := range slices.Concat([]string{mine, theirs}, slices.Collect(maps.Keys(leaky))) {
 		if err := s.users.MakeViews(ctx, who); err != nil {
 			t.Fatal(err)

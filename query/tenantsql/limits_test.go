@@ -30,9 +30,10 @@ var limits = []struct {
 		"bound of time"},
 	{"rows to read", "SELECT count() FROM (SELECT number FROM numbers(100000000000))", "", 422, 158, "bound of rows to read"},
 	{"rows of the answer", "SELECT number FROM numbers(20000000) FORMAT Null", "", 422, 396, "add a LIMIT"},
-	{"bytes of the answer", "SELECT repeat(toString(number), 300) FROM numbers(200000) FORMAT Null", "max_result_bytes=1000000", 422, 396, "add a LIMIT"},
-	{"a sort", "SELECT number, repeat(toString(sipHash64(number)), 8) AS s FROM numbers(10000000) ORDER BY s DESC LIMIT 9999999 " +
-		"FORMAT Null", "max_block_size=8192", 422, 241, "bound of memory"},
+	{"bytes of the answer", "SELECT repeat(toString(number), 300) FROM numbers(200000) FORMAT Null", "max_result_bytes=1000000", 422, 396,
+		"add a LIMIT"},
+	{"a sort", "SELECT number, repeat(toString(sipHash64(number)), 8) AS s FROM numbers(10000000) ORDER BY s DESC " +
+		"LIMIT 9999999 FORMAT Null", "max_block_size=8192", 422, 241, "bound of memory"},
 	{"syntax", "SELEC 1", "", 400, 62, "Syntax error"},
 	{"two questions", "SELECT 1; SELECT 2", "", 400, 62, "not allowed"},
 	{"unknown view", "SELECT 1 FROM nothing", "", 404, 60, "SHOW TABLES"},
