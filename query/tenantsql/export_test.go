@@ -83,7 +83,8 @@ func (u Users) Statements(ctx context.Context, tenant string) ([]string, error) 
 	}
 	set := viewSet{database: UserName(tenant), owner: ownerName(tenant), from: p.database, on: p.on()}
 	return slices.Concat([]string{p.makeClosed()}, p.makeOwner("x"), p.tryPolicy(), p.untryPolicy(), p.letOwnerRead(),
-		p.makeUser(UserName(tenant), "secret"), p.makeUser(UserName(tenant), ""), []string{p.makeQuota([]string{UserName(tenant), WebUserName(tenant)}),
+		p.makeUser(UserName(tenant), "secret"), p.makeUser(UserName(tenant), ""),
+		[]string{p.makeQuota([]string{UserName(tenant), WebUserName(tenant)}),
 			"CREATE DATABASE IF NOT EXISTS " + quoted(set.database) + set.on},
 		p.drop([]policy{{policyName(tenant, "permissive"), p.database, p.filtered[0]}})), nil
 }

@@ -34,7 +34,9 @@ func TestSinkClosesUsers(t *testing.T) {
 	ended := make(chan error, 1)
 	a := service.Apart{NATS: service.NATS{URL: nats}, Layout: smallLayout(), DrainTimeout: 20 * time.Second,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Sources: service.Sources{Schema: tabletest.Schema()}}
-	go func() { ended <- a.RunSink(ctx, context.Background(), service.SinkConfig{ClickHouse: on, Interval: time.Second}) }()
+	go func() {
+		ended <- a.RunSink(ctx, context.Background(), service.SinkConfig{ClickHouse: on, Interval: time.Second})
+	}()
 	tenants := ingest.NewTenants(streams.Keys)
 	if _, err := tenants.Create(t.Context(), "acme", "", tenant.Limits{}); err != nil {
 		t.Fatal(err)
