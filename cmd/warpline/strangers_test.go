@@ -23,7 +23,8 @@ import (
 )
 
 // stranger is one attempt of tenant acme, or of somebody without a key, on what is tenant globex's. A name in braces is filled in: a key's
-// secret or id, a reject, a receipt, a slot. who is whose key is sent, "" for none. Beside the status, no answer may say a word of globex's.
+// secret or id, a reject, a receipt, a slot. who is whose key is sent, "" for none. Beside the status, no answer may say a word of
+// globex's.
 type stranger struct {
 	who, method, path, body string
 	header                  string // "Name: value", more of them divided by |
@@ -90,15 +91,20 @@ func strangers() (all []stranger) {
 		}
 	}
 	// Receipts of their uploads, as they are and spoiled.
-	as("acme ingest", notThere, "GET", "/api/v1/uploads/{their-receipt}", "/api/v1/uploads/{their-receipt}x", "/api/v1/uploads/ours.{their-seal}",
+	as("acme ingest", notThere, "GET", "/api/v1/uploads/{their-receipt}", "/api/v1/uploads/{their-receipt}x",
+		"/api/v1/uploads/ours.{their-seal}",
 		"/api/v1/uploads/x")
 	// What the administrator of acme asks for of globex's, by names, ids, beginnings of ids.
 	p := admin.Path
 	as("acme admin", notYours, "GET", p+"tenants/globex", p+"tenants/globex/keys", p+"tenants/globex/usage", p+"tenants/globex/retain",
-		p+"keys/{their-ingest-id}", p+"keys/{their-admin-id}", p+"keys/{operator-id}", p+"rejects?tenant=globex", p+"rejects/{their-reject}",
-		p+"audit?tenant=globex", p+"audit?deep=true", p+"audit?tenant=acme&tenant=globex&deep=true", p+"audit?tenant=globex&from=2020-01-01")
-	as("acme admin", turnedOff, "GET", p+"rejects?after={their-reject}", p+"tenants/acme/../globex", p+"tenants/acme%2F..%2Fglobex", p+"tenants/globex%00", p+"tenants/GLOBEX",
-		p+"tenants/*", p+"keys/*", p+"rejects/{half-of-their-reject}", p+"rejects/%25", p+"rejects?session_id=x&tenant=*", "/x"+p+"tenants/globex")
+		p+"keys/{their-ingest-id}", p+"keys/{their-admin-id}", p+"keys/{operator-id}", p+"rejects?tenant=globex",
+		p+"rejects/{their-reject}",
+		p+"audit?tenant=globex", p+"audit?deep=true", p+"audit?tenant=acme&tenant=globex&deep=true",
+		p+"audit?tenant=globex&from=2020-01-01")
+	as("acme admin", turnedOff, "GET", p+"rejects?after={their-reject}", p+"tenants/acme/../globex", p+"tenants/acme%2F..%2Fglobex",
+		p+"tenants/globex%00", p+"tenants/GLOBEX",
+		p+"tenants/*", p+"keys/*", p+"rejects/{half-of-their-reject}", p+"rejects/%25", p+"rejects?session_id=x&tenant=*",
+		"/x"+p+"tenants/globex")
 	as("acme admin", asOurs, "GET", p+"tenants", p+"keys", p+"status", p+"audit", p+"rejects", p+"rejects?tenant=", p+"rejects?limit=200",
 		p+"rejects?tenant=acme&tenant=globex", p+"rejects?session_id="+theirSession, p+"rejects?reason=%25&type=%25")
 	as("acme admin", notYours, "POST", p+`tenants {"name":"mine"}`, p+`tenants/globex/keys {}`, p+`keys {"tenant":"globex"}`,
@@ -106,7 +112,8 @@ func strangers() (all []stranger) {
 		p+"tenants/globex/enable", p+`tenants/globex/purge {"force":true}`, p+`tenants/globex/retain {"class":"default"}`,
 		p+`rejects/replay {"tenant":"globex"}`, p+`rejects/drop {"tenant":"globex"}`, p+`replay {"tenant":"globex"}`,
 		p+`tenants/acme/purge {}`, p+"tenants/acme/disable")
-	as("acme admin", whatever, "POST", p+`replay {}`, p+`rejects/replay {}`, p+`rejects/replay {"reject_ids":["{their-reject}"]}`, p+`rejects/drop {"reject_ids":["{their-reject}"]}`,
+	as("acme admin", whatever, "POST", p+`replay {}`, p+`rejects/replay {}`, p+`rejects/replay {"reject_ids":["{their-reject}"]}`,
+		p+`rejects/drop {"reject_ids":["{their-reject}"]}`,
 		p+`rejects/drop {"reject_ids":["{half-of-their-reject}"]}`, p+`rejects/drop {"reject_ids":["%","_",""]}`,
 		p+`rejects/drop {"session_id":"`+theirSession+`"}`, p+`rejects/replay {"session_id":"`+theirSession+`"}`,
 		p+`rejects/drop {"tenant":"acme","session_id":"' OR tenant = 'globex"}`,
@@ -118,8 +125,10 @@ func strangers() (all []stranger) {
 		p+"tenants/globex/sessions/"+theirSession, p+"tenants/globex/sessions/"+theirSession+"?force=true")
 	// Uploads that name them: by their session, in headers, in the address, in the body. They are acme's, or nobody's.
 	line := gpuLines(theirSession, "acme")
-	for _, header := range []string{"", "X-Tenant: globex", "X-Scope-OrgID: globex", "X-Warpline-Tenant: globex", "X-ClickHouse-User: globex",
-		"X-Forwarded-User: globex", "X-GpuFlight-Tenant: globex", "X-GpuFlight-Session-Id: " + theirSession, "Warpline-Upload: {their-receipt}",
+	for _, header := range []string{"", "X-Tenant: globex", "X-Scope-OrgID: globex", "X-Warpline-Tenant: globex",
+		"X-ClickHouse-User: globex",
+		"X-Forwarded-User: globex", "X-GpuFlight-Tenant: globex", "X-GpuFlight-Session-Id: " + theirSession,
+		"Warpline-Upload: {their-receipt}",
 		"X-HTTP-Method-Override: DELETE|X-Original-URL: " + p + "tenants/globex", "X-Rewrite-URL: " + p + "tenants/globex",
 		"Cookie: key={their-ingest-id}", "Authorization: Basic Z2xvYmV4Ong=", "X-Forwarded-For: 127.0.0.1|X-Real-IP: 127.0.0.1"} {
 		all = append(all, stranger{"acme ingest", "POST", "/api/v1/events/stream", line, header, asOurs})
@@ -132,48 +141,60 @@ func strangers() (all []stranger) {
 		"/api/v1/events/stream/../../admin/tenants/globex/disable {}", "//api/v1/admin/tenants/globex/disable {}",
 		"/api/v1/events/%2e%2e/admin/tenants/globex/disable {}", "/clickhouse/../api/v1/admin/tenants/globex/disable {}")
 	// Keys of acme at the door of SQL as somebody else, in each of its ways to say who asks.
-	for _, who := range []string{"globex", "default", "reader", "warpline", "slot1", "slot1_rows", "tenant_globex", "ACME", "acme' OR '1'='1"} {
-		all = append(all, stranger{"acme read", "POST", "/clickhouse/", "SELECT * FROM kernels", "X-ClickHouse-User: " + who, []int{401, 403}})
+	for _, who := range []string{"globex", "default", "reader", "warpline", "slot1", "slot1_rows", "tenant_globex", "ACME",
+		"acme' OR '1'='1"} {
+		all = append(all, stranger{"acme read", "POST", "/clickhouse/", "SELECT * FROM kernels", "X-ClickHouse-User: " + who, []int{401,
+			403}})
 	}
 	as("acme read", []int{401, 403}, "POST", "/clickhouse/?user=globex SELECT * FROM kernels")
 	all = append(all, stranger{"{their-read-id}", "POST", "/clickhouse/", "SELECT 1", "X-ClickHouse-User: globex", noKey})
 	// SQL: tables behind the views, functions that go around, oracles, the service's own, files and hosts.
 	for _, sql := range []string{"SELECT * FROM warpline.kernels", "SELECT * FROM warpline.kernels_data", "SELECT * FROM kernels_data",
-		"SELECT * FROM {their-slot}.kernels", "SELECT * FROM warpline.slots", "SELECT * FROM warpline.ledger", "SELECT * FROM warpline.books_data",
-		"SELECT * FROM merge('warpline', '.*')", "SELECT * FROM merge(REGEXP('.*'), 'kernels')", "SELECT * FROM merge('slot.*', 'sessions')",
+		"SELECT * FROM {their-slot}.kernels", "SELECT * FROM warpline.slots", "SELECT * FROM warpline.ledger",
+		"SELECT * FROM warpline.books_data",
+		"SELECT * FROM merge('warpline', '.*')", "SELECT * FROM merge(REGEXP('.*'), 'kernels')",
+		"SELECT * FROM merge('slot.*', 'sessions')",
 		"SELECT * FROM loop(warpline, kernels_data) LIMIT 9", "SELECT * FROM loop(warpline.sessions) LIMIT 9",
 		"SELECT * FROM dictionary('warpline.kernels_data')", "SELECT dictGet('warpline.dictionaries_data', 'value', 1)",
 		"CREATE DICTIONARY d (a UInt8) PRIMARY KEY a SOURCE(CLICKHOUSE(TABLE 'kernels_data' DB 'warpline')) LAYOUT(FLAT()) LIFETIME(1)",
 		"SELECT joinGet('warpline.kernels_data', 'tenant', 1)", "SELECT * FROM mergeTreeIndex(warpline, kernels_data)",
 		"SELECT * FROM mergeTreeProjection(warpline, kernels_data, p)", "SELECT * FROM remote('127.0.0.1', warpline, kernels_data)",
 		"SELECT * FROM cluster('default', warpline, kernels_data)", "SELECT * FROM url('http://127.0.0.1:1/', LineAsString)",
-		"SELECT * FROM file('/etc/passwd', LineAsString)", "SELECT file('/etc/passwd')", "SELECT * FROM view(SELECT * FROM warpline.kernels)",
+		"SELECT * FROM file('/etc/passwd', LineAsString)", "SELECT file('/etc/passwd')",
+		"SELECT * FROM view(SELECT * FROM warpline.kernels)",
 		"SELECT * FROM viewIfPermitted(SELECT tenant FROM warpline.kernels_data ELSE null('tenant String'))",
 		"SELECT * FROM system.query_log", "SELECT * FROM system.processes WHERE user != currentUser()", "SELECT * FROM system.users",
-		"SELECT * FROM system.parts", "SELECT * FROM system.row_policies", "SHOW TABLES FROM warpline", "SHOW CREATE TABLE warpline.kernels",
+		"SELECT * FROM system.parts", "SELECT * FROM system.row_policies", "SHOW TABLES FROM warpline",
+		"SHOW CREATE TABLE warpline.kernels",
 		"EXPLAIN ESTIMATE SELECT * FROM warpline.kernels_data", "USE warpline", "SET ROLE ALL", "EXECUTE AS warpline SELECT 1",
-		"INSERT INTO warpline.slots VALUES ('{our-slot}', 'globex')", "ALTER TABLE warpline.kernels_data DELETE WHERE 1", "DROP VIEW kernels",
+		"INSERT INTO warpline.slots VALUES ('{our-slot}', 'globex')", "ALTER TABLE warpline.kernels_data DELETE WHERE 1",
+		"DROP VIEW kernels",
 		"CREATE VIEW v DEFINER = warpline SQL SECURITY DEFINER AS SELECT * FROM warpline.kernels_data", "GRANT ALL ON *.* TO {our-slot}",
 		"KILL QUERY WHERE 1", "SYSTEM SHUTDOWN", "BACKUP DATABASE warpline TO Null", "SELECT 1 SETTINGS max_memory_usage = 0",
 		"SELECT 1 INTO OUTFILE '/tmp/x'"} {
 		all = append(all, stranger{"acme read", "POST", "/clickhouse/", sql, "X-ClickHouse-User: acme", whatever})
 	}
-	for _, sql := range []string{"SELECT * FROM kernels WHERE tenant = 'globex'", "SELECT * FROM sessions WHERE session_id = '" + theirSession +
-		"' AND tenant != 'acme'", "SELECT * FROM kernels WHERE throwIf(tenant = 'globex')", "SELECT * FROM insights WHERE tenant = 'globex'",
+	for _, sql := range []string{"SELECT * FROM kernels WHERE tenant = 'globex'", "SELECT * FROM sessions WHERE session_id = '" +
+		theirSession +
+		"' AND tenant != 'acme'", "SELECT * FROM kernels WHERE throwIf(tenant = 'globex')",
+		"SELECT * FROM insights WHERE tenant = 'globex'",
 		"SELECT * FROM sessions WHERE intDiv(1, tenant != 'globex') = 9", "SELECT * FROM rejects WHERE tenant != 'acme'",
 		"SELECT * FROM usage WHERE tenant != 'acme'", "SELECT * FROM admin_log WHERE tenant != 'acme'",
-		"SELECT * FROM kernels AS a FULL JOIN sessions AS b USING (session_id) WHERE b.tenant = 'globex' OR a.tenant = 'globex'", "SELECT * FROM (SELECT * FROM kernels SETTINGS readonly = 0) WHERE tenant = 'globex'",
+		"SELECT * FROM kernels AS a FULL JOIN sessions AS b USING (session_id) WHERE b.tenant = 'globex' OR a.tenant = 'globex'",
+		"SELECT * FROM (SELECT * FROM kernels SETTINGS readonly = 0) WHERE tenant = 'globex'",
 		"SELECT name FROM system.databases WHERE name LIKE 'slot%' AND name != currentDatabase()",
 		"SELECT name FROM system.tables WHERE database = 'warpline'", "SELECT 'x' WHERE currentUser() LIKE '%rows'"} {
 		all = append(all, stranger{"acme read", "POST", "/clickhouse/", sql, "X-ClickHouse-User: acme", []int{200}})
 	}
-	for _, params := range []string{"role=warpline", "quota_key=globex", "session_id=globex", "database={their-slot}", "default_format=JSON&role=x",
+	for _, params := range []string{"role=warpline", "quota_key=globex", "session_id=globex", "database={their-slot}",
+		"default_format=JSON&role=x",
 		"additional_table_filters=x", "profile=writer", "query_id=x&replace_running_query=1", "param_x=1&max_memory_usage=0"} {
 		all = append(all, stranger{"acme read", "POST", "/clickhouse/?" + params, "SELECT * FROM kernels WHERE tenant != 'acme'",
 			"X-ClickHouse-User: acme", whatever})
 	}
-	all = append(all, stranger{"acme read", "POST", "/clickhouse/", "--b\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nwarpline\r\n--b\r\n" +
-		"Content-Disposition: form-data; name=\"query\"\r\n\r\nSELECT * FROM warpline.kernels\r\n--b--\r\n",
+	all = append(all, stranger{"acme read", "POST", "/clickhouse/",
+		"--b\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nwarpline\r\n--b\r\n" +
+			"Content-Disposition: form-data; name=\"query\"\r\n\r\nSELECT * FROM warpline.kernels\r\n--b--\r\n",
 		"X-ClickHouse-User: acme|Content-Type: multipart/form-data; boundary=b", whatever},
 		stranger{"acme read", "POST", "/clickhouse/?query=SELECT+*+FROM+t&t_structure=a+String&t_format=Values", "('x')",
 			"X-ClickHouse-User: acme|X-ClickHouse-Quota: globex|X-ClickHouse-Database: {their-slot}", whatever})
@@ -194,8 +215,8 @@ func gpuLines(session, word string) string {
 		`[1,1,7,1000,1,0,32,0,0,0]]}`+"\n"+`{"version":1,"type":"%[2]s_type","session_id":"%[1]s"}`+"\n", session, word)
 }
 
-// More than a hundred attempts across tenants, on every door of a service: nothing that is globex's is said, changed, sent again or deleted.
-// What each of these would do is done to see that it can be: by globex itself, in the end.
+// More than a hundred attempts across tenants, on every door of a service: nothing that is globex's is said, changed, sent again or
+// deleted. What each of these would do is done to see that it can be: by globex itself, in the end.
 func TestStrangers(t *testing.T) {
 	dir := t.TempDir()
 	up := launch(t, upArgs(dir)...)
@@ -268,7 +289,8 @@ func TestStrangers(t *testing.T) {
 	}
 	for who, session := range map[string]string{"acme": ourSession, "globex": theirSession} {
 		word := map[string]string{"acme": "acme", "globex": theirWord}[who]
-		status, body, header := ask(stranger{who + " ingest", "POST", "/api/v1/events/stream", gpuLines(session, word), "Warpline-Upload: ours", nil})
+		status, body, header := ask(stranger{who + " ingest", "POST", "/api/v1/events/stream", gpuLines(session, word),
+			"Warpline-Upload: ours", nil})
 		if status != 200 || header.Get("Warpline-Upload") == "" {
 			t.Fatalf("%d %s %v", status, body, header)
 		}
@@ -277,8 +299,9 @@ func TestStrangers(t *testing.T) {
 			_, seal, _ := strings.Cut(header.Get("Warpline-Upload"), ".")
 			add("their-seal", seal)
 		}
-		eventually(t, reader, "SELECT (SELECT count() FROM warpline.kernels WHERE tenant = '"+who+"'), (SELECT count() FROM warpline.rejects WHERE "+
-			"tenant = '"+who+"') FORMAT CSV", "1,1")
+		eventually(t, reader,
+			"SELECT (SELECT count() FROM warpline.kernels WHERE tenant = '"+who+"'), (SELECT count() FROM warpline.rejects WHERE "+
+				"tenant = '"+who+"') FORMAT CSV", "1,1")
 	}
 	reject := query(t, reader, "SELECT reject_id FROM warpline.rejects WHERE tenant = 'globex'")
 	add("their-reject", reject)
@@ -301,14 +324,17 @@ func TestStrangers(t *testing.T) {
 		t.Helper()
 		var s strings.Builder
 		for _, of := range []string{"kernels", "kernel_stats", "dictionaries", "devices",
-			"(SELECT tenant, session_id, app, host, kernels FROM warpline.sessions)", "(SELECT tenant, day, source, events, bytes FROM warpline.usage)",
+			"(SELECT tenant, session_id, app, host, kernels FROM warpline.sessions)",
+			"(SELECT tenant, day, source, events, bytes FROM warpline.usage)",
 			"(SELECT tenant, reject_id, stage, attempts, replayed_at FROM warpline.rejects)", "admin_log"} {
 			if !strings.HasPrefix(of, "(") {
 				of = "warpline." + of
 			}
-			s.WriteString(query(t, reader, "SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM "+of+" WHERE tenant = 'globex' FORMAT CSV") + "\n")
+			s.WriteString(query(t, reader,
+				"SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM "+of+" WHERE tenant = 'globex' FORMAT CSV") + "\n")
 		}
-		for _, path := range []string{"tenants/globex", "keys/" + ids["globex ingest"], "keys/" + ids["globex read"], "keys/" + ids["globex admin"],
+		for _, path := range []string{"tenants/globex", "keys/" + ids["globex ingest"], "keys/" + ids["globex read"], "keys/" +
+			ids["globex admin"],
 			"keys/" + ids["operator"]} {
 			_, body, _ := patient(stranger{"operator", "GET", admin.Path + path, "", "", nil})
 			s.WriteString(body)
@@ -318,7 +344,8 @@ func TestStrangers(t *testing.T) {
 	eventually(t, reader, "SELECT countIf(action = 'key create') FROM warpline.admin_log WHERE tenant = 'globex'", "3")
 	before := state()
 
-	theirs := []string{theirWord, secrets["globex ingest"], secrets["globex read"], secrets["globex admin"], secrets["operator"], "root:x:0"}
+	theirs := []string{theirWord, secrets["globex ingest"], secrets["globex read"], secrets["globex admin"], secrets["operator"],
+		"root:x:0"}
 	names := []string{reject, ids["globex ingest"], ids["globex read"], ids["globex admin"], ids["operator"]}
 	all := strangers()
 	replace := strings.NewReplacer(fill...)
@@ -363,7 +390,8 @@ func TestStrangers(t *testing.T) {
 	}
 	// The other side: for whom it is, each of it is there.
 	for _, s := range []stranger{{"globex ingest", "GET", "/api/v1/uploads/{their-receipt}", "", "", asOurs},
-		{"globex admin", "GET", admin.Path + "tenants/globex", "", "", asOurs}, {"globex admin", "GET", admin.Path + "rejects/{their-reject}", "", "", asOurs},
+		{"globex admin", "GET", admin.Path + "tenants/globex", "", "", asOurs}, {"globex admin", "GET", admin.Path +
+			"rejects/{their-reject}", "", "", asOurs},
 		{"globex admin", "GET", admin.Path + "audit?tenant=globex", "", "", asOurs},
 		{"globex read", "POST", "/clickhouse/", "SELECT * FROM kernels", "X-ClickHouse-User: globex", asOurs},
 		{"globex admin", "PATCH", admin.Path + "keys/{their-ingest-id}", `{"note":"x"}`, "", asOurs},
