@@ -105,7 +105,12 @@ func strangers() (all []stranger) {
 		p+"tenants/globex%00", p+"tenants/GLOBEX",
 		p+"tenants/*", p+"keys/*", p+"rejects/{half-of-their-reject}", p+"rejects/%25", p+"rejects?session_id=x&tenant=*",
 		"/x"+p+"tenants/globex")
-	as("acme admin", asOurs, "GET", p+"tenants", p+"keys", p+"status", p+"audit", p+"rejects", p+"rejects?tenant=", p+"rejects?limit=200",
+	as("acme admin", turnedOff, "GET", p+"audit?tenant=acme'%20OR%20'1'='1", p+"audit?tenant=%25", p+"audit?tenant=acme%00globex",
+		p+"audit?tenant=acme&from=2026-01-01'%20OR%201", p+"audit?tenant=acme&to=globex",
+		p+"audit/globex", p+"audit?tenant=ACME")
+	as("acme admin", []int{405}, "POST", p+`audit {"tenant":"globex"}`)
+	as("acme admin", asOurs, "GET", p+"tenants", p+"keys", p+"status", p+"audit", p+"audit?of=globex", p+"rejects", p+"rejects?tenant=",
+		p+"rejects?limit=200",
 		p+"rejects?tenant=acme&tenant=globex", p+"rejects?session_id="+theirSession, p+"rejects?reason=%25&type=%25")
 	as("acme admin", notYours, "POST", p+`tenants {"name":"mine"}`, p+`tenants/globex/keys {}`, p+`keys {"tenant":"globex"}`,
 		p+`keys {"scope":"operator"}`, p+`keys/{their-ingest-id}/rotate`, p+`keys/{operator-id}/rotate`, p+"tenants/globex/disable",
