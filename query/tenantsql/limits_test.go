@@ -107,6 +107,18 @@ func TestErrorsCanBeRead(t *testing.T) {
 			}
 		}
 	}
+	for _, accept := range []string{"gzip", "deflate", "zstd", "lz4", "br"} {
+		for _, params := range []string{"query=SELECT+1+FROM+nothing", "query=SELECT+1+FROM+nothing&compress=1"} {
+			a := s.send(t, "", params, func(r *http.Request) {
+				asPlain(r)
+				r.Method, r.Body = http.MethodHead, nil
+				r.Header.Set("Accept-Encoding", accept)
+			})
+			if a.status != 404 || a.header.Get("X-ClickHouse-Exception-Code") != "60" {
+				t.Errorf("HEAD, %s, %s: %d %v", accept, params, a.status, a.header)
+			}
+		}
+	}
 	// What is no error stays as ClickHouse packed it.
 	for _, accept := range []string{"gzip", "deflate", "zstd", "lz4"} {
 		a := s.send(t, "SELECT 1", "", func(r *http.Request) {

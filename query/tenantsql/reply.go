@@ -143,7 +143,10 @@ func readable(res *http.Response, native bool) (io.Reader, bool) {
 			return res.Body, false
 		}
 		text, err := open(res.Body)
-		return text, err == nil
+		if err != nil { // there is none, as of HEAD
+			return http.NoBody, true
+		}
+		return text, true
 	case native:
 		return frameReader{compress.NewReader(res.Body)}, true
 	}
