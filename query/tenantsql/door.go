@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -37,8 +38,8 @@ type Config struct {
 	// WebSecret is that of a server: each tenant asks as the user that Users.Make has made for it with WebPassword, and Open, Password, Slots
 	// and Schema are not used. "" for an embedded engine.
 	WebSecret string
-	// AtOnce is how many questions of all tenants ClickHouse works on at once; 0: as many as an embedded engine on this machine takes. A
-	// tenant may have half, on a server at most as many as its user may ask.
+	// AtOnce is how many questions of all tenants ClickHouse works on at once; 0: as many as an embedded engine has processors and memory
+	// for. A tenant may have half, on a server at most as many as its user may ask.
 	AtOnce   int
 	Database string
 	Schema   *table.Schema
@@ -89,12 +90,10 @@ func New(cfg Config) *Door {
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "sql", Name: "questions_total",
 			Help: "Questions of tenants, by the status of the answer."}, []string{"status"}),
 	}
-	all := cmp.Or(cfg.AtOnce, max(4, runtime.NumCPU()))
-	own := max(1, all/2)
+	all := cmp.Or(cfg.AtOnce, min(max(4, runtime.NumCPU()), engine.SlotQuestions))
+	own := min(max(1, all/2), DefaultBounds().AtOnce)
 	if cfg.WebSecret == "" {
 		d.lender, d.minute = slotLender{newSlots(cfg), cfg.Password}, newMinutes(DefaultBounds())
-	} else {
-		own = min(own, DefaultBounds().AtOnce)
 	}
 	d.turns = newTurns(all, own)
 	if cfg.Registerer != nil {

@@ -70,10 +70,16 @@ func (cfg Config) slotUsers() []slotUser {
 	return all
 }
 
-// What questions of one tenant get. All tenants together get no more than Warpline lets through at once.
+// SlotQuestions is how many questions of all tenants may be let through at once: what they and the reader may take is ClickHouse's memory
+// then, beside which there is connectionRoom for the writer.
+const SlotQuestions = 6
+
+// What questions of one tenant get.
 const (
-	slotMemory      = 10 // percent of the engine's memory, of one question and of all of a tenant's together twice as much
-	slotSeconds     = 30
+	slotMemory  = 10 // percent of the engine's memory, of one question and of all of a tenant's together twice as much
+	slotSeconds = 30
+	// slotConcurrent is twice what the door lets through: a question whose client has left may not have ended when the next comes.
+	slotConcurrent  = 8
 	slotResultRows  = 10_000_000
 	slotResultBytes = 1 << 30
 	slotReadRows    = 2_000_000_000
@@ -91,5 +97,5 @@ func boundsOfSlots(memoryLimit int64) slotBounds {
 	r := readerBounds(memoryLimit)
 	return slotBounds{Threads: r.Threads, Seconds: slotSeconds,
 		Memory: one, UserMemory: 2 * one, Spill: one / 2, Disk: readerDisk / 4,
-		ResultRows: slotResultRows, ResultBytes: slotResultBytes, ReadRows: slotReadRows, Concurrent: 4}
+		ResultRows: slotResultRows, ResultBytes: slotResultBytes, ReadRows: slotReadRows, Concurrent: slotConcurrent}
 }
