@@ -3,6 +3,7 @@ module github.com/warpline/warpline
 go 1.26.0
 
 require (
+	github.com/ClickHouse/ch-go v0.74.0 // ClickHouse's own compression, in which a tenant's client may want an error
 	github.com/ClickHouse/clickhouse-go/v2 v2.50.0 // queries, inserts of Arrow streams over HTTP
 	github.com/RoaringBitmap/roaring/v2 v2.30.0 // which correlation ids of a session were seen
 	github.com/alecthomas/kong v1.17.0 // the command line, with settings from a file and the environment
@@ -39,7 +40,6 @@ require (
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
-	github.com/ClickHouse/ch-go v0.74.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/andybalholm/brotli v1.2.6 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect

@@ -185,7 +185,7 @@ func (s *service) ways(t *testing.T) map[string]way {
 	mineOn, theirsOn := tenantsql.UserName(mine), tenantsql.UserName(theirs)
 	return map[string]way{
 		"slots": {as(s.door.URL+"/clickhouse/", "key-of-", self), own, other, slices.Concat(attempts, more), []string{"", "database=" + other}},
-		"web":   {as(s.web.URL+"/clickhouse/", "key-of-", self), mineOn, theirsOn, more, []string{""}},
+		"web":   {as(s.web.URL+"/clickhouse/", "key-of-", self), mineOn, theirsOn, slices.Concat(attempts, more), []string{""}},
 		"own user": {as("http://"+s.engine.HTTPAddr()+"/", ownPassword, tenantsql.UserName), mineOn, theirsOn, slices.Concat(attempts, more),
 			[]string{"database=" + mineOn}},
 	}
@@ -222,6 +222,9 @@ func (s *service) attack(t *testing.T, w way) {
 				tried++
 				if a.status != 200 {
 					refused++
+				}
+				if a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable && !strings.Contains(a.body, "/etc/") {
+					t.Errorf("%s%s (%s) was not tried: %d %.200s", sql, way, params, a.status, a.body)
 				}
 				said := a.body
 				if a.status != 200 {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -37,8 +38,8 @@ type Config struct {
 	// WebSecret is that of a server: each tenant asks as the user that Users.Make has made for it with WebPassword, and Open, Password, Slots
 	// and Schema are not used. "" for an embedded engine.
 	WebSecret string
-	// AtOnce is how many questions of all tenants ClickHouse works on at once; 0: as many as an embedded engine on this machine takes. A
-	// tenant may have half, on a server at most as many as its user may ask.
+	// AtOnce is how many questions of all tenants ClickHouse works on at once; 0: as many as an embedded engine has processors and memory
+	// for. A tenant may have half, on a server at most as many as its user may ask.
 	AtOnce   int
 	Database string
 	Schema   *table.Schema
@@ -71,6 +72,7 @@ type Door struct {
 	cfg    Config
 	lender lender
 	turns  *turns
+	minute *minutes // nil: of a server, where the quota of the tenant's user holds
 	client *http.Client
 	asked  *prometheus.CounterVec
 	quiet  rate.Sometimes // of what the operator must mend
@@ -88,19 +90,17 @@ func New(cfg Config) *Door {
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "warpline", Subsystem: "sql", Name: "questions_total",
 			Help: "Questions of tenants, by the status of the answer."}, []string{"status"}),
 	}
-	all := cmp.Or(cfg.AtOnce, max(4, runtime.NumCPU()))
-	own := max(1, all/2)
+	all := cmp.Or(cfg.AtOnce, min(max(4, runtime.NumCPU()), engine.SlotQuestions))
+	own := min(max(1, all/2), DefaultBounds().AtOnce)
 	if cfg.WebSecret == "" {
-		d.lender = slotLender{newSlots(cfg), cfg.Password}
-	} else {
-		own = min(own, DefaultBounds().AtOnce)
+		d.lender, d.minute = slotLender{newSlots(cfg), cfg.Password}, newMinutes(DefaultBounds())
 	}
 	d.turns = newTurns(all, own)
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(d.asked, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "warpline", Subsystem: "sql",
 			Name: "slots_lent", Help: "Tenants that have a slot for their questions."}, func() float64 { return float64(d.lender.lent()) }))
-		for _, status := range []string{"200", "400", "401", "403", "404", "429", "500", "503"} {
-			d.asked.WithLabelValues(status)
+		for _, status := range statuses {
+			d.asked.WithLabelValues(strconv.Itoa(status))
 		}
 	}
 	return d
@@ -108,6 +108,7 @@ func New(cfg Config) *Door {
 
 // ServeHTTP answers one question. The path must begin with the door's own, which is cut off by the caller.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff") // a tenant writes its answers as it likes: no browser takes one for a page
 	switch {
 	case r.URL.Path == "/ping":
 		d.say(w, http.StatusOK, "", "Ok.\n")
@@ -135,7 +136,20 @@ func (d *Door) question(w http.ResponseWriter, r *http.Request) {
 		d.denied(w, err)
 		return
 	}
+	var over *usedUp
+	if d.minute != nil && errors.As(d.minute.ask(who, time.Now()), &over) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(over.in/time.Second)))
+		d.fail(w, http.StatusTooManyRequests, codeQuota, over.Error())
+		return
+	}
 	end, err := d.turns.take(ctx, who)
+	if r.Context().Err() != nil {
+		if err == nil {
+			end()
+		}
+		d.gone()
+		return
+	}
 	if err != nil {
 		w.Header().Set("Retry-After", "5")
 		d.fail(w, http.StatusTooManyRequests, codeTooMany, err.Error())
@@ -145,7 +159,7 @@ func (d *Door) question(w http.ResponseWriter, r *http.Request) {
 	as, give, err := d.lender.take(ctx, who)
 	if err != nil {
 		if !errors.Is(err, errBusy) {
-			d.cfg.Logger.Error("a tenant cannot ask", "tenant", who, "err", err)
+			d.quiet.Do(func() { d.cfg.Logger.Error("a tenant cannot ask", "tenant", who, "err", err) })
 			err = errors.New("ClickHouse cannot answer now: ask again in a few seconds")
 		}
 		w.Header().Set("Retry-After", "5")
@@ -153,12 +167,17 @@ func (d *Door) question(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer give()
+	if d.minute != nil {
+		defer func(began time.Time) { d.minute.worked(who, time.Since(began), time.Now()) }(time.Now())
+	}
 	d.ask(ctx, w, r, who, as)
 }
 
 // ask hands the question of a tenant to ClickHouse, as somebody who sees that tenant's rows alone.
 func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, who string, as login) {
-	to := url.URL{Scheme: "http", Host: d.cfg.HTTP, Path: "/", RawQuery: d.parameters(r.URL.Query(), as).Encode()}
+	asked := d.parameters(r.URL.Query(), as)
+	native := isNative(asked.Get("compress"))
+	to := url.URL{Scheme: "http", Host: d.cfg.HTTP, Path: "/", RawQuery: asked.Encode()}
 	if d.cfg.TLS != nil {
 		to.Scheme = "https"
 	}
@@ -176,6 +195,9 @@ func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 			req.Header.Set(name, v)
 		}
 	}
+	if in := acceptable(r.Header.Get("Accept-Encoding"), native); in != "" {
+		req.Header.Set("Accept-Encoding", in)
+	}
 	if db := r.Header.Get("X-ClickHouse-Database"); db != "" {
 		req.Header.Set("X-ClickHouse-Database", d.database(db, as))
 	}
@@ -186,8 +208,11 @@ func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 	case errors.As(err, &large):
 		d.fail(w, http.StatusRequestEntityTooLarge, codeUnknown, "a question may have 1 MiB with all that comes with it")
 		return
+	case r.Context().Err() != nil:
+		d.gone()
+		return
 	case err != nil:
-		d.cfg.Logger.Warn("ClickHouse does not answer a tenant", "err", err)
+		d.quiet.Do(func() { d.cfg.Logger.Warn("ClickHouse does not answer a tenant", "tenant", who, "err", err) })
 		w.Header().Set("Retry-After", "5")
 		d.fail(w, http.StatusServiceUnavailable, codeTooMany, "ClickHouse does not answer: ask again in a few seconds")
 		return
@@ -203,22 +228,34 @@ func (d *Door) ask(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 			"`warpline tenant sql-user`")
 		return
 	}
-	d.answer(w, res)
+	d.answer(w, res, native)
 }
 
+// gone counts a question whose client did not wait for the answer. ClickHouse ends it.
+func (d *Door) gone() { d.asked.WithLabelValues(statusLabel(statusGone)).Inc() }
+
 // answer passes on what ClickHouse says, with the headers that clients need.
-func (d *Door) answer(w http.ResponseWriter, res *http.Response) {
+func (d *Door) answer(w http.ResponseWriter, res *http.Response, native bool) {
 	for _, name := range passedBack {
 		if v := res.Header.Get(name); v != "" {
 			w.Header().Set(name, v)
 		}
 	}
+	if code, err := strconv.Atoi(res.Header.Get("X-ClickHouse-Exception-Code")); err == nil && res.StatusCode != http.StatusOK {
+		d.refuse(w, res, code, native)
+		return
+	}
 	d.asked.WithLabelValues(statusLabel(res.StatusCode)).Inc()
 	w.WriteHeader(res.StatusCode)
+	passOn(w, res.Body)
+}
+
+// passOn copies an answer as it comes.
+func passOn(w http.ResponseWriter, body io.Reader) {
 	flush := http.NewResponseController(w)
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := res.Body.Read(buf)
+		n, err := body.Read(buf)
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {
 				return
@@ -226,9 +263,6 @@ func (d *Door) answer(w http.ResponseWriter, res *http.Response) {
 			_ = flush.Flush()
 		}
 		if err == io.EOF {
-			if res.Header.Get("X-ClickHouse-Exception-Code") == codeNoRight && res.Header.Get("Content-Encoding") == "" {
-				_, _ = io.WriteString(w, noRight)
-			}
 			return
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/warpline/warpline/sink/table"
 )
@@ -39,11 +40,11 @@ func FileProfile(b Bounds) string {
 func FileUsers(schema *table.Schema, tenant, password, web string, filtered bool, more ...string) string {
 	p := newPlan(tenant, "", "", schema, DefaultBounds(), nil)
 	var s, grants, filters strings.Builder
-	for _, name := range slices.Concat(p.filtered, p.open) {
+	for _, name := range slices.Concat(p.filtered, p.open, []string{ClosedTable}) {
 		fmt.Fprintf(&grants, "<query>GRANT SELECT ON %s.`%s`</query>", p.database, name)
 	}
 	for _, name := range p.filtered {
-		fmt.Fprintf(&filters, "<%s><filter>tenant = '%s'</filter></%[1]s>", name, tenant)
+		fmt.Fprintf(&filters, "<%s><filter>%s</filter></%[1]s>", name, p.filter())
 	}
 	if !filtered {
 		filters.Reset()
@@ -81,8 +82,47 @@ func (u Users) Statements(ctx context.Context, tenant string) ([]string, error) 
 		return nil, err
 	}
 	set := viewSet{database: UserName(tenant), owner: ownerName(tenant), from: p.database, on: p.on()}
-	return slices.Concat(p.makeOwner("x"), p.tryPolicy(), p.untryPolicy(), p.letOwnerRead(), p.makeUser(UserName(tenant), "secret"),
-		p.makeUser(UserName(tenant), ""), []string{p.makeQuota([]string{UserName(tenant), WebUserName(tenant)}),
+	return slices.Concat([]string{p.makeClosed()}, p.makeOwner("x"), p.tryPolicy(), p.untryPolicy(), p.letOwnerRead(),
+		p.makeUser(UserName(tenant), "secret"), p.makeUser(UserName(tenant), ""),
+		[]string{p.makeQuota([]string{UserName(tenant), WebUserName(tenant)}),
 			"CREATE DATABASE IF NOT EXISTS " + quoted(set.database) + set.on},
 		p.drop([]policy{{policyName(tenant, "permissive"), p.database, p.filtered[0]}})), nil
+}
+
+// Minute sets what each tenant may ask at a door in a minute; the zero value: as much as it likes.
+func (d *Door) Minute(b Bounds) *Door {
+	d.minute = nil
+	if b != (Bounds{}) {
+		d.minute = newMinutes(b)
+	}
+	return d
+}
+
+// Turns and Minutes are what a door bounds questions with.
+type (
+	Turns   = turns
+	Minutes = minutes
+)
+
+// NewTurns and NewMinutes return them.
+var (
+	NewTurns   = newTurns
+	NewMinutes = newMinutes
+)
+
+// Take waits for a turn.
+func (t *turns) Take(ctx context.Context, who string) (func(), error) { return t.take(ctx, who) }
+
+// Ask counts a question, Worked what it took, Kept are the tenants that are remembered.
+func (m *minutes) Ask(who string, now time.Time) error                  { return m.ask(who, now) }
+func (m *minutes) Worked(who string, took time.Duration, now time.Time) { m.worked(who, took, now) }
+func (m *minutes) Kept() int                                            { return len(m.of) }
+
+// MakeClosed makes the table of closed tenants, as Make does.
+func (u Users) MakeClosed(ctx context.Context) error {
+	p, err := u.plan(ctx, "any")
+	if err != nil {
+		return err
+	}
+	return u.Conn.Exec(ctx, p.makeClosed())
 }

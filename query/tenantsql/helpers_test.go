@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +37,8 @@ const (
 type service struct {
 	engine *engine.Engine
 	conn   driver.Conn // as the writer
-	door   *httptest.Server
+	slots  *tenantsql.Door
+	door   *httptest.Server // of slots
 	web    *httptest.Server // the same, that asks as the tenants' own users
 	users  tenantsql.Users
 }
@@ -49,7 +51,11 @@ const (
 
 // leaky are tenants whose users were made badly, each in a way of its own: rows that are not filtered, and rights too many.
 var leaky = map[string]string{"leaky-rows": "", "leaky-tables": "<query>GRANT SELECT ON warpline.*</query>",
-	"leaky-system": "<query>GRANT SELECT ON system.*</query>", "leaky-users": "<query>GRANT SHOW USERS ON *.*</query>"}
+	"leaky-system": "<query>GRANT SELECT ON system.*</query>", "leaky-users": "<query>GRANT SHOW USERS ON *.*</query>",
+	"leaky-closed": "<query>GRANT SELECT ON `tenant_leaky-closed`.*</query>"}
+
+// whileClosed is what keeps rows from the user of a closed tenant; that of leaky-closed lacks it.
+var whileClosed = regexp.MustCompile(` AND 'leaky-closed' NOT IN \(.*? = 1\)`)
 
 var (
 	once   sync.Once
@@ -85,6 +91,7 @@ func begin(t *testing.T, dir string) *service {
 	for who, more := range leaky {
 		cfg.Extra.Users += tenantsql.FileUsers(tabletest.Schema(), who, ownPassword+who, "none", more != "", more)
 	}
+	cfg.Extra.Users = whileClosed.ReplaceAllString(cfg.Extra.Users, "")
 	e, err := engine.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -111,9 +118,10 @@ func begin(t *testing.T, dir string) *service {
 		}
 		return nil
 	}
-	s.door = httptest.NewServer(http.StripPrefix("/clickhouse", tenantsql.New(tenantsql.Config{
-		Open: open, HTTP: e.HTTPAddr(), Password: e.SlotPassword, Slots: slotCount, Schema: tabletest.Schema(), Authorize: authorize,
-	})))
+	s.slots = tenantsql.New(tenantsql.Config{Open: open, HTTP: e.HTTPAddr(), Password: e.SlotPassword, Slots: slotCount,
+		Schema: tabletest.Schema(), Authorize: authorize})
+	s.slots.Minute(tenantsql.Bounds{}) // tests ask more than a tenant may
+	s.door = httptest.NewServer(http.StripPrefix("/clickhouse", s.slots))
 	s.web = httptest.NewServer(http.StripPrefix("/clickhouse", tenantsql.New(tenantsql.Config{
 		HTTP: e.HTTPAddr(), WebSecret: webSecret, Authorize: authorize,
 	})))
@@ -121,6 +129,9 @@ func begin(t *testing.T, dir string) *service {
 		Login: func(_ context.Context, user, password string) (driver.Conn, error) {
 			return clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()}, Auth: clickhouse.Auth{Username: user, Password: password}})
 		}}
+	if err := s.users.MakeClosed(ctx); err != nil {
+		t.Fatal(err)
+	}
 	for _, who := range slices.Concat([]string{mine, theirs}, slices.Collect(maps.Keys(leaky))) {
 		if err := s.users.MakeViews(ctx, who); err != nil {
 			t.Fatal(err)
@@ -187,7 +198,9 @@ func (s *service) column(t *testing.T, sql string) []string {
 type answer struct {
 	status int
 	header http.Header
-	body   string
+	body   string // without space at its ends, or why there is none
+	raw    string // as far as it came
+	err    error  // why it came no farther
 }
 
 func (a answer) all() string { return fmt.Sprint(a.header, a.body) }
@@ -215,12 +228,12 @@ func sendTo(t *testing.T, address, sql, params string, change func(*http.Request
 	change(req)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return answer{body: err.Error()}
+		return answer{body: err.Error(), err: err}
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return answer{res.StatusCode, res.Header, err.Error()}
+		return answer{res.StatusCode, res.Header, err.Error(), string(body), err}
 	}
-	return answer{res.StatusCode, res.Header, strings.TrimSpace(string(body))}
+	return answer{res.StatusCode, res.Header, strings.TrimSpace(string(body)), string(body), nil}
 }

@@ -65,8 +65,11 @@ func (u Users) Make(ctx context.Context, name, password, webPassword string) err
 	}
 	set := viewSet{database: UserName(name), owner: ownerName(name), from: p.database, on: p.on(),
 		views: u.Schema.Views(table.Options{Database: u.Database})}
-	if err := u.run(ctx, p.makeOwner(rand.Text())); err != nil {
+	if err := u.run(ctx, append([]string{p.makeClosed()}, p.makeOwner(rand.Text())...)); err != nil {
 		return err
+	}
+	if err := say(ctx, u.Conn, p.database, false, []string{name}); err != nil { // whoever asks for it says that the tenant is enabled
+		return denied(err)
 	}
 	if err := u.othersStillRead(ctx, p); err != nil {
 		return errors.Join(err, u.Drop(ctx, name))
@@ -238,4 +241,11 @@ func denied(err error) error {
 		return fmt.Errorf("%w: ask as a user with access_management, or with GRANT ALL ON *.* WITH GRANT OPTION (--clickhouse-user)", err)
 	}
 	return err
+}
+
+// TenantOf is the tenant of a user, if it is one that Make makes.
+func TenantOf(user string) (string, bool) {
+	name, ours := strings.CutPrefix(user, userPrefix)
+	name, _ = strings.CutSuffix(strings.TrimSuffix(name, "_web"), "_rows") // names of tenants have no _
+	return name, ours && tenant.CheckName(name) == nil
 }

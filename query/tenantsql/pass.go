@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// passedOn are the headers of a question that ClickHouse gets. What is not here cannot name another user, role or quota.
-var passedOn = []string{"Accept", "Accept-Encoding", "Content-Encoding", "Content-Type", "User-Agent", "X-ClickHouse-Format"}
+// passedOn are the headers of a question that ClickHouse gets, beside Accept-Encoding. What is not here cannot name another user, role or
+// quota.
+var passedOn = []string{"Accept", "Content-Encoding", "Content-Type", "User-Agent", "X-ClickHouse-Format"}
 
 // passedBack are the headers of an answer that the client gets. What is not here, like the server's name, stays.
 var passedBack = []string{"Content-Disposition", "Content-Encoding", "Content-Type", "X-ClickHouse-Exception-Code",
@@ -31,6 +33,9 @@ var mostOf = map[string]int64{"max_execution_time": int64(DefaultBounds().Second
 func (d *Door) parameters(q url.Values, as login) url.Values {
 	for _, name := range keptBack {
 		q.Del(name)
+	}
+	if q.Has("compress") { // said once, so that ClickHouse reads it as it is read here
+		q.Set("compress", map[bool]string{true: "1", false: "0"}[isNative(q.Get("compress"))])
 	}
 	q.Set("database", d.database(q.Get("database"), as))
 	if id := q.Get("query_id"); id != "" {
@@ -54,20 +59,15 @@ func (d *Door) database(asked string, as login) string {
 	return asked
 }
 
-// noRight is added to ClickHouse's error 497, ACCESS_DENIED.
-const (
-	codeNoRight = "497"
-	noRight     = "Warpline: a tenant reads the views alone, named without a database: SELECT … FROM kernels. SHOW TABLES lists them.\n"
-)
-
 // Codes of ClickHouse's errors, which its clients know.
 const (
 	codeUnknown        = 36  // BAD_ARGUMENTS
+	codeQuota          = 201 // QUOTA_EXCEEDED
 	codeTooMany        = 202 // TOO_MANY_SIMULTANEOUS_QUERIES
 	codeAuthentication = 516 // AUTHENTICATION_FAILED
 )
 
-var codeNames = map[int]string{codeUnknown: "BAD_ARGUMENTS", codeTooMany: "TOO_MANY_SIMULTANEOUS_QUERIES",
+var codeNames = map[int]string{codeUnknown: "BAD_ARGUMENTS", codeTooMany: "TOO_MANY_SIMULTANEOUS_QUERIES", codeQuota: "QUOTA_EXCEEDED",
 	codeAuthentication: "AUTHENTICATION_FAILED"}
 
 // denied answers whoever may not ask.
@@ -99,10 +99,14 @@ func (d *Door) say(w http.ResponseWriter, status int, kind, text string) {
 	_, _ = strings.NewReader(text).WriteTo(w) // a client that is gone hears nothing
 }
 
+// statuses are those of answers that have a series of their own. statusGone is that the client left before the answer.
+var statuses = []int{200, 400, 401, 403, 404, 408, 422, 429, statusGone, 500, 503}
+
+const statusGone = 499
+
 // statusLabel keeps the number of series small.
 func statusLabel(status int) string {
-	switch status {
-	case 200, 400, 401, 403, 404, 429, 500, 503:
+	if slices.Contains(statuses, status) {
 		return strconv.Itoa(status)
 	}
 	return strconv.Itoa(status/100) + "xx"

@@ -2,6 +2,7 @@ package tenantsql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +79,32 @@ func (u Users) try(ctx context.Context, p plan, user, password string) error {
 			return fmt.Errorf("its user sees names of others: %s", bare.Replace(sql))
 		}
 	}
-	return u.tryRows(ctx, p, conn)
+	if err := u.tryRows(ctx, p, conn); err != nil {
+		return err
+	}
+	return u.tryClosing(ctx, p, conn)
+}
+
+// tryClosing closes the tenant for a moment: its user must see no row then.
+func (u Users) tryClosing(ctx context.Context, p plan, conn driver.Conn) error {
+	rows := func() (n uint64, err error) {
+		err = conn.QueryRow(ctx, "SELECT count() FROM "+quoted(UserName(p.tenant))+".usage").Scan(&n)
+		return n, err
+	}
+	if n, err := rows(); err != nil || n == 0 {
+		return err // nothing could be seen
+	}
+	if err := say(ctx, u.Conn, p.database, true, []string{p.tenant}); err != nil {
+		return denied(err)
+	}
+	n, err := rows()
+	if err := errors.Join(err, say(context.WithoutCancel(ctx), u.Conn, p.database, false, []string{p.tenant})); err != nil {
+		return denied(err)
+	}
+	if n > 0 {
+		return fmt.Errorf("its user would go on seeing rows, %d of usage, after the tenant is disabled", n)
+	}
+	return nil
 }
 
 // tryRows compares what a user sees with what there is, and lets an expression of its own look for rows of others.

@@ -90,10 +90,10 @@ func (p plan) makeOwner(unknown string) []string {
 func (p plan) letOwnerRead() (sql []string) {
 	owner := quoted(ownerName(p.tenant))
 	for _, kind := range []string{"permissive", "restrictive"} {
-		sql = append(sql, fmt.Sprintf("CREATE ROW POLICY OR REPLACE %s%s ON %s FOR SELECT USING tenant = '%s' AS %s TO %s",
-			quoted(policyName(p.tenant, kind)), p.on(), p.tables(), p.tenant, kind, owner))
+		sql = append(sql, fmt.Sprintf("CREATE ROW POLICY OR REPLACE %s%s ON %s FOR SELECT USING %s AS %s TO %s",
+			quoted(policyName(p.tenant, kind)), p.on(), p.tables(), p.filter(), kind, owner))
 	}
-	for _, name := range slices.Concat(p.filtered, p.open) {
+	for _, name := range slices.Concat(p.filtered, p.open, []string{ClosedTable}) {
 		sql = append(sql, fmt.Sprintf("GRANT%s SELECT ON %s.%s TO %s", p.on(), quoted(p.database), quoted(name), owner))
 	}
 	return sql

@@ -58,6 +58,11 @@ func TestBadUsersAreFound(t *testing.T) {
 	if err := s.users.Try(t.Context(), mine, ownPassword+mine); err != nil {
 		t.Errorf("a good user: %v", err)
 	}
+	if closed, _, err := tenantsql.Closed(t.Context(), s.conn, ""); err != nil || closed[mine] {
+		t.Errorf("a good user is left closed: %v", err)
+	}
+	s.write(t, "INSERT INTO warpline.usage_data (tenant, day, source, events, received_day, retention_days) VALUES ('leaky-closed', "+
+		"today(), 'x', 1, today(), 30)", "")
 	for _, who := range slices.Sorted(maps.Keys(leaky)) {
 		err := s.users.Try(t.Context(), who, ownPassword+who)
 		if err == nil {
@@ -65,6 +70,9 @@ func TestBadUsersAreFound(t *testing.T) {
 			continue
 		}
 		t.Logf("%s: %v", who, err)
+		if who == "leaky-closed" && !strings.Contains(err.Error(), "after the tenant is disabled") {
+			t.Error("it is not found for what it is")
+		}
 	}
 	if err := s.users.Try(t.Context(), mine, "wrong"); err == nil || !strings.Contains(err.Error(), "log in") {
 		t.Errorf("a wrong password: %v", err)
@@ -167,7 +175,8 @@ func TestToolsAtTheDoorOfAServer(t *testing.T) {
 	}
 	defer conn.Close()
 	var who string
-	if err := conn.QueryRow(t.Context(), "SELECT DISTINCT tenant FROM kernels WHERE tenant = ?", mine).Scan(&who); err != nil || who != mine {
+	if err := conn.QueryRow(t.Context(), "SELECT DISTINCT tenant FROM kernels WHERE tenant = ?",
+		mine).Scan(&who); err != nil || who != mine {
 		t.Errorf("%q, %v", who, err)
 	}
 	for name, change := range map[string]func(*http.Request){

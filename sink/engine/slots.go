@@ -70,20 +70,24 @@ func (cfg Config) slotUsers() []slotUser {
 	return all
 }
 
-// What questions of one tenant get. All tenants together get no more than Warpline lets through at once.
+// SlotQuestions is how many questions of all tenants may be let through at once: what they and the reader may take is ClickHouse's memory
+// then, beside which there is connectionRoom for the writer.
+const SlotQuestions = 6
+
+// What questions of one tenant get.
 const (
 	slotMemory  = 10 // percent of the engine's memory, of one question and of all of a tenant's together twice as much
 	slotSeconds = 30
-	// slotQueries and slotBusySeconds are what a tenant may ask in a minute.
-	slotQueries, slotBusySeconds = 600, 120
-	slotResultRows               = 10_000_000
-	slotResultBytes              = 1 << 30
-	slotReadRows                 = 2_000_000_000
+	// slotConcurrent is twice what the door lets through: a question whose client has left may not have ended when the next comes.
+	slotConcurrent  = 8
+	slotResultRows  = 10_000_000
+	slotResultBytes = 1 << 30
+	slotReadRows    = 2_000_000_000
 )
 
 // slotBounds are the numbers in the profile of slots.
 type slotBounds struct {
-	Threads, Seconds, Queries, BusySeconds        int
+	Threads, Seconds                              int
 	Memory, UserMemory, Spill, Disk               int64
 	ResultRows, ResultBytes, ReadRows, Concurrent int64
 }
@@ -91,7 +95,7 @@ type slotBounds struct {
 func boundsOfSlots(memoryLimit int64) slotBounds {
 	one := memoryLimit / 100 * slotMemory
 	r := readerBounds(memoryLimit)
-	return slotBounds{Threads: r.Threads, Seconds: slotSeconds, Queries: slotQueries, BusySeconds: slotBusySeconds,
+	return slotBounds{Threads: r.Threads, Seconds: slotSeconds,
 		Memory: one, UserMemory: 2 * one, Spill: one / 2, Disk: readerDisk / 4,
-		ResultRows: slotResultRows, ResultBytes: slotResultBytes, ReadRows: slotReadRows, Concurrent: 4}
+		ResultRows: slotResultRows, ResultBytes: slotResultBytes, ReadRows: slotReadRows, Concurrent: slotConcurrent}
 }

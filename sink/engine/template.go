@@ -81,7 +81,7 @@ var serverTemplate = template.Must(template.New("config.xml").Funcs(templateFunc
 // not need a right.
 //
 // A slot changes hands, so nothing that ClickHouse remembers of its questions may last: there is no cache of answers, and none of which
-// rows a condition of a slot fits.
+// rows a condition of a slot fits. For the same reason it has no quota: the door counts what each tenant asks in a minute.
 //
 // The reader has readonly = 1, so it cannot change any setting except those that changeable_in_readonly names: what drivers send by
 // themselves. So a setting that a later engine adds is closed too. No user has the right to read FILE, URL or any other source.
@@ -165,15 +165,6 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
 {{.Extra.Profiles}}  </profiles>
   <quotas>
     <default/>
-{{- if .SlotUsers}}
-    <slot>
-      <interval>
-        <duration>60</duration>
-        <queries>{{.SlotBounds.Queries}}</queries>
-        <execution_time>{{.SlotBounds.BusySeconds}}</execution_time>
-      </interval>
-    </slot>
-{{- end}}
 {{.Extra.Quotas}}  </quotas>
   <users>
     <default>
@@ -203,7 +194,7 @@ var usersTemplate = template.Must(template.New("users.xml").Funcs(templateFuncs)
       <password_sha256_hex>{{.SHA256}}</password_sha256_hex>
       <networks><ip>127.0.0.1</ip><ip>::1</ip></networks>
       <profile>slot</profile>
-      <quota>slot</quota>
+      <quota>default</quota>
       <grants>
         <query>GRANT SELECT, SHOW ON {{.Name}}.*</query>
       </grants>

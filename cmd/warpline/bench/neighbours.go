@@ -36,11 +36,12 @@ type noise struct {
 	raw    atomic.Int64
 	next   atomic.Int64 // number of the next upload
 
-	options  NoisyOptions
-	sessions atomic.Int64 // of its own that were answered with success
-	beside   int          // deletions that were carried out while the quiet tenant sent
-	said     string       // what it did, for people
-	read     string       // a key to ask with, of neighbour sql
+	options   NoisyOptions
+	sessions  atomic.Int64 // of its own that were answered with success
+	beside    int          // deletions that were carried out while the quiet tenant sent
+	said      string       // what it did, for people
+	read      string       // a key to ask with, of neighbour sql, and one of the quiet tenant beside it
+	quietRead string
 }
 
 // overLimit is the rate that neighbour over-limit has, and overBy how many times as much it sends.
@@ -82,6 +83,9 @@ func (o NoisyOptions) noise(ctx context.Context, svc *Service, n *neighbour, dir
 	s := &noise{svc: &own, sender: &sender{url: own.URL, key: own.Key}, seed: o.Seed, name: n.name, options: o}
 	s.sender.connect()
 	if n.name == "sql" {
+		if s.quietRead, err = svc.newKey(ctx, "quiet", "--scope", "read"); err != nil {
+			return nil, err
+		}
 		if s.read, err = svc.newKey(ctx, n.name, "--scope", "read"); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 const (
 	sqlKernels = 2_000_000
 	sqlWays    = 8
+	quietAsks  = 500 * time.Millisecond // the quiet tenant meanwhile, after its last answer
 )
 
 // heaviest are questions that take what a tenant may have: memory for groups and joins, threads, and time.
@@ -66,8 +68,11 @@ func sql(ctx context.Context, n *noise) error {
 				if err != nil {
 					return nil // it ended
 				}
+				said, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 				resp.Body.Close()
 				switch resp.StatusCode {
+				case http.StatusInternalServerError:
+					return fmt.Errorf("a tenant's heavy question is answered with 500, as if the service were broken: %s: %s", question, said)
 				case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 					return errors.New("a tenant's question is wrong: " + resp.Status + ": " + question)
 				case http.StatusOK:
@@ -78,8 +83,34 @@ func sql(ctx context.Context, n *noise) error {
 			return nil
 		})
 	}
+	var light, slowest atomic.Int64
+	g.Go(func() error {
+		quiet := SQL{Addr: door.Addr, User: "quiet", Password: n.quietRead}
+		for ctx.Err() == nil {
+			began := time.Now()
+			resp, err := quiet.post(ctx, "SELECT kernel, sum(calls) AS n FROM kernel_stats GROUP BY kernel ORDER BY n DESC LIMIT 10")
+			if err != nil {
+				return nil // it ended
+			}
+			said, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+			resp.Body.Close()
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil || resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("a question of the quiet tenant failed: %s: %.300s %w", resp.Status, said, err)
+			}
+			light.Add(1)
+			slowest.Store(max(slowest.Load(), int64(time.Since(began))))
+			if pause(ctx, quietAsks) != nil {
+				return nil
+			}
+		}
+		return nil
+	})
 	err := g.Wait()
-	n.said = fmt.Sprintf("%d questions about %s kernels were answered, as many at once as a tenant may ask", done.Load(),
-		humanize.Comma(n.data.Counts.Kernels))
+	n.said = fmt.Sprintf("%d questions about %s kernels were answered, as many at once as a tenant may ask; all %d of the quiet tenant "+
+		"were, the slowest in %v", done.Load(), humanize.Comma(n.data.Counts.Kernels), light.Load(),
+		time.Duration(slowest.Load()).Round(time.Millisecond))
 	return err
 }

@@ -76,8 +76,8 @@ func (p *Patient) schema(ctx context.Context) (found, fix string, err error) {
 func (p *Patient) dedupWindow(ctx context.Context) (found, fix string, err error) {
 	rows, err := p.Conn.Query(ctx, "SELECT name FROM system.tables WHERE database = $1 AND engine LIKE '%MergeTree' AND "+
 		"(NOT match(engine_full, 'non_replicated_deduplication_window = 10000\\\\b') OR "+
-		"NOT match(engine_full, '[^_]replicated_deduplication_window = 10000\\\\b')) AND name NOT IN ('schema_history', 'slots') ORDER BY name",
-		p.Database)
+		"NOT match(engine_full, '[^_]replicated_deduplication_window = 10000\\\\b')) AND name NOT IN "+
+		"('schema_history', 'slots', 'closed_tenants') ORDER BY name", p.Database)
 	if err != nil {
 		return "", "", err
 	}

@@ -64,6 +64,7 @@ var checks = []check{
 	{"dedup-window", (*Patient).dedupWindow},
 	{"open-sql", (*Patient).openSQL},
 	{"policies", (*Patient).policies},
+	{"sql-users", (*Patient).sqlUsers},
 	{"public-metrics", (*Patient).publicMetrics},
 	{"keys-expiring", (*Patient).keysExpiring},
 	{"retention-classes", (*Patient).retentionClasses},

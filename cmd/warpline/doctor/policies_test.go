@@ -24,15 +24,21 @@ import (
 // withSlots starts an engine whose users are made as change says.
 func withSlots(t *testing.T, change func(*engine.Slots)) driver.Conn {
 	t.Helper()
-	enginetest.Need(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // the first start ever fetches the library
-	defer cancel()
 	slots := tenantsql.Names(tabletest.Schema(), "", 2)
 	if change != nil {
 		change(&slots)
 	}
-	e, err := engine.Start(ctx, engine.Config{Dir: t.TempDir(), Temporary: true, Progress: os.Stderr, Readable: table.DefaultDatabase,
-		Slots: slots})
+	return withUsers(t, engine.Config{Slots: slots})
+}
+
+// withUsers starts an engine with the users of a configuration.
+func withUsers(t *testing.T, cfg engine.Config) driver.Conn {
+	t.Helper()
+	enginetest.Need(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // the first start ever fetches the library
+	defer cancel()
+	cfg.Dir, cfg.Temporary, cfg.Progress, cfg.Readable = t.TempDir(), true, os.Stderr, table.DefaultDatabase
+	e, err := engine.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

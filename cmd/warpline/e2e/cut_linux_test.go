@@ -138,6 +138,7 @@ type cutService struct {
 	mode         string
 	listen, http string
 	tcp, grpc    string
+	more         []string // further flags
 	cmd          *exec.Cmd
 	words        *bytes.Buffer
 	done         chan struct{}
@@ -153,11 +154,11 @@ func (b *cutService) launch() {
 		b.listen, b.http, b.tcp, b.grpc = freeAddr(b.t), freeAddr(b.t), freeAddr(b.t), freeAddr(b.t)
 	}
 	b.words, b.done = &bytes.Buffer{}, make(chan struct{})
-	b.cmd = exec.Command(binary, "up", "--data", b.data(), "--listen", b.listen, "--grpc-listen", b.grpc,
+	b.cmd = exec.Command(binary, append([]string{"up", "--data", b.data(), "--listen", b.listen, "--grpc-listen", b.grpc,
 		"--clickhouse-http-port", port(b.http),
 		"--clickhouse-tcp-port", port(b.tcp),
 		"--durability", b.mode, "--sink-interval", "50ms", "--dev-key", devKey, "--limit-events-per-second", "1e9", "--limit-bytes-per-second",
-		"1GB")
+		"1GB"}, b.more...)...)
 	b.cmd.Stdout, b.cmd.Stderr = b.words, b.words
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := b.cmd.Start(); err != nil {

@@ -49,6 +49,9 @@ func (a Apart) RunSink(ctx, hard context.Context, c SinkConfig) error {
 		}
 		stoodStill(t, s)
 	}))()
+	closing, closed := context.WithCancel(hard)
+	defer closed()
+	go closeUsers(closing, c.ClickHouse, streams, a.Log)
 	addr, err := serveMetrics(hard, c.MetricsListen, reg, func() error {
 		if ctx.Err() != nil {
 			return errStopping

@@ -151,6 +151,9 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		return s, err
 	}
 	s.endTenants = func() { unwatch(); kept() }
+	if s.engine == nil { // the embedded one has no users of tenants
+		go closeUsers(watch, s.Server, s.Streams, cfg.Log.With("role", "sink"))
+	}
 	s.gatewayRole = startRole("gateway", s.failed, s.Gateway.Run)
 	if err := awaitGateway(ctx, s.Gateway, s.failed, cfg.Log); err != nil {
 		return s, err
