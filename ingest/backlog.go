@@ -49,10 +49,13 @@ type backlog struct {
 	// The tenant that sent last, when it did, and when another last did before it.
 	last            string
 	lastAt, otherAt time.Time
+
+	room room // of INGEST
 }
 
 type owed struct {
 	bytes int64
+	took  int64              // of INGEST, for those of bytes that are stored
 	at    time.Time          // when it last sent
 	parts map[int][]owedPart // by partition, in order of sequence
 	// room is how much it may have on its way beside others, by what came into SQL since.
@@ -62,8 +65,8 @@ type owed struct {
 
 // owedPart is parts of one partition up to a sequence.
 type owedPart struct {
-	seq   uint64
-	bytes int64
+	seq         uint64
+	bytes, took int64
 }
 
 // wait returns when the tenant may send a part of an upload with so much patience left, and how long that took, or when ctx ends.
@@ -144,10 +147,13 @@ func (b *backlog) sent(tenant string, bytes int64) {
 	o.at = b.lastAt
 }
 
-// stored notes where in INGEST a part is that was sent; seq 0 is that it is not there.
-func (b *backlog) stored(tenant string, partition int, seq uint64, bytes int64) {
+// stored notes where in INGEST a part is that was sent, and how much it took there; seq 0 is that it is not there.
+func (b *backlog) stored(tenant string, partition int, seq uint64, bytes, took int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if seq > 0 {
+		b.room.used += took
+	}
 	o := b.by[tenant]
 	if o == nil {
 		return
@@ -156,13 +162,15 @@ func (b *backlog) stored(tenant string, partition int, seq uint64, bytes int64) 
 		o.bytes -= bytes
 		return
 	}
+	o.took += took
 	parts := o.parts[partition]
 	if n := len(parts); n > 0 && (parts[n-1].bytes < backlogGrain || parts[n-1].seq >= seq) {
 		parts[n-1].seq = max(parts[n-1].seq, seq)
 		parts[n-1].bytes += bytes
+		parts[n-1].took += took
 		return
 	}
-	o.parts[partition] = append(parts, owedPart{seq, bytes})
+	o.parts[partition] = append(parts, owedPart{seq, bytes, took})
 }
 
 // drained sets the tenant's room by what came into SQL in the last second or more.
@@ -184,16 +192,17 @@ func (b *backlog) owes(tenant string) (bytes int64) {
 	return bytes + b.elsewhere.Of(tenant)
 }
 
-// amounts is what other gateways shall know: of each tenant that has at least so many bytes on their way, 0 for none of it.
+// amounts is what other gateways shall know: of each tenant that has at least so many bytes on their way, 0 for none of it, and of those
+// that take much of INGEST.
 func (b *backlog) amounts(least func(tenant string) int64) map[string]pending.Amount {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := map[string]pending.Amount{}
 	for tenant, o := range b.by {
-		if n := least(tenant); n <= 0 || o.bytes < n {
+		if n := least(tenant); (n <= 0 || o.bytes < n) && !b.room.much(o.took) {
 			continue
 		}
-		a := pending.Amount{Bytes: o.bytes, Ends: map[int]uint64{}}
+		a := pending.Amount{Bytes: o.bytes, Took: o.took, Ends: map[int]uint64{}}
 		for partition, parts := range o.parts {
 			a.Ends[partition] = parts[len(parts)-1].seq
 		}
@@ -221,6 +230,7 @@ func (b *backlog) reach(partition int, seq uint64) {
 		parts, bytes := o.parts[partition], int64(0)
 		for len(parts) > 0 && (parts[0].seq <= seq || seq < was) {
 			bytes += parts[0].bytes
+			o.took -= parts[0].took
 			parts = parts[1:]
 		}
 		if len(parts) == 0 {

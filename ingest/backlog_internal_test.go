@@ -13,7 +13,7 @@ const mib = 1 << 20
 func load(b *backlog, tenant string, first uint64, parts int) {
 	for i := range parts {
 		b.sent(tenant, mib)
-		b.stored(tenant, 0, first+uint64(i), mib)
+		b.stored(tenant, 0, first+uint64(i), mib, mib/4)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestBacklog(t *testing.T) {
 		{"bytes that are not acknowledged yet count", func(b *backlog) { b.sent("loud", 9*mib); load(b, "quiet", 1, 1) }, "loud", mostWait},
 		{"what was not stored does not", func(b *backlog) {
 			b.sent("loud", 9*mib)
-			b.stored("loud", 0, 0, 9*mib)
+			b.stored("loud", 0, 0, 9*mib, 0)
 			load(b, "quiet", 1, 1)
 		}, "loud", 0},
 		{"what is in ClickHouse does not", func(b *backlog) {
@@ -167,7 +167,7 @@ func TestBacklogHoldsLittle(t *testing.T) {
 		b := &backlog{}
 		for i := range 100_000 {
 			b.sent("tiny", 100)
-			b.stored("tiny", i%16, uint64(i+1), 100)
+			b.stored("tiny", i%16, uint64(i+1), 100, 100)
 		}
 		held := 0
 		for _, parts := range b.by["tiny"].parts {

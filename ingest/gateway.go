@@ -467,6 +467,7 @@ func (g *Gateway) look(ctx context.Context) {
 	g.contact.Store(time.Now().UnixNano())
 	info := st.CachedInfo()
 	g.history.saw(info)
+	g.backlog.saw(int64(info.State.Bytes), max(info.Config.MaxBytes, 0))
 	g.metrics.ingestBytes.Set(float64(info.State.Bytes))
 	g.metrics.ingestMax.Set(float64(max(info.Config.MaxBytes, 0)))
 	if info.Config.MaxBytes > 0 {

@@ -63,6 +63,9 @@ func (g *Gateway) shares() (all []shares.Share) {
 		add(shares.UploadsAtOnce, float64(seats), float64(mostSeats))
 		spool, mostSpool := g.budget.share(of.name)
 		add(shares.Spool, float64(spool), float64(mostSpool))
+		if own, most := g.backlog.share(of.name); most > 0 {
+			add(shares.Ingest, float64(own), float64(most))
+		}
 		// When the record is full, the one with most has its oldest forgotten. It may have what the others leave.
 		if most := float64(g.uploads.room.Load()); most > 0 {
 			own := float64(record[of.name])
@@ -130,7 +133,7 @@ var doorReasons = []string{
 
 var (
 	outcomes      = []string{"new", "repeat", "resumed", "conflict", "lost_and_resent", "line", "incomplete_headers"}
-	storeFailures = []string{"parts_full", "full", "no_responders", "disconnected", "timeout", "other"}
+	storeFailures = []string{"parts_full", "ingest_share", "full", "no_responders", "disconnected", "timeout", "other"}
 	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired,
 		http.StatusMethodNotAllowed,
 		http.StatusRequestTimeout, http.StatusConflict,
