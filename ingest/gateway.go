@@ -185,6 +185,7 @@ type Gateway struct {
 	flight     *pool           // bytes of large uploads on their way to JetStream
 	workspaces chan *workspace // buffers for some of them, kept for the next
 	backlog    backlog
+	holdings   holdings
 	active     *active.Sessions
 	quiet      *quiet // keeps refusals from flooding the log
 	uploads    *uploads
@@ -297,6 +298,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { g.keys.run(ctx) })
 	g.wg.Go(func() { g.observe(ctx) })
 	g.wg.Go(func() { g.shareLimits(ctx) })
+	g.wg.Go(func() { g.listenToWorkers(ctx) })
 	g.wg.Go(func() { g.keepQuotas(ctx) })
 	self := hex.EncodeToString(g.guests.spending.id[:])
 	sessions := &peers.Keeper{KV: s.Quotas, Name: "active", Self: self, Log: cfg.Logger, Told: g.active}

@@ -48,6 +48,7 @@ func (g *Gateway) shares() (all []shares.Share) {
 	g.guests.mu.Unlock()
 	record, recorded := g.uploads.shares(), float64(g.uploads.stored.Load())
 	lines, waiting := g.parts.shares()
+	workers := g.holdings.shares(time.Now())
 	for _, of := range list {
 		l, own := g.bounds(of)
 		all = append(all, own...)
@@ -63,6 +64,7 @@ func (g *Gateway) shares() (all []shares.Share) {
 		add(shares.UploadsAtOnce, float64(seats), float64(mostSeats))
 		spool, mostSpool := g.budget.share(of.name)
 		add(shares.Spool, float64(spool), float64(mostSpool))
+		all = append(all, workers(of.name)...)
 		if own, most := g.backlog.share(of.name); most > 0 {
 			add(shares.Ingest, float64(own), float64(most))
 		}
