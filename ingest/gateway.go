@@ -197,6 +197,7 @@ type Gateway struct {
 
 	draining atomic.Bool
 	counted  atomic.Bool     // the sessions that are active elsewhere are known
+	owing    atomic.Bool     // what is on its way from elsewhere is known
 	missing  []func() string // what sources wait for before they can answer, see ReadyWhen
 	contact  atomic.Int64    // when JetStream last answered, unix ns
 	fill     atomic.Int64    // of the INGEST stream, in 1/1000
@@ -304,7 +305,7 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	sessions := &peers.Keeper{KV: s.Quotas, Name: "active", Self: self, Log: cfg.Logger, Told: g.active}
 	g.wg.Go(func() { sessions.Run(ctx, func() { g.counted.Store(true) }) })
 	amounts := &peers.Keeper{KV: s.Quotas, Name: "pending", Self: self, Log: cfg.Logger, Told: g.backlog.elsewhere}
-	g.wg.Go(func() { amounts.Run(ctx, nil) })
+	g.wg.Go(func() { amounts.Run(ctx, func() { g.owing.Store(true) }) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
 	counting, counted := context.WithCancel(context.WithoutCancel(ctx))
