@@ -35,7 +35,17 @@ func TestBacklog(t *testing.T) {
 		of   string
 		want time.Duration
 	}{
-		{"a tenant that sends alone does not wait, however much is on its way", func(b *backlog) { load(b, "loud", 1, 1000) }, "loud", 0},
+		{"a tenant that sends alone does not wait while 64 MiB are on their way", func(b *backlog) { load(b, "loud", 1, 64) }, "loud", 0},
+		{"but with more, which the next tenant would come behind", func(b *backlog) { load(b, "loud", 1, 65) }, "loud", mostWait},
+		{"also where nothing was on its way for long before", func(b *backlog) {
+			time.Sleep(time.Hour)
+			load(b, "loud", 1, 65)
+		}, "loud", mostWait},
+		{"while nothing comes into ClickHouse it does not", func(b *backlog) {
+			load(b, "loud", 1, 1)
+			time.Sleep(stillAfter + time.Second)
+			load(b, "loud", 2, 1000)
+		}, "loud", 0},
 		{"beside another it does", func(b *backlog) { load(b, "loud", 1, 100); load(b, "quiet", 101, 1) }, "loud", mostWait},
 		{"the other does not", func(b *backlog) { load(b, "quiet", 1, 1); load(b, "loud", 2, 100) }, "quiet", 0},
 		{"up to 8 MiB nobody waits", func(b *backlog) { load(b, "loud", 1, 8); load(b, "quiet", 9, 1) }, "loud", 0},
@@ -62,9 +72,9 @@ func TestBacklog(t *testing.T) {
 		}, "loud", 0},
 		{"after ten seconds of silence the other does not count", func(b *backlog) {
 			load(b, "quiet", 1, 1)
-			load(b, "loud", 2, 50)
+			load(b, "loud", 2, 30)
 			time.Sleep(sharedFor)
-			load(b, "loud", 52, 50)
+			load(b, "loud", 32, 30)
 			b.reach(2, 1)
 		}, "loud", 0},
 		{"while nothing comes into ClickHouse nobody waits: the stream is there to be filled", func(b *backlog) {
@@ -157,6 +167,31 @@ func TestBacklogFollowsPace(t *testing.T) {
 		load(b, "loud", seq+51, 50)
 		if got := waited(t, b, "loud"); got != mostWait {
 			t.Errorf("100 MiB on their way at 100 MiB/s: waited %v, want %v", got, mostWait)
+		}
+	})
+}
+
+// So may one that sends alone, what came in aloneDelay.
+func TestBacklogAloneFollowsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, seq := &backlog{}, uint64(0)
+		for range 50 { // 100 MiB a second
+			load(b, "loud", seq+1, 10)
+			seq += 10
+			time.Sleep(100 * time.Millisecond)
+			b.reach(0, seq)
+		}
+		load(b, "loud", seq+1, 300)
+		if got := waited(t, b, "loud"); got != 0 {
+			t.Errorf("300 MiB on their way at 100 MiB/s: waited %v", got)
+		}
+		load(b, "loud", seq+301, 30)
+		if got := waited(t, b, "loud"); got != mostWait {
+			t.Errorf("330 MiB on their way at 100 MiB/s: waited %v, want %v", got, mostWait)
+		}
+		b.reach(0, seq+330)
+		if b.all != 0 {
+			t.Errorf("%d bytes are on their way after all is in ClickHouse", b.all)
 		}
 	})
 }

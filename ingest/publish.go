@@ -206,10 +206,14 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 		p.gateway.flight.give(p.Envelope.Tenant, flight)
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
+	raw := int64(len(body))
+	if e.Object != "" {
+		raw = int64(min(e.Bytes, stream.MaxBodyBytes))
+	}
 	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, part: e.Part, bytes: len(p.scratch),
-		events: e.Events, came: e.Bytes, raw: int64(len(body)), flight: flight, sent: time.Now()}
+		events: e.Events, came: e.Bytes, raw: raw, flight: flight, sent: time.Now()}
 	p.n++
-	p.gateway.backlog.sent(e.Tenant, int64(len(body)))
+	p.gateway.backlog.sent(e.Tenant, raw)
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
 }
