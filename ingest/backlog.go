@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ type backlog struct {
 	last            string
 	lastAt, otherAt time.Time
 
-	room room // of INGEST
+	room pending.Room // of INGEST
 }
 
 type owed struct {
@@ -65,7 +66,7 @@ type owed struct {
 	parts map[int][]owedPart // by partition, in order of sequence
 	// room is how much it may have on its way beside others, and alone, by what came into SQL since.
 	room, alone, came int64
-	since      time.Time
+	since             time.Time
 }
 
 // owedPart is parts of one partition up to a sequence.
@@ -165,7 +166,7 @@ func (b *backlog) stored(tenant string, partition int, seq uint64, bytes, took i
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if seq > 0 {
-		b.room.used += took
+		b.room.Used += took
 	}
 	o := b.by[tenant]
 	if o == nil {
@@ -215,7 +216,7 @@ func (b *backlog) amounts(least func(tenant string) int64) map[string]pending.Am
 	defer b.mu.Unlock()
 	all := map[string]pending.Amount{}
 	for tenant, o := range b.by {
-		if n := least(tenant); (n <= 0 || o.bytes < n) && !b.room.much(o.took) {
+		if n := least(tenant); (n <= 0 || o.bytes < n) && !b.room.Much(o.took) {
 			continue
 		}
 		a := pending.Amount{Bytes: o.bytes, Took: o.took, Ends: map[int]uint64{}}
@@ -271,6 +272,37 @@ func (b *backlog) upTo(partition int) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reached[partition]
+}
+
+// errIngestShare says that a tenant's parts fill its share of INGEST.
+var errIngestShare = errors.New("this tenant's parts on their way into SQL fill its share of INGEST")
+
+// saw takes note of how full INGEST is.
+func (b *backlog) saw(used, most int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.room = pending.Room{Used: used, Max: most}
+}
+
+// share is how much of INGEST what a tenant has on its way takes, from all gateways together, and the most that it may take; 0: any.
+func (b *backlog) share(tenant string) (own, most int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.by[tenant]; o != nil {
+		own = max(o.took, 0)
+	}
+	if b.elsewhere != nil {
+		own += b.elsewhere.Took(tenant)
+	}
+	return b.room.Share(own)
+}
+
+// within returns errIngestShare while the tenant has more of INGEST than its share.
+func (b *backlog) within(tenant string) error {
+	if own, most := b.share(tenant); most > 0 && own > most {
+		return errIngestShare
+	}
+	return nil
 }
 
 // run reads the sinks' marks until ctx ends.

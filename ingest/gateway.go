@@ -185,7 +185,7 @@ type Gateway struct {
 	flight     *pool           // bytes of large uploads on their way to JetStream
 	workspaces chan *workspace // buffers for some of them, kept for the next
 	backlog    backlog
-	holdings   holdings
+	holdings   shares.Holdings
 	active     *active.Sessions
 	quiet      *quiet // keeps refusals from flooding the log
 	uploads    *uploads

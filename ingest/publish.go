@@ -16,6 +16,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest/doorbook"
+	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -247,7 +248,7 @@ func (p *Publisher) await(ctx context.Context) error {
 	defer p.metrics.inFlight.Sub(float64(a.bytes))
 	defer p.gateway.flight.give(p.Envelope.Tenant, a.flight)
 	var seq uint64
-	defer func() { p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, seq, a.raw, taking(a.bytes)) }()
+	defer func() { p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, seq, a.raw, pending.Taking(a.bytes)) }()
 	select {
 	case ack := <-a.future.Ok():
 		seq = ack.Sequence

@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/ingest/shares"
@@ -48,7 +50,7 @@ func (g *Gateway) shares() (all []shares.Share) {
 	g.guests.mu.Unlock()
 	record, recorded := g.uploads.shares(), float64(g.uploads.stored.Load())
 	lines, waiting := g.parts.shares()
-	workers := g.holdings.shares(time.Now())
+	workers := g.holdings.Shares(time.Now())
 	for _, of := range list {
 		l, own := g.bounds(of)
 		all = append(all, own...)
@@ -79,6 +81,25 @@ func (g *Gateway) shares() (all []shares.Share) {
 		}
 	}
 	return all
+}
+
+// listenToWorkers takes over what workers tell of tenants until ctx ends.
+func (g *Gateway) listenToWorkers(ctx context.Context) {
+	sub, err := g.streams.Conn.Subscribe(stream.HoldingSubject, func(m *nats.Msg) {
+		now := time.Now()
+		if err := g.holdings.Heard(m.Data, now); err != nil {
+			if ok, held := g.quiet.say("holding", now); ok {
+				g.cfg.Logger.Warn("what a worker tells of tenants' shares cannot be read, so the metrics do not have it: give all roles one "+
+					"version of warpline", "err", err, "alike_since_last_line", held)
+			}
+		}
+	})
+	if err != nil {
+		g.cfg.Logger.Error("the metrics do not have what tenants have with workers", "err", err)
+		return
+	}
+	defer sub.Unsubscribe()
+	<-ctx.Done()
 }
 
 // bounds are the limits of a tenant, and what it has of those and of its quotas that do not depend on other tenants.
