@@ -47,7 +47,9 @@ func TestNextTenantDoesNotWaitBehindAllOfOne(t *testing.T) {
 			}
 		}
 	}
-	kernels := func(tenant string) uint64 { return c.one("SELECT count() FROM kernels WHERE tenant = '" + tenant + "'") }
+	kernels := func(tenant string) uint64 {
+		return c.one("SELECT count() FROM kernels WHERE tenant = '" + tenant + "'")
+	}
 	seen := func(tenant string, n uint64, within time.Duration) {
 		t.Helper()
 		eventually(t, within, tenant+"'s rows", func() (bool, string) { have := kernels(tenant); return have == n, fmt.Sprint(have) })
