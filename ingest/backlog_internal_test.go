@@ -35,11 +35,11 @@ func TestBacklog(t *testing.T) {
 		of   string
 		want time.Duration
 	}{
-		{"a tenant that sends alone does not wait while 64 MiB are on their way", func(b *backlog) { load(b, "loud", 1, 64) }, "loud", 0},
-		{"but with more, which the next tenant would come behind", func(b *backlog) { load(b, "loud", 1, 65) }, "loud", mostWait},
+		{"a tenant that sends alone does not wait while 128 MiB are on their way", func(b *backlog) { load(b, "loud", 1, 128) }, "loud", 0},
+		{"but with more, which the next tenant would come behind", func(b *backlog) { load(b, "loud", 1, 129) }, "loud", mostWait},
 		{"also where nothing was on its way for long before", func(b *backlog) {
 			time.Sleep(time.Hour)
-			load(b, "loud", 1, 65)
+			load(b, "loud", 1, 129)
 		}, "loud", mostWait},
 		{"while nothing comes into ClickHouse it does not", func(b *backlog) {
 			load(b, "loud", 1, 1)
