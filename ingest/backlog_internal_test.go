@@ -38,7 +38,7 @@ func TestBacklog(t *testing.T) {
 		{"a tenant that sends alone does not wait while 128 MiB are on their way", func(b *backlog) { load(b, "loud", 1, 128) }, "loud", 0},
 		{"but with more, which the next tenant would come behind", func(b *backlog) { load(b, "loud", 1, 129) }, "loud", mostWait},
 		{"also where nothing was on its way for long before", func(b *backlog) {
-			time.Sleep(time.Hour)
+			time.Sleep(20 * stillAfter)
 			load(b, "loud", 1, 129)
 		}, "loud", mostWait},
 		{"while nothing comes into ClickHouse it does not", func(b *backlog) {
