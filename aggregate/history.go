@@ -161,6 +161,7 @@ func (o *owner) replay(ctx context.Context, before past, have stream.Point, brok
 		}
 	}
 	last := int64(0)
+	var changes []*Part
 	for o.position < before.position.Seq {
 		msg, err := o.next(ctx, o.position+1)
 		if err != nil {
@@ -175,8 +176,14 @@ func (o *owner) replay(ctx context.Context, before past, have stream.Point, brok
 		}
 		last = at
 		if msg.Sequence <= have.Seq || !behind {
-			if broken && !o.knows(msg) {
-				break
+			if broken {
+				known, change := o.knows(msg)
+				if !known {
+					break
+				}
+				if change != nil {
+					changes = append(changes, change)
+				}
 			}
 			o.position, o.positionAt = msg.Sequence, at
 		} else if err := q.take(ctx, msg); err != nil {
@@ -190,6 +197,10 @@ func (o *owner) replay(ctx context.Context, before past, have stream.Point, brok
 		q.end(max(before.createdAt, last), before.flushed)
 	}
 	o.opened = time.Time{}
+	for _, p := range changes {
+		o.fold.administered(p)
+		o.opened = o.clock()
+	}
 	return nil
 }
 
@@ -211,18 +222,21 @@ func (o *owner) next(ctx context.Context, from uint64) (*jetstream.RawStreamMsg,
 	}
 }
 
-// knows reports whether the state says that the part was folded, or dropped for good.
-func (o *owner) knows(msg *jetstream.RawStreamMsg) bool {
+// knows reports whether the state says that the part was folded, or dropped for good. Of what an administrator changed no state says so: it
+// is returned, to be written again, since a change that is there twice is one in the view.
+func (o *owner) knows(msg *jetstream.RawStreamMsg) (known bool, change *Part) {
 	env, _, err := stream.ParseEnvelope(msg.Data)
 	switch {
+	case err == nil && env.Kind == stream.KindAdmin && env.Admin != nil:
+		return true, &Part{Seq: msg.Sequence, Env: env}
 	case err != nil || env.Kind == stream.KindDelete || o.seen(&env):
-		return true
+		return true, nil
 	case env.Kind == stream.KindDoor || env.Kind == stream.KindRepeats:
-		return true // no state says so; that a count is passed over though it is new makes it too small, twice the same is worse
+		return true, nil // no state says so; that a count is passed over though it is new makes it too small, twice the same is worse
 	}
 	_, tenant := o.fold.deletions[deletionKey{tenant: env.Tenant}]
 	_, session := o.fold.deletions[keyOf(env.Tenant, env.Session)]
-	return tenant || session
+	return tenant || session, nil
 }
 
 // tell reports that something is lost: in the log, the metrics and the status, and for good in the marks bucket, where the audit finds it.

@@ -155,6 +155,23 @@ func tellStored(t testing.TB, s *broker.Streams, first, end uint64) {
 	}
 }
 
+// change publishes that an administrator changed something, in every partition.
+func change(t testing.TB, s *broker.Streams, id string) {
+	t.Helper()
+	for p := range s.Partitions {
+		now := time.Now().UnixNano()
+		msg, err := stream.AppendEnvelope(nil, &stream.Envelope{Kind: stream.KindAdmin, Tenant: "acme", Source: "admin", Identity: id, Last: true,
+			ReceivedAt: now, RollupDays: 395, Admin: &stream.AdminChange{ID: fmt.Sprint(id, "-", p), At: now, Who: "cli", Action: "tenant.set",
+				Outcome: stream.AdminDone}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.JS.Publish(t.Context(), stream.IngestSubject(p, stream.NoTenantToken, stream.AdminToken), msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // INGEST loses its end or all of it, at rest or while a worker runs, and may have been filled again beyond the old end before a worker
 // looks: what comes later is folded, once, and what was folded is not folded or counted again.
 func TestIngestLost(t *testing.T) {
@@ -188,6 +205,7 @@ func TestIngestLost(t *testing.T) {
 					n++
 					if n%5 == 0 {
 						tellStored(t, h.s, n-5, n)
+						change(t, h.s, fmt.Sprint("change-", n))
 					}
 				}
 			}
@@ -222,6 +240,13 @@ func TestIngestLost(t *testing.T) {
 				"usage_data.events": n, "usage_data.duplicates": 0, "usage_data.rejected": 0} {
 				if got[key] != want {
 					t.Errorf("%s = %d, want %d", key, got[key], want)
+				}
+			}
+			for i := uint64(5); i <= n; i += 5 {
+				for p := range 2 {
+					if id := fmt.Sprint("change-", i, "-", p); got["admin_log_data.entry_id="+id] == 0 {
+						t.Errorf("%s is not in admin_log", id)
+					}
 				}
 			}
 			if got["usage_data.door_events"] > n || got["usage_data.door_events"] < before/2 {

@@ -112,6 +112,7 @@ func (o *owner) stored(c *stream.Chunk, size int) {
 	o.opened = time.Time{}
 	o.pointed = c.Snapshot.Object
 	o.w.publishedUpTo(o.partition, c.Number)
+	o.w.holding.published(o.partition, c.Number, int64(size), o.fold.Out.Given())
 	o.w.tells(c)
 	o.lastPublished, o.lastPublishedAt, o.lastHead = c.Position, c.PositionAt, *c
 	o.anchors = anchor(o.anchors, stream.Point{Seq: c.Position, At: c.PositionAt})
@@ -270,7 +271,11 @@ func (o *owner) storeNames(ctx context.Context) error {
 					}
 				}
 				cancel()
-				if err == nil || errors.Is(err, jetstream.ErrKeyExists) {
+				if err == nil {
+					o.w.holding.named(b.session.Key.Tenant, len(key)+len(value), o.clock())
+					break
+				}
+				if errors.Is(err, jetstream.ErrKeyExists) {
 					break
 				}
 				if broker.IsFull(err) {

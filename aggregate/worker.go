@@ -117,6 +117,7 @@ type Worker struct {
 	newest        map[int]uint64 // number of the newest chunk that this process published, by partition
 	notUnderstood map[int]NotUnderstood
 	names         *nameBudget
+	holding       *holding
 	acquitted     map[int]uint64 // parts by partition, see owner.acquit
 	clock         atomic.Int64   // ns that folds are measured by, see watchFolds
 	loss          string         // see Status
@@ -158,7 +159,8 @@ func New(s *broker.Streams, cfg Config) *Worker {
 	m.tenants.Bound(cfg.MetricsTenants)
 	m.beginRows(cfg.Schema.Tables())
 	return &Worker{streams: s, cfg: cfg, metrics: m, names: newNameBudget(cfg.NamesBytes, m), status: map[int]PartitionStatus{},
-		owners: map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{},
+		holding: newHolding(),
+		owners:  map[int]*owner{}, notUnderstood: map[int]NotUnderstood{}, acquitted: map[int]uint64{}, emptied: map[int]bool{},
 		newest: map[int]uint64{}, told: map[int]told{},
 		windows: broker.NewWindows(s.Marks, stream.IngestStream, cfg.ReplayHorizon, "worker", cfg.Registerer)}
 }
@@ -169,6 +171,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { w.watchIngest(ctx) })
 	wg.Go(func() { w.watchRows(ctx) })
+	wg.Go(func() { w.watchInserted(ctx) })
+	wg.Go(func() { w.tellHolding(ctx) })
 	watch, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { w.watchFolds(watch) })
 	leases := &broker.Leases{

@@ -156,7 +156,7 @@ func (s *Streams) AcceptFindings(ctx context.Context) error {
 			return fmt.Errorf("forget a finding: %w", err)
 		}
 	}
-	return nil
+	return acceptWindows(ctx, s.Marks)
 }
 
 func findingKeys(ctx context.Context, kv jetstream.KeyValue, prefixes ...string) (keys []string, err error) {

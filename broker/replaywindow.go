@@ -26,6 +26,8 @@ type Window struct {
 	Part   int       `json:"-"`
 	Since  time.Time `json:"since"`    // what was settled later is still there
 	Target float64   `json:"target_s"` // what was promised, in seconds
+	// Accepted says that a person has read it: the audit does not name this cut any more.
+	Accepted bool `json:"accepted,omitempty"`
 }
 
 // Length is how far back it goes.
@@ -38,6 +40,9 @@ func (w Window) Promised() time.Duration { return time.Duration(w.Target * float
 
 // Short reports whether it is shorter than was promised.
 func (w Window) Short(now time.Time) bool { return w.Length(now) < w.Promised() }
+
+// Broken reports whether less than half of what was promised is there: then the audit is wrong and the doctor looks, as the alert does.
+func (w Window) Broken(now time.Time) bool { return w.Length(now) < w.Promised()/2 }
 
 // Words say how long it is, and what to do where it is short.
 func (w Window) Words(now time.Time) (found, fix string) {
@@ -164,6 +169,36 @@ func (w *Windows) Shortest(now time.Time) time.Duration {
 		shortest = min(shortest, Window{Since: c.at, Target: w.target.Seconds()}.Length(now))
 	}
 	return shortest
+}
+
+// acceptWindows notes that a person has read which windows were cut. One that is cut again meanwhile is told again.
+func acceptWindows(ctx context.Context, kv jetstream.KeyValue) error {
+	keys, err := findingKeys(ctx, kv, windowPrefix)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		e, err := kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("accept that a replay window was cut: %w", err)
+		}
+		var w Window
+		if json.Unmarshal(e.Value(), &w) != nil || w.Accepted {
+			continue
+		}
+		w.Accepted = true
+		body, err := json.Marshal(w)
+		if err == nil {
+			_, err = kv.Update(ctx, key, body, e.Revision())
+		}
+		if err != nil && !IsWrongSequence(err) {
+			return fmt.Errorf("accept that a replay window was cut: %w", err)
+		}
+	}
+	return nil
 }
 
 // ReadWindows returns the shortest window of each stream that was ever cut. One that cannot be read is left out.

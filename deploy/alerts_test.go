@@ -88,6 +88,11 @@ func TestAlertsFire(t *testing.T) {
 		{"a share of a store", "WarplineShareFilling", nil, []scrape{of("share-upload-record", "red", "a", 95, 100), of("share-spool", "red", "a",
 			10, 100), of("share-large-lines", "blue", "a", 91, 100)}, []string{`{of="share-large-lines",tenant="blue"}`,
 			`{of="share-upload-record",tenant="red"}`}},
+		{"shares of INGEST and ROWS", "WarplineShareFilling", nil, []scrape{of("share-ingest", "red", "a", 91, 100), of("share-rows", "red", "a",
+			95, 100), of("share-ingest", "blue", "a", 89, 100), of("share-rows", "blue", "b", 1, 5)}, []string{
+			`{of="share-ingest",tenant="red"}`, `{of="share-rows",tenant="red"}`}},
+		{"names, of which the oldest make room", "WarplineShareFilling", nil, []scrape{of("share-names", "red", "a", 99, 100),
+			of("share-name-record", "red", "a", 99, 100)}, nil},
 		{"no share, and uploads at once", "WarplineShareFilling", nil, []scrape{of("limit-uploads-at-once", "red", "a", 64, 64)}, nil},
 		{"INGEST was cut", "WarplineReplayWindowShort", nil, []scrape{windows("worker", 60, day), windows("sink", day, day)}, []string{`{}`}},
 		{"ROWS was cut", "WarplineReplayWindowShort", nil, []scrape{windows("worker", day, day), windows("sink", 60, day)}, []string{`{}`}},

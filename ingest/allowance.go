@@ -266,8 +266,12 @@ func beyondActive(tenant string, most, n int) *Refusal {
 			"after Retry-After seconds, or ask the operator for a higher limit", tenant, most, n, active.Silence)}
 }
 
-// mayOwe refuses an upload while the tenant has as much on its way into SQL as it may. One that is let in may be of any size.
+// mayOwe refuses an upload while the tenant has as much on its way into SQL, or in INGEST, as it may. One that is let in may be of any size
+// on its way into SQL.
 func (g *Gateway) mayOwe(m *meter) *Refusal {
+	if err := g.backlog.within(m.guest.name); err != nil {
+		return asRefusal(g.failed("taking the upload", err))
+	}
 	_, limits := m.current()
 	if limits.PendingBytes <= 0 {
 		return nil

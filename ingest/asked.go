@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/proto/tenant"
+	"github.com/warpline/warpline/proto/varint"
 )
 
 // A client may ask what became of its uploads. It sends a name of its choice in the header Warpline-Upload, and the answer has a receipt in
@@ -203,21 +204,21 @@ func (a *asked) parse(src []byte, partitions int) error {
 		return errReceipt
 	}
 	a.incomplete = src[1]&receiptIncomplete != 0
-	d := decoder{src: src[2:]}
-	a.repeated, a.refused = d.uvarint(), d.uvarint()
-	n := d.count(4)
+	d := varint.Reader{Rest: src[2:]}
+	a.repeated, a.refused = d.Uint(), d.Uint()
+	n := d.Count(4)
 	if n > maxReceiptRanges {
 		return errReceipt
 	}
 	for range n {
-		p := d.uvarint()
-		s := seqRange{d.uvarint(), d.uvarint(), d.uvarint()}
-		if d.bad || p >= uint64(partitions) {
+		p := d.Uint()
+		s := seqRange{d.Uint(), d.Uint(), d.Uint()}
+		if d.Bad || p >= uint64(partitions) {
 			return errReceipt
 		}
 		a.ranges[int(p)] = s
 	}
-	if d.bad || len(d.src) > 0 {
+	if !d.Done() {
 		return errReceipt
 	}
 	return nil

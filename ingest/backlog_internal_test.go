@@ -13,7 +13,7 @@ const mib = 1 << 20
 func load(b *backlog, tenant string, first uint64, parts int) {
 	for i := range parts {
 		b.sent(tenant, mib)
-		b.stored(tenant, 0, first+uint64(i), mib)
+		b.stored(tenant, 0, first+uint64(i), mib, mib/4)
 	}
 }
 
@@ -35,14 +35,24 @@ func TestBacklog(t *testing.T) {
 		of   string
 		want time.Duration
 	}{
-		{"a tenant that sends alone does not wait, however much is on its way", func(b *backlog) { load(b, "loud", 1, 1000) }, "loud", 0},
+		{"a tenant that sends alone does not wait while 128 MiB are on their way", func(b *backlog) { load(b, "loud", 1, 128) }, "loud", 0},
+		{"but with more, which the next tenant would come behind", func(b *backlog) { load(b, "loud", 1, 129) }, "loud", mostWait},
+		{"also where nothing was on its way for long before", func(b *backlog) {
+			time.Sleep(20 * stillAfter)
+			load(b, "loud", 1, 129)
+		}, "loud", mostWait},
+		{"while nothing comes into ClickHouse it does not", func(b *backlog) {
+			load(b, "loud", 1, 1)
+			time.Sleep(stillAfter + time.Second)
+			load(b, "loud", 2, 1000)
+		}, "loud", 0},
 		{"beside another it does", func(b *backlog) { load(b, "loud", 1, 100); load(b, "quiet", 101, 1) }, "loud", mostWait},
 		{"the other does not", func(b *backlog) { load(b, "quiet", 1, 1); load(b, "loud", 2, 100) }, "quiet", 0},
 		{"up to 8 MiB nobody waits", func(b *backlog) { load(b, "loud", 1, 8); load(b, "quiet", 9, 1) }, "loud", 0},
 		{"bytes that are not acknowledged yet count", func(b *backlog) { b.sent("loud", 9*mib); load(b, "quiet", 1, 1) }, "loud", mostWait},
 		{"what was not stored does not", func(b *backlog) {
 			b.sent("loud", 9*mib)
-			b.stored("loud", 0, 0, 9*mib)
+			b.stored("loud", 0, 0, 9*mib, 0)
 			load(b, "quiet", 1, 1)
 		}, "loud", 0},
 		{"what is in ClickHouse does not", func(b *backlog) {
@@ -62,9 +72,9 @@ func TestBacklog(t *testing.T) {
 		}, "loud", 0},
 		{"after ten seconds of silence the other does not count", func(b *backlog) {
 			load(b, "quiet", 1, 1)
-			load(b, "loud", 2, 50)
+			load(b, "loud", 2, 30)
 			time.Sleep(sharedFor)
-			load(b, "loud", 52, 50)
+			load(b, "loud", 32, 30)
 			b.reach(2, 1)
 		}, "loud", 0},
 		{"while nothing comes into ClickHouse nobody waits: the stream is there to be filled", func(b *backlog) {
@@ -161,13 +171,38 @@ func TestBacklogFollowsPace(t *testing.T) {
 	})
 }
 
+// So may one that sends alone, what came in aloneDelay.
+func TestBacklogAloneFollowsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, seq := &backlog{}, uint64(0)
+		for range 50 { // 100 MiB a second
+			load(b, "loud", seq+1, 10)
+			seq += 10
+			time.Sleep(100 * time.Millisecond)
+			b.reach(0, seq)
+		}
+		load(b, "loud", seq+1, 300)
+		if got := waited(t, b, "loud"); got != 0 {
+			t.Errorf("300 MiB on their way at 100 MiB/s: waited %v", got)
+		}
+		load(b, "loud", seq+301, 30)
+		if got := waited(t, b, "loud"); got != mostWait {
+			t.Errorf("330 MiB on their way at 100 MiB/s: waited %v, want %v", got, mostWait)
+		}
+		b.reach(0, seq+330)
+		if b.all != 0 {
+			t.Errorf("%d bytes are on their way after all is in ClickHouse", b.all)
+		}
+	})
+}
+
 // What is held of a backlog is bounded by its bytes, not by its parts, and nothing of a tenant that is silent.
 func TestBacklogHoldsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlog{}
 		for i := range 100_000 {
 			b.sent("tiny", 100)
-			b.stored("tiny", i%16, uint64(i+1), 100)
+			b.stored("tiny", i%16, uint64(i+1), 100, 100)
 		}
 		held := 0
 		for _, parts := range b.by["tiny"].parts {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/warpline/warpline/proto/varint"
 )
 
 // Settled uploads are sealed into blocks: some thousands of one tenant, sorted by hash and cut into pages by the beginning of the hash, so
@@ -121,7 +123,7 @@ func appendPage(dst []byte, entries []settled) []byte {
 
 // pageReader reads the uploads of a page one after the other. It allocates nothing.
 type pageReader struct {
-	d     decoder
+	d     varint.Reader
 	left  int
 	base  uint64
 	since int64
@@ -131,9 +133,9 @@ func readPage(page []byte) (r pageReader, err error) {
 	if len(page) == 0 || page[0] != blockVersion {
 		return r, errBlock
 	}
-	r.d = decoder{src: page[1:]}
-	r.left = r.d.count(len(uploadID{}) + 4)
-	r.base, r.since = r.d.uvarint(), r.d.size()
+	r.d = varint.Reader{Rest: page[1:]}
+	r.left = r.d.Count(len(uploadID{}) + 4)
+	r.base, r.since = r.d.Uint(), r.d.Size()
 	return r, nil
 }
 
@@ -143,28 +145,28 @@ func (r *pageReader) next() (e settled, more bool, err error) {
 		return e, false, nil
 	}
 	r.left--
-	have := r.d.take(len(e.id) + 1)
-	if r.d.bad {
+	have := r.d.Take(len(e.id) + 1)
+	if r.d.Bad {
 		return e, false, errBlock
 	}
 	e.id = uploadID(have[:len(e.id)])
 	flags := have[len(e.id)]
 	e.whole = flags&entryWhole != 0
 	if flags&entryBody != 0 {
-		copy(e.body[:], r.d.take(len(e.body)))
+		copy(e.body[:], r.d.Take(len(e.body)))
 	}
-	e.accepted = r.d.uvarint()
+	e.accepted = r.d.Uint()
 	if flags&entryRejected != 0 {
-		e.rejected = r.d.uvarint()
+		e.rejected = r.d.Uint()
 	}
 	if flags&entryGeneration != 0 {
-		e.generation = r.d.uvarint()
+		e.generation = r.d.Uint()
 	}
-	if last := r.d.uvarint(); last > 0 {
+	if last := r.d.Uint(); last > 0 {
 		e.last = r.base + last - 1
 	}
-	e.at = r.since + r.d.size()
-	if r.d.bad {
+	e.at = r.since + r.d.Size()
+	if r.d.Bad {
 		return e, false, errBlock
 	}
 	return e, true, nil
@@ -245,12 +247,12 @@ func parseIndex(name string, src []byte) (*block, error) {
 	if len(src) == 0 || src[0] != blockVersion {
 		return nil, errBlock
 	}
-	d := decoder{src: src[1:]}
-	b := &block{name: name, count: int(d.size()), bytes: d.size(), since: d.size(), until: d.size()}
-	if d.bad || b.count <= 0 || len(d.src) == 0 || len(d.src)%bloomLine != 0 || b.count > 8*len(d.src) {
+	d := varint.Reader{Rest: src[1:]}
+	b := &block{name: name, count: int(d.Size()), bytes: d.Size(), since: d.Size(), until: d.Size()}
+	if d.Bad || b.count <= 0 || len(d.Rest) == 0 || len(d.Rest)%bloomLine != 0 || b.count > 8*len(d.Rest) {
 		return nil, errBlock
 	}
-	b.bloom = bytes.Clone(d.src)
+	b.bloom = bytes.Clone(d.Rest)
 	return b, nil
 }
 

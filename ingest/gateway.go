@@ -185,6 +185,7 @@ type Gateway struct {
 	flight     *pool           // bytes of large uploads on their way to JetStream
 	workspaces chan *workspace // buffers for some of them, kept for the next
 	backlog    backlog
+	holdings   shares.Holdings
 	active     *active.Sessions
 	quiet      *quiet // keeps refusals from flooding the log
 	uploads    *uploads
@@ -196,6 +197,7 @@ type Gateway struct {
 
 	draining atomic.Bool
 	counted  atomic.Bool     // the sessions that are active elsewhere are known
+	owing    atomic.Bool     // what is on its way from elsewhere is known
 	missing  []func() string // what sources wait for before they can answer, see ReadyWhen
 	contact  atomic.Int64    // when JetStream last answered, unix ns
 	fill     atomic.Int64    // of the INGEST stream, in 1/1000
@@ -297,12 +299,13 @@ func New(s *broker.Streams, cfg Config) (*Gateway, error) {
 	g.wg.Go(func() { g.keys.run(ctx) })
 	g.wg.Go(func() { g.observe(ctx) })
 	g.wg.Go(func() { g.shareLimits(ctx) })
+	g.wg.Go(func() { g.listenToWorkers(ctx) })
 	g.wg.Go(func() { g.keepQuotas(ctx) })
 	self := hex.EncodeToString(g.guests.spending.id[:])
 	sessions := &peers.Keeper{KV: s.Quotas, Name: "active", Self: self, Log: cfg.Logger, Told: g.active}
 	g.wg.Go(func() { sessions.Run(ctx, func() { g.counted.Store(true) }) })
 	amounts := &peers.Keeper{KV: s.Quotas, Name: "pending", Self: self, Log: cfg.Logger, Told: g.backlog.elsewhere}
-	g.wg.Go(func() { amounts.Run(ctx, nil) })
+	g.wg.Go(func() { amounts.Run(ctx, func() { g.owing.Store(true) }) })
 	g.wg.Go(func() { g.uploads.run(ctx) })
 	g.wg.Go(func() { g.backlog.run(ctx, s.Marks, cfg.Logger) })
 	counting, counted := context.WithCancel(context.WithoutCancel(ctx))
@@ -467,6 +470,7 @@ func (g *Gateway) look(ctx context.Context) {
 	g.contact.Store(time.Now().UnixNano())
 	info := st.CachedInfo()
 	g.history.saw(info)
+	g.backlog.saw(int64(info.State.Bytes), max(info.Config.MaxBytes, 0))
 	g.metrics.ingestBytes.Set(float64(info.State.Bytes))
 	g.metrics.ingestMax.Set(float64(max(info.Config.MaxBytes, 0)))
 	if info.Config.MaxBytes > 0 {

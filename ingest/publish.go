@@ -16,6 +16,7 @@ import (
 
 	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest/doorbook"
+	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -180,6 +181,9 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 			return err
 		}
 	}
+	if err := p.gateway.backlog.within(e.Tenant); err != nil {
+		return fmt.Errorf("publish part %d: %w", e.Part, err)
+	}
 	waited, err := p.gateway.backlog.wait(ctx, e.Tenant, uploadPatience-p.waited)
 	if p.waited += waited; waited > 0 {
 		p.metrics.backlogWait.WithLabelValues(e.Tenant).Add(waited.Seconds())
@@ -203,10 +207,14 @@ func (p *Publisher) Send(ctx context.Context, e *stream.Envelope, body []byte) e
 		p.gateway.flight.give(p.Envelope.Tenant, flight)
 		return fmt.Errorf("publish part %d: %w", e.Part, err)
 	}
+	raw := int64(len(body))
+	if e.Object != "" {
+		raw = int64(min(e.Bytes, stream.MaxBodyBytes))
+	}
 	p.waiting[(p.head+p.n)%len(p.waiting)] = pendingAck{future: future, partition: p.partition, part: e.Part, bytes: len(p.scratch),
-		events: e.Events, came: e.Bytes, raw: int64(len(body)), flight: flight, sent: time.Now()}
+		events: e.Events, came: e.Bytes, raw: raw, flight: flight, sent: time.Now()}
 	p.n++
-	p.gateway.backlog.sent(e.Tenant, int64(len(body)))
+	p.gateway.backlog.sent(e.Tenant, raw)
 	p.metrics.inFlight.Add(float64(len(p.scratch)))
 	return nil
 }
@@ -240,7 +248,7 @@ func (p *Publisher) await(ctx context.Context) error {
 	defer p.metrics.inFlight.Sub(float64(a.bytes))
 	defer p.gateway.flight.give(p.Envelope.Tenant, a.flight)
 	var seq uint64
-	defer func() { p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, seq, a.raw) }()
+	defer func() { p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, seq, a.raw, pending.Taking(a.bytes)) }()
 	select {
 	case ack := <-a.future.Ok():
 		seq = ack.Sequence
@@ -300,7 +308,7 @@ func (p *Publisher) abandon() {
 		a := p.waiting[p.head]
 		p.metrics.inFlight.Sub(float64(a.bytes))
 		p.gateway.flight.give(p.Envelope.Tenant, a.flight)
-		p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, 0, a.raw)
+		p.gateway.backlog.stored(p.Envelope.Tenant, a.partition, 0, a.raw, 0)
 		p.waiting[p.head] = pendingAck{}
 		p.head = (p.head + 1) % len(p.waiting)
 	}
@@ -343,6 +351,10 @@ func atWindows(err error) error { return fmt.Errorf("%w: %w", errWindows, err) }
 // failure names the reason a publish failed, for metrics and for the words of the answer.
 func failure(err error) (reason, words string) {
 	switch {
+	case errors.Is(err, errIngestShare):
+		return "ingest_share", "what this tenant has on its way into SQL takes its share of INGEST, which other tenants need the rest of: " +
+			"the pipeline is slower than the sender, or the sink cannot reach ClickHouse; nothing is lost: send the same again later, or " +
+			"the operator has to raise --ingest-max"
 	case errors.Is(err, errPartsFull):
 		return "parts_full", "this tenant's lines over 1 MiB fill its share of their store (" + stream.PartsObjects +
 			"): the workers are slower than the sender, or the operator has to raise --bucket-max"

@@ -368,6 +368,8 @@ func (g *Gateway) notReady() string {
 		return "the keys are not loaded yet"
 	case !g.counted.Load():
 		return "the active sessions are not known yet"
+	case !g.owing.Load():
+		return "what is on its way into SQL is not known yet"
 	case time.Since(time.Unix(0, g.contact.Load())) > contactLimit:
 		return "JetStream does not answer"
 	case low != "":

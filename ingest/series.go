@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/ingest/shares"
@@ -48,6 +50,7 @@ func (g *Gateway) shares() (all []shares.Share) {
 	g.guests.mu.Unlock()
 	record, recorded := g.uploads.shares(), float64(g.uploads.stored.Load())
 	lines, waiting := g.parts.shares()
+	workers := g.holdings.Shares(time.Now())
 	for _, of := range list {
 		l, own := g.bounds(of)
 		all = append(all, own...)
@@ -63,6 +66,10 @@ func (g *Gateway) shares() (all []shares.Share) {
 		add(shares.UploadsAtOnce, float64(seats), float64(mostSeats))
 		spool, mostSpool := g.budget.share(of.name)
 		add(shares.Spool, float64(spool), float64(mostSpool))
+		all = append(all, workers(of.name)...)
+		if own, most := g.backlog.share(of.name); most > 0 {
+			add(shares.Ingest, float64(own), float64(most))
+		}
 		// When the record is full, the one with most has its oldest forgotten. It may have what the others leave.
 		if most := float64(g.uploads.room.Load()); most > 0 {
 			own := float64(record[of.name])
@@ -74,6 +81,25 @@ func (g *Gateway) shares() (all []shares.Share) {
 		}
 	}
 	return all
+}
+
+// listenToWorkers takes over what workers tell of tenants until ctx ends.
+func (g *Gateway) listenToWorkers(ctx context.Context) {
+	sub, err := g.streams.Conn.Subscribe(stream.HoldingSubject, func(m *nats.Msg) {
+		now := time.Now()
+		if err := g.holdings.Heard(m.Data, now); err != nil {
+			if ok, held := g.quiet.say("holding", now); ok {
+				g.cfg.Logger.Warn("what a worker tells of tenants' shares cannot be read, so the metrics do not have it: give all roles one "+
+					"version of warpline", "err", err, "alike_since_last_line", held)
+			}
+		}
+	})
+	if err != nil {
+		g.cfg.Logger.Error("the metrics do not have what tenants have with workers", "err", err)
+		return
+	}
+	defer sub.Unsubscribe()
+	<-ctx.Done()
 }
 
 // bounds are the limits of a tenant, and what it has of those and of its quotas that do not depend on other tenants.
@@ -130,7 +156,7 @@ var doorReasons = []string{
 
 var (
 	outcomes      = []string{"new", "repeat", "resumed", "conflict", "lost_and_resent", "line", "incomplete_headers"}
-	storeFailures = []string{"parts_full", "full", "no_responders", "disconnected", "timeout", "other"}
+	storeFailures = []string{"parts_full", "ingest_share", "full", "no_responders", "disconnected", "timeout", "other"}
 	uploadStatus  = []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired,
 		http.StatusMethodNotAllowed,
 		http.StatusRequestTimeout, http.StatusConflict,

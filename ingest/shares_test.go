@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/ingest/shares"
 	"github.com/warpline/warpline/proto/stream"
@@ -118,4 +121,95 @@ func TestShareOfTheSpool(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.raw)
 	}
 	eventually(t, soon, "it is given back", func() bool { return of("tenant_used", "red") == 0 && of("tenant_limit", "blue") == 4<<20 })
+}
+
+// While nothing comes into SQL, one tenant cannot take all of INGEST, at several gateways and over their restarts: beyond its share it gets
+// 503, and the next tenant is taken. The metrics say so before it happens.
+func TestShareOfIngest(t *testing.T) {
+	const room = 32 << 20
+	s := brokertest.Start(t, broker.Layout{IngestMaxBytes: room})
+	one, two := startOn(t, s, nil), startOn(t, s, nil)
+	red, blue := one.keyOf("red", tenant.Limits{}), one.keyOf("blue", tenant.Limits{})
+	eventually(t, soon, "both know the key", func() bool { return two.post("s", ndjson("s", 1), blue...).status == http.StatusOK })
+	taken := func(r *rig, who string) float64 { return r.metric("tenant_used", "tenant", who, "of", shares.Ingest) }
+	share := func(r *rig, who string) float64 { return r.metric("tenant_limit", "tenant", who, "of", shares.Ingest) }
+	eventually(t, soon, "the room is known", func() bool { return share(one, "red") > 0 && share(two, "red") > 0 })
+	n := 0
+	fill := func(r *rig, key []string) answer { // some 1 MiB that does not compress
+		n++
+		session := fmt.Sprint("s", n)
+		return r.post(session, noise(session, 1<<20, n), key...)
+	}
+	refused := func(a answer) bool {
+		if a.status == http.StatusOK {
+			return false
+		}
+		if a.status != http.StatusServiceUnavailable || a.Code != "not_stored" || a.header.Get("Retry-After") == "" ||
+			!strings.Contains(a.Detail, "its share of INGEST") {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+		return true
+	}
+	for range 8 {
+		if a := fill(two, red); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	eventually(t, soon, "one knows what two took, and how full INGEST is", func() bool {
+		return taken(one, "red") > 6<<20 && one.metric("ingest_stream_bytes") > 6<<20
+	})
+	for i := 0; !refused(fill(one, red)); i++ {
+		if i > 64 {
+			t.Fatal("64 MiB are in an INGEST of 32")
+		}
+	}
+	info, err := s.Ingest.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := info.State.Bytes; used < room*3/4 || used > room*31/32 {
+		t.Errorf("red fills %d of %d bytes", used, room)
+	}
+	for name, r := range map[string]*rig{"one": one, "two": two} {
+		eventually(t, soon, name+" shows that red has its share", func() bool {
+			return taken(r, "red") > room*3/4 && taken(r, "red") > share(r, "red") && taken(r, "blue") < share(r, "blue")/2
+		})
+		if !refused(fill(r, red)) {
+			t.Errorf("%s takes more of red", name)
+		}
+	}
+	if a := fill(one, blue); a.status != http.StatusOK {
+		t.Errorf("the next tenant: %d %s", a.status, a.raw)
+	}
+	one.gateway.Close()
+	two.gateway.Close()
+	three := startOn(t, s, nil)
+	if !refused(fill(three, red)) {
+		t.Error("after a restart more of red is taken")
+	}
+	if a := three.post("x", ndjson("x", 1), blue...); a.status != http.StatusOK {
+		t.Errorf("the next tenant after a restart: %d %s", a.status, a.raw)
+	}
+	if err := three.gateway.Ready(); err != nil {
+		t.Errorf("the gateway is not ready because one tenant has its share: %v", err)
+	}
+
+	// Once its parts are in SQL, and gone from INGEST, it goes on.
+	if err := s.Ingest.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "it goes on", func() bool { return !refused(fill(three, red)) })
+}
+
+// noise is an upload of lines that do not compress.
+func noise(session string, size, seed int) []byte {
+	random, b := rand.New(rand.NewPCG(uint64(seed), 1)), []byte{}
+	text := make([]byte, 3000)
+	for len(b) < size {
+		for i := range text {
+			text[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-"[random.IntN(64)]
+		}
+		b = fmt.Appendf(b, `{"version":1,"type":"marker","session_id":%q,"name":"%s","at":1}`+"\n", session, text)
+	}
+	return b
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/varint"
 )
 
 // keptWindows is how many windows the record of a (session, channel) remembered in the builds that had such records. They are read until
@@ -128,86 +129,41 @@ func parseRecord(src []byte) (*record, error) {
 		return nil, errRecord
 	}
 	version := src[0]
-	d := decoder{src: src[1:]}
-	d.uvarint() // see appendRecord
+	d := varint.Reader{Rest: src[1:]}
+	d.Uint() // see appendRecord
 	r := &record{}
-	sets := make([]CutLimits, 0, d.count(4))
+	sets := make([]CutLimits, 0, d.Count(4))
 	for range cap(sets) {
-		set := CutLimits{MaxBody: d.size(), MaxRaw: d.size(), MaxLine: d.size(), MaxRatio: math.Float64frombits(d.uvarint())}
+		set := CutLimits{MaxBody: d.Size(), MaxRaw: d.Size(), MaxLine: d.Size(), MaxRatio: math.Float64frombits(d.Uint())}
 		if math.IsNaN(set.MaxRatio) {
 			return nil, errRecord // NaN does not equal itself: the set could not be found again
 		}
 		sets = append(sets, set)
 	}
-	n := d.count(2*len(Digest{}) + 6)
+	n := d.Count(2*len(Digest{}) + 6)
 	r.windows = make([]window, 0, n+1)
 	for range n {
 		var w window
-		copy(w.id[:], d.take(len(w.id)))
-		copy(w.body[:], d.take(len(w.body)))
-		if flags := d.take(1); flags != nil {
+		copy(w.id[:], d.Take(len(w.id)))
+		copy(w.body[:], d.Take(len(w.body)))
+		if flags := d.Take(1); flags != nil {
 			w.state, w.whole = windowState(flags[0]&^(1<<7)), flags[0]>>7 == 1
 		}
-		w.sequence, w.generation, w.accepted, w.rejected = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
-		set := d.uvarint()
+		w.sequence, w.generation, w.accepted, w.rejected = d.Uint(), d.Uint(), d.Uint(), d.Uint()
+		set := d.Uint()
 		if version >= 2 {
-			w.last, w.at = d.uvarint(), d.size()
+			w.last, w.at = d.Uint(), d.Size()
 		}
-		if d.bad || set >= uint64(len(sets)) || w.state < windowPending || w.state > windowOpen {
+		if d.Bad || set >= uint64(len(sets)) || w.state < windowPending || w.state > windowOpen {
 			return nil, errRecord
 		}
 		w.limits = sets[set]
 		r.windows = append(r.windows, w)
 	}
-	if d.bad || len(d.src) > 0 {
+	if !d.Done() {
 		return nil, errRecord
 	}
 	return r, nil
-}
-
-// decoder reads fields and remembers whether one was missing.
-type decoder struct {
-	src []byte
-	bad bool
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.src)
-	if n <= 0 {
-		d.bad, d.src = true, nil
-		return 0
-	}
-	d.src = d.src[n:]
-	return v
-}
-
-func (d *decoder) size() int64 {
-	v := d.uvarint()
-	if v > math.MaxInt64 {
-		d.bad = true
-		return 0
-	}
-	return int64(v)
-}
-
-// count reads how many items follow, each of which takes at least min bytes.
-func (d *decoder) count(min int) int {
-	n := d.uvarint()
-	if n > uint64(len(d.src)/min) {
-		d.bad, d.src = true, nil
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) take(n int) []byte {
-	if len(d.src) < n {
-		d.bad, d.src = true, nil
-		return nil
-	}
-	out := d.src[:n]
-	d.src = d.src[n:]
-	return out
 }
 
 // Identity is what an upload is recognised by when it comes again, and what its parts are called.

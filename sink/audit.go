@@ -53,6 +53,8 @@ type WindowReport struct {
 	Short             bool
 	CutAt             time.Time
 	Found, Fix        string
+	// Broken says that less than half of what was promised is there, Accepted that a person has read that.
+	Broken, Accepted bool `json:",omitempty"`
 }
 
 // OK reports whether nothing is wrong.
@@ -138,7 +140,8 @@ func Audit(ctx context.Context, s *broker.Streams, conn driver.Conn, schema *tab
 	for _, w := range windows {
 		now := time.Now()
 		found, fix := w.Words(now)
-		r.Windows = append(r.Windows, WindowReport{w.Stream, w.Length(now).Seconds(), w.Target, w.Short(now), w.Since, found, fix})
+		r.Windows = append(r.Windows, WindowReport{w.Stream, w.Length(now).Seconds(), w.Target, w.Short(now), w.Since, found, fix,
+			w.Broken(now), w.Accepted})
 	}
 	if r.CutShort, err = cutShort(ctx, s); err != nil {
 		return r, fmt.Errorf("audit: %w", err)

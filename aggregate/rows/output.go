@@ -15,6 +15,7 @@ type Output struct {
 	order   []batchKey // facts, then the rest as first used, so that a chunk's tables come in a stable order
 	body    []byte     // scratch of encode
 	Oldest  int64      // earliest gateway stamp among the rows, 0: none
+	given   map[string]uint64
 
 	mended     map[string]bool // columns that had to be mended, as table.column; true: logged already
 	mendedRows map[string]int  // of the open chunk, by table
@@ -30,7 +31,7 @@ type batchKey struct {
 
 // NewOutput returns an empty output.
 func NewOutput() *Output {
-	return &Output{batches: map[batchKey]*table.Batch{}, mended: map[string]bool{}, mendedRows: map[string]int{}}
+	return &Output{batches: map[batchKey]*table.Batch{}, given: map[string]uint64{}, mended: map[string]bool{}, mendedRows: map[string]int{}}
 }
 
 // Batch returns the batch for rows of t that go to partition p.
@@ -103,6 +104,7 @@ func (o *Output) Encode(tail Tails) (rows []stream.Rows, body []byte, err error)
 
 // book writes how many rows of each table each tenant gets with the chunk.
 func (o *Output) book() {
+	clear(o.given)
 	for _, key := range o.order {
 		if key.table == table.Books.Table {
 			o.batches[key].Reset()
@@ -113,12 +115,16 @@ func (o *Output) book() {
 			continue
 		}
 		o.batches[key].Tally(func(tenant string, rows, amount uint64) {
+			o.given[tenant] += rows
 			b := o.Batch(table.Books.Table, table.DayPartition{Day: table.MonthOf(key.partition.Day), RetentionDays: table.BookDays})
 			table.Books.Append(b, &table.BookRow{Tenant: tenant, Day: key.partition.Day, TableName: key.table.Name,
 				Kept: key.partition.RetentionDays, Rows: rows, Amount: amount, ReceivedDay: key.partition.Day})
 		})
 	}
 }
+
+// Given returns how many rows of the encoded chunk are whose. It must not be changed, and is valid until the next encode.
+func (o *Output) Given() map[string]uint64 { return o.given }
 
 // Reset empties the batches. Those that were not used in this chunk (yesterday's partition, a rare table) are freed.
 func (o *Output) Reset() {

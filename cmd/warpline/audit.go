@@ -130,9 +130,15 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 			return err
 		}
 		r.Found, r.LostParts = nil, nil
+		for _, w := range r.BrokenWindows() {
+			fmt.Fprintln(p.Stderr, "accepted: "+w)
+		}
+		for i := range r.Windows {
+			r.Windows[i].Accepted = true
+		}
 	}
 	for _, w := range r.Windows {
-		if w.Short {
+		if w.Short && (!w.Broken || w.Accepted) {
 			fmt.Fprintf(p.Stderr, "note: %s; %s\n", w.Found, w.Fix)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // helpTexts are those helps of flags and commands that are too long for a line of code, by the names that stand in their tags.
 var helpTexts = kong.Vars{
 	"audit_accept": "Forget, once they are printed, what the roles found until now (messages set aside, chunks " +
-		"that were missing, damaged bytes), and delete what was set aside. What the audit finds itself stays.",
+		"that were missing, damaged bytes, replay windows that were cut), and delete what was set aside. What the audit finds itself stays.",
 	"audit_deep": "Look at every row too: count the rows of each chunk, and compare with what the ledger says of its range. Takes some " +
 		"seconds for 10 million rows.",
 	"bench_against": "Print each workload's figures in parts of those in FILE, which --record wrote, corrected by the speed of the " +

@@ -16,7 +16,8 @@ const tellEvery = 250 * time.Millisecond
 
 // Amount is what a tenant has on its way from one gateway.
 type Amount struct {
-	Bytes int64 `json:"bytes"` // of parts, before compression
+	Bytes int64 `json:"bytes"`          // of parts, before compression
+	Took  int64 `json:"took,omitempty"` // of INGEST; older gateways do not tell it
 	// Ends are up to which sequences of INGEST it goes, by partition: what a gateway that has ended had on its way is in SQL once all of
 	// these are.
 	Ends map[int]uint64 `json:"ends,omitempty"`
@@ -54,6 +55,16 @@ func (a *Amounts) Of(tenant string) (bytes int64) {
 	return bytes
 }
 
+// Took returns how much of INGEST that takes.
+func (a *Amounts) Took(tenant string) (bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, of := range a.heard[tenant] {
+		bytes += of.Took
+	}
+	return bytes
+}
+
 // Reached says up to where a partition is in SQL. What goes no further is not on its way any more, whoever sent it.
 func (a *Amounts) Reached(partition int, seq uint64) {
 	a.mu.Lock()
@@ -65,7 +76,7 @@ func (a *Amounts) Reached(partition int, seq uint64) {
 			if end, ok := of.Ends[partition]; ok && (end <= seq || anew) {
 				delete(of.Ends, partition)
 				if len(of.Ends) == 0 {
-					of.Bytes = 0
+					of.Bytes, of.Took = 0, 0
 				}
 			}
 		}
@@ -118,8 +129,8 @@ func (a *Amounts) Heard(now time.Time, set peers.Set) error {
 		if err := json.Unmarshal(set.Value, &of.Amount); err != nil {
 			return fmt.Errorf("bytes on their way: %w", err)
 		}
-		if of.Bytes < 0 {
-			return fmt.Errorf("bytes on their way: %d", of.Bytes)
+		if of.Bytes < 0 || of.Took < 0 {
+			return fmt.Errorf("bytes on their way: %d, which take %d", of.Bytes, of.Took)
 		}
 	}
 	a.mu.Lock()

@@ -22,6 +22,12 @@ const (
 	Spool        = "share-spool"
 	UploadRecord = "share-upload-record"
 	LargeLines   = "share-large-lines"
+	// Ingest is bytes of INGEST that parts take which are not in SQL yet, Rows bytes of ROWS that wait for ClickHouse. Names is memory of
+	// workers for names, NameRecord bytes of names that workers have stored for their successors.
+	Ingest     = "share-ingest"
+	Rows       = "share-rows"
+	Names      = "share-names"
+	NameRecord = "share-name-record"
 )
 
 // Share is what a tenant has of something.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/warpline/warpline/proto/varint"
 )
 
 // KindDoor is what a gateway has stored in a partition since its last message of this kind there: the body is a Door. It has neither a
@@ -130,47 +132,16 @@ func AppendDoor(dst []byte, d *Door) []byte {
 	return append(dst, b...)
 }
 
-// doorReader reads fields and remembers whether one was missing.
+// doorReader reads fields, of which some are numbers of texts.
 type doorReader struct {
-	src   []byte
+	varint.Reader
 	texts []string
-	bad   bool
-}
-
-func (r *doorReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.src)
-	if n <= 0 {
-		r.bad, r.src = true, nil
-		return 0
-	}
-	r.src = r.src[n:]
-	return v
-}
-
-func (r *doorReader) varint() int64 {
-	v, n := binary.Varint(r.src)
-	if n <= 0 {
-		r.bad, r.src = true, nil
-		return 0
-	}
-	r.src = r.src[n:]
-	return v
-}
-
-// count reads how many items follow, each of which takes at least least bytes.
-func (r *doorReader) count(least int) int {
-	n := r.uvarint()
-	if n > uint64(len(r.src)/least) {
-		r.bad, r.src = true, nil
-		return 0
-	}
-	return int(n)
 }
 
 func (r *doorReader) text() string {
-	i := r.uvarint()
+	i := r.Uint()
 	if i >= uint64(len(r.texts)) {
-		r.bad = true
+		r.Bad = true
 		return ""
 	}
 	return r.texts[i]
@@ -178,40 +149,38 @@ func (r *doorReader) text() string {
 
 // ParseDoor reads the body of a message of KindDoor. Sizes are checked against what is there before anything is allocated.
 func ParseDoor(body []byte) (d Door, err error) {
-	r := doorReader{src: body, texts: []string{""}}
-	if r.uvarint() != doorVersion {
+	r := doorReader{Reader: varint.Reader{Rest: body}, texts: []string{""}}
+	if r.Uint() != doorVersion {
 		return d, ErrDoor
 	}
-	for range r.count(1) {
-		n := r.count(1)
-		r.texts = append(r.texts, string(r.src[:n]))
-		r.src = r.src[n:]
+	for range r.Count(1) {
+		r.texts = append(r.texts, string(r.Take(r.Count(1))))
 	}
-	d.Gateway, d.Number, d.After, d.Since = r.text(), r.uvarint(), r.uvarint(), int64(r.uvarint())
-	d.Counts = make([]DoorCount, r.count(6))
+	d.Gateway, d.Number, d.After, d.Since = r.text(), r.Uint(), r.Uint(), int64(r.Uint())
+	d.Counts = make([]DoorCount, r.Count(6))
 	for i := range d.Counts {
-		d.Counts[i] = DoorCount{Tenant: r.text(), Source: r.text(), Day: int32(r.uvarint()), RollupDays: uint16(r.uvarint()),
-			Events: r.uvarint(), Bytes: r.uvarint()}
+		d.Counts[i] = DoorCount{Tenant: r.text(), Source: r.text(), Day: int32(r.Uint()), RollupDays: uint16(r.Uint()),
+			Events: r.Uint(), Bytes: r.Uint()}
 	}
-	d.Uploads = make([]DoorUpload, r.count(5))
+	d.Uploads = make([]DoorUpload, r.Count(5))
 	seq := int64(0)
 	for i := range d.Uploads {
 		up := &d.Uploads[i]
-		flags := r.uvarint()
+		flags := r.Uint()
 		if flags>>2 >= uint64(len(d.Counts)) {
 			return Door{}, ErrDoor
 		}
 		up.Count, up.Own, up.Again = int(flags>>2), flags&doorOwn != 0, flags&doorAgain != 0
-		up.Session, up.Window, up.Last = r.text(), r.text(), r.uvarint()
-		up.Parts = make([]DoorPart, r.count(3))
+		up.Session, up.Window, up.Last = r.text(), r.text(), r.Uint()
+		up.Parts = make([]DoorPart, r.Count(3))
 		for j := range up.Parts {
 			p := &up.Parts[j]
-			p.Part = int(r.uvarint())
-			seq += r.varint()
-			p.Seq, p.Events = uint64(seq), r.uvarint()
+			p.Part = int(r.Uint())
+			seq += r.Int()
+			p.Seq, p.Events = uint64(seq), r.Uint()
 		}
 	}
-	if r.bad || len(r.src) > 0 {
+	if !r.Done() {
 		return Door{}, ErrDoor
 	}
 	return d, nil

@@ -96,7 +96,7 @@ func (p *Patient) replayWindow(ctx context.Context) (found, fix string, err erro
 	for _, w := range windows {
 		is, do := w.Words(p.Now())
 		found += "; " + is
-		if do != "" {
+		if w.Broken(p.Now()) {
 			fix = do
 		}
 	}

@@ -26,12 +26,23 @@ type Proof struct {
 	Deep      *sink.Deep `json:",omitempty"` // if it was asked for
 }
 
+// BrokenWindows are the replay windows of which less than half of what was promised is there, in one line each, unless a person has read
+// it. Nothing is missing yet: it is a promise that is not kept.
+func (p *Proof) BrokenWindows() (all []string) {
+	for _, w := range p.Windows {
+		if w.Broken && !w.Accepted {
+			all = append(all, "replay window: "+w.Found+"; "+w.Fix)
+		}
+	}
+	return all
+}
+
 // maxLostParts is how many uploads that lack parts are named, a line each.
 const maxLostParts = 50
 
 // Problems lists what is wrong, in one line each.
 func (p *Proof) Problems() []string {
-	all := p.Report.Problems()
+	all := append(p.Report.Problems(), p.BrokenWindows()...)
 	for i, l := range p.LostParts {
 		if i == maxLostParts {
 			all = append(all, fmt.Sprintf("%d more uploads lack parts: --json names them", len(p.LostParts)-i))
