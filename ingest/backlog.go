@@ -25,8 +25,8 @@ const (
 	sharedDelay  = 600 * time.Millisecond
 	leastBacklog = 8 << 20
 	// aloneDelay and leastAlone are the same while nobody else sends: enough to keep workers and sinks busy.
-	aloneDelay = 3 * time.Second
-	leastAlone = 128 << 20
+	aloneDelay = 4 * time.Second
+	leastAlone = 192 << 20
 	// sharedFor is how long a tenant counts as sending after its last part.
 	sharedFor = 10 * time.Second
 	// stillAfter is how long marks must stand still, while something is on its way, for nobody to wait any more.

@@ -35,11 +35,11 @@ func TestBacklog(t *testing.T) {
 		of   string
 		want time.Duration
 	}{
-		{"a tenant that sends alone does not wait while 128 MiB are on their way", func(b *backlog) { load(b, "loud", 1, 128) }, "loud", 0},
-		{"but with more, which the next tenant would come behind", func(b *backlog) { load(b, "loud", 1, 129) }, "loud", mostWait},
+		{"a tenant that sends alone does not wait while 192 MiB are on their way", func(b *backlog) { load(b, "loud", 1, 192) }, "loud", 0},
+		{"but with more, which the next tenant would come behind", func(b *backlog) { load(b, "loud", 1, 193) }, "loud", mostWait},
 		{"also where nothing was on its way for long before", func(b *backlog) {
 			time.Sleep(20 * stillAfter)
-			load(b, "loud", 1, 129)
+			load(b, "loud", 1, 193)
 		}, "loud", mostWait},
 		{"while nothing comes into ClickHouse it does not", func(b *backlog) {
 			load(b, "loud", 1, 1)
@@ -181,15 +181,15 @@ func TestBacklogAloneFollowsPace(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			b.reach(0, seq)
 		}
-		load(b, "loud", seq+1, 300)
+		load(b, "loud", seq+1, 400)
 		if got := waited(t, b, "loud"); got != 0 {
-			t.Errorf("300 MiB on their way at 100 MiB/s: waited %v", got)
+			t.Errorf("400 MiB on their way at 100 MiB/s: waited %v", got)
 		}
-		load(b, "loud", seq+301, 30)
+		load(b, "loud", seq+401, 30)
 		if got := waited(t, b, "loud"); got != mostWait {
-			t.Errorf("330 MiB on their way at 100 MiB/s: waited %v, want %v", got, mostWait)
+			t.Errorf("430 MiB on their way at 100 MiB/s: waited %v, want %v", got, mostWait)
 		}
-		b.reach(0, seq+330)
+		b.reach(0, seq+430)
 		if b.all != 0 {
 			t.Errorf("%d bytes are on their way after all is in ClickHouse", b.all)
 		}
