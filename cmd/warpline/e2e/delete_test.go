@@ -191,7 +191,7 @@ func rowsForget(ctx context.Context, t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the chunk with the deletion leaves ROWS", func() (bool, string) {
+	eventually(t, 60*time.Second, "the chunk with the deletion leaves ROWS", func() (bool, string) {
 		info, err := rows.Info(ctx)
 		if err != nil {
 			return false, err.Error()
