@@ -170,9 +170,7 @@ func TestDeletion(t *testing.T) {
 	same("after the purge")
 	agents.stop()
 	agents.check(t, c)
-	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
-		t.Errorf("audit: %v\n%s", err, out)
-	}
+	c.auditClean(t)
 	if out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes"}, c.reach()...)...).
 		CombinedOutput(); err == nil || !strings.Contains(string(out), "nothing is known") {
 		t.Errorf("deleting what is gone: %v\n%s", err, out)

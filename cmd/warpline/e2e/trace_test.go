@@ -189,9 +189,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("export without %s: %v\n%.2000s", table, err, out)
 		}
 	}
-	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
-		t.Errorf("audit: %v\n%s", err, out)
-	}
+	c.auditClean(t)
 }
 
 // exportTraces wants of each session the trace that trace fix makes of the file it came from: as many slices, arrows and counter values in
