@@ -66,8 +66,8 @@ func (w *world) config() sink.Config {
 	if testing.Verbose() && os.Getenv("SINK_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	return sink.Config{Schema: tabletest.Schema().WithoutViews(), HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db, User: w.e.User(),
-		Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
+	return sink.Config{Schema: tabletest.Schema().WithoutViews(), HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db,
+		User: w.e.User(), Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
 }
 
 // withViews makes a sink that makes the views too.

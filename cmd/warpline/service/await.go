@@ -15,8 +15,8 @@ type waiting struct{ broken, slow time.Duration }
 
 var aWhile = waiting{broken: 10 * time.Second, slow: 3 * time.Minute}
 
-// await waits until there is nothing to wait for. wait returns what is waited for, "" for nothing, and what is wrong, "" while it only takes
-// time. It returns what a start goes on without. failed may be nil.
+// await waits until there is nothing to wait for. wait returns what is waited for, "" for nothing, and what is wrong, "" while it only
+// takes time. It returns what a start goes on without. failed may be nil.
 func (w waiting) await(ctx context.Context, failed <-chan error, wait func() (what, wrong string)) (without string, err error) {
 	began := time.Now()
 	for {
@@ -38,8 +38,8 @@ func (w waiting) await(ctx context.Context, failed <-chan error, wait func() (wh
 	}
 }
 
-// awaitSchema waits until the sink has made its tables, so that whoever sees "ready" can query them. A ClickHouse that is away does not keep
-// the rest from starting.
+// awaitSchema waits until the sink has made its tables, so that whoever sees "ready" can query them. A ClickHouse that is away does not
+// keep the rest from starting.
 func awaitSchema(ctx context.Context, k *sink.Sink, failed <-chan error, log *slog.Logger, w waiting) error {
 	why, err := w.await(ctx, failed, func() (string, string) {
 		st := k.Status()

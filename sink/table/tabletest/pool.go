@@ -69,7 +69,8 @@ func (m made) release(t testing.TB, e *engine.Engine) {
 	shape, err := m.look(e)
 	if err == nil && shape == m.shape && !t.Failed() {
 		var full string
-		full, err = post(e, "SELECT DISTINCT table FROM system.parts WHERE active AND table != 'schema_history' AND database = "+table.Quote(m.name))
+		full, err = post(e, "SELECT DISTINCT table FROM system.parts WHERE active AND table != 'schema_history' AND database = "+
+			table.Quote(m.name))
 		for _, name := range strings.Fields(full) {
 			if err == nil {
 				_, err = post(e, "TRUNCATE TABLE "+m.name+"."+name)
