@@ -16,9 +16,12 @@ BENCHKERNELS ?= 2000000
 
 check: test vet
 
+# The packages whose tests take longest begin first, so that none of them is left alone at the end.
+LONGEST ?= ./cmd/warpline/e2e ./sink ./cmd/warpline ./aggregate ./cmd/warpline/bench
+
 # Three packages at once on two cores: tests that kill and restart things mostly wait.
 test:
-	$(GO) test -p 3 -timeout $(TIMEOUT) ./...
+	$(GO) test -p 3 -timeout $(TIMEOUT) $(LONGEST) ./...
 
 vet:
 	$(GO) vet ./...

@@ -122,7 +122,7 @@ func TestTombstone(t *testing.T) {
 
 func eventually(t testing.TB, what string, ok func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(30 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(30 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return

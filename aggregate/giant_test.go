@@ -29,7 +29,7 @@ func TestGiantPartLeavesNoObject(t *testing.T) {
 	waitFor(t, s, "the PTX of 20 MiB", func(sum totals) bool {
 		return sum["session_functions_data.kind=ptx"] == 1 && sum["ptx_data.arch=sm_90"] == 1
 	})
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		if _, err := s.Parts.GetInfo(t.Context(), "giant"); err == jetstream.ErrObjectNotFound {
 			break

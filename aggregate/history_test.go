@@ -36,7 +36,7 @@ func newHouse(t testing.TB, partitions int) *house {
 	h := &house{t: t, dir: t.TempDir(), addr: l.Addr().String()}
 	l.Close()
 	h.up()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + h.addr})
 	if err != nil {
@@ -64,7 +64,7 @@ func (h *house) down() { h.srv.Shutdown(); h.srv.WaitForShutdown() }
 // reached waits until the streams' connection is there again.
 func (h *house) reached() {
 	h.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !h.s.Conn.IsConnected(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !h.s.Conn.IsConnected(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.t.Fatal("no connection after 30 s")
 		}
@@ -105,7 +105,7 @@ func (h *house) putBack(name, copied string) {
 // remake deletes INGEST and makes it anew, its first sequence being first (0: 1).
 func (h *house) remake(name string, first uint64) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	st, err := h.s.JS.Stream(ctx, name)
 	if err != nil {

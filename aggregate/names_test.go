@@ -36,7 +36,7 @@ func kernelsOf(session string, batch int, ids ...int) string {
 // metric is the value of a gauge or counter without labels. A worker that was started just now may not have registered it yet.
 func metric(t testing.TB, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(time.Millisecond) {
 		all, err := reg.Gather()
 		if err != nil {
 			t.Fatal(err)

@@ -123,7 +123,7 @@ func (p *plant) settled(what string) {
 
 func (p *plant) audited(words ...string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var report sink.Report
 	var all string

@@ -38,7 +38,7 @@ func TestSnapshotsAreWrittenAnew(t *testing.T) {
 		}
 		return c.Snapshot.Object
 	}
-	for deadline := time.Now().Add(20 * time.Second); snapshot() == ""; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); snapshot() == ""; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no snapshot was written")
 		}
@@ -48,7 +48,7 @@ func TestSnapshotsAreWrittenAnew(t *testing.T) {
 	if err := s.JS.DeleteStream(ctx, "OBJ_"+stream.StateObjects); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if now := snapshot(); now != old {
 			if _, err := s.State.GetInfo(ctx, now); err == nil {
 				break

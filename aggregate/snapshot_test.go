@@ -124,7 +124,7 @@ func TestFullStateStoreStopsNobody(t *testing.T) {
 	kernels, total := load(t, s, 0, 20)
 	checkLoad(t, s, kernels, total)
 	said := ""
-	for deadline := time.Now().Add(30 * time.Second); said == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); said == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		for _, p := range w.Status().Partitions {
 			said = p.SnapshotError
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -102,10 +103,14 @@ func readRows(t testing.TB, s *broker.Streams) totals {
 	sum := totals{}
 	facts := newFacts()
 	ctx := context.Background()
+	slow := time.Now().Add(60 * time.Second)
 	for p := range s.Partitions {
 		number := uint64(0)
 		for seq := uint64(1); ; {
 			msg, err := s.Rows.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(stream.RowsSubject(p)))
+			if errors.Is(err, context.DeadlineExceeded) && time.Now().Before(slow) {
+				continue // no answer is not the end
+			}
 			if err != nil {
 				break
 			}

@@ -35,7 +35,7 @@ func TestLeasesAreSharedAndInherited(t *testing.T) {
 	}
 	wait := func(what string, ok func(a, b int) bool) {
 		t.Helper()
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(60 * time.Second)
 		for {
 			a, b := counts()
 			if ok(a, b) {

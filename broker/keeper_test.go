@@ -57,7 +57,7 @@ func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
 	held := make(chan struct{})
 	go func() { defer close(held); leases.Hold(ctx) }()
 	defer func() { cancel(); <-held }()
-	eventually(t, 20*time.Second, "all leases are held", func() bool { return running.Load() == 4 })
+	eventually(t, 60*time.Second, "all leases are held", func() bool { return running.Load() == 4 })
 	for range 7 {
 		for _, subject := range []string{stream.IngestSubject(3, "t", "s"), stream.RowsSubject(2)} {
 			if _, err := js.Publish(ctx, subject, []byte("x")); err != nil {
@@ -65,7 +65,7 @@ func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, 20*time.Second, "the keeper has seen the ends", func() bool { // it looks every fifth round
+	eventually(t, 60*time.Second, "the keeper has seen the ends", func() bool { // it looks every fifth round
 		for _, name := range []string{stream.IngestStream, stream.RowsStream} {
 			st, err := js.Stream(ctx, name)
 			if err != nil {
@@ -82,7 +82,7 @@ func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
 		if err := js.DeleteStream(ctx, name); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		eventually(t, 20*time.Second, name+" is there again", func() bool {
+		eventually(t, 60*time.Second, name+" is there again", func() bool {
 			_, err := js.Stream(ctx, name)
 			return err == nil && s.Remade(name) == 1
 		})
@@ -120,7 +120,7 @@ func TestWhatIsDeletedIsMadeAgain(t *testing.T) {
 			t.Errorf("%s was made anew with other settings: %+v", ack.Stream, cfg)
 		}
 	}
-	eventually(t, 20*time.Second, "all leases are held again", func() bool { return running.Load() == 4 })
+	eventually(t, 60*time.Second, "all leases are held again", func() bool { return running.Load() == 4 })
 	for _, name := range everything {
 		if !strings.Contains(log.String(), strings.TrimPrefix(strings.TrimPrefix(name, "KV_"), "OBJ_")+" was gone and is made anew") {
 			t.Errorf("%s: not a line about it", name)
@@ -231,7 +231,7 @@ func TestMessagesThatNobodyOwnsAreTold(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	kept := make(chan struct{})
 	go func() { defer close(kept); s.Keep(ctx, broker.KeeperConfig{Every: 20 * time.Millisecond}) }()
-	eventually(t, 20*time.Second, "they are told", func() bool {
+	eventually(t, 60*time.Second, "they are told", func() bool {
 		return strings.Contains(log.String(), "trouble: stream INGEST holds messages beside its partitions") &&
 			strings.Contains(log.String(), "messages=3")
 	})
@@ -262,7 +262,7 @@ func TestFillOfBucketsIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 20*time.Second, "it is nearly full", func() bool { return s.Full()["KV_"+stream.MarksBucket] > 0.9 })
+	eventually(t, 60*time.Second, "it is nearly full", func() bool { return s.Full()["KV_"+stream.MarksBucket] > 0.9 })
 	if full := s.Full()["KV_"+stream.LeasesBucket]; full > 0.1 {
 		t.Errorf("the leases are %v full", full)
 	}
@@ -271,5 +271,5 @@ func TestFillOfBucketsIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 20*time.Second, "it is empty again", func() bool { return s.Full()["KV_"+stream.MarksBucket] < 0.1 })
+	eventually(t, 60*time.Second, "it is empty again", func() bool { return s.Full()["KV_"+stream.MarksBucket] < 0.1 })
 }

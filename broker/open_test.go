@@ -133,7 +133,7 @@ func TestOpenWithLessRoomThanIsReserved(t *testing.T) {
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	_, nc, js = serve(t, broker.ServerConfig{Dir: dir, MaxStoreBytes: 1 << 30})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	less := small()
 	if _, err := broker.Open(ctx, nc, js, less); err != nil {
@@ -160,7 +160,7 @@ func TestOpenSaysWhatItWaitsFor(t *testing.T) {
 		_, err := broker.Open(ctx, nc, js, l)
 		opened <- err
 	}()
-	eventually(t, 30*time.Second, "it says what it waits for", func() bool {
+	eventually(t, 60*time.Second, "it says what it waits for", func() bool {
 		return strings.Contains(log.String(), "trouble: waiting for") && strings.Contains(log.String(), "--store-max")
 	})
 	cancel()
@@ -170,7 +170,7 @@ func TestOpenSaysWhatItWaitsFor(t *testing.T) {
 	_, nc, js = serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
 	three := small()
 	three.Replicas = 3
-	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel = context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	if _, err := broker.Open(ctx, nc, js, three); err == nil || !strings.Contains(err.Error(), "--replicas") || ctx.Err() != nil {
 		t.Errorf("three copies on one server: %v", err)
@@ -236,7 +236,7 @@ func trio(t *testing.T) (jetstream.JetStream, *nats.Conn) {
 		}
 		go srv.Start()
 		t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-		if !srv.ReadyForConnections(20 * time.Second) {
+		if !srv.ReadyForConnections(60 * time.Second) {
 			t.Fatal("a server of the cluster does not start")
 		}
 		urls = append(urls, srv.ClientURL())

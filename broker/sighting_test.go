@@ -198,7 +198,7 @@ func TestSightingsOutliveTheirBucket(t *testing.T) {
 	if err := js.DeleteStream(ctx, "KV_"+stream.SeenBucket); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "sightings are kept again", func() bool {
+	eventually(t, 60*time.Second, "sightings are kept again", func() bool {
 		js.Publish(ctx, "ingest.0.a.b", nil)
 		kv, err := js.KeyValue(ctx, stream.SeenBucket)
 		if err != nil {

@@ -127,12 +127,12 @@ func TestDiskFullAndFreed(t *testing.T) {
 		}
 		filler := filepath.Join(dir, "filler")
 		fillUp(t, filler, 0)
-		eventually(t, 30*time.Second, "it notices that it cannot write", func() bool {
+		eventually(t, 60*time.Second, "it notices that it cannot write", func() bool {
 			publish(t.Context(), s, acked)
 			return sv.Stuck() != ""
 		})
 		before := sv.Restarts()
-		eventually(t, 30*time.Second, "it says what to do", func() bool { return strings.Contains(sv.Stuck(), "make room") })
+		eventually(t, 60*time.Second, "it says what to do", func() bool { return strings.Contains(sv.Stuck(), "make room") })
 		time.Sleep(time.Second) // it looks twice more
 		if sv.Restarts() != before || !strings.Contains(sv.Stuck(), "make room") {
 			t.Errorf("with a full disk: %d restarts, stuck %q", sv.Restarts()-before, sv.Stuck())
@@ -174,7 +174,7 @@ func TestDescriptorsExhaustedAndFreed(t *testing.T) {
 	acked := map[uint64]bool{}
 	for range *fills {
 		allow(4) // none more than are open
-		eventually(t, 30*time.Second, "it notices that it cannot write", func() bool {
+		eventually(t, 60*time.Second, "it notices that it cannot write", func() bool {
 			err := publish(t.Context(), s, acked) // well until it needs another file
 			return err != nil && sv.Stuck() != ""
 		})

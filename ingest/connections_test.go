@@ -32,7 +32,7 @@ func TestTooManyConnectionsEndTheFloodsOwn(t *testing.T) {
 	waitReady(t, g)
 	dial := func(from string) net.Conn {
 		t.Helper()
-		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		d := net.Dialer{Timeout: 60 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		c, err := d.Dial("tcp", g.Addr())
 		if err != nil {
 			t.Skipf("this machine has no loopback address %s: %v", from, err)
@@ -41,7 +41,7 @@ func TestTooManyConnectionsEndTheFloodsOwn(t *testing.T) {
 		return c
 	}
 	ask := func(c net.Conn) error {
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(60 * time.Second))
 		if _, err := c.Write([]byte("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func TestTooManyConnectionsEndTheFloodsOwn(t *testing.T) {
 	if err := ask(quiet); err != nil {
 		t.Errorf("the idle connection of another address: %v", err)
 	}
-	uploading.SetDeadline(time.Now().Add(10 * time.Second))
+	uploading.SetDeadline(time.Now().Add(60 * time.Second))
 	if _, err := uploading.Write([]byte(body[10:])); err != nil {
 		t.Fatal(err)
 	}

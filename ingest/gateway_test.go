@@ -369,7 +369,7 @@ func TestNATSAway(t *testing.T) {
 	}
 	down = serve()
 	defer func() { down() }()
-	eventually(t, 20*time.Second, "ready again", func() bool { return r.do("GET", "/readyz", nil).status == 200 })
+	eventually(t, 60*time.Second, "ready again", func() bool { return r.do("GET", "/readyz", nil).status == 200 })
 	eventually(t, soon, "stored", func() bool { return r.post("s", ndjson("s", 10), auth...).status == 200 })
 	if _, err := keys.Revoke(t.Context(), key.ID); err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func TestAuditNamesLostUploads(t *testing.T) {
 			lost(nil, nil) // the end is where it was: only who found out tells
 			if !sealed {   // a gateway that starts does: another upload is where it was stored
 				startOn(t, s, nil)
-				for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 					if found, err = broker.Findings(t.Context(), s.Marks); err != nil || time.Now().After(deadline) {
 						t.Fatal("nobody tells it", err)
 					}

@@ -18,7 +18,7 @@ import (
 // from its bytes. Both are found and removed, not before they are old; objects, and what is being written, stay.
 func TestBytesOfGatewaysThatDied(t *testing.T) {
 	s := brokertest.Start(t, broker.Layout{})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	body := bytes.Repeat([]byte("line "), 1<<18)
 	dying, die := context.WithCancel(ctx)

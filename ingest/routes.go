@@ -341,6 +341,25 @@ func (g *Gateway) Ready() error {
 	return nil
 }
 
+// Loading returns what the gateway has yet to load before it takes uploads, "" for nothing. Ready says the same until it is loaded, where
+// nothing else is wrong.
+func (g *Gateway) Loading() string {
+	switch {
+	case !g.keys.loaded.Load():
+		return "the keys are not loaded yet"
+	case !g.counted.Load():
+		return "the active sessions are not known yet"
+	case !g.owing.Load():
+		return "what is on its way into SQL is not known yet"
+	}
+	for _, missing := range g.missing {
+		if why := missing(); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
 // serveReady says whether uploads can be taken, in one line. A stream that is nearly full does not make the gateway unready:
 // sending elsewhere would not help.
 func (g *Gateway) serveReady(_ context.Context, w http.ResponseWriter, _ *http.Request, _ *exchange) *Refusal {
@@ -364,12 +383,8 @@ func (g *Gateway) notReady() string {
 		return "draining: the gateway is stopping"
 	case g.streams.Conn.Status() != nats.CONNECTED:
 		return "the connection to NATS is down"
-	case !g.keys.loaded.Load():
-		return "the keys are not loaded yet"
-	case !g.counted.Load():
-		return "the active sessions are not known yet"
-	case !g.owing.Load():
-		return "what is on its way into SQL is not known yet"
+	case !g.keys.loaded.Load(), !g.counted.Load(), !g.owing.Load():
+		return g.Loading()
 	case time.Since(time.Unix(0, g.contact.Load())) > contactLimit:
 		return "JetStream does not answer"
 	case low != "":
@@ -377,10 +392,8 @@ func (g *Gateway) notReady() string {
 	case g.metrics.storing.trouble() != "":
 		return g.metrics.storing.trouble()
 	}
-	for _, missing := range g.missing {
-		if why := missing(); why != "" {
-			return why
-		}
+	if why := g.Loading(); why != "" {
+		return why
 	}
 	if g.cfg.Ready != nil {
 		return g.cfg.Ready()

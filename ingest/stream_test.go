@@ -336,7 +336,7 @@ func TestHalfPublishedWindowIsResumed(t *testing.T) {
 	// A probe that is younger than all parts: once JetStream takes its id again, it has forgotten theirs. The server starts its timer anew
 	// when the window changes, but sometimes reads the old window for it (2 minutes): so the window changes before each probe.
 	cfg, probes := info.Config, 0
-	eventually(t, 20*time.Second, "the duplicate window passes", func() bool {
+	eventually(t, 60*time.Second, "the duplicate window passes", func() bool {
 		cfg.Duplicates = 100*time.Millisecond + time.Duration(probes)*time.Millisecond
 		if _, err := first.streams.JS.UpdateStream(ctx, cfg); err != nil {
 			t.Fatal(err)
@@ -384,7 +384,7 @@ func watchFirst(t *testing.T, s *broker.Streams) func() (string, []byte) {
 				if e != nil {
 					return e.Key(), e.Value()
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(60 * time.Second):
 				t.Fatal("no record was written")
 			}
 		}

@@ -400,7 +400,7 @@ func TestTenantsSurviveTheirBucket(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "KV_"+stream.KeysBucket); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "the record is back", func() bool {
+	eventually(t, 60*time.Second, "the record is back", func() bool {
 		back, err := tenants.Get(t.Context(), "red")
 		return err == nil && back.Limits.EventsPerSecond == 7 && back.Note == "a note"
 	})

@@ -73,7 +73,7 @@ func TestClientCertificates(t *testing.T) {
 		if sessions[who] == nil {
 			sessions[who] = tls.NewLRUClientSessionCache(10)
 		}
-		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{ForceAttemptHTTP2: http2, DisableKeepAlives: true,
+		client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{ForceAttemptHTTP2: http2, DisableKeepAlives: true,
 			TLSClientConfig: &tls.Config{RootCAs: pool, GetClientCertificate: show, ClientSessionCache: sessions[who], ServerName: "127.0.0.1"}}}
 		req, err := http.NewRequest(http.MethodPost, "https://"+r.gateway.Addr()+"/api/v1/events/stream", bytes.NewReader(ndjson("s", 1)))
 		if err != nil {
@@ -176,14 +176,14 @@ func TestFloodsWithoutAKey(t *testing.T) {
 			waitReady(t, g)
 			dial := func(from string, secure bool) net.Conn {
 				t.Helper()
-				d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+				d := net.Dialer{Timeout: 60 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 				conn, err := d.Dial("tcp", g.Addr())
 				if err != nil {
 					t.Skipf("this machine has no loopback address %s: %v", from, err)
 				}
 				t.Cleanup(func() { conn.Close() })
 				if secure {
-					conn.SetDeadline(time.Now().Add(20 * time.Second))
+					conn.SetDeadline(time.Now().Add(60 * time.Second))
 					sealed := tls.Client(conn, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
 					sealed.Handshake() // it may be ended before
 					return sealed
@@ -191,7 +191,7 @@ func TestFloodsWithoutAKey(t *testing.T) {
 				return conn
 			}
 			ask := func(conn net.Conn) error {
-				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				conn.SetDeadline(time.Now().Add(60 * time.Second))
 				if _, err := conn.Write([]byte("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 					return err
 				}
@@ -233,7 +233,7 @@ func TestBodiesWithoutAKeyEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(60 * time.Second))
 		if _, err := conn.Write([]byte("POST /api/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n" + rest)); err != nil {
 			t.Fatal(err)
 		}

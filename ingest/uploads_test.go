@@ -58,7 +58,7 @@ func TestSealedUploadsAreRecognised(t *testing.T) {
 		t.Errorf("the bucket has %d messages after sealing, want 3", msgs)
 	}
 	third := startOn(t, s, nil)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the other one hears of the block by its watch
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the other one hears of the block by its watch
 		body := compress(t, ndjson("s", 1))
 		before := other.metric("windows_total", "outcome", "repeat")
 		if other.post("s", body, window("w0", "device", 0, body)...); other.metric("windows_total", "outcome", "repeat") > before {
@@ -77,7 +77,7 @@ func TestSealedUploadsAreRecognised(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	}
-	eventually(t, 20*time.Second, "the workers are told of every repeat", func() bool { // once a second
+	eventually(t, 60*time.Second, "the workers are told of every repeat", func() bool { // once a second
 		var repeated, told float64
 		for _, at := range []*rig{r, other, third} {
 			repeated += at.metric("events_repeated_total")
@@ -194,7 +194,7 @@ func TestFullRecordForgetsTheOldestOfTheHeaviest(t *testing.T) {
 	if n := r.windowsState().Bytes; n > 96<<10 {
 		t.Errorf("the record has %d bytes", n)
 	}
-	for deadline := time.Now().Add(10 * time.Second); r.metric("upload_horizon_seconds") > 300; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); r.metric("upload_horizon_seconds") > 300; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("horizon %.0f s", r.metric("upload_horizon_seconds"))
 		}
@@ -212,7 +212,7 @@ func TestFullRecordForgetsTheOldestOfTheHeaviest(t *testing.T) {
 	if next := startOn(t, s, nil); next.metric("upload_horizon_seconds") > 1e9 {
 		t.Error("no horizon")
 	} else {
-		for deadline := time.Now().Add(10 * time.Second); next.metric("upload_horizon_seconds") > 300; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(60 * time.Second); next.metric("upload_horizon_seconds") > 300; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("after a restart the horizon is %.0f s", next.metric("upload_horizon_seconds"))
 			}

@@ -302,7 +302,7 @@ func TestDeletionLooksAgain(t *testing.T) {
 		"'session-0', now64(9), 7, 1)"); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); len(w.rowsOf("acme", "session-0")) > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); len(w.rowsOf("acme", "session-0")) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still there: %v", w.rowsOf("acme", "session-0"))
 		}

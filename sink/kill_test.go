@@ -45,7 +45,7 @@ func own(t testing.TB) (w *world, start func() *engine.Engine) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 			defer cancel()
 			e.Stop(ctx)
 		})
@@ -133,7 +133,7 @@ func TestClickHouseAway(t *testing.T) {
 	for i := range 8 {
 		w.publish(i%4, 100)
 	}
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	if err := w.e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestClickHouseAway(t *testing.T) {
 		w.publish(i%4, 100)
 		time.Sleep(50 * time.Millisecond)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for !strings.Contains(k.Status().String(), "clickhouse unreachable since ") {
 		if time.Now().After(deadline) {
 			t.Fatalf("the sink says %q", k.Status().String())

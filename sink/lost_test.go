@@ -28,7 +28,7 @@ func TestChunkSentAgain(t *testing.T) {
 		w.send(1, msg)
 		w.publish(3, 100) // of the same lane
 	}
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	c, body := w.chunk(1, 100) // and as the very last message
 	c.After = 0
 	msg, err := stream.AppendChunk(nil, &c, nil, body)
@@ -36,9 +36,9 @@ func TestChunkSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.send(1, msg)
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	w.send(1, msg)
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 }
 
 // The sink dies in the middle of a span, and ROWS is emptied before another one comes: the half that arrived goes, what the worker folds
@@ -51,7 +51,7 @@ func TestSpanIsLostHalfWay(t *testing.T) {
 			for range 5 {
 				w.publish(0, 100)
 			}
-			w.settled(30 * time.Second)
+			w.settled(60 * time.Second)
 			stop()
 			kept := w.want
 			w.publish(0, 100)
@@ -102,7 +102,7 @@ func (w *world) dieAt(at string) {
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	go func() {
 		for !died.Load() && ctx.Err() == nil {
@@ -124,7 +124,7 @@ func TestMarkIsLostHalfWay(t *testing.T) {
 	for p := range 4 {
 		w.publish(p, 100)
 	}
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	stop()
 	for p := range 4 {
 		w.publish(p, 100)

@@ -309,7 +309,7 @@ func TestDeletionLooksForContentsAgain(t *testing.T) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(30 * time.Second); count("acme") > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); count("acme") > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("still there")
 		}

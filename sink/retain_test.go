@@ -177,12 +177,12 @@ func TestRetain(t *testing.T) {
 	for p := range 4 {
 		w.publish(p, 400)
 	}
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	x, acme := w.holds("x"), w.holds("acme")
 	w.until(w.retain("x", 90, 500))
 	w.same("x", w.holds("x"), moved(x, 90, 500))
 	w.same("acme beside x", w.holds("acme"), acme)
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	before := w.holds("acme")
 	done := w.retain("acme", 60, 700)
 	for i := range 40 {
@@ -231,7 +231,7 @@ func TestRetainDiesAtEveryStep(t *testing.T) {
 	for p := range 4 {
 		w.publish(p, 400)
 	}
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	before := w.holds("x")
 	first, second := w.retain("x", 90, 500), w.retain("acme", 20, 300)
 	for deadline := time.Now().Add(5 * time.Minute); !first() || !second(); {
@@ -287,7 +287,7 @@ func TestDeletionAtEveryStepOfRetain(t *testing.T) {
 			stop := w.run(k)
 			w.publish(0, 400)
 			w.publish(2, 400)
-			w.settled(30 * time.Second)
+			w.settled(60 * time.Second)
 			done := w.retain("acme", 60, 700)
 			<-reached
 			d := stream.Deletion{ID: broker.NewID(), Tenant: "acme", Session: "session-0", At: time.Now().UnixNano()}

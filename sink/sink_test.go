@@ -31,7 +31,7 @@ func TestChunksArriveOnce(t *testing.T) {
 	for i := range 40 {
 		w.publish(i%4, 200)
 	}
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	for _, l := range k.Status().Lanes {
 		if l.Mark == 0 || l.Pending != 0 || l.Err != "" || l.Lag != 0 {
 			t.Errorf("lane %d is not at rest: %+v", l.Lane, l)
@@ -64,7 +64,7 @@ func TestOneInsertMakesOnePart(t *testing.T) {
 		seq = w.publish(0, 2000+i)
 	}
 	stop := w.run(w.sink(func(c *sink.Config) { c.MinInterval = time.Second }))
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	stop()
 	c := w.conn()
 	defer c.Close()
@@ -206,7 +206,7 @@ func TestOrphanedTokenIsRepaired(t *testing.T) {
 				w.publish(p, 50)
 			}
 			stop := w.run(w.sink())
-			w.settled(30 * time.Second)
+			w.settled(60 * time.Second)
 			stop()
 			for p := range 4 {
 				w.publish(p, 50)
@@ -254,7 +254,7 @@ func TestOrphanedTokenIsRepaired(t *testing.T) {
 			}
 			registry := prometheus.NewRegistry()
 			w.run(w.sink(func(c *sink.Config) { c.Registerer = registry }))
-			w.settled(30 * time.Second)
+			w.settled(60 * time.Second)
 			var repairs float64
 			families, _ := registry.Gather()
 			for _, f := range families {
@@ -286,7 +286,7 @@ func TestSchemaChangeEndsTheSpan(t *testing.T) {
 		})
 	}
 	w.run(w.sink(func(c *sink.Config) { c.MinInterval = time.Second }))
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	c := w.conn()
 	defer c.Close()
 	var lasts []uint64
@@ -315,8 +315,8 @@ func TestPurgeKeepsTheReplayWindow(t *testing.T) {
 		}
 	}
 	w.run(w.sink(func(c *sink.Config) { c.ReplayWindow = time.Hour }))
-	w.settled(30 * time.Second)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	w.settled(60 * time.Second)
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		info, err := w.s.Rows.Info(t.Context(), jetstream.WithSubjectFilter("rows.*"))
 		if err != nil {
 			t.Fatal(err)
@@ -343,8 +343,8 @@ func TestPurgeKeepsTheCheckpoint(t *testing.T) {
 		}
 	}
 	w.run(w.sink())
-	w.settled(30 * time.Second)
-	deadline := time.Now().Add(30 * time.Second)
+	w.settled(60 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		info, err := w.s.Rows.Info(t.Context(), jetstream.WithSubjectFilter("rows.*"))
 		if err != nil {
@@ -386,8 +386,8 @@ func TestLargeBodies(t *testing.T) {
 		w.send(i%4, msg)
 	}
 	w.run(w.sink())
-	w.settled(30 * time.Second)
-	deadline := time.Now().Add(30 * time.Second)
+	w.settled(60 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		left, err := w.s.Chunks.List(t.Context())
 		if err == jetstream.ErrNoObjectsFound {
@@ -407,15 +407,15 @@ func TestUnreadableChunkStopsItsLane(t *testing.T) {
 	w.run(k)
 	w.publish(0, 10)
 	w.publish(1, 10)
-	w.settled(20 * time.Second)
+	w.settled(60 * time.Second)
 	before := w.want
 	w.publish(0, 10, func(c *stream.Chunk) { c.Tables[0].Table = "from_the_future" })
 	w.publish(2, 10)
 	w.want = before
 	w.lastSeq[0], w.lastSeq[2] = 0, 0
 	w.publish(1, 10)
-	w.settled(20 * time.Second)
-	deadline := time.Now().Add(30 * time.Second)
+	w.settled(60 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for !strings.Contains(k.Status().String(), "from_the_future") {
 		if time.Now().After(deadline) {
 			t.Fatalf("the sink says %q", k.Status().String())
@@ -431,7 +431,7 @@ func TestLostMarkBeginsBehindTheLedger(t *testing.T) {
 		w.publish(i%4, 10)
 	}
 	stop := w.run(w.sink())
-	w.settled(20 * time.Second)
+	w.settled(60 * time.Second)
 	stop()
 	for n := range w.s.Lanes {
 		if err := w.s.Marks.Delete(t.Context(), fmt.Sprintf("lane.%d", n)); err != nil {
@@ -442,7 +442,7 @@ func TestLostMarkBeginsBehindTheLedger(t *testing.T) {
 		w.publish(i%4, 10)
 	}
 	w.run(w.sink())
-	w.settled(20 * time.Second)
+	w.settled(60 * time.Second)
 }
 
 // A request that ends early, even between two record batches, leaves nothing: on this rests that a part is whole or not there.
@@ -453,7 +453,7 @@ func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
 		old.publish(i%4, 10)
 	}
 	stop := old.run(old.sink())
-	old.settled(20 * time.Second)
+	old.settled(60 * time.Second)
 	stop()
 	audit := func(w *world) sink.Report {
 		t.Helper()
@@ -470,7 +470,7 @@ func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
 		var log lines
 		stop := w.run(w.sink(func(c *sink.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
 		defer stop()
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(60 * time.Second)
 		for strings.Count(log.String(), "lost its past") == 0 && time.Now().Before(deadline) {
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -500,7 +500,7 @@ func TestLostStoresAreToldByAuditAndSink(t *testing.T) {
 			}
 			stop := w.run(w.sink())
 			seq := w.publish(0, 10)
-			for deadline := time.Now().Add(20 * time.Second); audit(w).Lanes[0].Mark < seq && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(60 * time.Second); audit(w).Lanes[0].Mark < seq && time.Now().Before(deadline); {
 				time.Sleep(20 * time.Millisecond)
 			}
 			stop()
@@ -548,7 +548,7 @@ func TestTornStreamInsertsNothing(t *testing.T) {
 	w := shared(t)
 	stop := w.run(w.sink())
 	w.publish(0, 10)
-	w.settled(20 * time.Second)
+	w.settled(60 * time.Second)
 	stop()
 	c, body := w.chunk(1, 4000)
 	first := body[:c.Tables[0].SchemaLen+c.Tables[0].DataLen]
@@ -563,7 +563,7 @@ func TestTornStreamInsertsNothing(t *testing.T) {
 		switch end {
 		case "half":
 			conn.(*net.TCPConn).CloseWrite()
-			conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			conn.SetReadDeadline(time.Now().Add(60 * time.Second))
 			io.ReadAll(conn)
 		case "reset":
 			conn.(*net.TCPConn).SetLinger(0)
@@ -591,7 +591,7 @@ func postWhole(w *world, q url.Values, body []byte) (string, error) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /?%s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", q.Encode(), len(body), body)
-	conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(60 * time.Second))
 	answer := make([]byte, 512)
 	n, err := conn.Read(answer)
 	return string(answer[:n]), err

@@ -45,7 +45,7 @@ func (w *world) partsOfTenants() float64 {
 func (w *world) twoTenants() {
 	w.t.Helper()
 	w.publish(0, 4000)
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('globex' AS tenant) FROM kernels_data UNION " +
 		"ALL SELECT * REPLACE ('globex' AS tenant, corr_id + 100000 AS corr_id) FROM kernels_data")
 	w.exec("INSERT INTO rejects_data (tenant, session_id, at, payload, received_at, retention_days) SELECT if(number % 2, 'globex', " +
@@ -58,7 +58,7 @@ func (w *world) twoTenants() {
 // What all tenants have stored is what the data parts take, each has its part of it, and it shrinks as rows go.
 func TestStoredIsWhatPartsTake(t *testing.T) {
 	w := shared(t)
-	k := w.sink()
+	k := w.sink(withViews)
 	stop := w.run(k)
 	w.twoTenants()
 	stop()
@@ -137,7 +137,7 @@ func TestStoredIsWhatPartsTake(t *testing.T) {
 // A measurement that dies at any step, and two at once, leave readers with one whole set of rows, at any time.
 func TestMeasuringDiesAtEveryStep(t *testing.T) {
 	w := shared(t)
-	w.run(w.sink())
+	w.run(w.sink(withViews))
 	w.twoTenants()
 	if err := w.sink().MeasureStored(t.Context()); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestPurgeForgetsStored(t *testing.T) {
 	k := w.sink()
 	w.run(k)
 	w.publish(0, 400)
-	w.settled(30 * time.Second)
+	w.settled(60 * time.Second)
 	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('globex' AS tenant) FROM kernels_data")
 	if err := k.MeasureStored(t.Context()); err != nil {
 		t.Fatal(err)

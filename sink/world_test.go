@@ -66,9 +66,12 @@ func (w *world) config() sink.Config {
 	if testing.Verbose() && os.Getenv("SINK_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	return sink.Config{Schema: tabletest.Schema(), HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db, User: w.e.User(),
-		Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
+	return sink.Config{Schema: tabletest.Schema().WithoutViews(), HTTPAddr: w.e.HTTPAddr(), NativeAddr: w.e.TCPAddr(), Database: w.db,
+		User: w.e.User(), Password: w.e.Password(), MinInterval: 20 * time.Millisecond, Logger: log}
 }
+
+// withViews makes a sink that makes the views too.
+func withViews(c *sink.Config) { c.Schema = tabletest.Schema() }
 
 func (w *world) sink(change ...func(*sink.Config)) *sink.Sink {
 	cfg := w.config()
@@ -223,7 +226,7 @@ func (w *world) publish(p, n int, change ...func(*stream.Chunk)) uint64 {
 
 func (w *world) send(p int, msg []byte) uint64 {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	ack, err := w.s.JS.Publish(ctx, stream.RowsSubject(p), msg)
 	if err != nil {

@@ -21,7 +21,7 @@ func Start(t testing.TB, layout broker.Layout) *broker.Streams {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{Server: srv, Name: t.Name()})
 	if err != nil {

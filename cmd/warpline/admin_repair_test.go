@@ -233,7 +233,7 @@ func TestAdminAPIRepairs(t *testing.T) {
 		t.Error(raw)
 	}
 	eventually(t, sql, sessions("other"), "0")
-	run(exitOK, "audit")
+	balanced(t, "--data", dir)
 	eventually(t, sql, "SELECT countIf(action = 'reject drop'), countIf(action = 'replay'), countIf(action = 'session delete'), "+
 		"countIf(action = 'tenant purge'), countIf(outcome != 'done'), countIf(change LIKE '%"+captured+"%' OR object LIKE '%"+captured+
 		"%') FROM warpline.admin_log FORMAT CSV", fmt.Sprintf("1,3,%d,1,0,0", len(hostileIDs)+1))

@@ -97,5 +97,5 @@ func TestRejectReplay(t *testing.T) {
 			t.Errorf("taken twice: %+v", one)
 		}
 	}
-	run(exitOK, "audit")
+	balanced(t, "--data", dir)
 }

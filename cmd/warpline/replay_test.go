@@ -34,7 +34,7 @@ func TestReplay(t *testing.T) {
 	sums := query(t, sql, "SELECT sum(total_ns), sum(calls) FROM warpline.kernel_stats")
 	// Nothing more comes into usage: where rows of the same key are left, those before them do not come back.
 	eventually(t, sql, "SELECT toUInt8(sum(door_events) = sum(events)) FROM warpline.usage", "1")
-	run(exitOK, "audit", "--deep")
+	balanced(t, "--deep", "--data", dir)
 
 	srv, err := service.WriterOf(dir, "warpline")
 	if err != nil {
@@ -71,5 +71,5 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%+v", back)
 	}
 	eventually(t, sql, "SELECT sum(total_ns), sum(calls) FROM warpline.kernel_stats", sums)
-	run(exitOK, "audit", "--deep")
+	balanced(t, "--deep", "--data", dir)
 }

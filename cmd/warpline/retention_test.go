@@ -74,7 +74,7 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 	if sent := runIn(t, nil, "send", "../../testdata/gpuflight/trace_default", "--data", data, "--key", secret); sent.code != exitOK {
 		t.Fatalf("%+v", sent)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		got := query(t, sql, "SELECT (SELECT groupUniqArray(retention_days) FROM warpline.kernels_data WHERE tenant = 'acme'), "+
 			"(SELECT groupUniqArray(retention_days) FROM warpline.kernel_stats_data WHERE tenant = 'acme'), "+
 			"(SELECT groupUniqArray(retention_days) FROM warpline.launches WHERE tenant = 'acme')")
@@ -92,7 +92,7 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 		"days            7 of raw rows, 395 of rollups: class default\n":             {},
 		"days            1 of raw rows, 9 of rollups: as given\n":                    {"--tenant", "acme", "--rollup-days", "9"},
 	} {
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // usage follows the rows
+		for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) { // usage follows the rows
 			got := runIn(t, nil, append([]string{"cost", "--events-per-second", "100", "--data", data}, args...)...)
 			if got.code == exitOK && strings.Contains(got.stdout, days) {
 				break

@@ -84,7 +84,7 @@ func TestSeriesExistBeforeTheirFirstFailure(t *testing.T) {
 			want = append(want, counterNames(t, map[string]string{"gateway": "ingest", "worker": "aggregate", "sink": "sink"}[role], role)...)
 		}
 		var missing []string
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // the broker's begin with its first look
+		for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) { // the broker's begin with its first look
 			text := get(t, address)
 			missing = nil
 			has := func(metric, label, value string) bool {

@@ -37,7 +37,7 @@ func (r *rig) asks(id string, of wire.BuildIDType) (yes bool, reason string) {
 // asksUntil asks until the answer is as expected: the registry follows its bucket.
 func (r *rig) asksUntil(id string, want bool) string {
 	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		yes, reason := r.asks(id, wire.BuildIDType_BUILD_ID_TYPE_HASH)
 		if yes == want {
 			return reason

@@ -55,7 +55,7 @@ func startOn(t testing.TB, s *broker.Streams, change func(*ingest.Config)) *rig 
 	t.Helper()
 	r := &rig{t: t, streams: s, metrics: prometheus.NewRegistry()}
 	cfg := ingest.Config{Listen: "127.0.0.1:0", GRPCListen: "127.0.0.1:0", SpoolDir: t.TempDir(), DevKey: devKey, Registerer: r.metrics,
-		PublishTimeout: 3 * time.Second, Sources: []ingest.Source{parcadoor.Source()}, DrainTimeout: time.Second,
+		PublishTimeout: 10 * time.Second, Sources: []ingest.Source{parcadoor.Source()}, DrainTimeout: time.Second,
 		Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
@@ -72,7 +72,7 @@ func startOn(t testing.TB, s *broker.Streams, change func(*ingest.Config)) *rig 
 	r.server = httptest.NewServer(r.gateway.Handler())
 	t.Cleanup(r.server.Close)
 	r.conn = r.dial()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		w := httptest.NewRecorder()
 		r.gateway.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if w.Code == http.StatusOK {

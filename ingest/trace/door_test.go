@@ -48,7 +48,7 @@ func start(t testing.TB, change func(*ingest.Config)) *rig {
 // gateway starts a gateway on the streams of r.
 func (r *rig) gateway(change func(*ingest.Config)) *httptest.Server {
 	r.t.Helper()
-	cfg := ingest.Config{SpoolDir: r.t.TempDir(), DevKey: devKey, Registerer: prometheus.NewRegistry(), PublishTimeout: 3 * time.Second,
+	cfg := ingest.Config{SpoolDir: r.t.TempDir(), DevKey: devKey, Registerer: prometheus.NewRegistry(), PublishTimeout: 10 * time.Second,
 		Sources: []ingest.Source{door.Source()}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
@@ -60,7 +60,7 @@ func (r *rig) gateway(change func(*ingest.Config)) *httptest.Server {
 	r.t.Cleanup(g.Close)
 	server := httptest.NewServer(g.Handler())
 	r.t.Cleanup(server.Close)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		w := httptest.NewRecorder()
 		g.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if w.Code == http.StatusOK {

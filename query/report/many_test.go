@@ -13,7 +13,7 @@ import (
 
 // A report on very many sessions lists the latest, counts the others, and looks for insights in those that began last.
 func TestVeryManySessions(t *testing.T) {
-	conn := filled(t, "report_many")
+	conn, database := filled(t)
 	for _, sql := range []string{
 		`INSERT INTO sessions_data (tenant, session_id, source, started_at, kernels, last_received_at) SELECT 'acme', concat('run-', ` +
 			`leftPad(toString(number), 5, '0')), 'gpu-flight', toDateTime64('2026-11-21 00:00:00', 9, 'UTC') + number, 1, now64() ` +
@@ -30,7 +30,7 @@ func TestVeryManySessions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := report.Read(t.Context(), conn, report.Query{Database: "report_many", Tenant: "acme"})
+	r, err := report.Read(t.Context(), conn, report.Query{Database: database, Tenant: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestVeryManySessions(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
-	one, err := report.Read(t.Context(), conn, report.Query{Database: "report_many", Session: "11111111"})
+	one, err := report.Read(t.Context(), conn, report.Query{Database: database, Session: "11111111"})
 	if err != nil || len(one.Sessions) != 1 || len(one.Insights) == 0 || one.InsightsOf != 0 {
 		t.Errorf("one session: %d sessions, insights %+v, %v", len(one.Sessions), one.Insights, err)
 	}
@@ -60,9 +60,9 @@ func TestVeryManySessions(t *testing.T) {
 
 // What needs more memory than a question may take is left out by name, and the rest is there.
 func TestReportInLittleMemory(t *testing.T) {
-	conn := filled(t, "report_little")
+	conn, database := filled(t)
 	ctx := clickhouse.Context(t.Context(), clickhouse.WithSettings(clickhouse.Settings{"max_memory_usage": 1, "max_untracked_memory": 0}))
-	none, err := report.Read(ctx, conn, report.Query{Database: "report_little"})
+	none, err := report.Read(ctx, conn, report.Query{Database: database})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,15 +45,15 @@ var memoryDataset = []string{
 		`1073741824 * number, 1073741824 * (number + 1), 1073741824 * (number + 2), 85899345920, today(), 30 FROM numbers(10)`,
 }
 
-func memoryFilled(t *testing.T, database string) driver.Conn {
+func memoryFilled(t *testing.T) (conn driver.Conn, database string) {
 	t.Helper()
-	conn := filled(t, database)
+	conn, database = filled(t)
 	for _, sql := range memoryDataset {
 		if err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%.60s: %v", sql, err)
 		}
 	}
-	return conn
+	return conn, database
 }
 
 func memoryReport(t *testing.T, conn driver.Conn, q report.MemoryQuery) *report.Memory {
@@ -66,7 +66,8 @@ func memoryReport(t *testing.T, conn driver.Conn, q report.MemoryQuery) *report.
 }
 
 func TestMemoryReport(t *testing.T) {
-	m := memoryReport(t, memoryFilled(t, "report_memory"), report.MemoryQuery{Database: "report_memory", Tenant: "acme"})
+	conn, database := memoryFilled(t)
+	m := memoryReport(t, conn, report.MemoryQuery{Database: database, Tenant: "acme"})
 	if len(m.Series) != 4 || m.Series[1].Run != "train-7" || m.Series[0].Allocs.Count != 25 || m.Series[0].Allocs.Bytes != 25<<20 {
 		t.Errorf("series are %+v", m.Series)
 	}
@@ -110,7 +111,7 @@ func TestMemoryReportOfSome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := memoryFilled(t, "report_memory_some")
+	conn, database := memoryFilled(t)
 	for _, c := range []struct {
 		q      report.MemoryQuery
 		series int
@@ -124,7 +125,7 @@ func TestMemoryReportOfSome(t *testing.T) {
 		{report.MemoryQuery{Session: "' OR 1=1 --"}, 0, "Nothing matches"},
 		{report.MemoryQuery{Job: "' OR 1=1 --"}, 0, "Nothing matches"},
 	} {
-		c.q.Database = "report_memory_some"
+		c.q.Database = database
 		m := memoryReport(t, conn, c.q)
 		var out bytes.Buffer
 		if err := m.Print(&out, report.Style{}); err != nil {
@@ -201,7 +202,7 @@ func TestRanks(t *testing.T) {
 
 // Phases that a program tells, and issues by their fingerprint, have their sections, in the bounds of what was asked.
 func TestMemoryReportOfPhasesAndIssues(t *testing.T) {
-	conn := filled(t, "report_phases")
+	conn, database := filled(t)
 	scope := func(action, name string, id, sequence int) string {
 		return `{"phase_scope":{"action":"` + action + `","name":"` + name + `","path":["epoch","` + name + `"],"depth":2,"scope_id":"s:` +
 			string(rune('0'+id)) + `","parent_scope_id":null,"thread_id":7,"thread_name":"main","sequence":` + string(rune('0'+sequence)) + `}}`
@@ -223,7 +224,7 @@ func TestMemoryReportOfPhasesAndIssues(t *testing.T) {
 			}
 		}
 	}
-	m := memoryReport(t, conn, report.MemoryQuery{Database: "report_phases"})
+	m := memoryReport(t, conn, report.MemoryQuery{Database: database})
 	if len(m.Phases) != 2 || m.Phases[0].Phase != "epoch / forward" && m.Phases[1].Phase != "epoch / forward" || m.Phases[0].Times != 2 ||
 		m.Phases[0].Open+m.Phases[1].Open != 2 {
 		t.Errorf("phases are %+v", m.Phases)
@@ -232,7 +233,7 @@ func TestMemoryReportOfPhasesAndIssues(t *testing.T) {
 		!strings.HasPrefix(m.Issues[0].ID, "issue:") {
 		t.Errorf("issues are %+v", m.Issues)
 	}
-	if one := memoryReport(t, conn, report.MemoryQuery{Database: "report_phases", Session: "phased-b"}); len(one.Issues) != 1 ||
+	if one := memoryReport(t, conn, report.MemoryQuery{Database: database, Session: "phased-b"}); len(one.Issues) != 1 ||
 		one.Issues[0].Hits != 1 || one.Phases[0].Times != 1 {
 		t.Errorf("of one session: %+v %+v", one.Issues, one.Phases)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/query/report"
 	"github.com/warpline/warpline/sink/engine/enginetest"
-	"github.com/warpline/warpline/sink/table"
 	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
@@ -112,34 +111,27 @@ func buckets(values ...uint64) string {
 }
 
 // filled returns a connection to a database of the test's own that holds the dataset.
-func filled(t *testing.T, database string) driver.Conn {
+func filled(t *testing.T) (conn driver.Conn, database string) {
 	t.Helper()
+	database = tabletest.Database(t)
 	e := enginetest.Shared(t)
-	enginetest.DropAtEnd(t, e, database)
-	open := func(db string) driver.Conn {
-		c, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
-			Auth: clickhouse.Auth{Database: db, Username: e.User(), Password: e.Password()}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	if err := tabletest.Schema().Ensure(t.Context(), open("default"), table.Options{Database: database}); err != nil {
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
+		Auth: clickhouse.Auth{Database: database, Username: e.User(), Password: e.Password()}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	conn := open(database)
+	t.Cleanup(func() { conn.Close() })
 	for _, sql := range dataset {
 		if err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%.60s: %v", sql, err)
 		}
 	}
-	return conn
+	return conn, database
 }
 
 func TestReportIsWhatTheDatasetHolds(t *testing.T) {
-	conn := filled(t, "report_golden")
-	r, err := report.Read(t.Context(), conn, report.Query{Database: "report_golden", Tenant: "acme"})
+	conn, database := filled(t)
+	r, err := report.Read(t.Context(), conn, report.Query{Database: database, Tenant: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +153,7 @@ func TestReportIsWhatTheDatasetHolds(t *testing.T) {
 		if err := r.Print(&out, style); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name+".golden.txt", out.Bytes())
+		golden(t, name+".golden.txt", bytes.ReplaceAll(out.Bytes(), []byte(database), []byte("report_golden")))
 		for line := range strings.Lines(out.String()) {
 			line = strings.TrimRight(line, "\n")
 			if n := uniseg.StringWidth(line); n > style.Width && style.HTTP == "" {
@@ -202,8 +194,8 @@ func TestColourChangesNothingElse(t *testing.T) {
 }
 
 func TestOneSession(t *testing.T) {
-	conn := filled(t, "report_one")
-	r, err := report.Read(t.Context(), conn, report.Query{Database: "report_one", Session: "22222222"})
+	conn, database := filled(t)
+	r, err := report.Read(t.Context(), conn, report.Query{Database: database, Session: "22222222"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +207,7 @@ func TestOneSession(t *testing.T) {
 		t.Errorf("one session has books of its own: %+v", r.Books)
 	}
 	// A session id is data, not SQL.
-	r, err = report.Read(t.Context(), conn, report.Query{Database: "report_one", Session: "' OR 1=1 --"})
+	r, err = report.Read(t.Context(), conn, report.Query{Database: database, Session: "' OR 1=1 --"})
 	if err != nil || len(r.Sessions) != 0 {
 		t.Errorf("a quote in the session finds %d sessions, error %v", len(r.Sessions), err)
 	}
@@ -298,7 +290,7 @@ func TestFortyColumns(t *testing.T) {
 }
 
 func TestReadSaysWhatFailed(t *testing.T) {
-	conn := filled(t, "report_fail")
+	conn, _ := filled(t)
 	_, err := report.Read(context.Background(), conn, report.Query{Database: "no_such_database"})
 	if err == nil || !strings.Contains(err.Error(), "read sessions") {
 		t.Errorf("error is %v", err)

@@ -93,9 +93,9 @@ func store(t *testing.T, conn driver.Conn, session, job string, rank int, expire
 		"duration_hist, received_day, retention_days) VALUES " + strings.Join(rows, ", "))
 }
 
-func tracesFilled(t *testing.T, database string) driver.Conn {
+func tracesFilled(t *testing.T) (conn driver.Conn, database string) {
 	t.Helper()
-	conn := filled(t, database)
+	conn, database = filled(t)
 	odd := traceOf(0, 50)
 	odd[8].at -= 250 // the copy of the first step begins 50 us before its call
 	odd[16].took = 80
@@ -104,18 +104,18 @@ func tracesFilled(t *testing.T, database string) driver.Conn {
 	store(t, conn, "trace:night-1", "night", 1, false, traceOf(40, 50))
 	store(t, conn, "trace:old", "", -1, true, traceOf(0, 70))
 	store(t, conn, "trace:host-only", "", -1, false, traceOf(0, 70)[:2])
-	return conn
+	return conn, database
 }
 
 // Every section of a job with two ranks, compared with a trace whose slices have expired; then lists, lone traces and unknown ones.
 func TestTraceReport(t *testing.T) {
-	conn := tracesFilled(t, "report_trace")
-	t.Run("job", func(t *testing.T) { traceReportOfJob(t, conn) })
-	t.Run("some", func(t *testing.T) { traceReportOfSome(t, conn) })
+	conn, database := tracesFilled(t)
+	t.Run("job", func(t *testing.T) { traceReportOfJob(t, conn, database) })
+	t.Run("some", func(t *testing.T) { traceReportOfSome(t, conn, database) })
 }
 
-func traceReportOfJob(t *testing.T, conn driver.Conn) {
-	r, err := report.ReadTrace(t.Context(), conn, report.TraceQuery{Database: "report_trace", Tenant: "acme", Job: "night", Against: "old",
+func traceReportOfJob(t *testing.T, conn driver.Conn, database string) {
+	r, err := report.ReadTrace(t.Context(), conn, report.TraceQuery{Database: database, Tenant: "acme", Job: "night", Against: "old",
 		Top: 20})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func traceReportOfJob(t *testing.T, conn driver.Conn) {
 
 const topOps = "and in no op within op calls kernels copies on GPUs a call aten::mm 2 2 0 100 µs 50.0 µs"
 
-func traceReportOfSome(t *testing.T, conn driver.Conn) {
+func traceReportOfSome(t *testing.T, conn driver.Conn, database string) {
 	for name, c := range map[string]struct {
 		q    report.TraceQuery
 		say  []string
@@ -186,7 +186,7 @@ func traceReportOfSome(t *testing.T, conn driver.Conn) {
 		"with itself":      {report.TraceQuery{Session: "night-1", Against: "night-1"}, []string{"Nothing: all names"}, "gone"},
 		"without traces":   {report.TraceQuery{Tenant: "other"}, []string{"No traces", "warpline send"}, "Top kernels"},
 	} {
-		c.q.Database = "report_trace"
+		c.q.Database = database
 		r, err := report.ReadTrace(t.Context(), conn, c.q)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -206,7 +206,7 @@ func traceReportOfSome(t *testing.T, conn driver.Conn) {
 			t.Errorf("%s: it says %q:\n%s", name, c.hide, out.String())
 		}
 	}
-	general, err := report.Read(t.Context(), conn, report.Query{Database: "report_trace", Tenant: "acme"})
+	general, err := report.Read(t.Context(), conn, report.Query{Database: database, Tenant: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func traceReportOfSome(t *testing.T, conn driver.Conn) {
 		{report.TraceQuery{Session: "11111111"}, []string{"of source gpu-flight", "warpline report --session"}},
 		{report.TraceQuery{Session: "x", Tenant: "other"}, []string{`tenant "other"`, "warpline send"}},
 	} {
-		c.q.Database = "report_trace"
+		c.q.Database = database
 		_, err := report.ReadTrace(t.Context(), conn, c.q)
 		var unknown *report.UnknownTraceError
 		if !errors.As(err, &unknown) {

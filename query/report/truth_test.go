@@ -10,7 +10,7 @@ import (
 
 // What the report leaves out of durations it says.
 func TestReportSaysWhichDurationsAreNotTrue(t *testing.T) {
-	conn := filled(t, "report_truth")
+	conn, database := filled(t)
 	for _, sql := range []string{
 		"INSERT INTO synthetic_sessions_data (tenant, session_id) VALUES ('acme', '22222222-aaaa-bbbb-cccc-000000000002')",
 		"INSERT INTO deep_windows_data (tenant, session_id, started_at, ended_at) VALUES ('acme', '11111111-aaaa-bbbb-cccc-000000000001', " +
@@ -20,7 +20,7 @@ func TestReportSaysWhichDurationsAreNotTrue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := report.Read(t.Context(), conn, report.Query{Database: "report_truth", Tenant: "acme"})
+	r, err := report.Read(t.Context(), conn, report.Query{Database: database, Tenant: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func newPrey(t *testing.T) *prey {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		_ = p.e.Stop(ctx) // it has only to be gone
 	})
@@ -182,7 +182,7 @@ func (p *prey) overHTTP(a attempt, user, password, origin string) (status int, h
 
 // natively runs the attempt over the native protocol; params become settings.
 func (p *prey) natively(a attempt, user, password string) (string, error) {
-	ctx, cancel := context.WithTimeout(p.Context(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(p.Context(), 60*time.Second)
 	defer cancel()
 	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{p.e.TCPAddr()}, Auth: clickhouse.Auth{Username: user, Password: password},
 		MaxOpenConns: 1})

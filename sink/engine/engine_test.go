@@ -97,7 +97,7 @@ func TestStartStop(t *testing.T) {
 		}
 	}
 	want(t, "version", must(t, e, "SELECT version() LIKE '26.7.%'"), "1")
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	began = time.Now()
 	if err := e.Stop(ctx); err != nil {
@@ -186,7 +186,7 @@ func TestParentDeathEndsTheChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // killed, as asked
-	eventually(t, 30*time.Second, "the child leaves after its parent", func() bool { return processIsGone(child) })
+	eventually(t, 60*time.Second, "the child leaves after its parent", func() bool { return processIsGone(child) })
 	t.Logf("the child left %v after its parent", time.Since(began))
 }
 
@@ -228,7 +228,7 @@ func TestTemporaryEngineRemovesItsFolder(t *testing.T) {
 			}
 			_ = parent.Wait() // killed, as asked
 		}
-		eventually(t, 30*time.Second, how+": the folder is gone", func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) })
+		eventually(t, 60*time.Second, how+": the folder is gone", func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) })
 	}
 }
 
@@ -241,7 +241,7 @@ func TestSigtermEndsTheChildInOrder(t *testing.T) {
 	}
 	select {
 	case <-e.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("still there after 30 s")
 	}
 	if e.Err() != nil {

@@ -144,7 +144,7 @@ func TestFloodOfQueries(t *testing.T) {
 		t.Errorf("an insert took %v", slowest)
 	}
 	want(t, "rows", must(t, s.Engine(), "SELECT count() FROM warpline.t"), fmt.Sprint(inserted))
-	eventually(t, 30*time.Second, "no query outlives its client", func() bool {
+	eventually(t, 60*time.Second, "no query outlives its client", func() bool {
 		return must(t, s.Engine(), "SELECT count() FROM system.processes WHERE user = 'reader'") == "0"
 	})
 }

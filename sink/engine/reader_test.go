@@ -168,10 +168,10 @@ func TestReaderIsBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
 		go func() { gone <- forget(ctx) }()
-		eventually(t, 20*time.Second, name+": the query runs", func() bool { return running() == "1" })
+		eventually(t, 60*time.Second, name+": the query runs", func() bool { return running() == "1" })
 		cancel()
 		<-gone
-		eventually(t, 20*time.Second, name+": the query ends with its client", func() bool { return running() == "0" })
+		eventually(t, 60*time.Second, name+": the query ends with its client", func() bool { return running() == "0" })
 	}
 }
 

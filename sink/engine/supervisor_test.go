@@ -56,7 +56,7 @@ func TestSupervisorRestarts(t *testing.T) {
 		if err := syscall.Kill(old.Pid(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 20*time.Second, "another engine is ready", func() bool {
+		eventually(t, 60*time.Second, "another engine is ready", func() bool {
 			st := s.State()
 			return st.Phase == engine.Ready && st.Pid != old.Pid()
 		})

@@ -62,7 +62,7 @@ func TestFullDisk(t *testing.T) {
 		go func() { filled <- fill(filepath.Join(dir, "filler"), time.Duration(round)*5*time.Millisecond, over) }()
 		for time.Now().Before(over) {
 			sent++
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			err := conn.Exec(ctx, fmt.Sprintf("INSERT INTO warpline.t%d (n) SELECT %d FROM numbers(10)", sent%tables, sent))
 			cancel()
 			if err == nil {

@@ -65,6 +65,14 @@ func (s *Schema) Tables() []*Table {
 // Table returns the table of that name in ClickHouse, nil when there is none.
 func (s *Schema) Table(name string) *Table { return s.byName[name] }
 
+// WithoutViews returns the tables alone, for a database whose views nobody reads: ClickHouse makes the views in some eight times the time
+// of the tables.
+func (s *Schema) WithoutViews() *Schema {
+	bare := *s
+	bare.views = nil
+	return &bare
+}
+
 // Sources returns what the schema is made of: what sources share, whose name is "", then each source. The slice must not be changed.
 func (s *Schema) Sources() []Source { return s.sources }
 

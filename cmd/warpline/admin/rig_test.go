@@ -138,7 +138,7 @@ func (r *rig) make(who string, like tenant.Key) {
 // await waits until something is so.
 func (r *rig) await(so func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatal("it never came to be so")
 		}

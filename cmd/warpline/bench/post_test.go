@@ -73,7 +73,7 @@ func send(t *testing.T, status int, key string) (*door, *Data, *sender, error) {
 	door := &door{t: t, accepted: map[string][]int{}, completed: map[string]int{}, refuse: map[string]int{}, status: status}
 	server := httptest.NewServer(door)
 	t.Cleanup(server.Close)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	s := &sender{url: server.URL, key: key}
 	return door, d, s, s.send(ctx, d)

@@ -125,11 +125,11 @@ func TestBooksBalance(t *testing.T) {
 			have := fmt.Sprint(rows[""])
 			return err == nil && have == want, fmt.Sprintf("events, rejected, duplicates are %s, want %s (%v)", have, want, err)
 		})
-		eventually(t, 30*time.Second, "kernels of "+tenant, func() (bool, string) {
+		eventually(t, 60*time.Second, "kernels of "+tenant, func() (bool, string) {
 			have := c.one(`SELECT count() FROM kernels WHERE tenant = '` + tenant + `'`)
 			return have == stored, fmt.Sprintf("%d of %d", have, stored)
 		})
-		eventually(t, 30*time.Second, "what the gateway counted of "+tenant, func() (bool, string) {
+		eventually(t, 60*time.Second, "what the gateway counted of "+tenant, func() (bool, string) {
 			rows, err := c.tryRows(`SELECT '', sum(door_events), sum(lost_events), toUInt64(sum(door_bytes) > 0) FROM usage
 				WHERE tenant = '` + tenant + `'`)
 			have := fmt.Sprint(rows[""])

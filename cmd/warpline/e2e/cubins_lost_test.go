@@ -150,7 +150,7 @@ func TestRecordOfCubinsLost(t *testing.T) {
 		}
 	})
 	f.send(ctx) // while it is away, or just made anew
-	eventually(t, 30*time.Second, "the log says so", func() (bool, string) {
+	eventually(t, 60*time.Second, "the log says so", func() (bool, string) {
 		return strings.Contains(s.log(), "bucket "+stream.CubinsBucket+" was gone and is made anew"), ""
 	})
 	f.wanted(ctx, before[0], 20*time.Second) // what came after the loss may be in the new record
@@ -233,7 +233,7 @@ func TestCubinIsLostAndItsRecordIsNot(t *testing.T) {
 	}
 	c.books(t, "acme", 2, 0, uint64(len(lost)+len(waits)))
 	// The worker found the loss too, by what the gateway had told; that stays until somebody has read it.
-	eventually(t, 30*time.Second, "the audit names what was lost", func() (bool, string) {
+	eventually(t, 60*time.Second, "the audit names what was lost", func() (bool, string) {
 		said, code := c.audit()
 		return code == 5 && strings.Contains(said, "parts-lost in INGEST"), said
 	})
@@ -251,7 +251,7 @@ func TestGatewayDiesAmidALargeCubin(t *testing.T) {
 	second := freeAddr(t)
 	c.addGateway("gateway2", freeAddr(t), second)
 	c.start("gateway2")
-	c.waitReady("gateway2", 30*time.Second)
+	c.waitReady("gateway2", 60*time.Second)
 	key := c.makeKey("acme")
 	a, b := c.agent(c.grpcAddr, key), c.agent(second, key)
 	toy := parcaFile(t, "toy.sm_75.cubin")
@@ -281,13 +281,13 @@ func TestGatewayDiesAmidALargeCubin(t *testing.T) {
 			time.Sleep(time.Duration(20+r.IntN(400)) * time.Millisecond)
 			c.kill("gateway")
 			c.start("gateway")
-			c.waitReady("gateway", 30*time.Second)
+			c.waitReady("gateway", 60*time.Second)
 		}
 		wg.Wait()
 		if o, err := b.Offer(ctx, id, file); err != nil || o.Wanted && (both || !o.Stored) {
 			t.Errorf("round %d: offered to the other gateway: %+v, %v", n, o, err)
 		}
-		eventually(t, 30*time.Second, "the first gateway knows it", func() (bool, string) {
+		eventually(t, 60*time.Second, "the first gateway knows it", func() (bool, string) {
 			o, err := a.Ask(ctx, id, parcatest.HashBuildID)
 			return err == nil && !o.Wanted, fmt.Sprintf("%+v %v", o, err)
 		})

@@ -237,7 +237,7 @@ func (p *cutParca) books(b *cutService) {
 	for _, c := range p.cubins {
 		bytes += uint64(len(c.file))
 	}
-	eventually(p.t, 30*time.Second, "usage", func() (bool, string) {
+	eventually(p.t, 60*time.Second, "usage", func() (bool, string) {
 		rows, err := b.tsv("SELECT sum(events) - sum(duplicates), sum(rejected), sum(bytes) FROM warpline.usage WHERE tenant = 'dev' AND " +
 			"source = 'parca'")
 		have := ""

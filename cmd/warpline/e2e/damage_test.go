@@ -134,7 +134,7 @@ func (s *site) nats(f func(ctx context.Context, js jetstream.JetStream)) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
 	defer cancel()
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + s.natsAddr, Token: strings.TrimSpace(string(token))})
 	if err != nil {
@@ -344,7 +344,7 @@ func TestDamage(t *testing.T) {
 				s.send(20)
 				s.seen(from, "what was sent afterwards")
 			}
-			eventually(t, 20*time.Second, "it is told", func() (bool, string) {
+			eventually(t, 60*time.Second, "it is told", func() (bool, string) {
 				code, said := s.audit()
 				if a.unfolded {
 					gone := from - s.one(fmt.Sprintf("SELECT uniqExact(session_id) FROM kernels_data WHERE session_id <= '%08d-z'", from))

@@ -64,7 +64,7 @@ func TestDeleteThousandSessions(t *testing.T) {
 			t.Errorf("%s has %d sessions left, want 1; %d rows of others", table, left[0], left[1])
 		}
 	}
-	eventually(t, 30*time.Second, "the audit is content", func() (bool, string) {
+	eventually(t, 60*time.Second, "the audit is content", func() (bool, string) {
 		out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput()
 		return err == nil, string(out)
 	})

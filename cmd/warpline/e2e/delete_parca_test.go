@@ -98,7 +98,7 @@ func (d *parcaDeletion) offer(ctx context.Context, file []byte) {
 func (d *parcaDeletion) session(node string) string {
 	d.t.Helper()
 	id := ""
-	eventually(d.t, 30*time.Second, "the session of "+node, func() (bool, string) {
+	eventually(d.t, 60*time.Second, "the session of "+node, func() (bool, string) {
 		for id = range d.c.rows("SELECT toString(session_id), toUInt64(1) FROM sessions WHERE tenant = 'red' AND host = ?", node) {
 			return true, ""
 		}
@@ -225,7 +225,7 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 		})
 	}
 	for _, file := range [][]byte{small, large} {
-		eventually(t, 20*time.Second, "a deleted cubin is wanted", func() (bool, string) {
+		eventually(t, 60*time.Second, "a deleted cubin is wanted", func() (bool, string) {
 			o, err := d.agent.Ask(ctx, fileID(file), parcatest.HashBuildID)
 			return err == nil && o.Wanted, fmt.Sprint(o, err)
 		})
@@ -260,7 +260,7 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 			return lines == want && want > 0, fmt.Sprint(lines, " of ", want)
 		})
 	}
-	eventually(t, 20*time.Second, "the samples' lines", func() (bool, string) {
+	eventually(t, 60*time.Second, "the samples' lines", func() (bool, string) {
 		after := d.statuses(fileID(small))
 		return strings.Contains(after, "no_function") == strings.Contains(before, "no_function") &&
 			strings.Contains(after, "ok:") == strings.Contains(before, "ok:"), after + ", want as before " + before

@@ -170,9 +170,7 @@ func TestDeletion(t *testing.T) {
 	same("after the purge")
 	agents.stop()
 	agents.check(t, c)
-	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
-		t.Errorf("audit: %v\n%s", err, out)
-	}
+	c.auditClean(t)
 	if out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes"}, c.reach()...)...).
 		CombinedOutput(); err == nil || !strings.Contains(string(out), "nothing is known") {
 		t.Errorf("deleting what is gone: %v\n%s", err, out)
@@ -191,7 +189,7 @@ func rowsForget(ctx context.Context, t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the chunk with the deletion leaves ROWS", func() (bool, string) {
+	eventually(t, 60*time.Second, "the chunk with the deletion leaves ROWS", func() (bool, string) {
 		info, err := rows.Info(ctx)
 		if err != nil {
 			return false, err.Error()

@@ -137,7 +137,7 @@ func TestKeys(t *testing.T) {
 	if out, err := exec.Command(binary, "key", "revoke", red, "--nats", "nats://"+c.natsAddr).CombinedOutput(); err != nil {
 		t.Fatalf("revoke: %v %s", err, out)
 	}
-	eventually(t, 30*time.Second, "the revoked key is refused", func() (bool, string) {
+	eventually(t, 60*time.Second, "the revoked key is refused", func() (bool, string) {
 		status, body, _ := w.post(ctx, c.gatewayAddr, red, true)
 		return status == 401, fmt.Sprint(status, body)
 	})
@@ -170,7 +170,7 @@ func TestHalfPublishedWindow(t *testing.T) {
 		time.Sleep(wait)
 		c.kill("gateway")
 		c.start("gateway")
-		c.waitReady("gateway", 30*time.Second)
+		c.waitReady("gateway", 60*time.Second)
 		time.Sleep(1200 * time.Millisecond) // past the duplicate window, and the worker folds what there is
 		half = int(c.one("SELECT count() FROM kernels WHERE session_id = '" + w.session + "'"))
 		if half > 0 && half < lines*perLine {

@@ -113,7 +113,7 @@ func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *c
 		port(c.clickTCP))
 	c.start("nats")
 	c.start("engine")
-	c.waitReady("nats", 30*time.Second)
+	c.waitReady("nats", 60*time.Second)
 	c.waitReady("engine", 60*time.Second)
 	c.openStreams()
 	click := []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", engine.Writer,
@@ -133,7 +133,7 @@ func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *c
 		}
 	}
 	for name := range c.roles {
-		c.waitReady(name, 30*time.Second)
+		c.waitReady(name, 60*time.Second)
 	}
 	return c
 }
@@ -294,7 +294,7 @@ func (c *cluster) stopAll() {
 // folder can be removed.
 func enginesGone(t testing.TB, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		if !slices.ContainsFunc(lines, func(file string) bool {
 			words, _ := os.ReadFile(file) // a process that has ended meanwhile is none
@@ -310,7 +310,7 @@ func enginesGone(t testing.TB, dir string) {
 func (c *cluster) open() driver.Conn {
 	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{c.clickTCP},
 		Auth:        clickhouse.Auth{Database: "warpline", Username: engine.Reader, Password: c.secret(engine.ReaderSecret)},
-		DialTimeout: 2 * time.Second})
+		DialTimeout: 20 * time.Second})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() (bool
 // production is forgotten at once here, so every test also tests resends past the window.
 func (c *cluster) openStreams() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + c.natsAddr})
 	if err != nil {

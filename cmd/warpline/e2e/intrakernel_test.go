@@ -196,7 +196,7 @@ func TestIntraKernel(t *testing.T) {
 	addr2 := freeAddr(t)
 	c.addGateway("gateway2", addr2, "")
 	c.start("gateway2")
-	c.waitReady("gateway2", 30*time.Second)
+	c.waitReady("gateway2", 60*time.Second)
 	red, blue := c.makeKey("red"), c.makeKey("blue")
 	all := launches(t)
 	twice := append(append([]launch{}, all...), all...)
@@ -357,7 +357,5 @@ func TestIntraKernel(t *testing.T) {
 			t.Errorf("export without %s: %v\n%.2000s", table, err, out)
 		}
 	}
-	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
-		t.Errorf("audit: %v\n%s", err, out)
-	}
+	c.auditClean(t)
 }

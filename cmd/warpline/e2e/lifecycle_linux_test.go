@@ -81,7 +81,7 @@ func TestStartOnAFullerDisk(t *testing.T) {
 	const size = 1800 << 20
 	dir := volume(t, size)
 	s := startUp(t, filepath.Join(dir, "data"), 0)
-	s.mustPost(30 * time.Second)
+	s.mustPost(60 * time.Second)
 	s.exact(60 * time.Second)
 	filler := filepath.Join(dir, "filler")
 	for share := range strings.SplitSeq(*shares, ",") {
@@ -92,14 +92,14 @@ func TestStartOnAFullerDisk(t *testing.T) {
 		take(t, filler, leave)
 		s.start()
 		if leave > 600<<20 {
-			s.awaitReadyz(200, 30*time.Second)
-			s.mustPost(30 * time.Second)
+			s.awaitReadyz(200, 60*time.Second)
+			s.mustPost(60 * time.Second)
 		} else {
-			s.awaitReadyz(503, 10*time.Second)
+			s.awaitReadyz(503, 60*time.Second)
 			if status, body := s.post(); status != 503 || !strings.Contains(body, "disk_low") {
 				t.Errorf("with %d %% taken an upload is answered %d %s", percent, status, body)
 			}
-			eventually(t, 20*time.Second, "the log says so", func() (bool, string) {
+			eventually(t, 60*time.Second, "the log says so", func() (bool, string) {
 				return strings.Contains(s.log(), "trouble: the gateway takes nothing"), ""
 			})
 		}
@@ -121,7 +121,7 @@ func TestDiskFullUnderUp(t *testing.T) {
 	filler := filepath.Join(dir, "filler")
 	for range *fills {
 		for range 10 {
-			s.mustPost(30 * time.Second)
+			s.mustPost(60 * time.Second)
 		}
 		take(t, filler, 0)
 		for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
@@ -134,7 +134,7 @@ func TestDiskFullUnderUp(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		s.awaitReadyz(503, 10*time.Second)
+		s.awaitReadyz(503, 60*time.Second)
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestDiskFullUnderUp(t *testing.T) {
 func TestIdleConnectionsStopNobody(t *testing.T) {
 	t.Parallel()
 	s := startUp(t, filepath.Join(t.TempDir(), "data"), 1024)
-	s.mustPost(30 * time.Second)
+	s.mustPost(60 * time.Second)
 	var idle []net.Conn
 	defer func() {
 		for _, c := range idle {
@@ -182,7 +182,7 @@ func TestIdleConnectionsStopNobody(t *testing.T) {
 	if status, body := s.readyz(); status != 200 {
 		t.Errorf("readiness is %d %s", status, body)
 	}
-	s.exact(30 * time.Second)
+	s.exact(60 * time.Second)
 }
 
 // Each stream and bucket is deleted while uploads come. The service goes on without a restart, later uploads are there, and the log names
@@ -214,7 +214,7 @@ func TestDeletedUnderUp(t *testing.T) {
 	}
 	for _, names := range groups {
 		for range 3 {
-			s.mustPost(30 * time.Second)
+			s.mustPost(60 * time.Second)
 		}
 		s.exact(60 * time.Second)
 		for _, name := range names {
@@ -223,12 +223,12 @@ func TestDeletedUnderUp(t *testing.T) {
 			}
 		}
 		for _, name := range names {
-			eventually(t, 30*time.Second, name+" is there again", func() (bool, string) {
+			eventually(t, 60*time.Second, name+" is there again", func() (bool, string) {
 				_, err := js.Stream(ctx, name)
 				return err == nil, fmt.Sprint(err)
 			})
 			what := strings.TrimPrefix(strings.TrimPrefix(name, "KV_"), "OBJ_") + " was gone"
-			eventually(t, 10*time.Second, "the log says that "+what, func() (bool, string) { return strings.Contains(s.log(), what), "" })
+			eventually(t, 60*time.Second, "the log says that "+what, func() (bool, string) { return strings.Contains(s.log(), what), "" })
 		}
 		for range 20 { // some to every partition
 			s.mustPost(60 * time.Second)
@@ -243,7 +243,7 @@ func TestDeletedUnderUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the keys are back", func() (bool, string) {
+	eventually(t, 60*time.Second, "the keys are back", func() (bool, string) {
 		lister, err := kv.ListKeys(ctx)
 		if err != nil {
 			return errors.Is(err, jetstream.ErrNoKeysFound), err.Error()
@@ -260,8 +260,8 @@ func TestDeletedUnderUp(t *testing.T) {
 func TestReadyOnlyWithAnOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, "--partitions", "4")
-	s := &service{t: t, addr: c.gatewayAddr, client: &http.Client{Timeout: 10 * time.Second}}
-	s.awaitReadyz(200, 10*time.Second)
+	s := &service{t: t, addr: c.gatewayAddr, client: &http.Client{Timeout: 60 * time.Second}}
+	s.awaitReadyz(200, 60*time.Second)
 	c.kill("worker0")
 	eventually(t, 60*time.Second, "the gateway is not ready without a worker", func() (bool, string) {
 		status, body := s.readyz()

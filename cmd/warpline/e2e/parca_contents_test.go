@@ -61,7 +61,7 @@ func (c *cluster) parcaLaunchStacks(ctx context.Context, t *testing.T) {
 	if fmt.Sprint(samples["bare"]) != fmt.Sprint(samples["full"]) || len(samples["bare"]) == 0 || samples["bare"][0] == 0 {
 		t.Fatalf("samples are %v", samples)
 	}
-	eventually(t, 30*time.Second, "launch stacks", func() (bool, string) {
+	eventually(t, 60*time.Second, "launch stacks", func() (bool, string) {
 		got, err := c.tryRows(fmt.Sprintf(sums, "frames", "stack_id", "pc_stacks"))
 		full := got["full"]
 		return err == nil && len(got["bare"]) == 0 && len(full) == 3 && full[0] == samples["full"][0] && full[1] > 0 && full[2] > 1,
@@ -132,7 +132,7 @@ func (c *cluster) parcaContents(ctx context.Context, t *testing.T) {
 	}
 	wanted := func(a *parcatest.Client, want bool) {
 		t.Helper()
-		eventually(t, 30*time.Second, "the question", func() (bool, string) {
+		eventually(t, 60*time.Second, "the question", func() (bool, string) {
 			o, err := a.Ask(ctx, id, parcatest.HashBuildID)
 			if o.Reason == parcatest.InProgress {
 				t.Error("an upload is said to be under way")
@@ -209,7 +209,7 @@ func (c *cluster) parcaContents(ctx context.Context, t *testing.T) {
 		}
 	}
 	var twins map[string][]uint64
-	eventually(t, 30*time.Second, "the session to delete", func() (bool, string) { // samples may be there before it
+	eventually(t, 60*time.Second, "the session to delete", func() (bool, string) { // samples may be there before it
 		twins = c.rows("SELECT session_id, toUInt64(1) FROM sessions WHERE tenant = 'ids' AND host = 'twin'")
 		return len(twins) == 1, fmt.Sprint(twins)
 	})

@@ -59,7 +59,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 	once := func(addr, key string) *parcatest.Client {
 		t.Helper()
 		a := c.agent(addr, key)
-		a.Retry = parcatest.Retry{Attempts: 1, PerTry: 20 * time.Second, Overall: 20 * time.Second}
+		a.Retry = parcatest.Retry{Attempts: 1, PerTry: 60 * time.Second, Overall: 60 * time.Second}
 		return a
 	}
 	refused := parcatest.Arrow(parcaBatch("refused", 0))
@@ -88,7 +88,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 				t.Fatalf("key revoke: %v\n%s", err, out)
 			}
 			a.Retry = once(c.grpcAddr, key).Retry
-			eventually(t, 10*time.Second, "revoked", func() (bool, string) {
+			eventually(t, 60*time.Second, "revoked", func() (bool, string) {
 				err := a.WriteArrow(ctx, b) // a repeat, as long as it is taken
 				return status.Code(err) == codes.Unauthenticated && comeAgain(err) == 0, fmt.Sprint(err)
 			})
@@ -108,7 +108,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 							t.Error(err)
 							return
 						}
-						a.Retry = parcatest.Retry{Attempts: 1, PerTry: 20 * time.Second, Overall: 20 * time.Second}
+						a.Retry = parcatest.Retry{Attempts: 1, PerTry: 60 * time.Second, Overall: 60 * time.Second}
 						err = a.WriteArrow(ctx, b)
 						a.Close()
 						if err == nil {
@@ -123,13 +123,13 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 			}
 			c.start("gateway2")
 			wg.Wait()
-			c.waitReady("gateway2", 30*time.Second)
+			c.waitReady("gateway2", 60*time.Second)
 			c.kill("gateway2")
 		}
 	})
 	t.Run("draining", func(t *testing.T) {
 		c.start("gateway2")
-		c.waitReady("gateway2", 30*time.Second)
+		c.waitReady("gateway2", 60*time.Second)
 		a := once(grpcAddr, good)
 		if err := a.WriteArrow(ctx, batch()); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 		b := batch()
-		eventually(t, 10*time.Second, "draining", func() (bool, string) {
+		eventually(t, 60*time.Second, "draining", func() (bool, string) {
 			err := a.WriteArrow(ctx, b)
 			if err == nil {
 				return false, "taken"
@@ -163,7 +163,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 		}
 		select {
 		case <-r.done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Error("the gateway does not end")
 		}
 	})
@@ -180,12 +180,12 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 			}
 		}
 		c.start("nats")
-		c.waitReady("nats", 30*time.Second)
+		c.waitReady("nats", 60*time.Second)
 		a.Retry = parcatest.Fast
 		if err := a.WriteArrow(ctx, b); err != nil {
 			t.Error(err)
 		}
-		eventually(t, 30*time.Second, "the stranger", func() (bool, string) {
+		eventually(t, 60*time.Second, "the stranger", func() (bool, string) {
 			err := stranger.WriteArrow(ctx, refused)
 			return status.Code(err) == codes.Unauthenticated, fmt.Sprint(err)
 		})

@@ -19,7 +19,7 @@ import (
 // auditClean wants `warpline audit` to find nothing.
 func (c *cluster) auditClean(t testing.TB) {
 	t.Helper()
-	eventually(t, 30*time.Second, "audit", func() (bool, string) {
+	eventually(t, 60*time.Second, "audit", func() (bool, string) {
 		out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput()
 		return err == nil, string(out)
 	})

@@ -250,7 +250,7 @@ func TestParcaResendMeetsAnotherGateway(t *testing.T) {
 	second := freeAddr(t)
 	c.addGateway("gateway2", freeAddr(t), second)
 	c.start("gateway2")
-	c.waitReady("gateway2", 30*time.Second)
+	c.waitReady("gateway2", 60*time.Second)
 	key := c.makeKey("moved")
 	totals := newParcaTotals()
 	a, b := c.agent(c.grpcAddr, key), c.agent(second, key)
@@ -270,7 +270,7 @@ func TestParcaResendMeetsAnotherGateway(t *testing.T) {
 		if n%5 == 4 {
 			time.Sleep(50 * time.Millisecond)
 			c.start("gateway")
-			c.waitReady("gateway", 30*time.Second)
+			c.waitReady("gateway", 60*time.Second)
 		}
 	}
 	c.checkParca(t, "moved", totals.pc, totals.kernels)

@@ -26,7 +26,7 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 	second := freeAddr(t)
 	shared.addGateway("gateway2", freeAddr(t), second)
 	shared.start("gateway2")
-	shared.waitReady("gateway2", 30*time.Second)
+	shared.waitReady("gateway2", 60*time.Second)
 	one, two := parcaFile(t, "batch1.v2.lz4.arrows"), parcaFile(t, "batch2.v2.lz4.arrows")
 	rows1, rows2 := parcaRows(t, "batch1.wire_rows.ndjson"), parcaRows(t, "batch2.wire_rows.ndjson")
 	events, arrow := uint64(len(rows1)+len(rows2)), uint64(len(one)+len(two))
@@ -121,7 +121,7 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 			}
 			pc, kernels := parcaSums(t)
 			c.checkParca(t, form.tenant, pc, kernels)
-			eventually(t, 30*time.Second, "usage", func() (bool, string) {
+			eventually(t, 60*time.Second, "usage", func() (bool, string) {
 				got, err := c.tryRows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)) FROM usage "+
 					"WHERE tenant = ? AND source = 'parca'", form.tenant)
 				b := got[""]
@@ -130,7 +130,7 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 			if form.bytes > 0 {
 				c.books(t, form.tenant, events, 0, form.bytes)
 			}
-			eventually(t, 30*time.Second, "one process is one session", func() (bool, string) {
+			eventually(t, 60*time.Second, "one process is one session", func() (bool, string) {
 				got, err := c.tryRows("SELECT session_id, toUInt64(samples) FROM sessions WHERE tenant = ? AND source = 'parca'", form.tenant)
 				return err == nil && len(got) == 1, fmt.Sprint(got, err)
 			})

@@ -55,7 +55,7 @@ func TestParcaTimesOfAWrongClock(t *testing.T) {
 		{"kernels", "SELECT toString(kernel), toUInt64(duration_ns), toUInt64(toUnixTimestamp64Nano(started_at)) FROM kernels WHERE tenant = " +
 			"'acme'", kernels},
 	} {
-		eventually(t, 30*time.Second, q.what, func() (bool, string) {
+		eventually(t, 60*time.Second, q.what, func() (bool, string) {
 			got, err := c.tryRows(q.sql)
 			return err == nil && sums(got) == sums(q.want), fmt.Sprintf("%v\n%s\nwant\n%s", err, sums(got), sums(q.want))
 		})

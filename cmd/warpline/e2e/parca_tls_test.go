@@ -107,7 +107,7 @@ func (c *cluster) parcaCertificates(ctx context.Context, t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.Retry = parcatest.Retry{Attempts: 1, PerTry: 10 * time.Second, Overall: 10 * time.Second}
+		a.Retry = parcatest.Retry{Attempts: 1, PerTry: 60 * time.Second, Overall: 60 * time.Second}
 		t.Cleanup(func() { a.Close() })
 		return a
 	}
@@ -173,7 +173,7 @@ func (c *cluster) parcaCertificates(ctx context.Context, t *testing.T) {
 		c.addGateway("gateway2", addr, grpcAddr)
 		c.roles["gateway2"].args = append(c.roles["gateway2"].args, flags...)
 		c.start("gateway2")
-		c.waitReady("gateway2", 30*time.Second)
+		c.waitReady("gateway2", 60*time.Second)
 	}
 
 	launch("--tls-cert", cert, "--tls-key", key)
@@ -197,7 +197,7 @@ func (c *cluster) parcaCertificates(ctx context.Context, t *testing.T) {
 		"--tls-cert " + cert:                                                    "--tls-key",
 	} {
 		args := append(append([]string{}, c.roles["gateway"].args...), strings.Fields(flags)...)
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		short, cancel := context.WithTimeout(ctx, 60*time.Second)
 		out, err := exec.CommandContext(short, binary, args...).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), words) {

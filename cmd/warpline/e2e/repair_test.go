@@ -107,6 +107,15 @@ func (k *killer) want(name string, args ...string) {
 	}
 }
 
+// audit runs an audit until it finds nothing: one may look while something is on its way.
+func (k *killer) audit(args ...string) {
+	k.c.t.Helper()
+	eventually(k.c.t, 60*time.Second, "audit", func() (bool, string) {
+		out, code := k.run("audit", append([]string{"audit"}, args...)...)
+		return code == 0, out
+	})
+}
+
 // repairKills is how often each command is killed.
 const repairKills = 6
 
@@ -157,7 +166,7 @@ func TestKilledRepairs(t *testing.T) {
 	sees("kernels", "SELECT count() FROM warpline.kernels WHERE tenant = 'red'", 300)
 	sees("kernels, each once", "SELECT uniqExact(session_id, corr_id, started_at) FROM warpline.kernels WHERE tenant = 'red'", 300)
 	sees("kernels of sessions", "SELECT sum(kernels) FROM warpline.sessions WHERE tenant = 'red'", 300)
-	k.want("audit", "audit", "--deep")
+	k.audit("--deep")
 
 	// Rows that somebody deleted come back.
 	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{c.clickTCP},
@@ -184,7 +193,7 @@ func TestKilledRepairs(t *testing.T) {
 	if got := c.one("SELECT sum(total_ns) FROM warpline.kernel_stats"); got != sums {
 		t.Errorf("rollups add up to %d ns, before to %d", got, sums)
 	}
-	k.want("audit", "audit", "--deep")
+	k.audit("--deep")
 
 	// Rejects are dropped; what they count for stays, and they do not come back.
 	const rejects = "SELECT count() FROM warpline.rejects WHERE tenant = 'red'"
@@ -221,18 +230,18 @@ func TestKilledRepairs(t *testing.T) {
 		t.Errorf("the drop was not finished: %d %s", code, out)
 	}
 	sees("rejects", rejects, 0)
-	k.want("audit", "audit", "--deep")
+	k.audit("--deep")
 	refuse(repairKills)
 	counted += 20
 	k.want("reject drop", "reject", "drop", "--yes", "--tenant", "red")
 	sees("rejects", rejects, 0)
-	k.want("audit", "audit", "--deep")
+	k.audit("--deep")
 	k.want("replay", "replay")
 	sees("rejects after a replay", rejects, 0)
 	if got := c.one(rejected); got != counted {
 		t.Errorf("usage counts %d events as refused, before the drop %d", got, counted)
 	}
-	k.want("audit", "audit")
+	k.audit()
 
 	// A gateway that drops for an administrator is killed: the next that drops finishes it, of a gateway too.
 	desk := freeAddr(t)
@@ -286,7 +295,7 @@ func TestKilledRepairs(t *testing.T) {
 		return status == http.StatusOK, fmt.Sprint(status, err)
 	})
 	sees("rejects", rejects, 0)
-	k.want("audit", "audit", "--deep")
+	k.audit("--deep")
 
 	log := c.rows("SELECT toString(action), toUInt64(count()), toUInt64(countIf(outcome = 'done')) FROM warpline.admin_log WHERE action IN " +
 		"('replay', 'reject drop', 'reject replay') GROUP BY action")

@@ -429,7 +429,7 @@ func TestTelemetry(t *testing.T) {
 			c.checkMemory(t, tenant, want[tenant], rejected[tenant])
 			distinct := c.one("SELECT uniqExact((host, pid, ifNull(job_id, '-'), rank, record_session_id)) FROM memory_events WHERE tenant = '" +
 				tenant + "'")
-			eventually(t, 20*time.Second, "sessions", func() (bool, string) {
+			eventually(t, 60*time.Second, "sessions", func() (bool, string) {
 				sessions := c.one("SELECT count() FROM sessions WHERE tenant = '" + tenant + "' AND source = 'telemetry' AND samples > 0")
 				samples := c.one("SELECT sum(samples) FROM sessions WHERE tenant = '" + tenant + "'")
 				return samples == uint64(len(want[tenant])) && sessions == distinct,

@@ -77,7 +77,7 @@ func (c *cluster) checkTraces(t *testing.T, tenant string, all []*trace) {
 			"WHERE s.n != r.n OR s.ns != r.ns", tenant)
 		return len(off) == 0, fmt.Sprint(off)
 	})
-	eventually(t, 30*time.Second, "sessions of "+tenant, func() (bool, string) {
+	eventually(t, 60*time.Second, "sessions of "+tenant, func() (bool, string) {
 		sessions := c.rows("SELECT session_id || state || run_id, toUInt64(rank + 1), toUInt64(source = 'trace') FROM sessions WHERE tenant = ?",
 			tenant)
 		for _, tr := range all {
@@ -131,7 +131,7 @@ func TestTrace(t *testing.T) {
 	addr2 := freeAddr(t)
 	c.addGateway("gateway2", addr2, "")
 	c.start("gateway2")
-	c.waitReady("gateway2", 30*time.Second)
+	c.waitReady("gateway2", 60*time.Second)
 	red, blue := c.makeKey("red"), c.makeKey("blue")
 	all := traces(t)
 	twice := slices.Concat(all, all, all)
@@ -189,9 +189,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("export without %s: %v\n%.2000s", table, err, out)
 		}
 	}
-	if out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput(); err != nil {
-		t.Errorf("audit: %v\n%s", err, out)
-	}
+	c.auditClean(t)
 }
 
 // exportTraces wants of each session the trace that trace fix makes of the file it came from: as many slices, arrows and counter values in

@@ -41,7 +41,7 @@ type service struct {
 func startUp(t testing.TB, dir string, descriptors int) *service {
 	t.Helper()
 	s := &service{t: t, dir: dir, addr: freeAddr(t), click: freeAddr(t), descriptors: descriptors,
-		client: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
+		client: &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 	s.start()
 	t.Cleanup(func() {
 		s.kill()
@@ -194,7 +194,7 @@ func (s *service) exact(within time.Duration) {
 			return false, err.Error()
 		}
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		var rows, sessions, events uint64
 		if err := conn.QueryRow(ctx, "SELECT count(), uniqExact(session_id) FROM warpline.sessions WHERE tenant = 'dev'").
@@ -215,7 +215,7 @@ func (s *service) sql() (driver.Conn, error) {
 	if secret, err := os.ReadFile(filepath.Join(s.dir, "reader-password")); err == nil {
 		auth.Username, auth.Password = "reader", strings.TrimSpace(string(secret))
 	}
-	return clickhouse.Open(&clickhouse.Options{Addr: []string{s.click}, Auth: auth, DialTimeout: 2 * time.Second})
+	return clickhouse.Open(&clickhouse.Options{Addr: []string{s.click}, Auth: auth, DialTimeout: 20 * time.Second})
 }
 
 // nats returns the address of its NATS.

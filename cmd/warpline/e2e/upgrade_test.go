@@ -73,11 +73,11 @@ func TestUpgrade(t *testing.T) {
 			if d := compareGroups(c, "dev", l.oracle.groups); d != "" {
 				t.Errorf("kernel_stats:\n%s", d)
 			}
-			out, err := exec.Command(binary, "audit", "--nats", "nats://"+c.natsAddr, "--clickhouse", c.clickTCP, "--clickhouse-user", "warpline",
-				"--clickhouse-password", c.secret(engine.WriterSecret)).CombinedOutput()
-			if err != nil {
-				t.Errorf("audit: %v\n%s", err, out)
-			}
+			eventually(t, 60*time.Second, "audit", func() (bool, string) {
+				out, err := exec.Command(binary, "audit", "--nats", "nats://"+c.natsAddr, "--clickhouse", c.clickTCP, "--clickhouse-user", "warpline",
+					"--clickhouse-password", c.secret(engine.WriterSecret)).CombinedOutput()
+				return err == nil, string(out)
+			})
 		})
 	}
 }

@@ -103,7 +103,7 @@ func (a Apart) RunGateway(ctx, hard context.Context, c GatewayConfig) error {
 		streamsFull(ctx, t, streams)
 		gatewayTakesNothing(ctx, t, g)
 	}))()
-	if err := awaitGateway(ctx, g, nil, a.Log); err != nil {
+	if err := awaitGateway(ctx, g, nil, a.Log, aWhile); err != nil {
 		g.Close()
 		return err
 	}

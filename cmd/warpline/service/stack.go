@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -108,7 +107,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		return s, fmt.Errorf("sink: %w", err)
 	}
 	s.sinkRole = startRole("sink", s.failed, s.sink.Run)
-	if err := s.awaitSchema(ctx); err != nil {
+	if err := awaitSchema(ctx, s.sink, s.failed, cfg.Log, aWhile); err != nil {
 		return s, err
 	}
 	names := &nameReader{server: s.Server}
@@ -155,7 +154,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		go closeUsers(watch, s.Server, s.Streams, cfg.Log.With("role", "sink"))
 	}
 	s.gatewayRole = startRole("gateway", s.failed, s.Gateway.Run)
-	if err := awaitGateway(ctx, s.Gateway, s.failed, cfg.Log); err != nil {
+	if err := awaitGateway(ctx, s.Gateway, s.failed, cfg.Log, aWhile); err != nil {
 		return s, err
 	}
 	who := "" // a server of others: its own default user, as the commands' flags have it
@@ -167,57 +166,6 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 		Gateway: s.Gateway.Addr(), GatewayGRPC: s.Gateway.GRPCAddr(), GatewayTLS: cfg.TLSCert != "", NATS: s.natsURL, NATSSync: s.natsSync,
 		ClickHouse: s.Server.Native, ClickHouseHTTP: s.Server.HTTP, ClickHouseUser: who,
 	})
-}
-
-// schemaWithin is how long a start waits for the tables. A ClickHouse that is away does not keep the rest from starting.
-const schemaWithin = 10 * time.Second
-
-// awaitSchema waits until the sink has made its tables, so that whoever sees "ready" can query them.
-func (s *Stack) awaitSchema(ctx context.Context) error {
-	late := time.NewTimer(schemaWithin)
-	defer late.Stop()
-	for {
-		st := s.sink.Status()
-		if len(st.Lanes) > 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-s.failed:
-			return err
-		case <-late.C:
-			s.cfg.Log.Warn("the tables are not there yet; starting without them, rows wait in NATS", "why", st.String())
-			return nil
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
-// gatewayWithin is how long a start waits for the gateway. One that cannot take uploads for a lasting reason, such as a full disk, still
-// has to be there to say so.
-const gatewayWithin = 10 * time.Second
-
-// awaitGateway waits until uploads are taken: the keys are loaded and JetStream answers. failed may be nil.
-func awaitGateway(ctx context.Context, g *ingest.Gateway, failed <-chan error, log *slog.Logger) error {
-	late := time.NewTimer(gatewayWithin)
-	defer late.Stop()
-	for {
-		why := gatewayTrouble(ctx, g)
-		if why == "" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-failed:
-			return err
-		case <-late.C:
-			log.Warn("the gateway takes nothing yet; starting without waiting for it", "why", why)
-			return nil
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }
 
 // minFreeDisk is what stays free on the data folder's volume: beneath it the gateway answers 503 disk_low, because a volume that is

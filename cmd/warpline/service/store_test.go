@@ -62,7 +62,7 @@ func TestStoreHasRoomForAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
 		if _, err := broker.Open(ctx, nc, js, l); err != nil {
 			t.Errorf("within %d of %d bytes: %v", store, most, err)

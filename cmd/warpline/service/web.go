@@ -130,7 +130,7 @@ func webHandler(prefix string, door http.Handler, ready func() error) http.Handl
 
 // awaitReady waits for a while until a role can work. What lasts longer is told by the watch.
 func awaitReady(ctx context.Context, ready func() error) error {
-	late := time.NewTimer(gatewayWithin)
+	late := time.NewTimer(aWhile.broken)
 	defer late.Stop()
 	for ready() != nil {
 		select {

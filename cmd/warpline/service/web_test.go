@@ -42,7 +42,7 @@ func webEngine(t *testing.T) *engine.Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		stop, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		stop, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		_ = e.Stop(stop) // the folder goes anyway
 	})
@@ -98,7 +98,7 @@ func startWeb(t *testing.T, nats, http string) *web {
 	r, w := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
 	role := &web{stop: stop, ended: make(chan error, 1)}
-	a := service.Apart{NATS: service.NATS{URL: nats}, Layout: smallLayout(), DrainTimeout: 20 * time.Second,
+	a := service.Apart{NATS: service.NATS{URL: nats}, Layout: smallLayout(), DrainTimeout: 60 * time.Second,
 		Log: slog.New(slog.NewJSONHandler(w, nil))}
 	go func() {
 		role.ended <- a.RunWeb(ctx, context.Background(), service.WebConfig{Listen: "127.0.0.1:0", MetricsListen: "127.0.0.1:0",

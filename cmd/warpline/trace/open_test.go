@@ -43,7 +43,7 @@ func TestOpen(t *testing.T) {
 	var out safeBuffer
 	ended := make(chan error, 1)
 	go func() { ended <- (&trace.Open{Path: path, Listen: "127.0.0.1:0"}).Run(ctx, &out, io.Discard) }()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(out.String(), "\n"); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !strings.Contains(out.String(), "\n"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no link")
 		}

@@ -21,7 +21,7 @@ func DropAtEnd(t testing.TB, e *engine.Engine, database string) {
 			return
 		}
 		req.SetBasicAuth(e.User(), e.Password())
-		client := http.Client{Timeout: 20 * time.Second}
+		client := http.Client{Timeout: 60 * time.Second}
 		if res, err := client.Do(req); err == nil {
 			res.Body.Close()
 		}

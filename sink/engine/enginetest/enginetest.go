@@ -18,7 +18,7 @@ func Start(t testing.TB) *engine.Engine {
 	Need(t)
 	e := start(t, t.TempDir(), false)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
 		_ = e.Stop(ctx) // a test may have killed it on purpose
 	})

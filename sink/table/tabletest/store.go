@@ -50,17 +50,19 @@ type Store struct {
 	Opts   table.Options
 }
 
-var databases atomic.Int32
-
 // New returns an empty store with the sources of today and more; ensured says whether the schema is made too.
 func New(t testing.TB, ensured bool, more ...table.Source) *Store {
 	t.Helper()
 	s := &Store{TB: t, Schema: Schema(), Engine: enginetest.Shared(t)}
-	s.Opts.Database = fmt.Sprintf("table_test_%d", databases.Add(1))
+	if ensured && len(more) == 0 {
+		s.Opts.Database = Database(t)
+		s.Conn = s.Connect()
+		return s
+	}
+	s.Opts.Database = newDatabase(t, s.Engine)
 	if len(more) > 0 {
 		s.Schema = with(more...)
 	}
-	enginetest.DropAtEnd(t, s.Engine, s.Opts.Database)
 	s.Conn = s.Connect()
 	if ensured {
 		if err := s.Schema.Ensure(context.Background(), s.Conn, s.Opts); err != nil {
@@ -73,14 +75,18 @@ func New(t testing.TB, ensured bool, more ...table.Source) *Store {
 // Connect opens another connection.
 func (s *Store) Connect() driver.Conn {
 	s.Helper()
-	conn, err := clickhouse.Open(&clickhouse.Options{
-		Addr: []string{s.Engine.TCPAddr()},
-		Auth: clickhouse.Auth{Username: s.Engine.User(), Password: s.Engine.Password()},
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	conn := connect(s, s.Engine)
 	s.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func connect(t testing.TB, e *engine.Engine) driver.Conn {
+	t.Helper()
+	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{e.TCPAddr()},
+		Auth: clickhouse.Auth{Username: e.User(), Password: e.Password()}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return conn
 }
 
@@ -104,7 +110,11 @@ func (s *Store) Post(sql string, body io.Reader, settings ...string) (string, er
 		return "", err
 	}
 	req.SetBasicAuth(s.Engine.User(), s.Engine.Password())
-	res, err := http.DefaultClient.Do(req)
+	return answer(http.DefaultClient.Do(req))
+}
+
+// answer is the body of a response, or the error that it says.
+func answer(res *http.Response, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package symbol_test
+
+const slower = 1 // see race_test.go
