@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The time between two spans grows with what the last one took, from what is configured up to three times that; a good span
+// The time between two spans grows with what the last one took, from what is configured up to four times that; a good span
 // does not wait for more.
 func TestInterval(t *testing.T) {
 	const ms = time.Millisecond
@@ -15,12 +15,13 @@ func TestInterval(t *testing.T) {
 		want        time.Duration
 	}{
 		{300 * ms, 0, 1000, 300 * ms},
-		{300 * ms, 90 * ms, 1000, 300 * ms},
-		{300 * ms, 200 * ms, 1000, 600 * ms},
-		{300 * ms, 200 * ms, 1 << 17, 300 * ms},
-		{300 * ms, 20 * time.Second, 1000, 900 * ms},
-		{20 * ms, 10 * ms, 1000, 30 * ms},
-		{20 * ms, time.Second, 1000, 60 * ms},
+		{300 * ms, 60 * ms, 1000, 300 * ms},
+		{300 * ms, 200 * ms, 1000, 800 * ms},
+		{300 * ms, 200 * ms, 1<<18 - 1, 800 * ms},
+		{300 * ms, 200 * ms, 1 << 18, 300 * ms},
+		{300 * ms, 20 * time.Second, 1000, 1200 * ms},
+		{20 * ms, 10 * ms, 1000, 40 * ms},
+		{20 * ms, time.Second, 1000, 80 * ms},
 		{5 * time.Second, time.Second, 1000, 5 * time.Second},
 	} {
 		if have := (&Config{MinInterval: c.least}).interval(c.took, c.rows); have != c.want {
