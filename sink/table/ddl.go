@@ -58,10 +58,17 @@ func (t *Table) DDL(o Options) string {
 	fmt.Fprintf(&s, "CREATE TABLE IF NOT EXISTS %s.%s%s (\n", ident(o.database()), ident(t.Name), o.onCluster())
 	for i := range t.Columns {
 		comma := ","
-		if i == len(t.Columns)-1 {
+		if i == len(t.Columns)-1 && len(t.Skips) == 0 {
 			comma = ""
 		}
 		fmt.Fprintf(&s, "    %s%s\n", t.Columns[i].definition(), comma)
+	}
+	for i, column := range t.Skips {
+		comma := ","
+		if i == len(t.Skips)-1 {
+			comma = ""
+		}
+		fmt.Fprintf(&s, "    INDEX %s%s\n", skip(column), comma)
 	}
 	fmt.Fprintf(&s, ")\nENGINE = %s\n", o.engine(t.Engine))
 	if t.Partition != "" {
@@ -76,6 +83,11 @@ func (t *Table) DDL(o Options) string {
 	}
 	fmt.Fprintf(&s, "SETTINGS %s\n", strings.Join(t.settings(o), ", "))
 	return s.String()
+}
+
+// skip is the definition of an index that lets queries pass over granules.
+func skip(column string) string {
+	return fmt.Sprintf("%[1]s %[1]s TYPE minmax GRANULARITY 1", ident(column))
 }
 
 // lean are settings that make data parts smaller. Rows of one session are few in most tables, and then what ClickHouse stores with the data

@@ -87,6 +87,13 @@ func (t *Table) Lasts() *Table {
 	return t
 }
 
+// SkipsBy makes ClickHouse keep the least and the most of a column in each granule, 8192 rows, and not read those that a condition on it
+// rules out. It pays for a column that nearly all rows have the same value in.
+func (t *Table) SkipsBy(column string) *Table {
+	t.Skips = append(t.Skips, column)
+	return t
+}
+
 // Expires says when ClickHouse drops rows of a table that no retention class does.
 func (t *Table) Expires(ttl string) *Table {
 	t.TTL = ttl

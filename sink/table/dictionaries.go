@@ -12,7 +12,7 @@ type dictionariesTable struct {
 
 // Dictionaries holds the names that sessions declared for their ids.
 var Dictionaries = func() dictionariesTable {
-	t := Define("dictionaries", Fact, "tenant, session_id, dict, id")
+	t := Define("dictionaries", Fact, "tenant, session_id, dict, id").SkipsBy("late")
 	return dictionariesTable{
 		Table:    t,
 		Head:     t.Head(),

@@ -26,8 +26,8 @@ func (s *Schema) Fingerprint(o Options) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// Ensure brings the database to this program's schema: it creates what is missing, adds columns that older versions did not have, and
-// replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that it is safe to run again, by
+// Ensure brings the database to this program's schema: it creates what is missing, adds columns and indexes that older versions did not
+// have, and replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that it is safe to run again, by
 // several processes at once, and after it was killed half-way. conn is used by one goroutine and stays open.
 func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 	var err error
@@ -54,6 +54,9 @@ func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error 
 		}
 	}
 	if err := s.addColumns(ctx, conn, o, run); err != nil {
+		return err
+	}
+	if err := s.addSkips(ctx, conn, o, run); err != nil {
 		return err
 	}
 	if err := s.replaceViews(ctx, conn, o, run); err != nil {
@@ -96,6 +99,27 @@ func (s *Schema) addColumns(ctx context.Context, conn driver.Conn, o Options, ru
 			sql := fmt.Sprintf("ALTER TABLE %s.%s%s ADD COLUMN IF NOT EXISTS %s %s", ident(o.database()), ident(t.Name), o.onCluster(),
 				c.definition(), place)
 			if err := run("add column "+t.Name+"."+c.Name, sql); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addSkips adds to each table the indexes that it does not have yet. Data parts that are there get them when they are merged; until then they
+// are read as before.
+func (s *Schema) addSkips(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
+	have, err := pairs(ctx, conn, "SELECT table, name FROM system.data_skipping_indices WHERE database = $1", o.database())
+	if err != nil {
+		return err
+	}
+	for _, t := range s.tables {
+		for _, column := range t.Skips {
+			if have[[2]string{t.Name, column}] {
+				continue
+			}
+			sql := fmt.Sprintf("ALTER TABLE %s.%s%s ADD INDEX IF NOT EXISTS %s", ident(o.database()), ident(t.Name), o.onCluster(), skip(column))
+			if err := run("add index "+t.Name+"."+column, sql); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package table_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -97,6 +98,55 @@ func TestEnsureAfterInterruption(t *testing.T) {
 	if got := s.shape(); got != want {
 		t.Errorf("after %d interruptions the schema differs: %s", cut, firstDifference(got, want))
 	}
+}
+
+// A table of an older program has no index. It gets it, and what was there before and what comes after it is found alike.
+func TestEnsureAddsIndexes(t *testing.T) {
+	s := newStore(t, false)
+	s.Exec("CREATE DATABASE {db}")
+	var old []string
+	for line := range strings.Lines(table.Dictionaries.DDL(s.Opts)) {
+		if !strings.Contains(line, "INDEX") {
+			old = append(old, line)
+		}
+	}
+	if len(old) != strings.Count(table.Dictionaries.DDL(s.Opts), "\n")-1 {
+		t.Fatal("the table has no index")
+	}
+	ddl := strings.Join(old, "")
+	end := strings.LastIndex(ddl, ",\n)")
+	s.Exec(ddl[:end] + ddl[end+1:])
+	insert := "INSERT INTO {db}.dictionaries (tenant, session_id, dict, id, value, late, received_day, retention_days) VALUES "
+	s.Exec(insert + "('acme', 'old', 'kernel_dict', 1, 'came before', 0, today(), 30), ('acme', 'old', 'kernel_dict', 2, 'came late', 1, " +
+		"today(), 30)")
+	if err := s.Schema.Ensure(t.Context(), s.Conn, s.Opts); err != nil {
+		t.Fatal(err)
+	}
+	s.Exec(insert + "('acme', 'new', 'kernel_dict', 1, 'came before', 0, today(), 30), ('acme', 'new', 'kernel_dict', 2, 'came late', 1, " +
+		"today(), 30)")
+	s.Want("SELECT name, type_full FROM system.data_skipping_indices WHERE database = '{db}'", "late\tminmax")
+	for range 2 {
+		s.Want("SELECT session_id, value FROM {db}.dictionaries WHERE late = 1 ORDER BY session_id", "new\tcame late\nold\tcame late")
+		s.Exec("OPTIMIZE TABLE {db}.dictionaries FINAL")
+	}
+}
+
+// What all queries ask of names first, those that came late, reads no others.
+func TestLateNamesAreFoundByTheirIndex(t *testing.T) {
+	s := newStore(t, true)
+	s.Exec("INSERT INTO {db}.dictionaries (tenant, session_id, dict, id, value, received_day, retention_days) " +
+		"SELECT 'acme', toString(intDiv(number, 100)), 'kernel_dict', number % 100, toString(number), today(), 30 FROM numbers(100000)")
+	for _, view := range []string{"kernel_stats", "scope_stats", "scopes", "source_map"} {
+		if reads := s.Query("EXPLAIN ESTIMATE SELECT count() FROM {db}." + view); regexp.MustCompile(`dictionaries\t[1-9]`).MatchString(reads) {
+			t.Errorf("%s reads the names of other rows:\n%s", view, reads)
+		}
+	}
+	s.Exec("INSERT INTO {db}.dictionaries (tenant, session_id, dict, id, value, late, received_day, retention_days) VALUES " +
+		"('acme', '77', 'kernel_dict', 7, 'late', 1, today(), 30)")
+	s.Exec("OPTIMIZE TABLE {db}.dictionaries FINAL")
+	s.Exec("INSERT INTO {db}.kernel_stats_data (tenant, session_id, kernel_id, calls, received_day, retention_days) VALUES " +
+		"('acme', '77', 7, 1, today(), 30), ('acme', '78', 7, 1, today(), 30)")
+	s.Want("SELECT session_id, kernel FROM {db}.kernel_stats ORDER BY session_id", "77\tlate\n78\t")
 }
 
 // A table of an older program lacks a column and has rows; a view has an older text.

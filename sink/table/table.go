@@ -38,6 +38,7 @@ type Table struct {
 	Partition string   // partition expression; set from Retention if the table does not name one
 	TTL       string   // set from Retention if the table does not name one
 	Columns   []Column
+	Skips     []string // columns of which ClickHouse keeps least and most in each granule, to pass over those that a condition rules out
 	// LinkedBy names, for a table of contents, the table whose rows say which session has which content; "" for other tables. A content
 	// without such a row is an orphan. Links are inserted first, so that a content that is there always has one.
 	LinkedBy string

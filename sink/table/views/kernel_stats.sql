@@ -24,8 +24,10 @@
     FROM {{db}}.touched_minutes
 ) AS r
 ANY LEFT JOIN (
+    SELECT tenant, session_id, id, value FROM {{late "kernel_dict"}}
+    UNION ALL
     SELECT tenant, session_id, id, value FROM {{db}}.dictionaries
-        WHERE dict = 'kernel_dict' AND (late = 1 OR (tenant, session_id) IN {{windowed}})
+        WHERE dict = 'kernel_dict' AND late = 0 AND (tenant, session_id) IN {{windowed}}
 ) AS n
     ON r.tenant = n.tenant AND r.session_id = n.session_id AND r.kernel_id = n.id AND r.kernel = ''{{end -}}
 SELECT
