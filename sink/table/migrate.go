@@ -27,8 +27,8 @@ func (s *Schema) Fingerprint(o Options) string {
 }
 
 // Ensure brings the database to this program's schema: it creates what is missing, adds columns and indexes that older versions did not
-// have, and replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that it is safe to run again, by
-// several processes at once, and after it was killed half-way. conn is used by one goroutine and stays open.
+// have, and replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that it is safe to run
+// again, by several processes at once, and after it was killed half-way. conn is used by one goroutine and stays open.
 func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 	var err error
 	o.lacks, err = probe(ctx, conn)
@@ -106,8 +106,8 @@ func (s *Schema) addColumns(ctx context.Context, conn driver.Conn, o Options, ru
 	return nil
 }
 
-// addSkips adds to each table the indexes that it does not have yet. Data parts that are there get them when they are merged; until then they
-// are read as before.
+// addSkips adds to each table the indexes that it does not have yet. Data parts that are there get them when they are merged; until then
+// they are read as before.
 func (s *Schema) addSkips(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
 	have, err := pairs(ctx, conn, "SELECT table, name FROM system.data_skipping_indices WHERE database = $1", o.database())
 	if err != nil {
