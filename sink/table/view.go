@@ -51,6 +51,7 @@ func (s *Schema) sharedFuncs(o Options) template.FuncMap {
 		"db":          func() string { return ident(o.database()) },
 		"quantile":    hist.QuantileSQL,
 		"late":        func(dict string) string { return lateSQL(o, dict) },
+		"belated":     func(dicts ...string) string { return belatedSQL(o, dicts) },
 		"function":    functionSQL,
 		"fileof":      fileOfSQL,
 		"reasonkind":  reasonKindSQL,
@@ -117,6 +118,17 @@ func (v View) mark() string { return fmt.Sprintf("warpline %016x", xxh3.HashStri
 func lateSQL(o Options, dict string) string {
 	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()),
 		Quote(dict))
+}
+
+// belatedSQL is the right side of IN for (tenant, session_id): sessions in which names of dicts came after the rows that need them. It is made
+// of those of all tenants; they are few, and index late lets ClickHouse pass over the names of others.
+func belatedSQL(o Options, dicts []string) string {
+	quoted := make([]string, len(dicts))
+	for i, d := range dicts {
+		quoted[i] = Quote(d)
+	}
+	return fmt.Sprintf("(SELECT tenant, session_id FROM %s.dictionaries WHERE late = 1 AND dict IN (%s))", ident(o.database()),
+		strings.Join(quoted, ", "))
 }
 
 // scopePathSQL is the path of the scope that a kernel ran in, ” when it ran in none.

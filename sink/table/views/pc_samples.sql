@@ -57,13 +57,27 @@ SELECT
     toUInt64(r.hits) AS hits
 FROM {{db}}.pc_buckets_data AS r
 {{end}}
+{{/* pc_flight_base adds up pc_flight_rows. Where all names of a session came before the rows that need them, rows with one sort key are all
+that there is to add up, and FINAL does that while it reads in the order of the key: a hash table of the rows of many sessions takes three
+times the time, and what does not fit is written to files. In the few other sessions a row without a name may belong to one with it. */}}
 {{define "pc_flight_base"}}
+SELECT
+    r.tenant AS tenant, r.session_id AS session_id, r.bucket AS bucket, toUInt32(r.bucket_s) AS bucket_s, r.cubin AS cubin,
+    r.build_id AS build_id, r.function AS function, r.pc_offset AS pc_offset, r.stall_reason AS stall_reason,
+    {{reasonkind "stall_reason"}} AS reason_kind,
+    toUInt64(r.period_ns) AS period_ns, toUInt64(r.samples) AS samples, toUInt64(r.gpu_ns) AS gpu_ns, r.scope AS scope,
+    r.device_id AS device_id, toString(r.file) AS file, toUInt32(r.line) AS line, toUInt64(r.hits) AS hits, r.function_id AS function_id,
+    r.metric_id AS metric_id, r.scope_id AS scope_id
+FROM {{db}}.pc_samples_data AS r FINAL
+WHERE (r.tenant, r.session_id) NOT IN {{belated "function_dict" "metric_dict" "scope_name_dict" "source_file_dict"}}
+UNION ALL
 SELECT
     tenant, session_id, bucket, max(b.bucket_s) AS bucket_s, cubin, build_id, function, pc_offset, stall_reason,
     {{reasonkind "stall_reason"}} AS reason_kind,
     max(b.period_ns) AS period_ns, sum(b.samples) AS samples, sum(b.gpu_ns) AS gpu_ns, scope, device_id, max(b.file) AS file,
     max(b.line) AS line, sum(b.hits) AS hits, function_id, metric_id, scope_id
 FROM ({{template "pc_flight_rows"}}) AS b
+WHERE (tenant, session_id) IN {{belated "function_dict" "metric_dict" "scope_name_dict" "source_file_dict"}}
 GROUP BY tenant, session_id, bucket, cubin, build_id, function, function_id, pc_offset, stall_reason, metric_id, scope, scope_id, device_id
 {{end}}
 {{/* As pc_flight_base; sass_ambiguous: a session's rows name several opcodes at one place, as when the agent mixes up two kernels. */}}
