@@ -120,8 +120,8 @@ func lateSQL(o Options, dict string) string {
 		Quote(dict))
 }
 
-// belatedSQL is the right side of IN for (tenant, session_id): sessions in which names of dicts came after the rows that need them. It is made
-// of those of all tenants; they are few, and index late lets ClickHouse pass over the names of others.
+// belatedSQL is the right side of IN for (tenant, session_id): sessions in which names of dicts came after the rows that need them. It is
+// made of those of all tenants; they are few, and index late lets ClickHouse pass over the names of others.
 func belatedSQL(o Options, dicts []string) string {
 	quoted := make([]string, len(dicts))
 	for i, d := range dicts {

@@ -18,8 +18,8 @@ const pcSeeds = "INSERT INTO {db}.%s (tenant, session_id, bucket, bucket_s, func
 	"if(intDiv(h, 8388608) %% 2 = 0, today(), toStartOfMonth(today()) - 1), if(intDiv(h, 16777216) %% 4 = 0, 300, 30), 1, number, %s " +
 	"FROM numbers(400)"
 
-// belatedNames gives s2 and s3 names after the rows that need them, of every kind but not of every id, and s0 names that came in time, which
-// rows without a name do not get.
+// belatedNames gives s2 and s3 names after the rows that need them, of every kind but not of every id, and s0 names that came in time,
+// which rows without a name do not get.
 const belatedNames = "INSERT INTO {db}.dictionaries (tenant, session_id, dict, id, value, late, received_day, retention_days) " +
 	"SELECT tenant, session, dict, id, if(dict = 'function_dict' AND id = 2, 'f2@late.cu', concat(value, toString(id))), " +
 	"session != 's0', today(), 30 FROM (SELECT arrayJoin(['acme', 'other']) AS tenant, arrayJoin(['s0', 's2', 's3']) AS session, " +
