@@ -131,7 +131,7 @@ func TestStatesOfEveryVersion(t *testing.T) {
 					sum["scopes_data"] >= 2 && sum["scope_stats_data.calls"] >= 2
 			}
 			sum := waitFor(t, s, "the parts that were left", func(totals) bool { return head(t, s).Position >= uint64(len(l.ingest)) })
-			named := sum["dictionaries"] // minutes later names that were missing are looked for once more
+			named := sum["dictionaries"]         // minutes later names that were missing are looked for once more
 			now.forward(t, 2*patient.DetailWait) // halves that wait are given up
 			waitFor(t, s, "all of it", all)
 			l.send(t, s)
