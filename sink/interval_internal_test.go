@@ -29,3 +29,20 @@ func TestInterval(t *testing.T) {
 		}
 	}
 }
+
+// A span waits for what is left of the interval, and never longer for a message than the least interval.
+func TestSilenceEndsASpan(t *testing.T) {
+	const ms = time.Millisecond
+	cfg := &Config{MinInterval: 300 * ms}
+	for _, c := range []struct{ took, since, want time.Duration }{
+		{200 * ms, 0, 300 * ms},
+		{200 * ms, 400 * ms, 300 * ms},
+		{200 * ms, 700 * ms, 100 * ms},
+		{200 * ms, 800 * ms, 0},
+		{10 * ms, 100 * ms, 200 * ms},
+	} {
+		if have := cfg.wait(c.took, c.since, 1000); have != c.want {
+			t.Errorf("%v after the begin of a span that took %v: waits %v, want %v", c.since, c.took, have, c.want)
+		}
+	}
+}

@@ -303,7 +303,7 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 		case s.messages[n-1].more:
 			wait = max(linger, cfg.interval(l.took, s.rows)-time.Since(l.began))
 		default:
-			wait = cfg.interval(l.took, s.rows) - time.Since(l.began)
+			wait = cfg.wait(l.took, time.Since(l.began), s.rows)
 		}
 		m, err := l.receive(ctx, max(0, wait))
 		switch {
@@ -338,6 +338,12 @@ func (cfg *Config) interval(took time.Duration, rows int) time.Duration {
 		return cfg.MinInterval
 	}
 	return max(cfg.MinInterval, spanPause*min(took, cfg.MinInterval))
+}
+
+// wait is how long a span waits for one more message when the last span began so long ago. Silence ends it too: what came is not held for
+// company that does not come.
+func (cfg *Config) wait(took, since time.Duration, rows int) time.Duration {
+	return min(cfg.interval(took, rows)-since, cfg.MinInterval)
 }
 
 // collect rebuilds a span that was recorded before.
