@@ -56,6 +56,8 @@ func (s *Schema) sharedFuncs(o Options) template.FuncMap {
 		"fileof":      fileOfSQL,
 		"reasonkind":  reasonKindSQL,
 		"reasons":     reasonsSQL,
+		"reasoncode":  reasonCodeSQL,
+		"uncoded":     uncodedSQL,
 		"scopepath":   scopePathSQL,
 		"names":       func(dict string) string { return namesSQL(o, dict) },
 		"vendors":     func() string { return vendorsSQL(o) },

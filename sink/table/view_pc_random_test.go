@@ -56,6 +56,7 @@ func (s *store) alike(what, got, want string) {
 func TestSamplesAddUp(t *testing.T) {
 	s := newStore(t, true)
 	s.Exec("SYSTEM STOP TTL MERGES {db}.pc_samples_data")
+	defer s.Exec("SYSTEM START TTL MERGES {db}.pc_samples_data")
 	for seed := range 5 {
 		s.Exec(fmt.Sprintf(pcSeeds, "pc_samples_data", "stall_reason, metric_id, period_ns, samples, gpu_ns", seed,
 			"if(metric_id = 0, ['smsp__pcsamp_warps_issue_stalled_wait', 'smsp__pcsamp_sample_count'][1 + intDiv(h, 67108864) % 2], ''), "+
@@ -84,4 +85,56 @@ func TestSamplesAddUp(t *testing.T) {
 	}
 	s.Want("SELECT session_id, countIf(function = '') > 0 FROM {db}.pc_samples WHERE function_id = 2 GROUP BY session_id ORDER BY session_id",
 		"s0\t1\ns1\t1\ns2\t0\ns3\t1")
+}
+
+// Samples, counters and places of instructions, of reasons that are explained and of others, add up to their lines.
+func TestLinesAddUp(t *testing.T) {
+	s := newStore(t, true)
+	tables := []string{"pc_samples_data", "profile_metrics_data", "source_map_data"}
+	for _, name := range tables[:2] {
+		s.Exec("SYSTEM STOP TTL MERGES {db}." + name)
+		defer s.Exec("SYSTEM START TTL MERGES {db}." + name)
+	}
+	const reason = "smsp__pcsamp_warps_issue_stalled_"
+	for seed := range 3 {
+		s.Exec(fmt.Sprintf(pcSeeds, tables[0], "stall_reason, metric_id, samples", seed,
+			"if(metric_id = 0, ['"+reason+"wait', '"+reason+"new_hardware', '"+reason+"wait_not_issued', '"+reason+
+				"new_not_issued', 'SYNC', 'smsp__pcsamp_sample_count', 'AAA', '"+reason+"barrier'][1 + intDiv(h, 67108864) % 8], ''), "+
+				"intDiv(h, 536870912) % 3 AS metric_id, if(intDiv(h, 1073741824) % 9 = 0, 0, 1 + number)"))
+		s.Exec(fmt.Sprintf(pcSeeds, tables[1], "metric_name, metric_id, metric_value", 10+seed,
+			"if(metric_id = 0, ['smsp__sass_inst_executed', 'issued'][1 + intDiv(h, 67108864) % 2], ''), "+
+				"intDiv(h, 134217728) % 3 AS metric_id, 1 + number"))
+		s.Exec("INSERT INTO {db}.source_map_data (tenant, session_id, function, function_id, pc_offset, file, file_id, line, hits, " +
+			"received_day, retention_days) SELECT tenant, session_id, function, function_id, pc_offset, file, file_id, 5 + line, 1, today(), 30 " +
+			"FROM {db}.pc_samples_data WHERE samples % 7 = 0")
+	}
+	s.Exec(belatedNames)
+	s.Exec("INSERT INTO {db}.dictionaries (tenant, session_id, dict, id, value, late, received_day, retention_days) VALUES " +
+		"('acme', 's1', 'metric_dict', 1, '" + reason + "barrier', 1, today(), 30)")
+	row := "SELECT r.tenant AS tenant, r.session_id AS session_id, " + resolvedFunction + " AS function, r.function_id AS function_id, " +
+		"r.pc_offset AS pc_offset, " + resolvedFile + " AS file, toUInt32(r.line) AS line, "
+	joined := fmt.Sprintf(joinedNames, "ANY LEFT")
+	samples := row + "3 AS rank, if(r.stall_reason = '', m.value, r.stall_reason) AS name, multiIf(name IN ('SYNC'), 'stall', NOT startsWith(" +
+		"name, '" + reason + "'), '', endsWith(name, '_not_issued'), 'not issued', 'stall') AS part, toUInt64(r.samples) AS value FROM {db}."
+	counters := row + "2 AS rank, multiIf(r.metric_name != '', r.metric_name, m.value != '', m.value, concat('metric_', " +
+		"toString(r.metric_id))) AS name, 'metric' AS part, toUInt64(r.metric_value) AS value FROM {db}."
+	places := "SELECT tenant, session_id, function, function_id, pc_offset, file, line, 1 AS rank, '' AS name, '' AS part, " +
+		"toUInt64(0) AS value FROM {db}.source_map"
+	rows := "(" + samples + tables[0] + joined + " UNION ALL " + counters + tables[1] + joined + " UNION ALL " + places + ")"
+	key := "tenant, session_id, function, function_id, pc_offset"
+	want := "SELECT tenant, session_id, place.4 AS file, place.3 AS line, sumIf(value, part = 'stall') AS samples, " +
+		"sumMapIf(map(name, value), part = 'stall') AS stalls, sumMapIf(map(name, value), part = 'not issued') AS stalls_not_issued, " +
+		"sumMapIf(map(name, value), part = 'metric') AS metrics, arraySort(groupUniqArray(function)) AS functions FROM (SELECT *, " +
+		"max((line > 0, rank, line, file)) OVER (PARTITION BY " + key + ") AS place FROM (SELECT tenant, session_id, toString(function) AS " +
+		"function, function_id, pc_offset, toString(file) AS file, line, rank, toString(name) AS name, part, value FROM " + rows + ")) " +
+		"WHERE place.3 > 0 GROUP BY tenant, session_id, file, line"
+	for range 2 {
+		s.alike("lines", "SELECT tenant, session_id, file, line, samples, stalls, stalls_not_issued, metrics, arraySort(functions) AS functions "+
+			"FROM {db}.line_metrics", want)
+		for _, name := range tables {
+			s.Exec("OPTIMIZE TABLE {db}." + name + " FINAL")
+		}
+	}
+	s.Want("SELECT count() > 20, sum(samples) > 0, uniqExactArray(mapKeys(stalls)), uniqExactArray(mapKeys(stalls_not_issued)) "+
+		"FROM {db}.line_metrics", "1\t1\t4\t2")
 }

@@ -22,41 +22,50 @@ SELECT
     tenant, session_id, toString(cubin) AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
     toUInt8(3) AS rank,
     multiIf(reason_kind = 'stall', 'stall', reason_kind = 'stall_not_issued', 'not issued', '') AS part,
-    toString(stall_reason) AS name, samples AS value
+    toString(stall_reason) AS name, {{reasoncode "stall_reason"}} AS code, samples AS value
 FROM ({{template "pc_flight_rows"}})
 UNION ALL
 SELECT
     tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
     toUInt8(2) AS rank,
     'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name,
-    metric_value AS value
+    toUInt16(0) AS code, metric_value AS value
 FROM ({{template "profile_metrics_rows"}})
 UNION ALL
 SELECT
     tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, toString(file) AS file,
     toUInt32(line) AS line, toUInt8(1) AS rank,
-    '' AS part, '' AS name, toUInt64(0) AS value
+    '' AS part, '' AS name, toUInt16(0) AS code, toUInt64(0) AS value
 FROM {{db}}.source_map
 {{end}}
 {{/* The rows of an instruction are added up in one step, its reasons and counters in maps: a group for each of them first, or a largest
 tuple for its place, take several times the memory, and groups that do not fit are written to files. Of the places that sources name the
-best is the largest text: one with a line, then by rank, then the largest line. Its first 10 bytes are a number in hex. */}}
-{{define "instructions_flight"}}
+best is the largest text: one with a line, then by rank, then the largest line. Its first 10 bytes are a number in hex. Reasons that are
+explained are numbers while they are added up (coded), which takes half the time of their names; names of others and of counters (other)
+begin with a letter that says what they are. */}}
+{{define "instructions_coded"}}
 SELECT
     tenant, session_id, cubin, function, function_id, pc_offset,
     (substring(g.best, 11), reinterpretAsUInt32(reverse(unhex(substring(g.best, 3, 8))))) AS place,
-    samples, stalls, stalls_not_issued, metrics
+    samples, coded, other
 FROM (
     SELECT
         tenant, session_id, cubin, function, function_id, pc_offset,
         max(concat(hex(bitOr(bitShiftLeft(toUInt64(128 + 8 * (u.line > 0) + rank), 32), u.line)), u.file)) AS best,
         sumIf(u.value, part = 'stall') AS samples,
-        sumMapIf(map(name, u.value), part = 'stall') AS stalls,
-        sumMapIf(map(name, u.value), part = 'not issued') AS stalls_not_issued,
-        sumMapIf(map(name, u.value), part = 'metric') AS metrics
+        sumMapIf(map(u.code, u.value), u.code != 0) AS coded,
+        sumMapIf(map(concat(substring(part, 1, 1), name), u.value), u.code = 0 AND part != '') AS other
     FROM ({{template "instruction_rows"}}) AS u
     GROUP BY tenant, session_id, cubin, function, function_id, pc_offset
 ) AS g
+{{end}}
+{{define "instructions_flight"}}
+SELECT
+    tenant, session_id, cubin, function, function_id, pc_offset, place, samples,
+    {{uncoded "coded" "other" "stall"}} AS stalls,
+    {{uncoded "coded" "other" "not issued"}} AS stalls_not_issued,
+    {{uncoded "coded" "other" "metric"}} AS metrics
+FROM ({{template "instructions_coded"}})
 {{end}}
 {{define "instructions_bucket"}}
 SELECT
@@ -80,13 +89,6 @@ FROM ({{template "pc_bucket_rows"}})
 GROUP BY tenant, session_id, build_id, cubin, function, pc_offset
 {{template "with_lines_close"}}
 GROUP BY tenant, session_id, cubin, function, pc_offset
-{{end}}
-{{define "instructions_base"}}
-SELECT tenant, session_id, cubin, function, function_id, pc_offset, place, samples, stalls, stalls_not_issued, metrics
-FROM ({{template "instructions_flight"}})
-UNION ALL
-SELECT tenant, session_id, cubin, function, function_id, pc_offset, place, samples, stalls, stalls_not_issued, metrics
-FROM ({{template "instructions_bucket"}})
 {{end -}}
 SELECT
     p.tenant AS tenant,
