@@ -114,8 +114,9 @@ func TestLinesAddUp(t *testing.T) {
 	row := "SELECT r.tenant AS tenant, r.session_id AS session_id, " + resolvedFunction + " AS function, r.function_id AS function_id, " +
 		"r.pc_offset AS pc_offset, " + resolvedFile + " AS file, toUInt32(r.line) AS line, "
 	joined := fmt.Sprintf(joinedNames, "ANY LEFT")
-	samples := row + "3 AS rank, if(r.stall_reason = '', m.value, r.stall_reason) AS name, multiIf(name IN ('SYNC'), 'stall', NOT startsWith(" +
-		"name, '" + reason + "'), '', endsWith(name, '_not_issued'), 'not issued', 'stall') AS part, toUInt64(r.samples) AS value FROM {db}."
+	samples := row + "3 AS rank, if(r.stall_reason = '', m.value, r.stall_reason) AS name, multiIf(name = 'SYNC', 'stall', NOT " +
+		"startsWith(name, '" + reason + "'), '', endsWith(name, '_not_issued'), 'not issued', 'stall') AS part, " +
+		"toUInt64(r.samples) AS value FROM {db}."
 	counters := row + "2 AS rank, multiIf(r.metric_name != '', r.metric_name, m.value != '', m.value, concat('metric_', " +
 		"toString(r.metric_id))) AS name, 'metric' AS part, toUInt64(r.metric_value) AS value FROM {db}."
 	places := "SELECT tenant, session_id, function, function_id, pc_offset, file, line, 1 AS rank, '' AS name, '' AS part, " +
