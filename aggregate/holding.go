@@ -189,48 +189,7 @@ func (w *Worker) lookAtStores(ctx context.Context) {
 
 // watchInserted follows the sinks' marks until ctx ends.
 func (w *Worker) watchInserted(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := w.followMarks(ctx); err != nil && ctx.Err() == nil {
-			w.cfg.Logger.Debug("the sinks' marks cannot be watched", "err", err)
-		}
-		sleep(ctx, time.Second)
-	}
-}
-
-// marksSilent is how long no mark may come before they are watched anew: their bucket may be another.
-const marksSilent = time.Minute
-
-func (w *Worker) followMarks(ctx context.Context) error {
-	watch, err := w.streams.Marks.Watch(ctx, "lane.*", jetstream.IgnoreDeletes())
-	if err != nil {
-		return err
-	}
-	defer watch.Stop()
-	silent := time.NewTimer(marksSilent)
-	defer silent.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-silent.C:
-			return nil
-		case e, ok := <-watch.Updates():
-			if !ok {
-				return nil
-			}
-			if e == nil {
-				continue
-			}
-			silent.Reset(marksSilent)
-			var mark struct {
-				Partitions map[int]stream.Inserted `json:"partitions"`
-			}
-			if json.Unmarshal(e.Value(), &mark) != nil {
-				continue
-			}
-			for partition, at := range mark.Partitions {
-				w.holding.inserted(partition, at.Chunk)
-			}
-		}
-	}
+	broker.FollowInserted(ctx, w.streams.Marks, w.cfg.Logger, func(partition int, at stream.Inserted) {
+		w.holding.inserted(partition, at.Chunk)
+	})
 }

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/proto/stream"
 )
@@ -307,53 +307,5 @@ func (b *backlog) within(tenant string) error {
 
 // run reads the sinks' marks until ctx ends.
 func (b *backlog) run(ctx context.Context, marks jetstream.KeyValue, log *slog.Logger) {
-	for ctx.Err() == nil {
-		if err := b.watch(ctx, marks); err != nil && ctx.Err() == nil {
-			log.Debug("the sinks' marks cannot be watched", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// marksSilent is how long no mark may come before they are watched anew: their bucket may be another.
-const marksSilent = time.Minute
-
-func (b *backlog) watch(ctx context.Context, marks jetstream.KeyValue) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w, err := marks.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	silent := time.NewTimer(marksSilent)
-	defer silent.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-silent.C:
-			return nil
-		case e, ok := <-w.Updates():
-			if !ok {
-				return nil
-			}
-			if e == nil {
-				continue
-			}
-			silent.Reset(marksSilent)
-			var mark struct {
-				Partitions map[int]stream.Inserted `json:"partitions"`
-			}
-			if json.Unmarshal(e.Value(), &mark) != nil {
-				continue
-			}
-			for partition, at := range mark.Partitions {
-				b.reach(partition, at.Position.Seq)
-			}
-		}
-	}
+	broker.FollowInserted(ctx, marks, log, func(partition int, at stream.Inserted) { b.reach(partition, at.Position.Seq) })
 }
