@@ -83,6 +83,12 @@ func Connect(ctx context.Context, cfg ConnectConfig) (*nats.Conn, jetstream.JetS
 	return nc, js, nil
 }
 
+// Disconnected reports whether err says that the connection to NATS is down, rather than that NATS refused something.
+func Disconnected(err error) bool {
+	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrNoServers) ||
+		errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrReconnectBufExceeded)
+}
+
 func dial(ctx context.Context, url string, opts []nats.Option, log *slog.Logger) (*nats.Conn, error) {
 	warned := false
 	for {

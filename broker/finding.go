@@ -172,7 +172,7 @@ func findingKeys(ctx context.Context, kv jetstream.KeyValue, prefixes ...string)
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
-	return keys, nil
+	return keys, ctx.Err() // then it is a part of them
 }
 
 // String is the finding in one line, for people.

@@ -70,12 +70,11 @@ func (s *Streams) markFloors(ctx context.Context) (f floors, err error) {
 	if err != nil {
 		return f, fmt.Errorf("read the marks: %w", err)
 	}
-	lister, err := kv.ListKeys(ctx)
+	keys, err := s.ScanKeys(ctx, kv, ">")
 	if err != nil {
 		return f, fmt.Errorf("read the marks: %w", err)
 	}
-	defer lister.Stop()
-	for key := range lister.Keys() {
+	for _, key := range keys {
 		entry, err := kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			continue

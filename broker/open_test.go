@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -215,13 +216,12 @@ func trio(t *testing.T) (jetstream.JetStream, *nats.Conn) {
 	var routes []*url.URL
 	var ports []int
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		at, err := net.ResolveTCPAddr("tcp", brokertest.FreeAddr(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
-		l.Close()
+		ports = append(ports, at.Port)
+		routes = append(routes, &url.URL{Scheme: "nats", Host: at.String()})
 	}
 	var urls []string
 	for i := range 3 {
@@ -329,5 +329,41 @@ func TestStreamsOverAnotherConnection(t *testing.T) {
 	}
 	if _, err := over.Keys.PutString(t.Context(), "k", "v"); err != nil {
 		t.Errorf("the bucket that was made anew: %v", err)
+	}
+}
+
+// Of several processes that start on an empty server one finds a stream that another has just made, and not yet the rest. Nothing was lost
+// then, and nobody is told so. Once there is a message it is a loss.
+func TestFirstStartOfSeveral(t *testing.T) {
+	t.Parallel()
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir()})
+	open := func() (*broker.Streams, string) {
+		t.Helper()
+		var log text
+		l := small()
+		l.Logger = log.logger()
+		s, err := broker.Open(t.Context(), nc, js, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, log.String()
+	}
+	open()
+	if err := js.DeleteStream(t.Context(), stream.IngestStream); err != nil {
+		t.Fatal(err)
+	}
+	s, told := open()
+	if s.Remade(stream.IngestStream) != 0 || strings.Contains(told, "made anew") {
+		t.Errorf("made anew %d times, told %q", s.Remade(stream.IngestStream), told)
+	}
+	if _, err := js.Publish(t.Context(), stream.RowsSubject(1), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), stream.IngestStream); err != nil {
+		t.Fatal(err)
+	}
+	s, told = open()
+	if s.Remade(stream.IngestStream) != 1 || !strings.Contains(told, "stream INGEST was not there and is made anew") {
+		t.Errorf("made anew %d times, told %q", s.Remade(stream.IngestStream), told)
 	}
 }

@@ -7,18 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 )
 
 // NATS restarts under a living process: its leases come back without anybody restarting the process.
 func TestLeasesSurviveARestartOfNATS(t *testing.T) {
 	dir := t.TempDir()
-	srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Listen: "127.0.0.1:0"})
+	addr := brokertest.FreeAddr(t)
+	srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Listen: addr})
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := srv.Addr().String()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + addr})
 	if err != nil {
@@ -61,4 +66,43 @@ func TestLeasesSurviveARestartOfNATS(t *testing.T) {
 	}
 	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
 	wait(&starts, 8)
+}
+
+// mortal is a server that the test ends before it is over, and a connection to it by its address.
+func mortal(ctx context.Context, t *testing.T) (*server.Server, *nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	srv, err := broker.Serve(broker.ServerConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + srv.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return srv, nc, js
+}
+
+// What fails because NATS is away is told apart from what NATS refuses.
+func TestDisconnected(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	srv, _, js := mortal(ctx, t)
+	_, err := js.KeyValue(ctx, "none")
+	if err == nil || broker.Disconnected(err) {
+		t.Errorf("a bucket that is not there: %v", err)
+	}
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	for !broker.Disconnected(err) { // one that is on its way when the connection ends hears nothing
+		one, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+		_, err = js.KeyValue(one, "none")
+		stop()
+		if ctx.Err() != nil {
+			t.Fatalf("no NATS: %v", err)
+		}
+	}
+	if _, err := js.Publish(ctx, "subject", nil); !broker.Disconnected(err) {
+		t.Errorf("publish without NATS: %v", err)
+	}
 }

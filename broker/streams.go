@@ -87,11 +87,11 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, l Layout) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.inherit(ctx, there); err != nil {
+	known, err := s.inherit(ctx, there)
+	if err != nil {
 		return nil, err
 	}
 	// The positions in stores that exist already are read before INGEST is made: its first sequence has to be above all of them.
-	known := there[stream.IngestStream] || there[stream.RowsStream]
 	stores := s.stores()
 	s.storeLost = watched(stores)
 	for _, st := range stores {
@@ -132,8 +132,9 @@ func (s *Streams) Over(ctx context.Context, nc *nats.Conn, js jetstream.JetStrea
 	return &other, nil
 }
 
-// inherit takes partitions and lanes from whichever of the two streams is there: the other, made anew, must agree with it.
-func (s *Streams) inherit(ctx context.Context, there map[string]bool) error {
+// inherit takes partitions and lanes from whichever of the two streams is there: the other, made anew, must agree with it. known is false
+// when there is nothing yet that could have been lost: another process makes the stores just now.
+func (s *Streams) inherit(ctx context.Context, there map[string]bool) (known bool, err error) {
 	for _, name := range []string{stream.IngestStream, stream.RowsStream} {
 		if !there[name] {
 			continue
@@ -143,18 +144,20 @@ func (s *Streams) inherit(ctx context.Context, there map[string]bool) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", name, err)
+			return false, fmt.Errorf("stream %s: %w", name, err)
 		}
+		info := st.CachedInfo()
+		known = known || info.State.LastSeq > 0 || info.TimeStamp.Sub(info.Created) > makingFor
 		s.layout.Partitions, err = fixed(st, stream.MetaPartitions)
 		if err != nil {
-			return err
+			return false, err
 		}
 		s.layout.Lanes, err = fixed(st, stream.MetaLanes)
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return known, nil
 }
 
 // handles opens the streams, buckets and object stores, which exist by now.

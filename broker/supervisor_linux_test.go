@@ -93,9 +93,7 @@ func publish(ctx context.Context, s *broker.Streams, acked map[uint64]bool) erro
 func afterwards(t *testing.T, sv *broker.Supervisor, s *broker.Streams, acked map[uint64]bool) {
 	t.Helper()
 	eventually(t, time.Minute, "it goes on by itself", func() bool { return sv.Stuck() == "" && publish(t.Context(), s, acked) == nil })
-	if _, err := s.Leases.Put(t.Context(), "k", nil); err != nil {
-		t.Errorf("the leases cannot be written: %v", err)
-	}
+	eventually(t, time.Minute, "the leases can be written", func() bool { _, err := s.Leases.Put(t.Context(), "k", nil); return err == nil })
 	info, err := s.Ingest.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -121,9 +119,7 @@ func TestDiskFullAndFreed(t *testing.T) {
 	acked := map[uint64]bool{}
 	for range *fills {
 		for range 5 {
-			if err := publish(t.Context(), s, acked); err != nil {
-				t.Fatal(err)
-			}
+			eventually(t, 60*time.Second, "a message is stored", func() bool { return publish(t.Context(), s, acked) == nil })
 		}
 		filler := filepath.Join(dir, "filler")
 		fillUp(t, filler, 0)

@@ -41,6 +41,11 @@ const (
 	PartsObjects = "WL_PARTS"
 	// KeptForReject is the description of an object in PartsObjects that is folded and stays only because a reject refers to it.
 	KeptForReject = "kept for a reject"
+	// KeptPartition and KeptChunk are keys of the metadata of such an object: which chunk, of which partition, brings the reject. Objects that
+	// older versions kept have neither.
+	KeptPartition, KeptChunk = "partition", "chunk"
+	// ObjectRef begins what a reject refers to when that is an object in PartsObjects; the name of the object follows.
+	ObjectRef = "object:"
 	// StateObjects holds snapshots of partition state.
 	StateObjects = "WL_STATE"
 	// ChunksObjects holds chunk bodies that do not fit one ROWS message.
