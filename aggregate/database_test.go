@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
@@ -25,8 +24,9 @@ import (
 // database is a schema of a test's own on the shared engine, into which chunks are put as the sink would.
 type database struct {
 	testing.TB
-	e    *engine.Engine
-	name string
+	e      *engine.Engine
+	name   string
+	number int32 // no other of the process has it
 }
 
 var databases atomic.Int32
@@ -36,18 +36,7 @@ func newDatabase(t testing.TB) *database {
 	if testing.Short() {
 		t.Skip("asks an engine, which the race detector has nothing to say about")
 	}
-	d := &database{TB: t, e: enginetest.Shared(t), name: fmt.Sprint("aggregate_test_", databases.Add(1))}
-	enginetest.DropAtEnd(t, d.e, d.name)
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{d.e.TCPAddr()}, Auth: clickhouse.Auth{Username: d.e.User(),
-		Password: d.e.Password()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := tabletest.Schema().Ensure(t.Context(), conn, table.Options{Database: d.name}); err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return &database{TB: t, e: enginetest.Shared(t), name: tabletest.Database(t), number: databases.Add(1)}
 }
 
 // loadViews puts every chunk on ROWS into a database of its own.
@@ -81,7 +70,7 @@ func (d *database) load(s *broker.Streams) {
 				if err != nil {
 					d.Fatal(err)
 				}
-				token := fmt.Sprintf("insert_deduplication_token=%d-%d-%d", p, msg.Sequence, i)
+				token := fmt.Sprintf("insert_deduplication_token=%d-%d-%d-%d", d.number, p, msg.Sequence, i)
 				d.post(tabletest.Schema().Table(c.Tables[i].Table).InsertSQL(d.name), bytes.NewReader(append(piece, table.EOS()...)), "async_insert=0",
 					token)
 			}

@@ -45,10 +45,15 @@ func (p *Part) CutName(text string) string {
 	return text
 }
 
-// AddName takes in a name that the session has not had; false means that the session has as many as it may.
+// Text returns a name as it is kept, cut by [Part.CutName]; it does not keep b. Sessions that have the name share its memory.
+func (f *Fold) Text(p *Part, b []byte) string { return p.CutName(f.texts.of(b)) }
+
+// AddName takes in a name that the session has not had; false means that the session has as many as it may. From then on ids without a name
+// have the name table.MoreNames.
 func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
 	s := p.Session
 	if s.names >= p.MostNames() || s.nameBytes+len(text) > MaxNameTotal {
+		f.refuseName(p, ref)
 		return false
 	}
 	n := len(f.names)
@@ -63,6 +68,17 @@ func (f *Fold) AddName(p *Part, ref NameRef, text string) bool {
 	}
 	f.nameRow(p, ref, text)
 	return true
+}
+
+// refuseName notes that the session has as many names as it may. What is known of the refused one is forgotten.
+func (f *Fold) refuseName(p *Part, ref NameRef) {
+	s := p.Session
+	s.resolved(ref)
+	if s.full {
+		return
+	}
+	s.full = true
+	f.dictionaryRow(s, table.MoreNamesDict, 0, table.MoreNames, 1, p.Env.ReceivedAt)
 }
 
 // learn remembers a name, and reports whether there is room for its text: if not, its id is resolved at read.
@@ -83,20 +99,20 @@ func (s *Session) learn(ref NameRef, text string) bool {
 }
 
 // nameRow writes a row of `dictionaries`. It is late when rollup rows have used the id already: for those rows only late names are looked
-// up.
+// up. Of a session that had names refused nobody knows which ids they have used.
 func (f *Fold) nameRow(p *Part, ref NameRef, text string) {
 	s := p.Session
 	late := uint8(0)
 	_, used := s.unresolved[ref]
 	_, refused := s.refused[ref]
-	if used || refused || s.allLate {
+	if used || refused || s.allLate || s.full {
 		late = 1
 		s.resolved(ref)
 	}
-	f.dictionaryRow(s, ref, text, late, p.Env.ReceivedAt)
+	f.dictionaryRow(s, ref.Dict.String(), ref.ID, text, late, p.Env.ReceivedAt)
 }
 
-// resolved notes that a name has come which rows were written without.
+// resolved notes that a name which rows were written without has come, or will not come.
 func (s *Session) resolved(ref NameRef) {
 	if _, used := s.unresolved[ref]; used {
 		delete(s.unresolved, ref)
@@ -107,16 +123,16 @@ func (s *Session) resolved(ref NameRef) {
 // WriteName writes a name that the source remembers itself to `dictionaries`. The partition does not keep it, nor is it stored for a
 // successor.
 func (f *Fold) WriteName(p *Part, ref NameRef, text string) {
-	f.dictionaryRow(p.Session, ref, text, 0, p.Env.ReceivedAt)
+	f.dictionaryRow(p.Session, ref.Dict.String(), ref.ID, text, 0, p.Env.ReceivedAt)
 }
 
-func (f *Fold) dictionaryRow(s *Session, ref NameRef, text string, late uint8, receivedAt int64) {
+func (f *Fold) dictionaryRow(s *Session, dict string, id uint32, text string, late uint8, receivedAt int64) {
 	t := &table.Dictionaries
 	b := f.Out.Batch(t.Table, rows.FactDayPartition(receivedAt, rows.FactDays(s.RetentionDays, s.RollupDays)))
 	t.Tenant.AppendString(b, s.Key.Tenant)
 	t.SessionID.AppendString(b, s.Key.ID)
-	t.Dict.AppendString(b, ref.Dict.String())
-	t.ID.Append(b, ref.ID)
+	t.Dict.AppendString(b, dict)
+	t.ID.Append(b, id)
 	t.Value.Append(b, text)
 	t.Late.Append(b, late)
 	t.ReceivedDay.Append(b, rows.DayOf(receivedAt))

@@ -55,6 +55,7 @@ type Fold struct {
 	unnamed    []*Session            // taken over with rows to come, names not loaded yet
 	missing    map[*Session]missing  // names that neither NATS nor ClickHouse had, missing.go
 	usage      map[usageKey]*Counts  // of the open chunk
+	texts      texts                 // of names, shared by sessions
 	names      []nameEntries         // dictionary entries of the open chunk, to be stored before it is published
 	removed    []SessionKey          // dropped since the last published state
 

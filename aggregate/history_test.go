@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -29,12 +29,7 @@ type house struct {
 
 func newHouse(t testing.TB, partitions int) *house {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &house{t: t, dir: t.TempDir(), addr: l.Addr().String()}
-	l.Close()
+	h := &house{t: t, dir: t.TempDir(), addr: brokertest.FreeAddr(t)}
 	h.up()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()

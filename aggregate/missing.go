@@ -49,7 +49,7 @@ func (f *Fold) nameUsed(s *Session, ref NameRef, text string) {
 		return
 	}
 	s.resolved(ref)
-	f.dictionaryRow(s, ref, text, 1, s.LastReceived)
+	f.dictionaryRow(s, ref.Dict.String(), ref.ID, text, 1, s.LastReceived)
 	f.Touch(s)
 }
 

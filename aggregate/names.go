@@ -3,6 +3,7 @@ package aggregate
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -243,4 +244,33 @@ func (o *owner) nameScopes(ctx context.Context) {
 			o.opened = o.clock() // a name came late
 		}
 	}
+}
+
+// texts are names that came lately, so that the sessions of a program share the memory of its names: a thousand short sessions
+// would hold each a thousand times, and the collector would look at each. A place holds the newest name of its hash. What is charged for
+// names does not count on it. The zero value is ready to use, by one goroutine.
+type texts struct {
+	seed   maphash.Seed
+	places []string
+}
+
+const (
+	textPlaces = 2048 // more than a program has names; a power of two
+	// mostShared is the longest name that is shared, in bytes: what is here stays when its sessions have gone.
+	mostShared = 512
+)
+
+// of returns the text of b, which it does not keep.
+func (t *texts) of(b []byte) string {
+	if len(b) > mostShared {
+		return string(b)
+	}
+	if t.places == nil {
+		t.seed, t.places = maphash.MakeSeed(), make([]string, textPlaces)
+	}
+	place := &t.places[maphash.Bytes(t.seed, b)%textPlaces]
+	if *place != string(b) {
+		*place = string(b)
+	}
+	return *place
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/proto/gpuflight"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // takenOver is an owner with a session as a takeover leaves it: it has names, and none of them is loaded.
@@ -120,4 +121,47 @@ func TestNamesFoundByAReplay(t *testing.T) {
 	if !o.fold.AwaitNames(s) || len(o.fold.unnamed) != 1 {
 		t.Errorf("the session cannot wait for its names again")
 	}
+}
+
+// In a session that had a name refused, an id without a name has that of the rest, and is not remembered. One whose name is not loaded yet,
+// was not found, or came after the id was used, is not of the rest.
+func TestOnlyRefusedNamesAreTheRest(t *testing.T) {
+	cfg := testConfig()
+	found := 1
+	cfg.LoadNames = func(_ context.Context, _, _ string, name func(dict string, id uint32, value string)) error {
+		name(table.MoreNamesDict, 0, table.MoreNames)
+		for id := range found {
+			name(gpuflight.KernelDict.String(), uint32(id)+1, "gemm")
+		}
+		return nil
+	}
+	o, s := takenOver(t, cfg)
+	s.full = true
+	want := func(id uint32, name string, sum uint32, waits int) {
+		t.Helper()
+		got, under := s.SumName(gpuflight.KernelDict, id)
+		if got != name || under != sum || len(s.unresolved) != waits {
+			t.Errorf("%d is %q, added up under %d, want %q under %d; %d wait for names, want %d", id, got, under, name, sum, len(s.unresolved),
+				waits)
+		}
+	}
+	load := func() {
+		t.Helper()
+		s.dictsLoaded = false
+		if err := o.loadNames(t.Context(), s); err != nil || s.names != 2 {
+			t.Fatalf("%d names, %v", s.names, err)
+		}
+	}
+	want(7, "", 7, 1) // not loaded
+	load()
+	want(1, "gemm", 1, 1)
+	want(2, "", 2, 2) // not found
+	found = 2
+	load()
+	want(2, "gemm", 2, 1)
+	want(7, "", 7, 1) // used before
+	want(8, table.MoreNames, 0, 1)
+	want(0, "", 0, 1)
+	o.fold.dropNames(s, false)
+	want(8, "", 8, 2)
 }

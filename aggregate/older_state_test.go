@@ -89,3 +89,42 @@ func TestClockSurvivesAHandOver(t *testing.T) {
 		}
 	}
 }
+
+// That a session had a name refused is part of the state, beside parts that are remembered for a time and without. Only such sessions are
+// written in a way that earlier programs do not read.
+func TestRefusedNamesSurviveAHandOver(t *testing.T) {
+	key := SessionKey{"t", "s"}
+	for _, c := range []struct{ full, aged bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+		f := newTestFolder()
+		foldLines(f, 1, `{"type":"dictionary_update","session_id":"s","kernel_dict":{"1":"a"}}`)
+		s := f.Sessions[key]
+		if c.full {
+			s.names = MaxNames
+			foldLines(f, 2, `{"type":"dictionary_update","session_id":"s","kernel_dict":{"2":"b"}}`)
+		}
+		if c.aged {
+			s.aged = &state.Aged{Keep: 60}
+			s.aged.Add(7, testEpoch)
+		}
+		for _, whole := range []bool{true, false} {
+			written, g := f.AppendState(nil, whole), newTestFolder()
+			if err := g.ApplyState(written); err != nil {
+				t.Fatalf("%+v, whole %v: %v", c, whole, err)
+			}
+			got := g.Sessions[key]
+			if got.full != c.full || (got.aged != nil) != c.aged || c.aged && !got.aged.Has(7) {
+				t.Errorf("%+v, whole %v: full %v, aged %v", c, whole, got.full, got.aged)
+			}
+			version := byte(1)
+			if c.aged {
+				version = 2
+			}
+			if c.full {
+				version = 3
+			}
+			if i := strings.Index(string(written), ownSection); written[i+len(ownSection)] != version {
+				t.Errorf("%+v, whole %v: section of version %d, want %d", c, whole, written[i+len(ownSection)], version)
+			}
+		}
+	}
+}

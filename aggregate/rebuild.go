@@ -201,6 +201,13 @@ func (o *owner) partsSince(ctx context.Context, have stream.Point, before past) 
 	return info.State.FirstSeq <= 1 && info.State.NumDeleted == 0 || first != nil && first.Sequence <= have.Seq, nil
 }
 
+// ahead reports whether the state after a chunk knows parts whose rows ClickHouse will not get, because they were in chunks that are
+// void by now: they would be dropped as seen. The number alone does not show it, since numbers grow with each loss while the position
+// goes back.
+func (l *loss) ahead(number uint64, at stream.Point) bool {
+	return number > l.before.number || at.Seq > l.before.position.Seq && at.At > l.before.position.At
+}
+
 // bestState loads the newest state that is not ahead of l.before, and returns the position and the chunk that it belongs to.
 func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, error) {
 	forget := func() {
@@ -208,7 +215,8 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		o.stateObjects, o.traces = nil, false
 	}
 	forget()
-	if l.last != nil && !l.chainless { // the log that is left is an older one, and perhaps whole
+	if l.last != nil && !l.chainless && !l.ahead(l.head.Number, stream.Point{Seq: l.head.Position, At: l.head.PositionAt}) {
+		// The log that is left is an older one, and perhaps whole.
 		lost := new(lostState)
 		err := o.recover(ctx, l.last)
 		if err == nil {
@@ -223,7 +231,7 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		return stream.Point{}, 0, err
 	}
 	for _, s := range list {
-		if s.number > l.before.number || s.at == 0 {
+		if s.at == 0 || l.ahead(s.number, s.position) {
 			continue
 		}
 		if err := o.loadSnapshot(ctx, s.name); err != nil {

@@ -178,7 +178,7 @@ func (f *Fold) writeReject(p *Part, r *Reject) {
 // Ref says where all of the refused bytes can be read: the object, or the INGEST message and line, for as long as that is kept.
 func (p *Part) Ref() string {
 	if p.Env.Object != "" {
-		return "object:" + p.Env.Object
+		return stream.ObjectRef + p.Env.Object
 	}
 	return "ingest:" + strconv.FormatUint(p.Seq, 10) + ":" + strconv.Itoa(p.Line)
 }
@@ -195,14 +195,16 @@ func (f *Fold) rejectPart(p *Part, body []byte) {
 	f.Reject(p, r)
 }
 
-// markKept marks the objects to which only rejects refer as the first to be deleted when their store is full. If that fails they stay until
-// they expire, like all objects.
+// markKept marks the objects to which only rejects refer as the first to be deleted when their store is full, and says which chunk has the
+// rejects: whoever finds that it is in ClickHouse, and no reject there, may delete them. If that fails they stay until they expire, like
+// all objects.
 func (o *owner) markKept(ctx context.Context) {
 	for _, name := range o.keptParts {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		if info, err := o.streams.Parts.GetInfo(try, name); err == nil && info.Description == "" {
 			meta := info.ObjectMeta
 			meta.Description = stream.KeptForReject
+			meta.Metadata = map[string]string{stream.KeptPartition: strconv.Itoa(o.partition), stream.KeptChunk: strconv.FormatUint(o.number, 10)}
 			o.streams.Parts.UpdateMeta(try, name, meta)
 		}
 		cancel()

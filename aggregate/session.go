@@ -6,6 +6,7 @@ import (
 	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/aggregate/state"
 	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/sink/table"
 )
 
 // Bounds of what one session may hold in a worker's memory. Each says what happens beyond it.
@@ -61,6 +62,7 @@ type Session struct {
 	names                                       int    // dictionary entries ever accepted
 	NextConfig, NextLaunch                      uint32 // last ids handed out, 0: none
 	allLate                                     bool   // unresolved overflowed
+	full                                        bool   // a name was refused: it has as many as it may
 	NoRaw                                       bool   // the tenant keeps no raw rows
 	Clock                                       Clock
 
@@ -131,33 +133,47 @@ func (s *Session) Device() int32 {
 // nameless reports whether the session has names that this owner has not loaded yet.
 func (s *Session) nameless() bool { return !s.dictsLoaded && s.names > 0 }
 
-// Name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes.
+// atHand reports whether this owner has all names that the session has: what has none then has none at all.
+func (s *Session) atHand() bool { return s.dictsLoaded && s.names <= s.known() }
+
+// Name returns a dictionary text. An unknown id is remembered, so that its name is marked late when it comes. When a name of the session
+// was refused, it is not remembered: then it is one of those, and has the name table.MoreNames.
 func (s *Session) Name(dict gpuflight.Dict, id uint32) string {
+	name, _ := s.SumName(dict, id)
+	return name
+}
+
+// SumName is Name for what is added up by name: sum is the id to add it up under, 0 for all that have table.MoreNames.
+func (s *Session) SumName(dict gpuflight.Dict, id uint32) (name string, sum uint32) {
 	if id == 0 {
-		return ""
+		return "", 0
 	}
 	if v, ok := s.dicts[dict][id]; ok {
-		return v
+		return v, id
+	}
+	ref := NameRef{dict, id}
+	if _, ok := s.refused[ref]; ok {
+		return "", id // it is looked up at read
+	}
+	if _, ok := s.unresolved[ref]; ok {
+		return "", id
+	}
+	if s.full && s.atHand() {
+		return table.MoreNames, 0
 	}
 	if s.allLate {
-		return ""
+		return "", id
 	}
-	if _, ok := s.refused[NameRef{dict, id}]; ok {
-		return "" // it is looked up at read
+	s.unresolvedDirty = true
+	if len(s.unresolved) >= maxUnresolved {
+		s.allLate, s.unresolved = true, nil
+		return "", id
 	}
 	if s.unresolved == nil {
 		s.unresolved = map[NameRef]struct{}{}
 	}
-	ref := NameRef{dict, id}
-	if _, ok := s.unresolved[ref]; !ok {
-		s.unresolvedDirty = true
-		if len(s.unresolved) >= maxUnresolved {
-			s.allLate, s.unresolved = true, nil
-			return ""
-		}
-		s.unresolved[ref] = struct{}{}
-	}
-	return ""
+	s.unresolved[ref] = struct{}{}
+	return "", id
 }
 
 // Clock says how a session's own clocks are to be read.

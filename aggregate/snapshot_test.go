@@ -104,7 +104,7 @@ func TestFullStateStoreStopsNobody(t *testing.T) {
 		bound(t, s, store.name, 1<<20)
 		for size := 1 << 19; size > 256; size /= 2 {
 			for n := range 4 {
-				try, cancel := context.WithTimeout(ctx, 2*time.Second)
+				try, cancel := context.WithTimeout(ctx, time.Minute)
 				_, err := store.o.PutBytes(try, fmt.Sprintf("filler-%d-%d", size, n), make([]byte, size))
 				cancel()
 				if err != nil && !broker.IsFull(err) {

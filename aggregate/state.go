@@ -89,12 +89,14 @@ func (f *Fold) Published() {
 	f.names = f.names[:0]
 }
 
-// ownSection is the name of the section with what the partition itself knows of a session, and ownVersion what is in it. Version 2 ends
-// with the parts that are remembered for a time; sessions without such parts are written as version 1, which earlier programs read.
+// ownSection is the name of the section with what the partition itself knows of a session, followed by the versions of what is in it.
+// Version 2 ends with the parts that are remembered for a time, version 3 with whether it has such parts, and these. Each is written only
+// where it is needed, since earlier programs read the ones before.
 const (
 	ownSection   = "session"
-	ownVersion   = 2
 	plainVersion = 1
+	agedVersion  = 2
+	fullVersion  = 3 // the session had a name refused
 )
 
 // appendSession writes a session: its key, and sections of name, version, length and bytes. The first is the partition's own, the others
@@ -112,9 +114,14 @@ func (f *Fold) appendSession(w *state.Writer, s *Session, full bool) {
 	f.section.Body = f.section.Body[:0]
 	s.append(&f.section, full)
 	version := uint64(plainVersion)
+	if s.full {
+		version = fullVersion
+		f.section.Bool(s.aged != nil)
+	} else if s.aged != nil {
+		version = agedVersion
+	}
 	if s.aged != nil {
 		s.aged.Append(&f.section, full)
-		version = ownVersion
 	}
 	w.Section(ownSection, version, f.section.Body)
 	for i, st := range s.states {
@@ -135,9 +142,10 @@ func (f *Fold) readSession(s *Session, r *state.Reader) {
 		if r.Err != nil {
 			return
 		}
-		if name == ownSection && version <= ownVersion {
+		if name == ownSection && version <= fullVersion {
 			s.read(&body)
-			if version == ownVersion {
+			s.full = version == fullVersion
+			if version == agedVersion || s.full && body.Bool() {
 				if s.aged == nil {
 					s.aged = &state.Aged{}
 				}

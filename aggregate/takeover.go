@@ -205,36 +205,20 @@ func (o *owner) loadNames(ctx context.Context, s *Session) error {
 // lost parts that were folded, their entries count too; entries that were stored since belong to parts that have the lost ones' sequences
 // now.
 func (o *owner) readEntries(ctx context.Context, s *Session, learn func(NameRef, string)) error {
-	watch, err := o.streams.Dictionaries.Watch(ctx, stream.DictionaryFilter(s.Key.Tenant, s.token), jetstream.IgnoreDeletes())
-	if err != nil {
-		return err
-	}
-	defer watch.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case e, ok := <-watch.Updates():
-			if !ok {
-				return errors.New("watch ended early")
-			}
-			if e == nil {
-				return nil
-			}
-			key := e.Key()
-			seq, _, _ := strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "-")
-			n, err := strconv.ParseUint(seq, 10, 64)
-			if err != nil || n > o.position && !(o.lost != nil && n <= o.lost.To && e.Created().UnixNano() < o.lost.At) {
-				continue
-			}
-			if err := decodeNames(e.Value(), learn); err != nil {
-				// The names are rows of `dictionaries` too, so folding need not stop for something else under the key.
-				o.w.metrics.retries.WithLabelValues("dictionary_bad").Inc()
-				o.log.Error("a dictionary block cannot be read and is passed over; its names are taken from the table dictionaries", "key", key, "err",
-					err)
-			}
+	return o.streams.Scan(ctx, o.streams.Dictionaries, stream.DictionaryFilter(s.Key.Tenant, s.token), func(e broker.Entry) error {
+		seq, _, _ := strings.Cut(e.Key[strings.LastIndexByte(e.Key, '.')+1:], "-")
+		n, err := strconv.ParseUint(seq, 10, 64)
+		if err != nil || n > o.position && !(o.lost != nil && n <= o.lost.To && e.Created.UnixNano() < o.lost.At) {
+			return nil
 		}
-	}
+		if err := decodeNames(e.Value, learn); err != nil {
+			// The names are rows of `dictionaries` too, so folding need not stop for something else under the key.
+			o.w.metrics.retries.WithLabelValues("dictionary_bad").Inc()
+			o.log.Error("a dictionary block cannot be read and is passed over; its names are taken from the table dictionaries", "key", e.Key,
+				"err", err)
+		}
+		return nil
+	})
 }
 
 // leftovers are objects that earlier owners of a partition stored for chunks that were never published, or snapshots to which no chunk

@@ -17,11 +17,12 @@ type Kernels struct {
 	pool    *KernelPool
 
 	slots      []*kernelSlot
+	slab       []kernelSlot           // room for further slots: they are made many at once
 	sparse     map[uint32]*kernelSlot // kernel ids beyond denseKernels
 	slotCount  int                    // of slots and sparse
 	dirty      []*kernelAcc           // all accumulators that count something: part of the state until they are flushed
 	flushed    bool                   // in the open chunk: what was held back is rows now
-	launches   map[launchKey]uint32   // ids of those that this owner has written; not in the state
+	launches   map[launchKey]uint32   // ids of those that this owner has written and that are no slot's last; not in the state
 	scopeNames []string               // from index 1 on; 0 is ''
 	scopeIndex map[string]int32       // of scopeNames
 	names      func(id uint32) string // of a source that keeps the names itself
@@ -57,12 +58,12 @@ func (k *Kernels) Begin(s *aggregate.Session, p *KernelPool) {
 // NamedBy makes names say which name a kernel id has, in place of the session's dictionary. It is asked for every row of kernel_stats.
 func (k *Kernels) NamedBy(names func(id uint32) string) { k.names = names }
 
-// name returns the name of a kernel id.
-func (k *Kernels) name(id uint32) string {
+// name returns the name of a kernel id, and the id under which the kernel is added up.
+func (k *Kernels) name(id uint32) (name string, sum uint32) {
 	if k.names != nil {
-		return k.names(id)
+		return k.names(id), id
 	}
-	return k.session.Name(gpuflight.KernelDict, id)
+	return k.session.SumName(gpuflight.KernelDict, id)
 }
 
 // Kernel is a kernel's row.
@@ -84,7 +85,23 @@ type kernelSlot struct {
 	launched launchKey
 	last     *kernelAcc
 	accs     []*kernelAcc
+	first    [1]*kernelAcc         // room of accs while there is one
 	index    map[accKey]*kernelAcc // of accs, once they are many
+}
+
+// Slots are made so many at once.
+const leastSlab, mostSlab = 8, 64
+
+// newSlot makes a slot.
+func (k *Kernels) newSlot(id uint32) *kernelSlot {
+	if len(k.slab) == 0 {
+		k.slab = make([]kernelSlot, min(max(leastSlab, k.slotCount/2), mostSlab))
+	}
+	slot := &k.slab[0]
+	k.slab = k.slab[1:]
+	slot.id, slot.accs = id, slot.first[:0]
+	k.slotCount++
+	return slot
 }
 
 // kernelAcc adds up one row of kernel_stats.
@@ -132,8 +149,7 @@ func (k *Kernels) Slot(id uint32) *kernelSlot {
 	} else if slot, ok := k.sparse[id]; ok {
 		return slot
 	}
-	slot := &kernelSlot{id: id}
-	k.slotCount++
+	slot := k.newSlot(id)
 	if id < denseKernels {
 		if int(id) >= len(k.slots) {
 			k.slots = append(k.slots, make([]*kernelSlot, int(id)+1-len(k.slots))...)
@@ -272,13 +288,14 @@ func (k *Kernels) Flush() {
 	b := k.pool.Fold.Out.Batch(t.Table, s.FactPartition())
 	tenant, session := t.Tenant.Index(b, s.Key.Tenant), t.SessionID.Index(b, s.Key.ID)
 	for _, a := range k.dirty {
+		name, id := k.name(a.slot.id)
 		t.Tenant.Append(b, tenant)
 		t.SessionID.Append(b, session)
 		t.Bucket.Append(b, a.bucket)
 		t.BucketS.Append(b, 60)
-		t.KernelID.Append(b, a.slot.id)
+		t.KernelID.Append(b, id)
 		t.Scope.AppendString(b, k.ScopeName(a.scope))
-		t.Kernel.AppendString(b, k.name(a.slot.id))
+		t.Kernel.AppendString(b, name)
 		t.Calls.Append(b, a.calls)
 		t.TotalNS.Append(b, a.total)
 		t.MinNS.Append(b, a.low)
@@ -288,6 +305,9 @@ func (k *Kernels) Flush() {
 	}
 	k.Drop()
 	if len(k.sparse) > maxSparse {
+		for _, slot := range k.sparse {
+			k.keepLaunch(slot)
+		}
 		k.slotCount -= len(k.sparse)
 		k.sparse = nil
 	}
@@ -309,7 +329,7 @@ func (k *Kernels) Drop() {
 }
 
 // Rest frees the slots of all kernels.
-func (k *Kernels) Rest() { k.slots, k.sparse, k.slotCount, k.launches = nil, nil, 0, nil }
+func (k *Kernels) Rest() { k.slots, k.slab, k.sparse, k.slotCount, k.launches = nil, nil, nil, 0, nil }
 
 // What is charged in addition to the bytes of names: entries of maps with their slack, and allocations rounded up.
 const (

@@ -20,19 +20,27 @@ func (e *KernelEmitter) launch(slot *kernelSlot, k launchKey) uint32 {
 	s := e.k.session
 	id, ok := e.k.launches[k]
 	if !ok {
-		if e.k.launches == nil || len(e.k.launches) >= maxLaunches {
-			e.k.launches = map[launchKey]uint32{}
-		}
 		if s.NextLaunch == 0 {
 			s.NextLaunch = FirstID(e.receivedAt)
 		}
 		s.NextLaunch++
 		id = s.NextLaunch
-		e.k.launches[k] = id
 		e.writeLaunch(k, id)
 	}
+	e.k.keepLaunch(slot)
 	slot.launch, slot.launched = id, k
 	return id
+}
+
+// keepLaunch remembers the slot's last launch apart from the slot.
+func (k *Kernels) keepLaunch(slot *kernelSlot) {
+	if slot.launch == 0 {
+		return
+	}
+	if k.launches == nil || len(k.launches) >= maxLaunches {
+		k.launches = map[launchKey]uint32{}
+	}
+	k.launches[slot.launched] = slot.launch
 }
 
 // WriteLaunch writes a launch without a configuration under an id, and lets kernels that are launched so refer to it until Rest. It is for

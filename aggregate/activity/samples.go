@@ -52,7 +52,8 @@ func SplitFunction(v string) (name, file string) {
 	return v, ""
 }
 
-// Flush writes the session's buckets.
+// Flush writes the session's buckets. What has table.MoreNames keeps the ids of functions, without which places mean nothing, and of
+// counters, which cannot be added up with others.
 func (p *Samples) Flush(f *aggregate.Fold, s *aggregate.Session) {
 	for key, a := range p.Accs {
 		function, source := SplitFunction(s.Name(gpuflight.FunctionDict, key.Function))
@@ -60,12 +61,13 @@ func (p *Samples) Flush(f *aggregate.Fold, s *aggregate.Session) {
 		if file == "" {
 			file = source
 		}
-		metric := s.Name(gpuflight.MetricDict, key.Metric)
-		metricID := key.Metric
-		if metric != "" {
+		metric, metricID := s.SumName(gpuflight.MetricDict, key.Metric)
+		if metricID == 0 && key.Kind == SampleSASS {
+			metricID = key.Metric
+		} else if metric != "" {
 			metricID = 0 // the name is enough; both would take twice the room
 		}
-		scope := s.Name(gpuflight.ScopeNameDict, key.Scope)
+		scope, scopeID := s.SumName(gpuflight.ScopeNameDict, key.Scope)
 		part := s.FactPartition()
 		switch key.Kind {
 		case SamplePC:
@@ -84,7 +86,7 @@ func (p *Samples) Flush(f *aggregate.Fold, s *aggregate.Session) {
 			t.MetricID.Append(b, metricID)
 			t.PeriodNS.Append(b, 0)
 			t.Scope.AppendString(b, scope)
-			t.ScopeID.Append(b, key.Scope)
+			t.ScopeID.Append(b, scopeID)
 			t.DeviceID.Append(b, key.Device)
 			t.File.AppendString(b, file)
 			t.FileID.Append(b, key.File)
@@ -106,7 +108,7 @@ func (p *Samples) Flush(f *aggregate.Fold, s *aggregate.Session) {
 			t.MetricName.AppendString(b, metric)
 			t.MetricID.Append(b, metricID)
 			t.Scope.AppendString(b, scope)
-			t.ScopeID.Append(b, key.Scope)
+			t.ScopeID.Append(b, scopeID)
 			t.DeviceID.Append(b, key.Device)
 			t.File.AppendString(b, file)
 			t.FileID.Append(b, key.File)

@@ -80,6 +80,10 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 	}
 	if l.Type.IsBatch() || allChannels(l.Type) || isArtifact(l.Type) {
 		if !s.lines.Add(f.lineHash(l.Type, p, line)) {
+			if l.Type == gpuflight.DictionaryUpdate && p.Env.Replays() != "" { // it was refused for some of its names
+				f.dictionary(s, p, l, true)
+				return
+			}
 			p.Duplicate(n)
 			return
 		}
@@ -107,7 +111,7 @@ func (f *folding) line(s *session, p *aggregate.Part, line []byte) {
 	case gpuflight.PMSampleBatch:
 		f.batch(s, p, l, n, f.pmSamples)
 	case gpuflight.DictionaryUpdate:
-		f.dictionary(s, p, l)
+		f.dictionary(s, p, l, false)
 	case gpuflight.JobStart, gpuflight.Init:
 		f.jobStart(s, p, l)
 	case gpuflight.Shutdown:

@@ -13,7 +13,8 @@ type scopePaths struct {
 	names [maxPathDepth + 1]uint32 // scratch of scopePath
 }
 
-// pathEdge is a step down from a path, by its place in texts plus one (0: the top), to a name in it.
+// pathEdge is a step down from a path, by its place in texts plus one (0: the top), to a name in it. The step to table.MoreNames, which has
+// any number of ids, has ^up and no name.
 type pathEdge struct {
 	up   int32
 	name uint32
@@ -59,7 +60,16 @@ func (s *session) scopePath(name, depth uint32, begin, end int64) string {
 				continue
 			}
 		}
-		leaf := rows.Clip(s.Name(gpuflight.ScopeNameDict, names[n]))
+		leaf, sum := s.SumName(gpuflight.ScopeNameDict, names[n])
+		leaf = rows.Clip(leaf)
+		edge := pathEdge{up, names[n]}
+		if sum == 0 && leaf != "" {
+			edge = pathEdge{up: ^up}
+			if i, ok := paths.index[edge]; ok && known {
+				up, text = i, paths.texts[i-1]
+				continue
+			}
+		}
 		switch {
 		case leaf == "" && n > 0:
 			known = false
@@ -73,7 +83,7 @@ func (s *session) scopePath(name, depth uint32, begin, end int64) string {
 		if known {
 			paths.texts = append(paths.texts, text)
 			i := int32(len(paths.texts))
-			paths.index[pathEdge{up, names[n]}] = i
+			paths.index[edge] = i
 			up = i
 		}
 	}

@@ -179,12 +179,13 @@ func (f *folding) flushScopeStats(s *session) {
 	t := &table.ScopeStats
 	b := f.Out.Batch(t.Table, s.FactPartition())
 	for key, a := range s.scopeAcc {
+		name, id := s.SumName(gpuflight.ScopeNameDict, key.name)
 		t.Tenant.AppendString(b, s.Key.Tenant)
 		t.SessionID.AppendString(b, s.Key.ID)
 		t.Bucket.Append(b, key.bucket)
 		t.BucketS.Append(b, 60)
-		t.NameID.Append(b, key.name)
-		t.Scope.AppendString(b, s.Name(gpuflight.ScopeNameDict, key.name))
+		t.NameID.Append(b, id)
+		t.Scope.AppendString(b, name)
 		t.Calls.Append(b, a.calls)
 		t.TotalNS.Append(b, a.total)
 		t.MinNS.Append(b, a.low)

@@ -4,6 +4,7 @@ import (
 	"github.com/warpline/warpline/aggregate/rows"
 	"github.com/warpline/warpline/proto/hist"
 	"github.com/warpline/warpline/proto/kineto"
+	"github.com/warpline/warpline/sink/table"
 	tracetable "github.com/warpline/warpline/sink/table/trace"
 )
 
@@ -41,7 +42,8 @@ func (s *sums) number(text []byte) uint32 {
 	return n
 }
 
-var moreNames = []byte(tracetable.MoreNames)
+// moreNames is the name of slices whose names are beyond the bounds of a trace.
+var moreNames = []byte(table.MoreNames)
 
 // stats adds up the slices of a part that have a length.
 func (f *folding) stats(s *session, in *kineto.Part) {

@@ -17,7 +17,7 @@ type UsageRow struct {
 }
 
 // Usage counts what each tenant sent, by day of arrival and source.
-var Usage = DefineRows(DefineRollup("usage_data", "tenant, day, source", false),
+var Usage = DefineRows(DefineRollup("usage_data", "tenant, day, source", false).Few(),
 	func(c *Binder[UsageRow], r *UsageRow) {
 		c.Dict("tenant", &r.Tenant)
 		c.Day("day", &r.Day)

@@ -13,6 +13,7 @@ package table
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 )
@@ -93,6 +94,21 @@ func (c *Column) Slot() int { return c.slot }
 
 // Plain is the ClickHouse type of the column's values, without what it aggregates.
 func (c *Column) Plain() string { return kinds[c.Kind].click }
+
+// storedCodec is the codec as system.columns tells it: ClickHouse adds the width of the values where Delta and Gorilla name none.
+func (c *Column) storedCodec() string {
+	width := kinds[c.Kind].width
+	if c.Kind == Day {
+		width = 2 // a Date in ClickHouse, 32 bits in Arrow
+	}
+	list := splitTop(c.Codec)
+	for i, codec := range list {
+		if codec == "Delta" || codec == "Gorilla" {
+			list[i] = fmt.Sprintf("%s(%d)", codec, width)
+		}
+	}
+	return "CODEC(" + strings.Join(list, ", ") + ")"
+}
 
 // definition returns the column as CREATE TABLE and ADD COLUMN have it.
 func (c *Column) definition() string {

@@ -100,6 +100,17 @@ var lean = [][2]string{
 	{"string_serialization_version", "'single_stream'"},
 }
 
+// leanOfFew is one more for tables of which a session has few rows.
+var leanOfFew = [2]string{"compress_per_column_in_compact_parts", "0"}
+
+// lean are the settings of that name for this table.
+func (t *Table) lean() [][2]string {
+	if t.few {
+		return append(slices.Clip(lean), leanOfFew)
+	}
+	return lean
+}
+
 func (t *Table) settings(o Options) []string {
 	s := []string{
 		fmt.Sprint("non_replicated_deduplication_window = ", dedupTokens),
@@ -109,7 +120,7 @@ func (t *Table) settings(o Options) []string {
 	if t.Retention == Raw {
 		s = append(s, "ttl_only_drop_parts = 1")
 	}
-	for _, l := range lean {
+	for _, l := range t.lean() {
 		if !slices.Contains(o.lacks, l[0]) {
 			s = append(s, l[0]+" = "+l[1])
 		}

@@ -74,14 +74,15 @@ type SessionEndRow struct {
 
 // SessionEnds holds the reports of each session's end: one row for each report, in any order, and for a report that is repeated several
 // rows.
-var SessionEnds = DefineRows(Define("session_ends_data", Fact, "tenant, session_id"), func(c *Binder[SessionEndRow], r *SessionEndRow) {
-	c.Head(&r.HeadRow)
-	c.U8("rank", &r.Rank, Note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: "+
-		"running, incomplete, stop, interrupted, completed"))
-	c.Time("at", &r.At)
-	c.U8("synthetic", &r.Synthetic, Note("1 when the launcher wrote it for a process that could not"))
-	c.I64("exit_code", &r.ExitCode)
-	c.I32("signal", &r.Signal, Note("0 none"))
-	c.U8("window_stopped", &r.WindowStopped)
-	c.FactTail(&r.ReceivedDay)
-})
+var SessionEnds = DefineRows(Define("session_ends_data", Fact, "tenant, session_id").Few(),
+	func(c *Binder[SessionEndRow], r *SessionEndRow) {
+		c.Head(&r.HeadRow)
+		c.U8("rank", &r.Rank, Note("who says so: 1 session-complete, 2 segment_end, 3 shutdown, 4 crashed, 5 run_end, 6 to 10 a tracker: "+
+			"running, incomplete, stop, interrupted, completed"))
+		c.Time("at", &r.At)
+		c.U8("synthetic", &r.Synthetic, Note("1 when the launcher wrote it for a process that could not"))
+		c.I64("exit_code", &r.ExitCode)
+		c.I32("signal", &r.Signal, Note("0 none"))
+		c.U8("window_stopped", &r.WindowStopped)
+		c.FactTail(&r.ReceivedDay)
+	})

@@ -22,9 +22,9 @@ var HostMetrics = func() hostMetricsTable {
 		Table:         t,
 		Head:          t.Head(),
 		At:            t.Time("at", Codec(regular)),
-		CPUPct:        t.F32("cpu_pct", Codec("ZSTD(9)")),
-		RAMUsedBytes:  t.U64("ram_used_bytes", Codec(Spread)),
-		RAMTotalBytes: t.U64("ram_total_bytes"),
+		CPUPct:        t.F32("cpu_pct", Codec("Delta, ZSTD(6)")),
+		RAMUsedBytes:  t.U64("ram_used_bytes", Codec(pages)),
+		RAMTotalBytes: t.U64("ram_total_bytes", Codec(same)),
 		Hostname:      t.Dict("hostname"),
 		RawTail:       t.RawTail(),
 	}
@@ -61,23 +61,23 @@ var DeviceMetrics = func() deviceMetricsTable {
 		Table:          t,
 		Head:           t.Head(),
 		At:             t.Time("at", Codec(regular)),
-		DeviceID:       t.I32("device_id"),
+		DeviceID:       t.I32("device_id", Codec(same)),
 		GPUUtilPct:     t.F32("gpu_util_pct", Codec(gauge)),
 		MemUtilPct:     t.F32("mem_util_pct", Codec(gauge)),
 		TempC:          t.F32("temp_c", Codec(gauge)),
 		PowerW:         t.F32("power_w", Codec("Delta, ZSTD(1)")),
-		UsedBytes:      t.U64("used_bytes", Codec(Spread)),
-		TotalBytes:     t.U64("total_bytes"),
+		UsedBytes:      t.U64("used_bytes", Codec(pages)),
+		TotalBytes:     t.U64("total_bytes", Codec(same)),
 		ClockSMMHz:     t.U32("clock_sm_mhz"),
 		FanSpeedPct:    t.F32("fan_speed_pct", Codec(gauge)),
 		TempMemC:       t.F32("temp_mem_c", Codec(gauge)),
 		TempJunctionC:  t.F32("temp_junction_c", Codec(gauge)),
 		VoltageMV:      t.F32("voltage_mv", Codec(gauge)),
-		EnergyUJ:       t.U64("energy_uj", Codec(Spread), Note("since the driver was loaded")),
-		ClockMemMHz:    t.U32("clock_mem_mhz"),
+		EnergyUJ:       t.U64("energy_uj", Codec("Delta, T64, ZSTD(3)"), Note("since the driver was loaded")),
+		ClockMemMHz:    t.U32("clock_mem_mhz", Codec(same)),
 		PCIeBWBPS:      t.U64("pcie_bw_bps", Codec(Spread), Note("both directions, bytes a second")),
-		ECCCorrected:   t.U64("ecc_corrected"),
-		ECCUncorrected: t.U64("ecc_uncorrected"),
+		ECCCorrected:   t.U64("ecc_corrected", Codec(same)),
+		ECCUncorrected: t.U64("ecc_uncorrected", Codec(same)),
 		RawTail:        t.RawTail(),
 	}
 }()
@@ -107,7 +107,7 @@ func gaugeKey(name string) int {
 type GaugeMaps struct{ Sums, Lows, Highs HistCol }
 
 func (t *Table) gaugeMaps() GaugeMaps {
-	const c = "T64, ZSTD(3)"
+	const c = "ZSTD(9)"
 	return GaugeMaps{t.Hist("sums", Agg("sumMap"), Codec(c)), t.Hist("lows", Agg("minMap"), Codec(c)),
 		t.Hist("highs", Agg("maxMap"), Codec(c))}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/zeebo/xxh3"
@@ -27,8 +29,9 @@ func (s *Schema) Fingerprint(o Options) string {
 }
 
 // Ensure brings the database to this program's schema: it creates what is missing, adds columns and indexes that older versions did not
-// have, and replaces views whose text changed. It never drops or rewrites a table. Each step may be repeated, so that it is safe to run
-// again, by several processes at once, and after it was killed half-way. conn is used by one goroutine and stays open.
+// have, gives columns this version's codecs, and replaces views whose text changed. It never drops or rewrites a table. Each step may be
+// repeated, so that it is safe to run again, by several processes at once, and after it was killed half-way. conn is used by one goroutine
+// and stays open.
 func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error {
 	var err error
 	o.lacks, err = probe(ctx, conn)
@@ -59,6 +62,9 @@ func (s *Schema) Ensure(ctx context.Context, conn driver.Conn, o Options) error 
 	if err := s.addSkips(ctx, conn, o, run); err != nil {
 		return err
 	}
+	if err := s.recode(ctx, conn, o, run); err != nil {
+		return err
+	}
 	if err := s.replaceViews(ctx, conn, o, run); err != nil {
 		return err
 	}
@@ -71,7 +77,7 @@ func probe(ctx context.Context, conn driver.Conn) (lacks []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range lean {
+	for _, l := range append(slices.Clip(lean), leanOfFew) {
 		if !have[[2]string{l[0], ""}] {
 			lacks = append(lacks, l[0])
 		}
@@ -122,6 +128,40 @@ func (s *Schema) addSkips(ctx context.Context, conn driver.Conn, o Options, run 
 			if err := run("add index "+t.Name+"."+column, sql); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// recode gives columns and tables the codecs and the lean settings of this version. Nothing is rewritten: data parts that are there stay as
+// they are until they are merged, and are read as before.
+func (s *Schema) recode(ctx context.Context, conn driver.Conn, o Options, run func(what, sql string) error) error {
+	codecs, err := pairs(ctx, conn, "SELECT concat(table, '.', name), compression_codec FROM system.columns WHERE database = $1", o.database())
+	if err != nil {
+		return err
+	}
+	few, err := pairs(ctx, conn, "SELECT name, '' FROM system.tables WHERE database = $1 AND engine_full LIKE $2", o.database(),
+		"%"+leanOfFew[0]+" = "+leanOfFew[1]+"%")
+	if err != nil {
+		return err
+	}
+	for _, t := range s.tables {
+		var changes []string
+		for i := range t.Columns {
+			c := &t.Columns[i]
+			if !codecs[[2]string{t.Name + "." + c.Name, c.storedCodec()}] {
+				changes = append(changes, fmt.Sprintf("MODIFY COLUMN %s CODEC(%s)", ident(c.Name), c.Codec))
+			}
+		}
+		if t.few && !slices.Contains(o.lacks, leanOfFew[0]) && !few[[2]string{t.Name, ""}] {
+			changes = append(changes, "MODIFY SETTING "+leanOfFew[0]+" = "+leanOfFew[1])
+		}
+		if changes == nil {
+			continue
+		}
+		sql := fmt.Sprintf("ALTER TABLE %s.%s%s %s", ident(o.database()), ident(t.Name), o.onCluster(), strings.Join(changes, ", "))
+		if err := run("codecs of "+t.Name, sql); err != nil {
+			return err
 		}
 	}
 	return nil

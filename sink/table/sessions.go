@@ -36,7 +36,7 @@ type SessionRow struct {
 
 // Sessions holds what is known of each session; every row adds to what the earlier ones say. StartedAt and FirstEventAt are UnknownTime
 // while they are not known.
-var Sessions = DefineRows(DefineRollup("sessions_data", "tenant, session_id", false), func(c *Binder[SessionRow], r *SessionRow) {
+var Sessions = DefineRows(DefineRollup("sessions_data", "tenant, session_id", false).Few(), func(c *Binder[SessionRow], r *SessionRow) {
 	c.Head(&r.HeadRow)
 	c.Dict("source", &r.Source, Most, Note("gpu-flight, parca, telemetry, intra-kernel, trace"))
 	c.Dict("app", &r.App, Most)
@@ -89,7 +89,7 @@ type DeviceRow struct {
 }
 
 // Devices holds the GPUs of each session; of several rows for one GPU the one of the latest chunk counts.
-var Devices = DefineRows(Define("devices_data", Fact, "tenant, session_id, device_id").LastCounts(),
+var Devices = DefineRows(Define("devices_data", Fact, "tenant, session_id, device_id").LastCounts().Few(),
 	func(c *Binder[DeviceRow], r *DeviceRow) {
 		c.Head(&r.HeadRow)
 		c.I32("device_id", &r.DeviceID)
@@ -133,7 +133,7 @@ type SegmentRow struct {
 
 // Segments holds the sessions that belong to a run. job_start, segment_start, segment_end and run_end add to one row in any order, so every
 // column is a maximum, and a column that a line does not say is zero, or -1 for SegmentIndex.
-var Segments = DefineRows(DefineRollup("segments_data", "tenant, session_id", false), func(c *Binder[SegmentRow], r *SegmentRow) {
+var Segments = DefineRows(DefineRollup("segments_data", "tenant, session_id", false).Few(), func(c *Binder[SegmentRow], r *SegmentRow) {
 	c.Head(&r.HeadRow)
 	c.Dict("run_id", &r.RunID, Most)
 	c.I32("segment_index", &r.SegmentIndex, Most, Note("-1 unknown"))

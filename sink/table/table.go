@@ -46,6 +46,7 @@ type Table struct {
 	Lasting bool
 	Version int // raised by hand when the meaning of a column changes while its name and kind do not
 
+	few     bool          // a session has few rows
 	slots   [Hist + 1]int // columns by storage
 	width   int           // bytes of a row, not counting strings and histograms
 	once    sync.Once

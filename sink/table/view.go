@@ -52,6 +52,8 @@ func (s *Schema) sharedFuncs(o Options) template.FuncMap {
 		"quantile":    hist.QuantileSQL,
 		"late":        func(dict string) string { return lateSQL(o, dict) },
 		"belated":     func(dicts ...string) string { return belatedSQL(o, dicts) },
+		"more":        func() string { return Quote(MoreNames) },
+		"named":       func(name, row, id string) string { return namedSQL(o, name, row, id) },
 		"function":    functionSQL,
 		"fileof":      fileOfSQL,
 		"reasonkind":  reasonKindSQL,
@@ -120,6 +122,12 @@ func (v View) mark() string { return fmt.Sprintf("warpline %016x", xxh3.HashStri
 func lateSQL(o Options, dict string) string {
 	return fmt.Sprintf("(SELECT tenant, session_id, id, value FROM %s.dictionaries WHERE late = 1 AND dict = %s)", ident(o.database()),
 		Quote(dict))
+}
+
+// namedSQL is the name of a row's id: name where that is not empty. Without one it is MoreNames in sessions that had names refused.
+func namedSQL(o Options, name, row, id string) string {
+	return fmt.Sprintf("multiIf(%[1]s != '', %[1]s, %[3]s != 0 AND (%[2]s.tenant, %[2]s.session_id) IN %[4]s, %[5]s, '')", name, row, id,
+		belatedSQL(o, []string{MoreNamesDict}), Quote(MoreNames))
 }
 
 // belatedSQL is the right side of IN for (tenant, session_id): sessions in which names of dicts came after the rows that need them. It is

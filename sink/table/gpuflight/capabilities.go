@@ -18,7 +18,7 @@ type CapabilityRow struct {
 }
 
 // Capabilities holds what each session was asked to record and what it could record, a row for each feature.
-var Capabilities = table.DefineRows(table.Define("capture_capabilities_data", table.Fact, "tenant, session_id, feature"),
+var Capabilities = table.DefineRows(table.Define("capture_capabilities_data", table.Fact, "tenant, session_id, feature").Few(),
 	func(c *table.Binder[CapabilityRow], r *CapabilityRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At)

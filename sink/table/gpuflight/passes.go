@@ -15,7 +15,7 @@ type PMConfigRow struct {
 }
 
 // PMConfigs holds how PMSamples were taken.
-var PMConfigs = table.DefineRows(table.Define("pm_configs_data", table.Fact, "tenant, session_id, at"),
+var PMConfigs = table.DefineRows(table.Define("pm_configs_data", table.Fact, "tenant, session_id, at").Few(),
 	func(c *table.Binder[PMConfigRow], r *PMConfigRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At)
@@ -38,7 +38,7 @@ type SassConfigRow struct {
 }
 
 // SassConfigs holds which instruction metrics were counted.
-var SassConfigs = table.DefineRows(table.Define("sass_configs_data", table.Fact, "tenant, session_id, at"),
+var SassConfigs = table.DefineRows(table.Define("sass_configs_data", table.Fact, "tenant, session_id, at").Few(),
 	func(c *table.Binder[SassConfigRow], r *SassConfigRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At)
@@ -60,7 +60,7 @@ type ExecutionSignatureRow struct {
 }
 
 // ExecutionSignatures says which passes of one analysis ran the same kernels in a scope.
-var ExecutionSignatures = table.DefineRows(table.Define("execution_signatures_data", table.Fact, "tenant, session_id, at"),
+var ExecutionSignatures = table.DefineRows(table.Define("execution_signatures_data", table.Fact, "tenant, session_id, at").Few(),
 	func(c *table.Binder[ExecutionSignatureRow], r *ExecutionSignatureRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At)

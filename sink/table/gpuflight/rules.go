@@ -27,7 +27,7 @@ type DeepWindowRuleRow struct {
 }
 
 // DeepWindowRules holds what became of the rules that open deep windows.
-var DeepWindowRules = table.DefineRows(table.Define("deep_window_rules_data", table.Fact, "tenant, session_id, at"),
+var DeepWindowRules = table.DefineRows(table.Define("deep_window_rules_data", table.Fact, "tenant, session_id, at").Few(),
 	func(c *table.Binder[DeepWindowRuleRow], r *DeepWindowRuleRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At, table.Note("emitted_ns of the wire"))
@@ -70,7 +70,7 @@ type CounterQualityRow struct {
 }
 
 // CounterQuality holds what became of the counters that programs publish.
-var CounterQuality = table.DefineRows(table.Define("counter_quality_data", table.Fact, "tenant, session_id, at"),
+var CounterQuality = table.DefineRows(table.Define("counter_quality_data", table.Fact, "tenant, session_id, at").Few(),
 	func(c *table.Binder[CounterQualityRow], r *CounterQualityRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At, table.Note("emitted_ns of the wire"))

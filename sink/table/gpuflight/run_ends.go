@@ -17,7 +17,7 @@ type RunEndRow struct {
 }
 
 // RunEnds holds the ends of runs, by the session that reported the end.
-var RunEnds = table.DefineRows(table.DefineRollup("run_ends_data", "tenant, session_id, run_id", false),
+var RunEnds = table.DefineRows(table.DefineRollup("run_ends_data", "tenant, session_id, run_id", false).Few(),
 	func(c *table.Binder[RunEndRow], r *RunEndRow) {
 		c.Head(&r.HeadRow)
 		c.Dict("run_id", &r.RunID)

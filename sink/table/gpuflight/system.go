@@ -17,7 +17,7 @@ type SystemEventRow struct {
 }
 
 // SystemEvents holds when samplers began and ended, and the host's load then. The samples between are in HostMetrics.
-var SystemEvents = table.DefineRows(table.Define("system_events_data", table.Fact, "tenant, session_id, at"),
+var SystemEvents = table.DefineRows(table.Define("system_events_data", table.Fact, "tenant, session_id, at").Few(),
 	func(c *table.Binder[SystemEventRow], r *SystemEventRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At)
@@ -59,7 +59,7 @@ type DeviceSnapshotRow struct {
 }
 
 // DeviceSnapshots holds the state of each GPU when a session or a sampler began or ended. The samples between are in DeviceMetrics.
-var DeviceSnapshots = table.DefineRows(table.Define("device_snapshots_data", table.Fact, "tenant, session_id, at, device_id"),
+var DeviceSnapshots = table.DefineRows(table.Define("device_snapshots_data", table.Fact, "tenant, session_id, at, device_id").Few(),
 	func(c *table.Binder[DeviceSnapshotRow], r *DeviceSnapshotRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At)
@@ -112,7 +112,7 @@ type JobStartRow struct {
 }
 
 // JobStarts holds what a session said of itself when it began.
-var JobStarts = table.DefineRows(table.Define("job_starts_data", table.Fact, "tenant, session_id, at"),
+var JobStarts = table.DefineRows(table.Define("job_starts_data", table.Fact, "tenant, session_id, at").Few(),
 	func(c *table.Binder[JobStartRow], r *JobStartRow) {
 		c.Head(&r.HeadRow)
 		c.Time("at", &r.At)

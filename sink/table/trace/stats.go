@@ -36,6 +36,3 @@ var Stats = func() statsTable {
 
 // MostAdded is the longest duration that is added up, in ns: so that sums of a session stay within 64 bits.
 const MostAdded = 1 << 48
-
-// MoreNames is the name under which slices are added up whose names are beyond the bounds of a trace.
-const MoreNames = "(more names)"

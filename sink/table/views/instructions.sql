@@ -28,7 +28,7 @@ UNION ALL
 SELECT
     tenant, session_id, '' AS cubin, toString(function) AS function, function_id, pc_offset, file, line,
     toUInt8(2) AS rank,
-    'metric' AS part, if(metric_name = '', concat('metric_', toString(metric_id)), toString(metric_name)) AS name,
+    'metric' AS part, if(metric_name IN ('', {{more}}), concat('metric_', toString(metric_id)), toString(metric_name)) AS name,
     toUInt16(0) AS code, metric_value AS value
 FROM ({{template "profile_metrics_rows"}})
 UNION ALL

@@ -49,7 +49,7 @@ FROM (
         r.tenant AS tenant,
         r.session_id AS session_id,
         r.bucket AS bucket,
-        if(r.kernel = '', n.value, r.kernel) AS kernel,
+        {{named "if(r.kernel = '', n.value, r.kernel)" "r" "r.kernel_id"}} AS kernel,
         r.scope AS scope,
         sum(r.calls) AS honest,
         sum(r.total_ns) AS sum_ns,

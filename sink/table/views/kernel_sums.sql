@@ -4,7 +4,7 @@ SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
     r.bucket AS bucket,
-    if(r.kernel = '', n.value, r.kernel) AS kernel,
+    {{named "if(r.kernel = '', n.value, r.kernel)" "r" "r.kernel_id"}} AS kernel,
     r.scope AS scope,
     if({{synthetic "r.tenant" "r.session_id"}}, 0, r.calls) AS calls,
     if({{synthetic "r.tenant" "r.session_id"}}, 0, r.total_ns) AS total_ns,

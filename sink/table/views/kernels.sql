@@ -42,8 +42,9 @@ SELECT
 FROM {{db}}.kernels_data AS k
 ANY LEFT JOIN (
     SELECT
-        u.tenant AS tenant, u.session_id AS session_id, u.launch_id AS launch_id, u.kernel_id AS kernel_id, n.value AS kernel,
-        u.config_id AS config_id, u.registers AS registers, u.dyn_shared_bytes AS dyn_shared_bytes
+        u.tenant AS tenant, u.session_id AS session_id, u.launch_id AS launch_id, u.kernel_id AS kernel_id,
+        {{named "n.value" "u" "u.kernel_id"}} AS kernel, u.config_id AS config_id, u.registers AS registers,
+        u.dyn_shared_bytes AS dyn_shared_bytes
     FROM {{db}}.launches AS u
     ANY LEFT JOIN (SELECT tenant, session_id, id, value FROM {{db}}.dictionaries WHERE dict = 'kernel_dict') AS n
         ON u.tenant = n.tenant AND u.session_id = n.session_id AND u.kernel_id = n.id

@@ -20,5 +20,5 @@ FROM {{db}}.scopes AS s
 INNER JOIN (
     SELECT tenant, session_id, max(run_id) AS run_id FROM {{db}}.sessions_data GROUP BY tenant, session_id HAVING run_id != ''
 ) AS r ON s.tenant = r.tenant AND s.session_id = r.session_id
-GROUP BY s.tenant, r.run_id, s.instance_id, s.name, if(s.name = '', s.name_id, 0),
+GROUP BY s.tenant, r.run_id, s.instance_id, s.name, if(s.name IN ('', {{more}}), s.name_id, 0),
     if(s.matched = 1 AND s.continued = 0 AND s.cut = 0, (s.session_id, s.started_at), ('', toDateTime64(0, 9, 'UTC')))

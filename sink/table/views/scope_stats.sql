@@ -29,7 +29,7 @@ FROM (
             r.tenant AS tenant,
             r.session_id AS session_id,
             r.bucket AS bucket,
-            if(r.scope = '', n.value, r.scope) AS scope,
+            {{named "if(r.scope = '', n.value, r.scope)" "r" "r.name_id"}} AS scope,
             if(scope = '', r.name_id, 0) AS unnamed,
             r.calls AS calls,
             r.total_ns AS total_ns,
@@ -59,7 +59,8 @@ FROM (
             GROUP BY tenant, session_id, bucket, name
         ) AS k
         SEMI LEFT JOIN (
-            SELECT q.tenant AS tenant, q.session_id AS session_id, if(q.scope = '', m.value, q.scope) AS name
+            SELECT q.tenant AS tenant, q.session_id AS session_id, 
+                {{named "if(q.scope = '', m.value, q.scope)" "q" "q.name_id"}} AS name
             FROM {{db}}.scope_stats_data AS q
             ANY LEFT JOIN {{late "scope_name_dict"}} AS m
                 ON q.tenant = m.tenant AND q.session_id = m.session_id AND q.name_id = m.id AND q.scope = ''

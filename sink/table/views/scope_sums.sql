@@ -4,7 +4,7 @@ SELECT
     r.tenant AS tenant,
     r.session_id AS session_id,
     r.bucket AS bucket,
-    toString(if(r.scope = '', n.value, r.scope)) AS scope,
+    toString({{named "if(r.scope = '', n.value, r.scope)" "r" "r.name_id"}}) AS scope,
     CAST(r.calls, 'UInt64') AS calls,
     CAST(r.total_ns, 'UInt64') AS total_ns,
     if(r.calls = 0, 0, CAST(r.min_ns, 'UInt64')) AS min_ns,

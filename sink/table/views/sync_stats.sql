@@ -4,7 +4,7 @@ SELECT
     a.session_id AS session_id,
     a.bucket AS bucket,
     {{synctype "a.sync_type_id"}} AS sync_type,
-    n.value AS stack_trace,
+    {{named "n.value" "a" "a.function_id"}} AS stack_trace,
     a.calls AS calls,
     a.total_ns AS total_ns,
     a.max_ns AS max_ns,

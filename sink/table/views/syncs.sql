@@ -9,7 +9,7 @@ SELECT
     s.event_id AS event_id,
     s.context_id AS context_id,
     s.corr_id AS corr_id,
-    n.value AS stack_trace,
+    {{named "n.value" "s" "s.function_id"}} AS stack_trace,
     s.sync_type_id AS sync_type_id,
     s.function_id AS function_id,
     s.received_at AS received_at,
