@@ -382,14 +382,13 @@ func (u *uploads) noteConflict(ctx context.Context, key string, at place) {
 // with 409 window_identity_conflict. What was stored under the id stays stored; the new bytes' parts get an identity of their own.
 // It fails when no upload under this id was refused within the last 7 days.
 func AcceptConflict(ctx context.Context, s *broker.Streams, tenantName, session, windowID string) error {
-	keys, err := s.Windows.ListKeysFiltered(ctx, sessionPrefix(tenantName, session)+"*.*")
+	keys, err := s.ScanKeys(ctx, s.Windows, sessionPrefix(tenantName, session)+"*.*")
 	if err != nil {
 		return fmt.Errorf("list upload records: %w", err)
 	}
-	defer keys.Stop()
 	id, found := DigestOf(windowID), false
 	conflict, channels := conflictPrefix(tenantName, session, windowID), sessionPrefix(tenantName, session)+"w."
-	for key := range keys.Keys() {
+	for _, key := range keys {
 		var ok bool
 		switch {
 		case strings.HasPrefix(key, channels): // of an older build

@@ -45,13 +45,13 @@ func (k *keyring) known(hash string) bool {
 }
 
 // wrongScope is what a valid key is told that does not open a door.
-func wrongScope(key tenant.Key, door tenant.Scope, of string) *Refusal {
+func wrongScope(key tenant.Key, door tenant.Scope) *Refusal {
 	detail := "key " + key.ID + " has scope " + key.Scope.String() + ", and this needs one of scope " + door.String()
-	if of != "" {
-		detail += " of tenant " + of
+	if key.Scope == door { // the tenant is not named: it need not be one
+		detail = "key " + key.ID + " is not of the tenant that is asked for"
 	}
 	return &Refusal{Status: http.StatusForbidden, Code: "wrong_scope",
-		Detail: detail + "; nothing was taken: the operator makes one with `warpline key create --scope`"}
+		Detail: detail + "; nothing was taken: the operator makes one with `warpline key create TENANT --scope " + door.String() + "`"}
 }
 
 // Authorize finds the key of a secret and reports whether it opens a door to what a tenant has; of "" means the key's own tenant. A
@@ -86,7 +86,7 @@ func (k *keyring) authorize(ctx context.Context, secret string, door tenant.Scop
 		of = key.Tenant
 	}
 	if !key.Opens(door, of) {
-		return tenant.Key{}, wrongScope(key, door, "") // not the name: it need not be a tenant's
+		return tenant.Key{}, wrongScope(key, door)
 	}
 	if at := k.guests.known(of); at != nil && at.disabled.Load() && key.Scope != tenant.ScopeOperator {
 		return tenant.Key{}, disabledTenant(of)
@@ -134,6 +134,19 @@ func (d *Doorman) Close() {
 	d.wg.Wait()
 }
 
+// shutOut refuses an upload whose key was revoked, or whose tenant was disabled, while the body came, which may take minutes. A key that
+// ended by itself meanwhile did work when the upload began.
+func (m *meter) shutOut() *Refusal {
+	key, _ := m.current()
+	switch {
+	case !key.Revoked.IsZero():
+		return unauthorized("key " + key.ID + " was revoked while its upload came")
+	case m.guest.disabled.Load():
+		return disabledTenant(m.guest.name)
+	}
+	return nil
+}
+
 func disabledTenant(name string) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, Code: "tenant_disabled", RetryAfter: soon(),
 		Detail: "the operator has disabled tenant " + name + "; nothing was taken: ask the operator, and keep what you have"}
@@ -178,7 +191,7 @@ func (k *keyring) authenticate(r *http.Request) (*meter, *Refusal) {
 	}
 	if key, ok := k.findScoped(hash); ok && bearer && m == nil {
 		if ok, why = key.Valid(time.Now()); ok {
-			return nil, wrongScope(key, tenant.ScopeIngest, "")
+			return nil, wrongScope(key, tenant.ScopeIngest)
 		}
 	}
 	return nil, unauthorized(why)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -9,8 +10,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/varint"
 )
 
@@ -280,3 +286,150 @@ func pageKey(tenant, block string, page int) string {
 }
 
 func indexKey(tenant, block string) string { return tenant + ".f." + block }
+
+// watchStalls is how long a watch may tell nothing while it reads what is there.
+const watchStalls = 5 * time.Second
+
+// watchAll holds the watch of the indexes. It is begun anew on every reconnect, and after a while in silence: a bucket that was made anew
+// has no consumer, and a watch on the old one gets nothing.
+func (u *uploads) watchAll(ctx context.Context) {
+	status := u.conn.StatusChanged(nats.CONNECTED)
+	defer u.conn.RemoveStatusListener(status)
+	for ctx.Err() == nil {
+		if err := u.watch(ctx, status); err != nil && ctx.Err() == nil {
+			if ok, _ := u.quiet.say("watch_uploads", time.Now()); ok {
+				u.log.Warn("cannot watch the record of accepted uploads, trying again", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-status:
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func (u *uploads) watch(ctx context.Context, status <-chan nats.Status) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var updates [3]<-chan jetstream.KeyValueEntry // a watch each, as broker.Streams.Scan
+	for i, filter := range []string{"*.f.*", "*.h.forgotten", stream.LostUploadKeys} {
+		w, err := u.kv.Watch(ctx, filter)
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		updates[i] = w.Updates()
+	}
+	again := time.NewTimer(watchStalls) // entries that go while they are read are waited for, for ever
+	defer again.Stop()
+	seen := map[string]map[string]bool{} // tenant, block
+	for reading := len(updates); ; {
+		var e jetstream.KeyValueEntry
+		var ok bool
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-status:
+			return nil
+		case <-again.C:
+			return nil
+		case e, ok = <-updates[0]:
+		case e, ok = <-updates[1]:
+		case e, ok = <-updates[2]:
+		}
+		if !ok {
+			return nats.ErrConnectionClosed
+		}
+		if e != nil {
+			if u.learn(e, seen); reading > 0 {
+				again.Reset(watchStalls)
+			}
+			continue
+		}
+		if reading--; reading > 0 {
+			continue
+		}
+		again.Reset(15 * time.Minute)
+		u.retain(seen)
+		seen = nil
+		select {
+		case <-u.loaded:
+		default:
+			close(u.loaded)
+		}
+	}
+}
+
+// learn takes what the watch brought.
+func (u *uploads) learn(e jetstream.KeyValueEntry, seen map[string]map[string]bool) {
+	tenant, rest, _ := strings.Cut(e.Key(), ".")
+	kind, name, _ := strings.Cut(rest, ".")
+	put := e.Operation() == jetstream.KeyValuePut
+	if kind != "f" && kind != "h" {
+		u.someLost.Store(true)
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.of(tenant)
+	if kind == "h" {
+		if at, err := strconv.ParseInt(string(e.Value()), 10, 64); err == nil && put {
+			t.until = max(t.until, at)
+		}
+		return
+	}
+	if !put {
+		t.remove(name)
+		return
+	}
+	if seen != nil {
+		if seen[tenant] == nil {
+			seen[tenant] = map[string]bool{}
+		}
+		seen[tenant][name] = true
+	}
+	b, err := parseIndex(name, e.Value())
+	if err != nil {
+		u.log.Warn("an index of accepted uploads cannot be read: what is in it is not recognised", "key", e.Key(), "err", err)
+		return
+	}
+	t.insert(b)
+}
+
+// insert puts a block where its name belongs; nearly always that is the end.
+func (t *tenantUploads) insert(b *block) {
+	i := len(t.blocks)
+	for i > 0 && t.blocks[i-1].name > b.name {
+		i--
+	}
+	if i > 0 && t.blocks[i-1].name == b.name {
+		return
+	}
+	// Readers hold the old slice.
+	next := make([]*block, 0, len(t.blocks)+1)
+	t.blocks = append(append(append(next, t.blocks[:i]...), b), t.blocks[i:]...)
+}
+
+func (t *tenantUploads) remove(name string) {
+	next := make([]*block, 0, len(t.blocks))
+	for _, b := range t.blocks {
+		if b.name != name {
+			next = append(next, b)
+		}
+	}
+	t.blocks = next
+}
+
+// retain forgets blocks that are gone, whether they expired or were purged.
+func (u *uploads) retain(seen map[string]map[string]bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for tenant, t := range u.tenants {
+		for _, b := range t.blocks {
+			if !seen[tenant][b.name] {
+				t.remove(b.name)
+			}
+		}
+	}
+}

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -169,15 +168,11 @@ func (s sealing) adoptAfter() time.Duration { return s.latest + time.Hour }
 // adopt makes one round: single claims that are old enough become blocks. The records of channels stay as they are until they expire;
 // claims look at them as long as there are any.
 func (u *uploads) adopt(ctx context.Context, now time.Time) error {
-	list, err := u.kv.ListKeysFiltered(ctx, "*.*.w.*")
+	channels, err := u.streams.ScanKeys(ctx, u.kv, "*.*.w.*")
 	if err != nil {
 		return err
 	}
-	channels := false
-	for range list.Keys() {
-		channels = true
-	}
-	u.older.Store(channels)
+	u.older.Store(len(channels) > 0)
 	sealAll := func(tenants map[string]bool) {
 		for name := range tenants {
 			if gone := u.seal(ctx, name); len(gone) > 0 {
@@ -187,47 +182,32 @@ func (u *uploads) adopt(ctx context.Context, now time.Time) error {
 	}
 	touched := map[string]bool{}
 	defer func() { sealAll(touched) }()
-	return eachEntry(ctx, u.kv, claimKeys(), func(e jetstream.KeyValueEntry) error {
-		tenant, _, _ := strings.Cut(e.Key(), ".")
-		if now.Sub(e.Created()) < u.sealAt.adoptAfter() {
+	return eachClaim(ctx, u.streams, func(e broker.Entry) error {
+		tenant, _, _ := strings.Cut(e.Key, ".")
+		if now.Sub(e.Created) < u.sealAt.adoptAfter() {
 			return nil
 		}
-		rec, err := parseRecord(e.Value())
+		rec, err := parseRecord(e.Value)
 		if err != nil || len(rec.windows) != 1 || rec.windows[0].state != windowDone {
 			return nil // half-way, or waiting for other bytes, or not ours to judge: as it is
 		}
 		w := &rec.windows[0]
 		if w.at == 0 {
-			w.at = e.Created().Unix() + 1
+			w.at = e.Created.Unix() + 1
 		}
-		u.remember(tenant, e.Key(), e.Revision(), w)
+		u.remember(tenant, e.Key, e.Revision, w)
 		touched[tenant] = true
 		sealAll(u.ripe(time.Time{})) // what is held is bounded
 		return nil
 	})
 }
 
-// eachEntry calls f with the newest entry of every key that matches.
-func eachEntry(ctx context.Context, kv jetstream.KeyValue, filters []string, f func(jetstream.KeyValueEntry) error) error {
-	w, err := kv.WatchFiltered(ctx, filters, jetstream.IgnoreDeletes())
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case e, ok := <-w.Updates():
-			if !ok {
-				return errors.New("the watch ended")
-			}
-			if e == nil {
-				return nil
-			}
-			if err := f(e); err != nil {
-				return err
-			}
+// eachClaim calls f with the record of every single upload, see claimKeys.
+func eachClaim(ctx context.Context, s *broker.Streams, f func(broker.Entry) error) error {
+	for _, filter := range claimKeys {
+		if err := s.Scan(ctx, s.Windows, filter, f); err != nil {
+			return err
 		}
 	}
+	return nil
 }

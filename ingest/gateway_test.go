@@ -33,7 +33,7 @@ import (
 )
 
 // soon bounds what takes milliseconds; a machine that does ten other things may take longer, and that is no fault.
-const soon = 20 * time.Second
+const soon = 60 * time.Second
 
 // eventually waits until ok says true.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
@@ -138,7 +138,7 @@ func TestAuthentication(t *testing.T) {
 	send := func(auth string) answer {
 		return r.do("POST", "/api/v1/events/stream", strings.NewReader("{}\n"), "Authorization", auth, "X-GpuFlight-Session-Id", "shared")
 	}
-	for _, secret := range []string{good, other, short} {
+	for _, secret := range []string{short, good, other} { // the one that ends soon first
 		if a := send("Bearer " + secret); a.status != 200 {
 			t.Errorf("a new key does not work at once: %d %s", a.status, a.raw)
 		}
@@ -266,15 +266,15 @@ func TestRateLimits(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.raw)
 			}
 			// One upload far over the burst gets in; the next must wait for the debt.
-			if a := r.post("s", ndjson(c.name, 3800), auth...); a.status != 200 || a.Accepted != 3800 {
+			if a := r.post("s", ndjson(c.name, 7000), auth...); a.status != 200 || a.Accepted != 7000 {
 				t.Fatalf("%d %s", a.status, a.raw)
 			}
 			a := r.post("s", ndjson(c.name+"2", 10), auth...)
 			after, _ := strconv.Atoi(a.header.Get("Retry-After"))
-			if a.status != 429 || after != 1 || !strings.Contains(a.Detail, c.want) {
+			if a.status != 429 || after < 1 || after > 4 || !strings.Contains(a.Detail, c.want) { // some of the debt may be paid by now
 				t.Fatalf("%d, Retry-After %d: %s", a.status, after, a.raw)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Duration(after) * time.Second)
 			if a := r.post("s", ndjson(c.name+"2", 10), auth...); a.status != 200 {
 				t.Fatalf("after Retry-After: %d %s", a.status, a.raw)
 			}
@@ -333,16 +333,16 @@ func TestFullStream(t *testing.T) {
 // NATS goes away: 503 at once, not ready; it comes back: stored, ready, and a key revoked meanwhile is refused within a second.
 func TestNATSAway(t *testing.T) {
 	dir := t.TempDir()
-	port := freePort(t)
+	addr := brokertest.FreeAddr(t)
 	serve := func() func() {
-		srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Listen: "127.0.0.1:" + port})
+		srv, err := broker.Serve(broker.ServerConfig{Dir: dir, Listen: addr})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return func() { srv.Shutdown(); srv.WaitForShutdown() }
 	}
 	down := serve()
-	nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{URL: "nats://127.0.0.1:" + port})
+	nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{URL: "nats://" + addr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,16 +375,6 @@ func TestNATSAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, soon, "revoked", func() bool { return r.post("s", []byte("{}"), auth...).status == 401 })
-}
-
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 // Draining: not ready, the running upload finishes, new connections are refused, Run returns.

@@ -116,17 +116,15 @@ func (k *Keys) Succeed(ctx context.Context, was StoredKey, overlap time.Duration
 		return "", made, was, fmt.Errorf("%s: make a new one with `warpline key create %s`", why, was.Tenant)
 	}
 	like := tenant.Key{Tenant: was.Tenant, Scope: was.Scope, Note: was.Note, Limits: was.Limits}
-	if !was.Expires.IsZero() {
-		like.Expires = time.Now().UTC().Add(was.Expires.Sub(was.Created)) // as long as the old one had
+	if life := was.Life(); life > 0 {
+		like.Expires = time.Now().UTC().Add(life)
 	}
 	secret, made, err = k.Add(ctx, like)
 	if err != nil {
 		return "", made, was, err
 	}
 	old, err = k.Alter(ctx, was, func(key *tenant.Key) error {
-		if end := time.Now().Add(overlap).UTC(); key.Expires.IsZero() || key.Expires.After(end) {
-			key.Expires = end
-		}
+		key.EndWith(time.Now().Add(overlap).UTC())
 		return nil
 	})
 	if errors.Is(err, ErrChanged) { // nobody has the new secret

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 	"unique"
@@ -29,17 +30,18 @@ type meter struct {
 type keptKey struct {
 	id, tenant, note          string
 	scope                     tenant.Scope
+	lasts                     int64
 	created, expires, revoked time.Time
 	limits                    unique.Handle[tenant.Limits]
 }
 
 func keep(k tenant.Key) keptKey {
-	return keptKey{k.ID, k.Tenant, k.Note, k.Scope, k.Created, k.Expires, k.Revoked, unique.Make(k.Limits)}
+	return keptKey{k.ID, k.Tenant, k.Note, k.Scope, k.LastsSeconds, k.Created, k.Expires, k.Revoked, unique.Make(k.Limits)}
 }
 
 func (k *keptKey) whole() tenant.Key {
 	return tenant.Key{ID: k.id, Tenant: k.tenant, Scope: k.scope, Note: k.note, Created: k.created, Expires: k.expires, Revoked: k.revoked,
-		Limits: k.limits.Value()}
+		LastsSeconds: k.lasts, Limits: k.limits.Value()}
 }
 
 // rates are the limits per second of a key, or of a tenant for all its keys together. It is safe for concurrent use.
@@ -179,8 +181,9 @@ func (m *meter) admit(now time.Time, bytes int64) *Refusal {
 	return nil
 }
 
-// both are the limits that hold: those of the key, which may be narrower, and those of its tenant.
-func (m *meter) both() [2]*rates { return [2]*rates{&m.rates, &m.guest.rates} }
+// both are the limits that hold: those of the tenant, and those of the key, which may be narrower. A key without limits of its own has the
+// tenant's, and then it is the tenant that is told to be over them.
+func (m *meter) both() [2]*rates { return [2]*rates{&m.guest.rates, &m.rates} }
 
 // admitRequest lets a request in unless there were too many, before anything else is done for it.
 func (m *meter) admitRequest(now time.Time) *Refusal {
@@ -230,9 +233,9 @@ func (r *rates) owes(now time.Time, b bucket) *Refusal {
 		Status: http.StatusTooManyRequests, Code: "rate_limited",
 		// A little jitter, so that senders that were refused together do not come back together.
 		RetryAfter: wait + time.Duration(rand.Float64()*min(wait.Seconds()*0.1, 2)*float64(time.Second)),
-		Detail: fmt.Sprintf("%s is over its limit %s = %s (burst %g s, at all gateways together); nothing is lost: send the same again "+
+		Detail: fmt.Sprintf("%s is over its limit %s = %s (burst %g s, at all gateways together) by %s; nothing is lost: send the same again "+
 			"after Retry-After seconds, or ask the operator for a higher limit",
-			r.what, b.name, number(b.rate), r.limits.Value().BurstSeconds),
+			r.what, b.name, number(b.rate), r.limits.Value().BurstSeconds, number(math.Ceil(debt))),
 	}
 }
 
@@ -259,4 +262,10 @@ func charge(l *rate.Limiter, now time.Time, n int64) {
 	l.SetBurstAt(now, burst)
 }
 
-func number(f float64) string { return fmt.Sprintf("%.0f", f) }
+// number is a limit or count as people write it: limits may be below 1, and huge where there shall be none.
+func number(f float64) string {
+	if f >= 1e15 {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}

@@ -12,7 +12,7 @@ import (
 func TestKeptKeysAreWhole(t *testing.T) {
 	day := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
 	key := tenant.Key{ID: "gpfl_ab", Tenant: "acme", Scope: tenant.ScopeRead, Note: "a note", Created: day, Expires: day.AddDate(0, 0, 1),
-		Revoked: day.AddDate(0, 0, 2), Limits: tenant.Limits{EventsPerSecond: 5, QuotaPolicy: tenant.QuotaDrop}}
+		LastsSeconds: 60, Revoked: day.AddDate(0, 0, 2), Limits: tenant.Limits{EventsPerSecond: 5, QuotaPolicy: tenant.QuotaDrop}}
 	for i := range reflect.ValueOf(key).NumField() {
 		if reflect.ValueOf(key).Field(i).IsZero() {
 			t.Fatalf("the test gives no %s", reflect.TypeOf(key).Field(i).Name)

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 )
 
@@ -69,7 +70,7 @@ func (u *uploads) lookBack(ctx context.Context) error {
 			newest = newest[:maxLookBack]
 		}
 	}
-	err := eachEntry(ctx, u.kv, claimKeys(), func(e jetstream.KeyValueEntry) error {
+	err := eachClaim(ctx, u.streams, func(e broker.Entry) error {
 		if c := claimed(e); c.last > 0 && c.at > told {
 			newest = append(newest, c)
 			trim(8 * maxLookBack)

@@ -43,7 +43,7 @@ func AuditUploads(ctx context.Context, s *broker.Streams, found []broker.Finding
 			gaps = append(gaps, f.Places...)
 		}
 	}
-	a := &uploadAudit{kv: s.Windows, ingest: s.Ingest, gaps: gaps}
+	a := &uploadAudit{streams: s, kv: s.Windows, ingest: s.Ingest, gaps: gaps}
 	if err := a.read(ctx); err != nil {
 		return nil, fmt.Errorf("read the record of accepted uploads: %w", err)
 	}
@@ -76,15 +76,15 @@ func (l LostPart) String() string {
 
 // AcceptParts keeps AuditParts from naming uploads that a person has read of, so that the audit is content though nobody has them any more.
 func AcceptParts(ctx context.Context, s *broker.Streams) error {
-	return eachEntry(ctx, s.Windows, []string{stream.LostUploadKeys}, func(e jetstream.KeyValueEntry) error {
-		l, err := stream.ParseLostUpload(e.Value())
+	return s.Scan(ctx, s.Windows, stream.LostUploadKeys, func(e broker.Entry) error {
+		l, err := stream.ParseLostUpload(e.Value)
 		if err != nil || l.Accepted {
 			return err
 		}
 		l.Accepted = true
 		body, err := l.Encode()
 		if err == nil {
-			_, err = s.Windows.Update(ctx, e.Key(), body, e.Revision())
+			_, err = s.Windows.Update(ctx, e.Key, body, e.Revision)
 		}
 		if err != nil && !broker.IsWrongSequence(err) { // else it was sent again, or more of it is lost
 			return fmt.Errorf("accept a lost upload: %w", err)
@@ -96,12 +96,12 @@ func AcceptParts(ctx context.Context, s *broker.Streams) error {
 // AuditParts returns the uploads of which INGEST lost parts before they were folded, as workers found, and which were neither sent again
 // nor accepted since.
 func AuditParts(ctx context.Context, s *broker.Streams) (out []LostPart, err error) {
-	err = eachEntry(ctx, s.Windows, []string{stream.LostUploadKeys}, func(e jetstream.KeyValueEntry) error {
-		l, err := stream.ParseLostUpload(e.Value())
+	err = s.Scan(ctx, s.Windows, stream.LostUploadKeys, func(e broker.Entry) error {
+		l, err := stream.ParseLostUpload(e.Value)
 		if err != nil {
 			return err
 		}
-		if tenant, _, _ := strings.Cut(e.Key(), "."); !l.Accepted {
+		if tenant, _, _ := strings.Cut(e.Key, "."); !l.Accepted {
 			out = append(out, LostPart{Tenant: tenant, LostUpload: l})
 		}
 		return nil
@@ -122,10 +122,11 @@ type candidate struct {
 }
 
 type uploadAudit struct {
-	kv     jetstream.KeyValue
-	ingest jetstream.Stream
-	gaps   []broker.Place
-	newest map[uploadID]candidate
+	streams *broker.Streams
+	kv      jetstream.KeyValue
+	ingest  jetstream.Stream
+	gaps    []broker.Place
+	newest  map[uploadID]candidate
 }
 
 // maxCandidates bounds the memory of an audit: some 100 MB. Further uploads are not looked at.
@@ -159,25 +160,25 @@ func (a *uploadAudit) read(ctx context.Context) error {
 	for _, g := range a.gaps {
 		from = min(from, g.First)
 	}
-	claims := func(e jetstream.KeyValueEntry) error {
+	claims := func(e broker.Entry) error {
 		if c := claimed(e); c.last >= from {
 			a.add(c.tenant, c.settled)
 		}
 		return nil
 	}
-	if err := eachEntry(ctx, a.kv, claimKeys(), claims); err != nil {
+	if err := eachClaim(ctx, a.streams, claims); err != nil {
 		return err
 	}
 	blocks := map[string]*block{}
-	index := func(e jetstream.KeyValueEntry) error {
-		tenant, rest, _ := strings.Cut(e.Key(), ".")
-		if b, err := parseIndex(strings.TrimPrefix(rest, "f."), e.Value()); err == nil {
+	index := func(e broker.Entry) error {
+		tenant, rest, _ := strings.Cut(e.Key, ".")
+		if b, err := parseIndex(strings.TrimPrefix(rest, "f."), e.Value); err == nil {
 			b.bloom = nil
 			blocks[tenant+"/"+b.name] = b
 		}
 		return nil
 	}
-	if err := eachEntry(ctx, a.kv, []string{"*.f.*"}, index); err != nil {
+	if err := a.streams.Scan(ctx, a.kv, "*.f.*", index); err != nil {
 		return err
 	}
 	for at, b := range blocks {
@@ -267,18 +268,18 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// claimKeys are where single uploads are recorded. Each watch needs a slice of its own, into which it writes.
-func claimKeys() []string { return []string{"*.*.v.*", "*.*.u.*", "*.t.*.*"} }
+// claimKeys are where single uploads are recorded.
+var claimKeys = []string{"*.*.v.*", "*.*.u.*", "*.t.*.*"}
 
 // claimed reads a single upload that is done; its last is 0 when it is half-way, or was recorded by an older build, without sequences.
-func claimed(e jetstream.KeyValueEntry) (c candidate) {
-	rec, err := parseRecord(e.Value())
+func claimed(e broker.Entry) (c candidate) {
+	rec, err := parseRecord(e.Value)
 	if err != nil || len(rec.windows) != 1 || rec.windows[0].state != windowDone {
 		return c
 	}
 	w := &rec.windows[0]
-	c.tenant, _, _ = strings.Cut(e.Key(), ".")
-	c.settled = settled{id: uploadIDOf(e.Key()), accepted: w.accepted, last: w.last, at: w.at}
+	c.tenant, _, _ = strings.Cut(e.Key, ".")
+	c.settled = settled{id: uploadIDOf(e.Key), accepted: w.accepted, last: w.last, at: w.at}
 	return c
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/warpline/warpline/ingest/doorbook"
 	"github.com/warpline/warpline/ingest/pending"
 	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/proto/tenant"
 )
 
 // partsInFlight is how many parts of one upload may wait for JetStream's acknowledgement: enough to hide a round trip, few enough
@@ -103,7 +104,7 @@ func (g *Gateway) publisher(u *Upload, identity string) *Publisher {
 		Envelope: stream.Envelope{
 			Tenant: u.Tenant, Session: u.Session, Source: u.source.Name, Identity: identity,
 			ReceivedAt: u.Received.UnixNano(), RetentionDays: u.limits.RetentionDays, RollupDays: u.limits.RollupDays,
-			Names: u.limits.Names, NameBytes: u.limits.NameBytes, OpenScopes: u.limits.OpenScopes,
+			NoRaw: u.limits.RawRows == tenant.RawOff, Names: u.limits.Names, NameBytes: u.limits.NameBytes, OpenScopes: u.limits.OpenScopes,
 			PastNS: nanoseconds(u.limits.PastSeconds), FutureNS: nanoseconds(u.limits.FutureSeconds),
 		},
 	}
@@ -365,8 +366,7 @@ func failure(err error) (reason, words string) {
 		return "full", "the ingest stream is full: the pipeline behind it is slower than the senders, or the sink cannot reach ClickHouse"
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return "no_responders", "JetStream does not answer: no stream leader at the moment"
-	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionReconnecting),
-		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrNoServers):
+	case broker.Disconnected(err):
 		return "disconnected", "the connection to NATS is down"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, nats.ErrTimeout),
 		errors.Is(err, jetstream.ErrAsyncPublishTimeout), errors.Is(err, jetstream.ErrTooManyStalledMsgs):

@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,55 @@ import (
 	"github.com/warpline/warpline/ingest"
 	"github.com/warpline/warpline/proto/tenant"
 )
+
+// Whoever is shut out while an upload comes does not get it in: a body may take minutes.
+func TestShutOutAmidAnUpload(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	keys, tenants := ingest.NewKeys(r.streams.Keys), ingest.NewTenants(r.streams.Keys)
+	if _, err := tenants.Create(t.Context(), "disabled", "", tenant.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		end    func(id string) error
+		status int
+	}{
+		"revoked": {func(id string) error { _, err := keys.Revoke(t.Context(), id); return err }, 401},
+		"disabled": {func(string) error {
+			_, err := tenants.Change(t.Context(), "disabled", func(r *tenant.Record) { r.Disabled = time.Now() })
+			return err
+		}, 403},
+		"as-before": {func(string) error { return nil }, 200},
+	} {
+		secret, key, err := keys.Create(t.Context(), name, "", tenant.Limits{}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, w := io.Pipe()
+		done := make(chan answer, 1)
+		go func() {
+			done <- r.do("POST", "/api/v1/events/stream", body, "Authorization", "Bearer "+secret, "X-GpuFlight-Session-Id", "s")
+		}()
+		if _, err := w.Write(ndjson("s", 5)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, soon, "the upload is under way", func() bool { return r.metric("active_requests") >= 1 })
+		if err := c.end(key.ID); err != nil {
+			t.Fatal(err)
+		}
+		if c.status != 200 {
+			eventually(t, soon, "the next one is refused", func() bool {
+				return r.post("t", nil, "Authorization", "Bearer "+secret).status == c.status
+			})
+		}
+		w.Close()
+		if a := <-done; a.status != c.status {
+			t.Errorf("%s: %d %s, want %d", name, a.status, a.raw, c.status)
+		}
+	}
+	if all := r.published(); len(all) != 1 || all[0].Tenant != "as-before" {
+		t.Errorf("%d parts are stored", len(all))
+	}
+}
 
 // Each scope opens its own doors, of its own tenant; what does not open a door is told so, and nothing is taken.
 func TestScopes(t *testing.T) {
@@ -63,6 +113,9 @@ func TestScopes(t *testing.T) {
 		status := 0
 		if _, no := r.gateway.Authorize(t.Context(), secret[c.scope], c.door, c.of); no != nil {
 			status = no.Status
+			if c.scope == c.door && !strings.Contains(no.Detail, "is not of the tenant that is asked for") {
+				t.Errorf("scope %s of %q: %s", c.scope, c.of, no.Detail)
+			}
 		}
 		if status != c.status {
 			t.Errorf("scope %s at a door of scope %s of %q: %d, want %d", c.scope, c.door, c.of, status, c.status)

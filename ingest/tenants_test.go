@@ -49,9 +49,18 @@ func TestLimitsBelongToTheTenant(t *testing.T) {
 	wide := r.keyOf("red", tenant.Limits{EventsPerSecond: 1e9})
 	const seconds = 4
 	for name, with := range map[string][][]string{"20 keys": keys, "a key that says it may more": {wide}} {
-		lines, refused := r.taken(seconds*time.Second, with...)
-		if most := 2000 * (seconds + 1) * 11 / 10; lines > most || lines < 2000*seconds*8/10 {
-			t.Errorf("%s: %d lines in %d s, at most %d are allowed", name, lines, seconds, most)
+		var lines int
+		var refused answer
+		for try := 0; try < 5 && lines < 2000*seconds*8/10; try++ { // a machine with much else to do may not send as much
+			began := time.Now()
+			lines, refused = r.taken(seconds*time.Second, with...)
+			took := time.Since(began).Seconds()
+			if most := int(2000 * (took + 1) * 1.1); lines > most {
+				t.Errorf("%s: %d lines in %.1f s, at most %d are allowed", name, lines, took, most)
+			}
+		}
+		if lines < 2000*seconds*8/10 {
+			t.Errorf("%s: %d lines in %d s are fewer than may be", name, lines, seconds)
 		}
 		if refused.status != http.StatusTooManyRequests ||
 			!strings.Contains(refused.raw, "tenant red is over its limit limit-events-per-second = 2000") {
@@ -63,7 +72,9 @@ func TestLimitsBelongToTheTenant(t *testing.T) {
 	}
 	eventually(t, soon, "more is allowed", func() bool { return r.post("s", ndjson("s", 5000), keys[0]...).status == http.StatusOK })
 	narrow := r.keyOf("red", tenant.Limits{EventsPerSecond: 500, BurstSeconds: 1})
-	if lines, refused := r.taken(2*time.Second, narrow); lines > 1700 || !strings.Contains(refused.raw, "key ") {
+	began := time.Now()
+	if lines, refused := r.taken(2*time.Second, narrow); float64(lines) > 700+500*time.Since(began).Seconds() ||
+		!strings.Contains(refused.raw, "key ") {
 		t.Errorf("the narrow key: %d lines: %s", lines, refused.raw)
 	}
 	if a := r.post("s", ndjson("s", 5000), keys[1]...); a.status != http.StatusOK {
@@ -98,17 +109,29 @@ func TestGatewaysShareLimits(t *testing.T) {
 			all[3].gateway.Close()
 			to = all[2:3]
 		}
-		var lines atomic.Int64
-		var senders sync.WaitGroup
-		for _, r := range to {
-			senders.Go(func() {
-				n, _ := r.taken(seconds*time.Second, key)
-				lines.Add(int64(n))
-			})
+		few := true
+		for try := 0; try < 5 && few; try++ { // a machine with much else to do may not send as much
+			var lines atomic.Int64
+			var senders sync.WaitGroup
+			began := time.Now()
+			for _, r := range to {
+				senders.Go(func() {
+					n, _ := r.taken(seconds*time.Second, key)
+					lines.Add(int64(n))
+				})
+			}
+			senders.Wait()
+			took, n := time.Since(began).Seconds(), float64(lines.Load())
+			if most := perSecond * (took + 1) * 1.1; n > most {
+				t.Errorf("%s: %.0f lines through %d gateways in %.1f s, %.0f are allowed", name, n, len(to), took, most)
+			}
+			few = n < perSecond*(seconds+1)*0.85
+			if few {
+				time.Sleep(time.Second) // the burst is there again
+			}
 		}
-		senders.Wait()
-		if want, n := int64(perSecond*(seconds+1)), lines.Load(); n > want*110/100 || n < want*85/100 {
-			t.Errorf("%s: %d lines through %d gateways in %d s, %d are allowed", name, n, len(to), seconds, want)
+		if few {
+			t.Errorf("%s: each time less is taken through %d gateways than may be", name, len(to))
 		}
 	}
 	// What one let in too much is owed at all of them.
@@ -333,8 +356,10 @@ func TestTenantIsDisabled(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	red, blue := r.keyOf("red", tenant.Limits{}), r.keyOf("blue", tenant.Limits{EventsPerSecond: 1e6})
-	if lines, _ := r.taken(time.Second, blue); lines < 3000 {
-		t.Errorf("a wide key of a tenant without a record: %d lines", lines)
+	for began, lines := time.Now(), 0; lines < 3000; { // more than a second's of the default, in a second
+		if lines, _ = r.taken(time.Second, blue); time.Since(began) > soon {
+			t.Fatalf("a wide key of a tenant without a record: %d lines", lines)
+		}
 	}
 	set := func(at time.Time) {
 		if _, err := tenants.Change(t.Context(), "red", func(r *tenant.Record) { r.Disabled = at }); err != nil {
@@ -414,7 +439,7 @@ func TestRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, next, old, err := keys.Rotate(t.Context(), key.ID, 2*time.Second)
+	made, next, old, err := keys.Rotate(t.Context(), key.ID, 5*time.Second)
 	if err != nil || next.Tenant != "red" || next.Note != "build farm" || next.Limits != key.Limits || !next.Expires.IsZero() ||
 		old.ID != key.ID {
 		t.Fatal(next, old, err)
@@ -429,5 +454,80 @@ func TestRotate(t *testing.T) {
 	}
 	if _, _, _, err := keys.Rotate(t.Context(), key.ID, time.Hour); err == nil {
 		t.Error("an expired key was rotated")
+	}
+}
+
+// Whoever lost the new secret rotates the old key again: the next one works as long as the first would, not until the overlap ends.
+func TestRotateTwice(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	keys := ingest.NewKeys(r.streams.Keys)
+	for name, life := range map[string]time.Duration{"for ever": 0, "for a month": 720 * time.Hour} {
+		_, key, err := keys.Create(t.Context(), "red", "", tenant.Limits{}, life)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			_, next, old, err := keys.Rotate(t.Context(), key.ID, time.Hour)
+			if err != nil || time.Until(old.Expires) > time.Hour {
+				t.Fatalf("%s: %+v %v", name, old, err)
+			}
+			if left := time.Until(next.Expires); life == 0 && !next.Expires.IsZero() || life > 0 && (left < life-time.Minute || left > life) {
+				t.Errorf("%s, rotation %d: the new key ends at %v", name, n+1, next.Expires)
+			}
+		}
+	}
+}
+
+// Who keeps no raw rows is a tenant's matter; a key may leave them out alone.
+func TestRawRowsOff(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	tenants := ingest.NewTenants(r.streams.Keys)
+	for name, raw := range map[string]string{"off": tenant.RawOff, "on": tenant.RawOn} {
+		if _, err := tenants.Create(t.Context(), name, "", tenant.Limits{RawRows: raw}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]bool{}
+	for session, c := range map[string]struct {
+		tenant, key string
+		off         bool
+	}{
+		"a": {"off", "", true}, "b": {"off", tenant.RawOn, true}, "c": {"on", "", false}, "d": {"on", tenant.RawOff, true},
+		"e": {"none", "", false}, "f": {"none", tenant.RawOff, true},
+	} {
+		want[session] = c.off
+		if a := r.post(session, ndjson(session, 1), r.keyOf(c.tenant, tenant.Limits{RawRows: c.key})...); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+	}
+	for _, m := range r.published() {
+		if off, sent := want[m.Session]; sent && m.NoRaw != off {
+			t.Errorf("session %s: no raw rows is %v", m.Session, m.NoRaw)
+		}
+		delete(want, m.Session)
+	}
+	if len(want) > 0 {
+		t.Errorf("not published: %v", want)
+	}
+}
+
+// A limit below one is told as it is.
+func TestSmallLimitsAreTold(t *testing.T) {
+	r := start(t, broker.Layout{}, nil)
+	key := r.keyOf("red", tenant.Limits{EventsPerSecond: 0.25})
+	r.post("s", ndjson("s", 5), key...)
+	if a := r.post("s", ndjson("s", 6), key...); a.status != http.StatusTooManyRequests ||
+		!strings.Contains(a.raw, "key ") || !strings.Contains(a.raw, "limit-events-per-second = 0.25 (burst 2 s, at all gateways together) by ") {
+		t.Errorf("%d %s", a.status, a.raw)
+	}
+	// What is the tenant's is told as the tenant's, though its key has no more.
+	if _, err := ingest.NewTenants(r.streams.Keys).Create(t.Context(), "blue", "", tenant.Limits{EventsPerSecond: 1}); err != nil {
+		t.Fatal(err)
+	}
+	key = r.keyOf("blue", tenant.Limits{})
+	r.post("t", ndjson("t", 10), key...)
+	if a := r.post("t", ndjson("t", 11), key...); a.status != http.StatusTooManyRequests ||
+		!strings.Contains(a.raw, `"tenant blue is over its limit limit-events-per-second = 1 `) {
+		t.Errorf("%d %s", a.status, a.raw)
 	}
 }

@@ -165,6 +165,9 @@ func (g *Gateway) take(s *Source, route *Route) handlerFunc {
 
 // store stores an upload whose body is here, however it came. ask, which may be nil, reads what the client asks about it.
 func (g *Gateway) store(ctx context.Context, m *meter, u *Upload, in Intake, x *exchange, ask func()) error {
+	if no := m.shutOut(); no != nil {
+		return no
+	}
 	err := in.Received(u)
 	if ask != nil && (err == nil || errors.Is(err, ErrNothing)) { // a body may be lost whole, so nothing is acknowledged before
 		ask()

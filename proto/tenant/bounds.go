@@ -11,14 +11,14 @@ import (
 
 // LimitError says which limit cannot be so.
 type LimitError struct {
-	Field string // its name in JSON
+	Field string // its flag, without dashes before it
 	Why   string
 }
 
-// Error names the limit as JSON does.
-func (e *LimitError) Error() string { return "limits." + e.Field + ": " + e.Why }
+// Error names the limit as flags, files and JSON do.
+func (e *LimitError) Error() string { return e.Field + ": " + e.Why }
 
-// number is a limit by its name in JSON, as a number.
+// number is a limit by its name, as a number.
 type number struct {
 	field string
 	value float64
@@ -27,14 +27,16 @@ type number struct {
 // numbers are all limits that are numbers: the larger, the more a tenant may.
 func (l *Limits) numbers() []number {
 	return []number{
-		{"events_per_second", l.EventsPerSecond}, {"bytes_per_second", l.BytesPerSecond}, {"raw_bytes_per_second", l.RawBytesPerSecond},
-		{"requests_per_second", l.RequestsPerSecond}, {"burst_seconds", l.BurstSeconds}, {"max_body_bytes", float64(l.MaxBodyBytes)},
-		{"max_raw_bytes", float64(l.MaxRawBytes)}, {"max_ratio", l.MaxRatio}, {"max_line_bytes", float64(l.MaxLineBytes)},
-		{"retention_days", float64(l.RetentionDays)}, {"rollup_days", float64(l.RollupDays)}, {"max_cubin_bytes", float64(l.MaxCubinBytes)},
-		{"uploads_at_once", float64(l.UploadsAtOnce)}, {"names", float64(l.Names)}, {"name_length", float64(l.NameBytes)},
-		{"open_scopes", float64(l.OpenScopes)}, {"active_sessions", float64(l.ActiveSessions)}, {"pending_bytes", float64(l.PendingBytes)},
-		{"past_seconds", l.PastSeconds}, {"future_seconds", l.FutureSeconds},
-		{"quota_events_per_day", l.EventsPerDay}, {"quota_bytes_per_day", l.BytesPerDay}, {"quota_trickle", l.QuotaTrickle},
+		{"limit-events-per-second", l.EventsPerSecond}, {"limit-bytes-per-second", l.BytesPerSecond},
+		{"limit-raw-bytes-per-second", l.RawBytesPerSecond},
+		{"limit-requests-per-second", l.RequestsPerSecond}, {"limit-burst-seconds", l.BurstSeconds}, {"limit-body", float64(l.MaxBodyBytes)},
+		{"limit-raw-body", float64(l.MaxRawBytes)}, {"limit-ratio", l.MaxRatio}, {"limit-line", float64(l.MaxLineBytes)},
+		{"retention-days", float64(l.RetentionDays)}, {"rollup-days", float64(l.RollupDays)}, {"limit-cubin", float64(l.MaxCubinBytes)},
+		{"limit-uploads-at-once", float64(l.UploadsAtOnce)}, {"limit-names", float64(l.Names)}, {"limit-name-length", float64(l.NameBytes)},
+		{"limit-open-scopes", float64(l.OpenScopes)}, {"limit-active-sessions", float64(l.ActiveSessions)},
+		{"limit-pending-bytes", float64(l.PendingBytes)},
+		{"limit-past", l.PastSeconds}, {"limit-future", l.FutureSeconds},
+		{"quota-events-per-day", l.EventsPerDay}, {"quota-bytes-per-day", l.BytesPerDay}, {"quota-trickle", l.QuotaTrickle},
 	}
 }
 
@@ -47,11 +49,17 @@ func (l Limits) Check() error {
 	}
 	switch p := l.QuotaPolicy; {
 	case l.QuotaTrickle > 1:
-		return &LimitError{"quota_trickle", fmt.Sprintf("%v: use a share from 0 to 1", l.QuotaTrickle)}
+		return &LimitError{"quota-trickle", fmt.Sprintf("%v: use a share from 0 to 1", l.QuotaTrickle)}
 	case p != "" && p != QuotaHold && p != QuotaDrop:
-		return &LimitError{"quota_policy", fmt.Sprintf("%q: use hold or drop", p)}
+		return &LimitError{"quota-policy", fmt.Sprintf("%.40q: use hold or drop", p)}
+	case l.RawRows != "" && l.RawRows != RawOn && l.RawRows != RawOff:
+		return &LimitError{"raw-rows", fmt.Sprintf("%.40q: use on or off", l.RawRows)}
+	case l.RetentionDays > MaxDays:
+		return &LimitError{"retention-days", fmt.Sprintf("%d: use at most %d days", l.RetentionDays, MaxDays)}
+	case l.RollupDays > MaxDays:
+		return &LimitError{"rollup-days", fmt.Sprintf("%d: use at most %d days", l.RollupDays, MaxDays)}
 	case l.MaxCubinBytes > stream.MaxCubinBytes:
-		return &LimitError{"max_cubin_bytes", fmt.Sprintf("%d: a cubin is at most %d", l.MaxCubinBytes, stream.MaxCubinBytes)}
+		return &LimitError{"limit-cubin", fmt.Sprintf("%d: a cubin is at most %d", l.MaxCubinBytes, stream.MaxCubinBytes)}
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import "time"
 type Record struct {
 	Name     string    `json:"name"`
 	Note     string    `json:"note,omitempty"`
-	Created  time.Time `json:"created"`
+	Created  time.Time `json:"created,omitzero"`  // zero: it has no record, or none that says so
 	Disabled time.Time `json:"disabled,omitzero"` // zero: its keys work
 	// Declared says that a file of the gateway has it (--tenants), so that commands leave it alone.
 	Declared bool `json:"declared,omitempty"`
@@ -52,6 +52,9 @@ func (l Limits) Within(of Limits) Limits {
 		bound(b.field, b.most)
 	}
 	l.NoLaunchStacks = l.NoLaunchStacks || of.NoLaunchStacks
+	if of.RawRows == RawOff {
+		l.RawRows = RawOff
+	}
 	return l
 }
 

@@ -15,8 +15,8 @@ const DefaultClass = "default"
 const (
 	// MaxClasses is how many different pairs of days a service has: each is a ClickHouse partition per day and table.
 	MaxClasses = 8
-	// maxClassDays is 50 years: facts are kept twice as long as raw rows, and ClickHouse's days end in 2149.
-	maxClassDays = 18250
+	// MaxDays is how long rows can be kept, 50 years: facts are kept twice as long as raw rows, and ClickHouse's days end in 2149.
+	MaxDays = 18250
 )
 
 // Class is a retention class: for how many days from arrival raw rows are kept, and rollups and facts.
@@ -54,9 +54,9 @@ func ParseClass(text string) (Class, error) {
 		return Class{}, fmt.Errorf("%q: name the class with 1 to 32 of a-z, 0-9 and '-', a letter first", text)
 	case name == DefaultClass:
 		return Class{}, fmt.Errorf("%q: the days of class default are set by --retention-days and --rollup-days", text)
-	case raw < 1 || rollup < raw || rollup > maxClassDays:
+	case raw < 1 || rollup < raw || rollup > MaxDays:
 		return Class{}, fmt.Errorf("%q: keep raw rows at least a day, rollups at least as long, nothing longer than %d days", text,
-			maxClassDays)
+			MaxDays)
 	}
 	return Class{Name: name, Raw: uint16(raw), Rollup: uint16(rollup)}, nil
 }
@@ -117,11 +117,13 @@ func (c Classes) Give(l *Limits, name string) error {
 	return nil
 }
 
-// Days returns l with the days that its class has now. Of a class that is not there, the days stay that it had when it was given.
+// Days returns l with the days that its class has now, and no more than there can be. Of a class that is not there, the days stay that it
+// had when it was given.
 func (c Classes) Days(l Limits) Limits {
 	if of, ok := c.Named(l.RetentionClass); ok && l.RetentionClass != "" {
 		l.RetentionDays, l.RollupDays = of.Raw, of.Rollup
 	}
+	l.RetentionDays, l.RollupDays = min(l.RetentionDays, MaxDays), min(l.RollupDays, MaxDays) // older builds stored any number
 	return l
 }
 

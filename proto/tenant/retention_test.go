@@ -48,6 +48,10 @@ func TestClassesOfLimits(t *testing.T) {
 	if got := longer.Days(l); got.RetentionDays != 2 || got.RollupDays != 60 {
 		t.Errorf("%+v", got)
 	}
+	if got := classes.Days(tenant.Limits{RetentionDays: 65535, RollupDays: 65535}); got.RetentionDays != tenant.MaxDays ||
+		got.RollupDays != tenant.MaxDays {
+		t.Errorf("days of an older build, which would end before they begin: %+v", got)
+	}
 	if got := classes[:1].Days(l); got.RetentionDays != 1 || got.RollupDays != 30 {
 		t.Errorf("%+v", got)
 	}

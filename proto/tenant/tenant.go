@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -21,7 +22,33 @@ type Key struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"` // zero: valid
-	Limits  Limits    `json:"limits"`
+	// LastsSeconds is how long a key that was rotated was made to work, -1 for ever: Expires is when its successor is alone. 0 of others.
+	LastsSeconds int64  `json:"lasts_seconds,omitempty"`
+	Limits       Limits `json:"limits"`
+}
+
+// Life is how long the key was made to work, 0 for ever. A successor works for as long.
+func (k *Key) Life() time.Duration {
+	switch {
+	case k.LastsSeconds > 0:
+		return time.Duration(min(k.LastsSeconds, math.MaxInt64/int64(time.Second))) * time.Second
+	case k.LastsSeconds < 0 || k.Expires.IsZero():
+		return 0
+	}
+	return max(k.Expires.Sub(k.Created), time.Second)
+}
+
+// EndWith lets the key work until a time, if it does not end before, since it has a successor.
+func (k *Key) EndWith(at time.Time) {
+	if !k.Expires.IsZero() && !k.Expires.After(at) {
+		return
+	}
+	if k.LastsSeconds == 0 {
+		if k.LastsSeconds = int64(k.Life() / time.Second); k.LastsSeconds == 0 {
+			k.LastsSeconds = -1
+		}
+	}
+	k.Expires = at
 }
 
 // Limits are a key's limits. A zero field means the service's default (see DefaultLimits); to lift a limit set it to a huge number.
@@ -40,7 +67,9 @@ type Limits struct {
 	RollupDays        uint16  `json:"rollup_days,omitempty" yaml:"rollup_days"`       // of rollups and facts
 	// RetentionClass is the name of their class, which says both; the days are then what it had when it was given.
 	RetentionClass string `json:"retention_class,omitempty" yaml:"retention_class"`
-	MaxCubinBytes  int64  `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
+	// RawRows says whether rows of single events are kept, RawOn or RawOff, or what rollups and facts make of them alone.
+	RawRows       string `json:"raw_rows,omitempty" yaml:"raw_rows"`
+	MaxCubinBytes int64  `json:"max_cubin_bytes,omitempty" yaml:"max_cubin_bytes"` // after decompression, at most stream.MaxCubinBytes
 	// NoLaunchStacks keeps the launch stacks of PC samples out of the tables.
 	NoLaunchStacks bool `json:"no_launch_stacks,omitempty" yaml:"no_launch_stacks"`
 	// UploadsAtOnce is how many uploads one gateway handles at once, at most a quarter of all that it does; 0 in DefaultLimits: as many.
@@ -74,6 +103,12 @@ const (
 	QuotaDrop = "drop" // give it up
 )
 
+// Whether raw rows are kept.
+const (
+	RawOn  = "on"
+	RawOff = "off"
+)
+
 // Rates reports whether l has a rate or a quota of its own.
 func (l Limits) Rates() bool {
 	return l.EventsPerSecond != 0 || l.BytesPerSecond != 0 || l.RawBytesPerSecond != 0 || l.RequestsPerSecond != 0 || l.BurstSeconds != 0 ||
@@ -90,7 +125,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		EventsPerSecond: 5e6, BytesPerSecond: 256 << 20, RawBytesPerSecond: 1 << 30, RequestsPerSecond: 5000, BurstSeconds: 2,
 		MaxBodyBytes: 256 << 20, MaxRawBytes: 1 << 30, MaxRatio: 400, MaxLineBytes: 32 << 20,
-		RetentionDays: 7, RollupDays: 395, MaxCubinBytes: 64 << 20, QuotaPolicy: QuotaHold,
+		RetentionDays: 7, RollupDays: 395, MaxCubinBytes: 64 << 20, QuotaPolicy: QuotaHold, RawRows: RawOn,
 	}
 }
 
@@ -108,6 +143,7 @@ func (l Limits) Or(d Limits) Limits {
 	or(&l.RetentionDays, d.RetentionDays)
 	or(&l.RollupDays, d.RollupDays)
 	or(&l.MaxCubinBytes, d.MaxCubinBytes)
+	or(&l.RawRows, d.RawRows)
 	or(&l.NoLaunchStacks, d.NoLaunchStacks)
 	or(&l.UploadsAtOnce, d.UploadsAtOnce)
 	or(&l.Names, d.Names)

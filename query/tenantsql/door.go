@@ -128,8 +128,7 @@ func (d *Door) question(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(questionTime)) // where that is possible
 	who, secret := credentials(r)
 	if tenant.CheckName(who) != nil || secret == "" {
-		d.denied(w, &Denied{http.StatusUnauthorized, "the user is the tenant, the password a key of scope read: `warpline key create TENANT " +
-			"--scope read` makes one"})
+		d.denied(w, &Denied{http.StatusUnauthorized, howToAsk})
 		return
 	}
 	if err := d.cfg.Authorize(ctx, secret, who); err != nil {
@@ -277,7 +276,7 @@ func credentials(r *http.Request) (who, secret string) {
 		return user, r.Header.Get("X-ClickHouse-Key")
 	}
 	if user, password, ok := r.BasicAuth(); ok {
-		return user, password
+		return user, strings.TrimSpace(password)
 	}
 	q := r.URL.Query()
 	return q.Get("user"), strings.TrimSpace(q.Get("password"))

@@ -127,6 +127,9 @@ func TestWhoMayNotAsk(t *testing.T) {
 		if a.status != c.status || !strings.Contains(a.body, "Code: 516.") || a.header.Get("X-ClickHouse-Exception-Code") != "516" {
 			t.Errorf("user %q: %d %s, want %d", c.user, a.status, a.body, c.status)
 		}
+		if c.status == 401 && !strings.Contains(a.body, "the user is the tenant, the password a key of scope read") {
+			t.Errorf("user %q is not told how to ask: %s", c.user, a.body)
+		}
 	}
 	// A second way of saying who asks does not change who asks.
 	for _, params := range []string{"user=warpline&password=" + s.engine.Password(), "user=slot2&password=" + s.engine.SlotPassword(2),

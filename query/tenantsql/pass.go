@@ -70,12 +70,17 @@ const (
 var codeNames = map[int]string{codeUnknown: "BAD_ARGUMENTS", codeTooMany: "TOO_MANY_SIMULTANEOUS_QUERIES", codeQuota: "QUOTA_EXCEEDED",
 	codeAuthentication: "AUTHENTICATION_FAILED"}
 
+// howToAsk is what whoever shows no key, or one that does not work, is told.
+const howToAsk = "the user is the tenant, the password a key of scope read that is neither revoked nor expired: `warpline key create " +
+	"TENANT --scope read` makes one"
+
 // denied answers whoever may not ask.
 func (d *Door) denied(w http.ResponseWriter, err error) {
 	no := &Denied{Status: http.StatusServiceUnavailable, Why: "the keys cannot be looked up: ask again in a few seconds"}
 	errors.As(err, &no)
 	switch no.Status {
-	case http.StatusUnauthorized:
+	case http.StatusUnauthorized: // how uploads show a key is no help here
+		no = &Denied{no.Status, howToAsk}
 		w.Header().Set("WWW-Authenticate", `Basic realm="warpline"`)
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "5")
