@@ -74,6 +74,9 @@ func series(t *testing.T) map[string][]string {
 	if strings.Contains(read(t, filepath.Join(root, "cmd/warpline/service/watcher.go")), `Name: "trouble"`) { // the watcher is not exported
 		all["warpline_trouble"] = []string{"what", "blocks"}
 	}
+	if strings.Contains(read(t, filepath.Join(root, "cmd/warpline/service/trimming.go")), `Name: "rejects_dropped_total"`) {
+		all["warpline_sink_rejects_dropped_total"] = nil
+	}
 	descs := make(chan *prometheus.Desc)
 	go func() { reg.Describe(descs); close(descs) }()
 	for d := range descs {

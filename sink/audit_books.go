@@ -93,6 +93,10 @@ func AuditBooks(ctx context.Context, conn driver.Conn, schema *table.Schema, of 
 	if err != nil {
 		return nil, err
 	}
+	in, err := tablesInBooks(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range schema.Tables() {
 		if t.Retention == table.Static || t.Column("tenant") == nil || t == table.Books.Table || t.Lasting {
 			continue
@@ -100,7 +104,7 @@ func AuditBooks(ctx context.Context, conn driver.Conn, schema *table.Schema, of 
 		var now []BookReport
 		for try := 1; ; try++ {
 			before := now
-			now, err = lookAtBooks(ctx, conn, t, of, unbooked)
+			now, err = lookAtBooks(ctx, conn, t, of, unbooked, in)
 			if err != nil {
 				return nil, fmt.Errorf("books of %s: %w", t.Name, err)
 			}
@@ -118,6 +122,9 @@ func AuditBooks(ctx context.Context, conn driver.Conn, schema *table.Schema, of 
 			}
 			if !sleep(ctx, 400*time.Millisecond) {
 				return nil, ctx.Err()
+			}
+			if in, err = tablesInBooks(ctx, conn); err != nil { // more may be there by now
+				return nil, err
 			}
 		}
 		out = append(out, now...)
@@ -142,7 +149,27 @@ func unbookedUntil(ctx context.Context, conn driver.Conn) (time.Time, error) {
 	return last, nil
 }
 
-func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope, unbooked time.Time) ([]BookReport, error) {
+// booked says of which tables there is something in the books, and of which rows were deleted or moved to another class, so that an audit
+// asks no more of a table than it has to.
+type booked struct {
+	database       string
+	given, deleted map[string]bool
+}
+
+func tablesInBooks(ctx context.Context, conn driver.Conn) (in booked, err error) {
+	in.given, in.deleted = map[string]bool{}, map[string]bool{}
+	var name string
+	if err := each(ctx, conn, "SELECT DISTINCT toString(table) FROM books_data", []any{&name}, func() { in.given[name] = true }); err != nil {
+		return in, fmt.Errorf("read the books: %w", err)
+	}
+	if err := each(ctx, conn, fmt.Sprintf("SELECT DISTINCT toString(table) FROM ledger WHERE token = '%s' OR startsWith(token, 'retained ')",
+		erasedToken), []any{&name}, func() { in.deleted[name] = true }); err != nil {
+		return in, fmt.Errorf("read the ledger: %w", err)
+	}
+	return in, conn.QueryRow(ctx, "SELECT currentDatabase()").Scan(&in.database)
+}
+
+func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope, unbooked time.Time, in booked) ([]BookReport, error) {
 	all := map[keptKey]*kept{}
 	at := func(tenant string, day int32) *kept {
 		k := all[keptKey{tenant, day}]
@@ -158,18 +185,17 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 	var rows, amount uint64
 	to := []any{&tenant, &day, &class, &rows, &amount}
 	days := of.days(t, "toInt32(toUInt16(day))")
-	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(tenant) AS owner, toInt32(toUInt16(day)) AS d, min(kept), sum(rows), sum(amount) "+
-		"FROM books_data WHERE table = '%s'%s%s GROUP BY owner, d", t.Name, of.tenant(), days), to, func() {
-		k := at(tenant, day)
-		k.given, k.givenAmount, k.shortest = rows, amount, min(k.shortest, class)
-	}); err != nil {
-		return nil, err
+	if in.given[t.Name] {
+		err := each(ctx, conn, fmt.Sprintf("SELECT toString(tenant) AS owner, toInt32(toUInt16(day)) AS d, min(kept), sum(rows), sum(amount) "+
+			"FROM books_data WHERE table = '%s'%s%s GROUP BY owner, d", t.Name, of.tenant(), days), to, func() {
+			k := at(tenant, day)
+			k.given, k.givenAmount, k.shortest = rows, amount, min(k.shortest, class)
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	database := ""
-	if err := conn.QueryRow(ctx, "SELECT currentDatabase()").Scan(&database); err != nil {
-		return nil, err
-	}
-	if err := each(ctx, conn, t.HeldByTenantSQL(table.Options{Database: database}, of.held(t)), to, func() {
+	if err := each(ctx, conn, t.HeldByTenantSQL(table.Options{Database: in.database}, of.held(t)), to, func() {
 		k := at(tenant, day)
 		k.stored, k.storedAmount, k.shortest = k.stored+rows, k.storedAmount+amount, min(k.shortest, class)
 	}); err != nil {
@@ -186,21 +212,24 @@ func lookAtBooks(ctx context.Context, conn driver.Conn, t *table.Table, of Scope
 		who = "owner = " + table.Quote(ownerOf(of.Tenant))
 	}
 	purges := fmt.Sprintf("token = '%s' AND table = '%s' AND %s", erasedToken, table.Books.Name, who)
-	if err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.owner) AS whose, toInt32(toUInt16(l.day)) AS d, "+
-		"toUInt16(min(l.retention_days)), toUInt64(greatest(sum(if(l.token = '%[3]s', 1, -1) * toInt64(l.rows)), 0)), "+
-		"toUInt64(sumIf(l.amount, l.token = '%[3]s') - sumIf(l.amount, l.token != '%[3]s')) FROM ledger AS l LEFT JOIN ("+
-		"SELECT lane, owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY lane, owner "+
-		"UNION ALL SELECT toUInt16(arrayJoin([%[2]d, %[7]d])) AS lane, owner, at FROM ("+
-		"SELECT owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY owner)"+
-		") AS purge ON l.lane = purge.lane AND l.owner = purge.owner "+
-		"WHERE (l.token = '%[3]s' OR startsWith(l.token, 'retained ')) AND l.%[6]s AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s "+
-		"GROUP BY whose, d", purges, dropLane, erasedToken, t.Name, of.days(t, "toInt32(toUInt16(l.day))"), who, renewalLane), to, func() {
-		if name, ok := names[tenant]; ok {
-			k := at(name, day)
-			k.deleted, k.deletedAmount = rows, amount
+	if in.deleted[t.Name] {
+		err := each(ctx, conn, fmt.Sprintf("SELECT toString(l.owner) AS whose, toInt32(toUInt16(l.day)) AS d, "+
+			"toUInt16(min(l.retention_days)), toUInt64(greatest(sum(if(l.token = '%[3]s', 1, -1) * toInt64(l.rows)), 0)), "+
+			"toUInt64(sumIf(l.amount, l.token = '%[3]s') - sumIf(l.amount, l.token != '%[3]s')) FROM ledger AS l LEFT JOIN ("+
+			"SELECT lane, owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY lane, owner "+
+			"UNION ALL SELECT toUInt16(arrayJoin([%[2]d, %[7]d])) AS lane, owner, at FROM ("+
+			"SELECT owner, max(inserted_at) AS at FROM ledger WHERE %[1]s GROUP BY owner)"+
+			") AS purge ON l.lane = purge.lane AND l.owner = purge.owner "+
+			"WHERE (l.token = '%[3]s' OR startsWith(l.token, 'retained ')) AND l.%[6]s AND l.table = '%[4]s' AND l.inserted_at > purge.at%[5]s "+
+			"GROUP BY whose, d", purges, dropLane, erasedToken, t.Name, of.days(t, "toInt32(toUInt16(l.day))"), who, renewalLane), to, func() {
+			if name, ok := names[tenant]; ok {
+				k := at(name, day)
+				k.deleted, k.deletedAmount = rows, amount
+			}
+		})
+		if err != nil {
+			return nil, err
 		}
-	}); err != nil {
-		return nil, err
 	}
 	today := table.DayOf(time.Now().UnixNano())
 	out := make([]BookReport, 0, len(all))

@@ -83,7 +83,7 @@ func TestBooksNameTenantDayAndCount(t *testing.T) {
 				w.publish(i%4, 100)
 			}
 			stop := w.run(w.sink())
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			stop()
 			if c.do != "" {
 				w.exec(c.do)

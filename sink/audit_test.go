@@ -86,7 +86,7 @@ func TestAuditFindsWhatTablesLost(t *testing.T) {
 				w.publish(i%4, 100)
 			}
 			stop := w.run(w.sink())
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			stop()
 			for _, sql := range c.do {
 				w.exec(sql)
@@ -117,7 +117,7 @@ func TestForeignMessagesAreSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run(w.sink())
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	put := map[string]uint64{}
 	for name, msg := range map[string][]byte{"hello": []byte("hello"), "nothing": nil, "sent again": first.Data, "half": first.Data[:100]} {
 		ack, err := w.s.JS.Publish(t.Context(), stream.RowsSubject(0), msg)
@@ -154,7 +154,7 @@ func TestForeignMessagesAreSetAside(t *testing.T) {
 	if err := w.s.AcceptFindings(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.settled(60 * time.Second) // the audit is content again
+	w.settled(3 * time.Minute) // the audit is content again
 }
 
 // Chunks that ROWS has lost before they were inserted are a finding, and so is a checkpoint that is gone.
@@ -164,7 +164,7 @@ func TestAuditFindsWhatRowsLost(t *testing.T) {
 		w.publish(i%4, 20)
 	}
 	stop := w.run(w.sink())
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	stop()
 	lost := w.want
 	gone := w.publish(0, 20)
@@ -202,7 +202,7 @@ func TestGarbageUnderTheMark(t *testing.T) {
 				w.publish(i%4, 20)
 			}
 			stop := w.run(w.sink())
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			stop()
 			if _, err := w.s.Marks.PutString(t.Context(), "lane.0", value); err != nil {
 				t.Fatal(err)
@@ -214,7 +214,7 @@ func TestGarbageUnderTheMark(t *testing.T) {
 				w.publish(i%4, 20)
 			}
 			w.run(w.sink())
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 		})
 	}
 }

@@ -31,7 +31,7 @@ func TestAuditComparesTheDoor(t *testing.T) {
 				w.publish(i%4, 100)
 			}
 			stop := w.run(w.sink())
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			stop()
 			w.exec(fmt.Sprintf("INSERT INTO usage_data SELECT * REPLACE (toUInt64(0) AS events, toUInt64(0) AS rejected, toUInt64(0) AS "+
 				"duplicates, toUInt64((SELECT sum(events) FROM usage_data WHERE tenant = 'beta') + (%d)) AS door_events, toUInt64(%d) AS lost_events) "+

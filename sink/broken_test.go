@@ -22,7 +22,7 @@ func TestDamagedPartsAreTold(t *testing.T) {
 	for i := range 8 {
 		w.publish(i%4, 50)
 	}
-	w.settled(2 * time.Minute)
+	w.settled(5 * time.Minute)
 	stop()
 	c := w.conn()
 	var folder string

@@ -48,7 +48,7 @@ func TestTokensAreForgotten(t *testing.T) {
 		t.Fatalf("%d kernels are left of %d (%v), want half", g.kernels, w.want.kernels, err)
 	}
 	w.run(w.sink())
-	w.settled(2 * time.Minute)
+	w.settled(5 * time.Minute)
 }
 
 // Nothing of a span is inserted before its chunks and its mark are on disk, and nothing of ROWS is purged before the mark is. A disk that
@@ -74,7 +74,7 @@ func TestNothingIsAheadOfTheDisk(t *testing.T) {
 	})
 	w.publish(0, 100)
 	w.run(k)
-	w.settled(2 * time.Minute)
+	w.settled(5 * time.Minute)
 	if inserts.Load() == 0 || full() {
 		t.Errorf("%d inserts after %d barriers", inserts.Load(), barriers.Load())
 	}

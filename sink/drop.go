@@ -140,6 +140,14 @@ func (d Dropper) Finish(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("key %s in bucket %s holds something else (%w): see who wrote it, and delete it", dropKey,
 			stream.MarksBucket, err)
 	}
+	if n.Table == table.Rejects.Name {
+		if err := d.freeObjects(ctx, &n); err != nil {
+			return false, err
+		}
+		if err := d.step("freed"); err != nil {
+			return false, err
+		}
+	}
 	if err := d.Conn.Exec(longSQL(ctx), fmt.Sprintf("ALTER TABLE %s DELETE WHERE %s SETTINGS mutations_sync = 2", name(n.Table),
 		n.Where)); err != nil {
 		return false, fmt.Errorf("drop rows of %s: %w", n.Table, err)

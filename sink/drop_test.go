@@ -26,7 +26,7 @@ func TestDropKeepsTheBooks(t *testing.T) {
 				w.publish(i%4, 100)
 			}
 			w.run(w.sink())
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			c := w.conn()
 			defer c.Close()
 			crash := errors.New("killed")

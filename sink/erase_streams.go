@@ -155,14 +155,9 @@ func purge(ctx context.Context, s jetstream.Stream, subject string, upTo uint64)
 // ends in the sequence of their part in INGEST, whose subject names the partition. If that part is gone, the entries stay: they may be of a
 // session that began since, and they expire within a week.
 func (k *Sink) cleanNames(ctx context.Context, names jetstream.Stream, c *stream.Chunk, d *stream.Deletion) (n uint64, err error) {
-	list, err := k.s.Dictionaries.ListKeysFiltered(ctx, d.Tenant+".>")
+	young, err := k.s.ScanKeys(ctx, k.s.Dictionaries, d.Tenant+".>")
 	if err != nil {
 		return 0, fmt.Errorf("list dictionary keys: %w", err)
-	}
-	defer list.Stop()
-	var young []string
-	for key := range list.Keys() {
-		young = append(young, key)
 	}
 	here := fmt.Sprintf("ingest.%d.", c.Partition)
 	for _, key := range young {
@@ -200,12 +195,11 @@ func (k *Sink) cleanCubins(ctx context.Context, d *stream.Deletion) (n uint64, e
 		}
 		keys = stream.CubinKey(d.Tenant, buildID)
 	}
-	list, err := k.s.Cubins.ListKeysFiltered(ctx, keys)
+	list, err := k.s.ScanKeys(ctx, k.s.Cubins, keys)
 	if err != nil {
 		return 0, fmt.Errorf("list cubins: %w", err)
 	}
-	defer list.Stop()
-	for key := range list.Keys() {
+	for _, key := range list {
 		if err := k.s.Cubins.Purge(ctx, key); err != nil { // unlike a purge of the stream, gateways are told of it
 			return n, fmt.Errorf("forget a cubin: %w", err)
 		}

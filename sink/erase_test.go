@@ -291,13 +291,15 @@ func TestDeletionsOfOnePartitionAreKilled(t *testing.T) {
 func TestDeletionLooksAgain(t *testing.T) {
 	w := shared(t)
 	k := w.sink()
-	k.SetLookAgain(2 * time.Second)
+	k.SetLookAgain(6 * time.Second) // what comes back has to be there by then
 	w.run(k)
-	w.publish(0, 100)
-	seq := w.publish(0, 100, deletes(stream.Deletion{ID: "d", Tenant: "acme", Session: "session-0"}))
-	w.waitMark(k, 0, seq)
+	w.waitMark(k, 0, w.publish(0, 100))
 	c := w.conn()
 	defer c.Close()
+	if err := c.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.waitMark(k, 0, w.publish(0, 100, deletes(stream.Deletion{ID: "d", Tenant: "acme", Session: "session-0"})))
 	if err := c.Exec(t.Context(), "INSERT INTO kernels_data (tenant, session_id, received_at, retention_days, chunk) VALUES ('acme', "+
 		"'session-0', now64(9), 7, 1)"); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/sink/table"
 )
@@ -107,29 +108,18 @@ func (k *Sink) forgetOnce(ctx context.Context, suspects map[string]recorded) (ne
 
 // recordedCubins reads which cubins are recorded as stored, and since when.
 func (k *Sink) recordedCubins(ctx context.Context) (map[string]recorded, error) {
-	w, err := k.s.Cubins.WatchAll(ctx, jetstream.IgnoreDeletes())
+	out := map[string]recorded{}
+	err := k.s.Scan(ctx, k.s.Cubins, ">", func(e broker.Entry) error {
+		var r stream.CubinRecord
+		if r.Parse(e.Value) == nil && !r.Declined {
+			out[e.Key] = recorded{e.Revision, e.Created}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the record of cubins: %w", err)
 	}
-	defer w.Stop()
-	out := map[string]recorded{}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case e, ok := <-w.Updates():
-			if !ok {
-				return nil, errors.New("read the record of cubins: the watch ended")
-			}
-			if e == nil {
-				return out, nil
-			}
-			var r stream.CubinRecord
-			if r.Parse(e.Value()) == nil && !r.Declined {
-				out[e.Key()] = recorded{e.Revision(), e.Created()}
-			}
-		}
-	}
+	return out, nil
 }
 
 // passed returns a function that reports whether all that INGEST had got by a time for the partition of a record is inserted.

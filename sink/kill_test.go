@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
@@ -28,12 +29,11 @@ func own(t testing.TB) (w *world, start func() *engine.Engine) {
 	t.Helper()
 	enginetest.Need(t)
 	port := func() int {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		at, err := net.ResolveTCPAddr("tcp", brokertest.FreeAddr(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		return l.Addr().(*net.TCPAddr).Port
+		return at.Port
 	}
 	cfg := engine.Config{Dir: t.TempDir(), HTTPPort: port(), TCPPort: port(), Logger: slog.New(slog.DiscardHandler)}
 	start = func() *engine.Engine {
@@ -90,7 +90,7 @@ func TestEngineIsKilled(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	w.settled(120 * time.Second)
+	w.settled(5 * time.Minute)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestClickHouseAway(t *testing.T) {
 	for i := range 8 {
 		w.publish(i%4, 100)
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	if err := w.e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -141,26 +141,31 @@ func TestClickHouseAway(t *testing.T) {
 		w.publish(i%4, 100)
 		time.Sleep(50 * time.Millisecond)
 	}
-	deadline := time.Now().Add(60 * time.Second)
-	for !strings.Contains(k.Status().String(), "clickhouse unreachable since ") {
-		if time.Now().After(deadline) {
-			t.Fatalf("the sink says %q", k.Status().String())
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if s := k.Status(); s.Lanes[0].Pending == 0 || s.Lanes[0].Lag <= 0 || !strings.Contains(s.String(), "rows wait in JetStream") {
-		t.Errorf("status of an outage: %+v %q", s, s)
-	}
+	says(t, k, func(s sink.Status) bool {
+		return strings.Contains(s.String(), "clickhouse unreachable since ") && s.Lanes[0].Pending > 0 && s.Lanes[0].Lag > 0 &&
+			strings.Contains(s.String(), "rows wait in JetStream")
+	})
 	start()
-	w.settled(60 * time.Second)
-	if line := k.Status().String(); line != "" {
-		t.Errorf("after the outage the sink says %q", line)
+	w.settled(3 * time.Minute)
+	says(t, k, func(s sink.Status) bool { return s.String() == "" })
+	text := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return lines.String()
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	text := lines.String()
-	if strings.Count(text, "clickhouse is unreachable") != 1 || strings.Count(text, "clickhouse answers again") != 1 {
-		t.Errorf("the log of one outage:\n%s", text)
+	says(t, k, func(sink.Status) bool { return strings.Contains(text(), "clickhouse answers again") })
+	if strings.Count(text(), "clickhouse is unreachable") != 1 || strings.Count(text(), "clickhouse answers again") != 1 {
+		t.Errorf("the log of one outage:\n%s", text())
+	}
+}
+
+// says waits until the status of a sink is as wanted.
+func says(t testing.TB, k *sink.Sink, wanted func(sink.Status) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !wanted(k.Status()); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the sink says %+v %q", k.Status(), k.Status())
+		}
 	}
 }
 
@@ -177,12 +182,9 @@ func TestSinkStartsFirst(t *testing.T) {
 	k := w.sink()
 	w.run(k)
 	w.publish(0, 10)
-	time.Sleep(500 * time.Millisecond)
-	if line := k.Status().String(); !strings.Contains(line, "unreachable") {
-		t.Errorf("the sink says %q", line)
-	}
+	says(t, k, func(s sink.Status) bool { return strings.Contains(s.String(), "unreachable") })
 	start()
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 }
 
 // NATS restarts under the sink: its consumers are gone. Leases are left out, they have tests of their own.
@@ -196,9 +198,9 @@ func TestNATSRestarts(t *testing.T) {
 		}
 		return srv
 	}
-	srv := serve("127.0.0.1:0")
+	addr := brokertest.FreeAddr(t)
+	srv := serve(addr)
 	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	addr := srv.Addr().String()
 	nc, js, err := broker.Connect(t.Context(), broker.ConnectConfig{URL: "nats://" + addr, Name: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -227,5 +229,5 @@ func TestNATSRestarts(t *testing.T) {
 	for i := range 8 {
 		w.publish(i%4, 100)
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 }

@@ -333,6 +333,9 @@ func Losses(ctx context.Context, marks jetstream.KeyValue) (problems, notes []st
 	for key := range list.Keys() {
 		keys = append(keys, key)
 	}
+	if err := ctx.Err(); err != nil { // then it is a part of them
+		return nil, nil, fmt.Errorf("list losses: %w", err)
+	}
 	var all []stream.Loss
 	for _, key := range keys {
 		entry, err := marks.Get(ctx, key)

@@ -291,7 +291,7 @@ func TestDeletionOfContentsIsKilled(t *testing.T) {
 func TestDeletionLooksForContentsAgain(t *testing.T) {
 	w := shared(t)
 	k := w.sink()
-	k.SetLookAgain(2 * time.Second)
+	k.SetLookAgain(6 * time.Second) // what comes back has to be there by then
 	w.run(k)
 	w.artifacts(0, "acme", "a", 1, 2)
 	w.waitMark(k, 0, w.publish(0, 10, deletes(stream.Deletion{ID: "a", Tenant: "acme", Session: "a"})))

@@ -124,7 +124,7 @@ func TestCubinsAreRenewed(t *testing.T) {
 	w.run(k)
 	w.publishCubins(0, madeCubin{"aa", 375, 395, 0}, madeCubin{"ab", 375, 395, -1}, madeCubin{"ac", 375, 395, 60},
 		madeCubin{"ad", 100, 395, 0}, madeCubin{"ae", 20, 30, 3}, madeCubin{"af", 5, 30, 3})
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	for round := range 2 { // the second finds nothing to do
 		n, err := k.RenewCubins(t.Context(), time.Now())
 		if err != nil || n != 2*(1-round) {
@@ -146,7 +146,7 @@ func TestCubinsAreRenewed(t *testing.T) {
 	if err := record.Parse(entry.Value()); err != nil || record.KeptUntilDay != today+395 || record.SizeBytes != 9 {
 		t.Errorf("the registry says %+v, %v", record, err)
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 }
 
 // A renewal that dies at any step is done again, by one sink or two at once, and nothing is doubled.
@@ -154,7 +154,7 @@ func TestRenewalDiesAtEveryStep(t *testing.T) {
 	w := shared(t)
 	w.run(w.sink())
 	w.publishCubins(1, madeCubin{"aa", 375, 395, 0})
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	for n := 1; ; n++ {
 		k, calls := w.sink(), 0
 		k.SetStep(func(int, string) error {
@@ -178,7 +178,7 @@ func TestRenewalDiesAtEveryStep(t *testing.T) {
 		}
 	}
 	w.publishCubins(1, madeCubin{"ab", 375, 395, 0})
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
@@ -193,7 +193,7 @@ func TestRenewalDiesAtEveryStep(t *testing.T) {
 			t.Errorf("%s: rows/age are %s", id, got)
 		}
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 }
 
 // publishDeletion deletes the session of a cubin, as the worker that folded its tombstone would.
@@ -228,7 +228,7 @@ func TestDeletionAtEveryStepOfARenewal(t *testing.T) {
 	for n := 1; ; n++ {
 		buildID := fmt.Sprintf("%04x", n)
 		w.publishCubins(0, madeCubin{buildID, 375, 395, 0})
-		w.settled(60 * time.Second)
+		w.settled(3 * time.Minute)
 		record := stream.CubinRecord{Whole: true, SizeBytes: 9, Hash: "h", KeptUntilDay: table.DayOf(time.Now().UnixNano()) + 20}
 		if _, err := kv.Put(t.Context(), stream.CubinKey("acme", buildID), record.Append(nil)); err != nil {
 			t.Fatal(err)
@@ -253,7 +253,7 @@ func TestDeletionAtEveryStepOfARenewal(t *testing.T) {
 		if e, err := kv.Get(t.Context(), stream.CubinKey("acme", buildID)); !errors.Is(err, jetstream.ErrKeyNotFound) {
 			t.Errorf("step %d: the record has the deleted cubin: %v, %v", n, e, err)
 		}
-		w.settled(60 * time.Second)
+		w.settled(3 * time.Minute)
 	}
 }
 
@@ -265,18 +265,21 @@ func TestDeletionDuringTheCopyOfARenewal(t *testing.T) {
 	}
 	w := shared(t)
 	k := w.sink()
-	k.SetLookAgain(3 * time.Second)
+	k.SetLookAgain(8 * time.Second) // the copy takes six
 	w.run(k)
 	conn := w.conn()
 	defer conn.Close()
 	w.publishCubins(0, madeCubin{"aa", 375, 395, 0})
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	copied := make(chan error, 1)
 	go func() {
-		copied <- conn.Exec(t.Context(), "INSERT INTO cubin_lines_data SELECT * REPLACE (toDate(now('UTC')) + sleepEachRow(0.9) AS "+
-			"received_day) FROM cubin_lines_data WHERE build_id = 'aa' SETTINGS insert_deduplicate = 0")
+		copied <- conn.Exec(t.Context(), "INSERT INTO cubin_lines_data SELECT * REPLACE (toDate(now('UTC')) + sleepEachRow(2) AS "+
+			"received_day) FROM cubin_lines_data WHERE build_id = 'aa' SETTINGS insert_deduplicate = 0, "+
+			"function_sleep_max_microseconds_per_block = 10000000")
 	}()
-	time.Sleep(300 * time.Millisecond) // it has begun to read
+	w.until(func() bool { // it has begun to read, or has failed
+		return len(copied) > 0 || w.number("SELECT max(elapsed) FROM system.processes WHERE query LIKE 'INSERT INTO cubin_lines_data%'") > 0.2
+	})
 	w.waitMark(k, 0, w.publishDeletion(0, "d", "aa"))
 	if err := <-copied; err != nil {
 		t.Fatal(err)
@@ -284,6 +287,6 @@ func TestDeletionDuringTheCopyOfARenewal(t *testing.T) {
 	if left := w.rowsOf("acme", stream.CubinSession+"aa"); len(left) != 1 || left["cubin_lines_data"] != 3 {
 		t.Fatalf("the copy should have brought back 3 lines, there is %v", left)
 	}
-	w.noCubin("aa", 30*time.Second)
-	w.settled(60 * time.Second)
+	w.noCubin("aa", 60*time.Second)
+	w.settled(3 * time.Minute)
 }

@@ -51,7 +51,7 @@ func TestReplayBringsBackWhatIsMissing(t *testing.T) {
 				w.publish(i%4, 100)
 			}
 			w.run(w.sink())
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			for _, sql := range c.do {
 				w.exec(sql)
 			}
@@ -97,7 +97,7 @@ func TestReplayBringsBackWhatIsMissing(t *testing.T) {
 				})
 			}
 			two.Wait()
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			if lines, _ := w.books(sink.Scope{}); len(lines) > 0 {
 				t.Errorf("the books say %q", lines)
 			}

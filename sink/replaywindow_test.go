@@ -43,7 +43,7 @@ func TestFullRowsCutTheReplayWindow(t *testing.T) {
 	rows(100 * full)
 	reg := prometheus.NewRegistry()
 	w.run(w.sink(func(c *sink.Config) { c.ReplayWindow, c.Registerer = time.Hour, reg }))
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	window := func() float64 {
 		all, err := reg.Gather()
 		if err != nil {
@@ -76,7 +76,7 @@ func TestFullRowsCutTheReplayWindow(t *testing.T) {
 		}
 		w.publish(0, 1) // a lane looks at ROWS after a span
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	r := audit()
 	if len(r.Windows) != 1 || r.Windows[0].Stream != stream.RowsStream || !r.Windows[0].Short || r.Windows[0].Promised != 3600 ||
 		r.Windows[0].Seconds > 120 || !strings.Contains(r.Windows[0].Fix, "--rows-max") {

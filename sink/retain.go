@@ -128,15 +128,8 @@ func (l *lane) resumeRetain(ctx context.Context) error {
 	return l.persist(ctx, "finish giving rows another retention class", func(ctx context.Context) error {
 		ask, cancel := context.WithTimeout(ctx, natsTimeout)
 		defer cancel()
-		list, err := l.k.s.Deletions.ListKeysFiltered(ask, stream.RetainProgressKey("*", l.n))
+		keys, err := l.k.s.ScanKeys(ask, l.k.s.Deletions, stream.RetainProgressKey("*", l.n))
 		if err != nil {
-			return fmt.Errorf("list what is being moved: %w", err)
-		}
-		var keys []string
-		for key := range list.Keys() {
-			keys = append(keys, key)
-		}
-		if err := ask.Err(); err != nil {
 			return fmt.Errorf("list what is being moved: %w", err)
 		}
 		for _, key := range keys {

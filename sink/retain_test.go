@@ -177,26 +177,26 @@ func TestRetain(t *testing.T) {
 	for p := range 4 {
 		w.publish(p, 400)
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	x, acme := w.holds("x"), w.holds("acme")
 	w.until(w.retain("x", 90, 500))
 	w.same("x", w.holds("x"), moved(x, 90, 500))
 	w.same("acme beside x", w.holds("acme"), acme)
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	before := w.holds("acme")
 	done := w.retain("acme", 60, 700)
 	for i := range 40 {
 		w.publish(i%4, 100)
 	}
 	w.until(done)
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	after := w.holds("acme")
 	if was := before["kernels_data"]; after["kernels_data"][60] < was[7]+was[30] {
 		t.Errorf("kernels of acme: %v, before %v", after["kernels_data"], was)
 	}
 	w.until(w.retain("acme", 2, 40)) // shorter, and also what came meanwhile
 	w.same("acme, all", w.holds("acme"), moved(after, 2, 40))
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 }
 
 // Whatever dies at whichever step, again and again, while rows come and other sinks take over: each row is there once in the end.
@@ -231,7 +231,7 @@ func TestRetainDiesAtEveryStep(t *testing.T) {
 	for p := range 4 {
 		w.publish(p, 400)
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	before := w.holds("x")
 	first, second := w.retain("x", 90, 500), w.retain("acme", 20, 300)
 	for deadline := time.Now().Add(5 * time.Minute); !first() || !second(); {
@@ -250,7 +250,7 @@ func TestRetainDiesAtEveryStep(t *testing.T) {
 	if wrong := w.audit(); len(wrong) > 0 {
 		t.Logf("at first: %v", wrong)
 	}
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	if n := w.number("SELECT count() FROM system.tables WHERE database = currentDatabase() AND name LIKE 'retain%'"); n != 0 {
 		t.Errorf("%.0f tables of copies are left", n)
 	}
@@ -287,7 +287,7 @@ func TestDeletionAtEveryStepOfRetain(t *testing.T) {
 			stop := w.run(k)
 			w.publish(0, 400)
 			w.publish(2, 400)
-			w.settled(60 * time.Second)
+			w.settled(3 * time.Minute)
 			done := w.retain("acme", 60, 700)
 			<-reached
 			d := stream.Deletion{ID: broker.NewID(), Tenant: "acme", Session: "session-0", At: time.Now().UnixNano()}
@@ -303,9 +303,7 @@ func TestDeletionAtEveryStepOfRetain(t *testing.T) {
 			if have := w.holds("acme")["kernels_data"]; len(have) != 1 || have[60] != 400 {
 				t.Errorf("acme has kernels %v by days, want 400 of 60", have)
 			}
-			if wrong := w.audit(); len(wrong) > 0 {
-				t.Errorf("the books do not balance: %v", wrong)
-			}
+			w.until(func() bool { return len(w.audit()) == 0 }) // it may look while something is on its way
 		})
 	}
 }

@@ -45,7 +45,7 @@ func (w *world) partsOfTenants() float64 {
 func (w *world) twoTenants() {
 	w.t.Helper()
 	w.publish(0, 4000)
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('globex' AS tenant) FROM kernels_data UNION " +
 		"ALL SELECT * REPLACE ('globex' AS tenant, corr_id + 100000 AS corr_id) FROM kernels_data")
 	w.exec("INSERT INTO rejects_data (tenant, session_id, at, payload, received_at, retention_days) SELECT if(number % 2, 'globex', " +
@@ -194,7 +194,7 @@ func TestPurgeForgetsStored(t *testing.T) {
 	k := w.sink()
 	w.run(k)
 	w.publish(0, 400)
-	w.settled(60 * time.Second)
+	w.settled(3 * time.Minute)
 	w.exec("INSERT INTO kernels_data SELECT * REPLACE ('globex' AS tenant) FROM kernels_data")
 	if err := k.MeasureStored(t.Context()); err != nil {
 		t.Fatal(err)

@@ -267,7 +267,7 @@ func (w *world) settled(within time.Duration) {
 	w.mu.Unlock()
 	var last totals
 	var report sink.Report
-	for {
+	for began := time.Now(); ; {
 		g, err := w.got(ctx, c)
 		if err == nil {
 			last = g
@@ -283,7 +283,7 @@ func (w *world) settled(within time.Duration) {
 		select {
 		case <-ctx.Done():
 			w.t.Fatalf("not settled (%v):\nhave %+v\nwant %+v\naudit %v", err, last, want, report.Problems())
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(min(max(time.Since(began)/8, 20*time.Millisecond), 500*time.Millisecond)):
 		}
 	}
 }

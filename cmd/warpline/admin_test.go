@@ -43,7 +43,7 @@ func askAdmin(t *testing.T, addr, key, method, path, body string, status int) (f
 // What was refused is sent again by an administrator of its tenant, over the API, and stored once; the books balance. What the API changes
 // the commands show, and the other way round.
 func TestAdminAPIReplaysRejects(t *testing.T) {
-	dir := t.TempDir()
+	dir := dataFolder(t)
 	up := launch(t, upArgs(dir, "--admin-listen", "127.0.0.1:0")...)
 	up.await(t, "msg=ready")
 	at := regexp.MustCompile(`msg=ready .* admin=(127\S+)`).FindStringSubmatch(up.words.String())
@@ -52,23 +52,17 @@ func TestAdminAPIReplaysRejects(t *testing.T) {
 		t.Fatal(err, up.words.String())
 	}
 	sql := asReader(t, dir, r.ClickHouseHTTP)
-	run := func(code int, args ...string) ran {
-		t.Helper()
-		got := runIn(t, nil, append(args, "--data", dir)...)
-		if got.code != code {
-			t.Fatalf("%v: %+v, want exit %d", args, got, code)
-		}
-		return got
-	}
+	run := runAt(t, dir)
 	operator := strings.TrimSpace(run(exitOK, "key", "create", "--operator").stdout)
 	key := strings.TrimSpace(run(exitOK, "key", "create", "default", "--scope", "admin").stdout)
-	askAdmin(t, r.Gateway, operator, "POST", "tenants", `{"name":"default","limits":{"max_line_bytes":1024}}`, 201)
+	askAdmin(t, r.Gateway, operator, "POST", "tenants", `{"name":"default","limit-line":1024}`, 201)
 	if got := run(exitOK, "tenant", "show", "default"); !strings.Contains(got.stdout, "line 1KiB") {
 		t.Error(got.stdout)
 	}
 	run(exitFailed, "send", "../../testdata/gpuflight/trace_default")
 	const session = "dbca9991-838e-4545-b1e3-570e3dac0e39"
 	eventually(t, sql, "SELECT sum(rejected) > 400 FROM warpline.usage", "1")
+	settled(t, dir) // rejects may come after that
 
 	order := `{"session_id":"` + session + `","limit":200}`
 	outcomes := func(body string) (taken, left, refused int) {
@@ -94,10 +88,10 @@ func TestAdminAPIReplaysRejects(t *testing.T) {
 		t.Errorf("while the limit holds: %d taken, %d left, %d refused", taken, left, refused)
 	}
 	run(exitOK, "tenant", "set", "default", "--limit-line", "0")
-	if got, raw := askAdmin(t, r.Gateway, key, "GET", "tenants/default", "", 200); len(got["limits"].(map[string]any)) != 0 {
+	if _, raw := askAdmin(t, r.Gateway, key, "GET", "tenants/default", "", 200); strings.Contains(raw, "limit") {
 		t.Error(raw)
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		if _, _, refused := outcomes(order); refused == 0 { // the gateway knows of the change within 10 s
 			break
 		}
@@ -124,7 +118,7 @@ func TestAdminAPIReplaysRejects(t *testing.T) {
 		"countIf(who = 'cli' AND action = 'tenant set'), countIf(outcome != 'done'), countIf(object = '"+id(operator)+"' AND tenant = '') "+
 		"FROM warpline.admin_log FORMAT CSV", "1,1,1,1,0,1")
 	if got := query(t, sql, "SELECT change FROM warpline.admin_log WHERE action = 'tenant set'"); got !=
-		`{"limits.max_line_bytes":[1024,null]}` {
+		`{"limit-line":[1024,null]}` {
 		t.Error(got)
 	}
 
@@ -155,14 +149,8 @@ func TestAdminCommandsOfThePage(t *testing.T) {
 	if !ok || !end {
 		t.Fatal("docs/operate.md has no section on the admin API")
 	}
-	dir := t.TempDir()
-	up := launch(t, upArgs(dir)...)
-	up.await(t, "msg=ready")
-	r, err := service.ReadRunning(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sql := asReader(t, dir, r.ClickHouseHTTP)
+	dir := dataFolder(t)
+	up, r, sql := serving(t, dir)
 	assigned := regexp.MustCompile(`^(\w+)=\$\(\./warpline (.*?)\)`)
 	plain := regexp.MustCompile(`^(\w+)=(\S+)$`)
 	env, ran := os.Environ(), 0

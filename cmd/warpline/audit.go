@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -141,6 +142,9 @@ func (c *auditCmd) Run(ctx context.Context, p *program) error {
 		if w.Short && (!w.Broken || w.Accepted) {
 			fmt.Fprintf(p.Stderr, "note: %s; %s\n", w.Found, w.Fix)
 		}
+	}
+	if of != (sink.Scope{}) && len(r.Usage) == 0 && len(r.Books) == 0 {
+		r.Notes = append(r.Notes, "nothing came of the tenant on those days that the books know: \"warpline tenant list\" lists the tenants")
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(p.Stderr, "note: "+n)
@@ -374,11 +378,16 @@ type costCmd struct {
 func (c *costCmd) check(p *program) error {
 	for flag, v := range map[string]float64{"events-per-second": c.EventsPerSecond, "price-gb-month": c.PriceGBMonth,
 		"price-core-hour": c.PriceCoreHour, "cpu-us-per-event": c.CPUPerEvent, "retention-days": c.RetentionDays, "rollup-days": c.RollupDays} {
-		if v < 0 || v != v {
+		if !(v >= 0) || math.IsInf(v, 0) {
 			return fmt.Errorf("%s: %v: use a positive number", p.Settings.name(flag), v)
 		}
 	}
-	if c.Busy <= 0 || c.Busy > 1 {
+	for flag, v := range map[string]float64{"retention-days": c.RetentionDays, "rollup-days": c.RollupDays} {
+		if v > tenant.MaxDays {
+			return fmt.Errorf("%s: %v: use at most %d days", p.Settings.name(flag), v, tenant.MaxDays)
+		}
+	}
+	if !(c.Busy > 0 && c.Busy <= 1) {
 		return fmt.Errorf("%s: %v: use a share above 0, at most 1", p.Settings.name("busy"), c.Busy)
 	}
 	return c.clickhouseFlags.check(p.Settings)

@@ -255,10 +255,11 @@ func TestDemoReportsWhatTheCapturesHold(t *testing.T) {
 		t.Fatalf("the captures hold too little to test with: %+v", want)
 	}
 	enginetest.Need(t)
-	runIn(t, nil, "demo", "--wait", "90s") // the first one on a machine may fetch the engine
+	t.Setenv("TMPDIR", t.TempDir())       // where nobody else leaves anything
+	runIn(t, nil, "demo", "--wait", "5m") // the first one on a machine may fetch the engine
 	left := leftovers(t)
 	began := time.Now()
-	r := runIn(t, map[string]string{"COLUMNS": "140"}, "demo", "--wait", "90s")
+	r := runIn(t, map[string]string{"COLUMNS": "140"}, "demo", "--wait", "5m")
 	took := time.Since(began)
 	if r.code != exitOK {
 		t.Fatalf("exit %d:\n%s", r.code, r.stderr)
@@ -318,12 +319,13 @@ func leftovers(t *testing.T) []string {
 
 func TestDemoKeepsServing(t *testing.T) {
 	dir := t.TempDir()
-	s := launch(t, "demo", "--keep", "--data", dir)
+	s := launch(t, "demo", "--keep", "--wait", "5m", "--data", dir)
 	s.await(t, "Serving until Ctrl-C")
 	r, err := service.ReadRunning(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	settled(t, dir)
 	// The proposals of the report must be SQL that works.
 	parts := strings.Split(s.out.String(), "<<'SQL'\n")
 	if len(parts) != 4 {

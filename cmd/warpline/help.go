@@ -69,11 +69,14 @@ var helpTexts = kong.Vars{
 	"retention_classes": "Retention classes that tenants and keys can have, as short=1d/30d: days that raw rows are kept, and rollups. " +
 		"At most 7 beside class default, which --retention-days and --rollup-days make.",
 	"retention_class":        "Retention class of what it sends: one that the gateways have.",
+	"change_raw_rows":        "Whether raw rows are kept of what comes from now on, on or off; --raw-rows= is the default again.",
 	"change_retention_class": "Retention class of what it sends from now on; --retention-class= is none again.",
 	"purge_revoke_keys": "Revoke its keys first, so that nothing more comes, and with --clickhouse drop its user there. Otherwise they stay " +
 		"valid.",
 	"web_secret": "Secret that the passwords are made from of users as which \"warpline web\" asks: the same there and in \"warpline tenant " +
 		"sql-user\".",
+	"rejects_max": "Most bytes of what was refused that are kept of one tenant, in ClickHouse and NATS: beyond it the oldest rejects are " +
+		"dropped, save the newest of each kind; 0: no bound but their retention.",
 	"report_all": "What arrived, the hottest kernels, scopes, stalls and copies. The word \"all\" may be left " +
 		"out. There are \"warpline report memory\", \"stalls\", \"regions\" and \"trace\" beside it.",
 	"report_base_build": "Compare with samples of this build id, or of those that begin so: which shares rose? Without --build all other " +

@@ -25,6 +25,7 @@ type keyCmd struct {
 	Rotate keyRotateCmd `cmd:"" help:"Make a key like another, which works for a while beside it and then ends."`
 	Revoke keyRevokeCmd `cmd:"" help:"Make a key stop working, within 10 s, for good."`
 	List   keyListCmd   `cmd:"" help:"List the keys there are, without their secrets."`
+	Show   keyShowCmd   `cmd:"" help:"Show a key, without its secret: whose it is, what it opens, its limits and when it ends."`
 }
 
 type keyCreateCmd struct {
@@ -44,7 +45,7 @@ func (c *keyCreateCmd) check(p *program) error {
 		return fmt.Errorf("%s: %v: cannot be negative", p.Settings.name("expires"), c.Expires)
 	}
 	like, err := c.like()
-	if err == nil && c.of(p.Settings) != "" && (c.Operator || like.Scope != tenant.ScopeIngest) {
+	if err == nil && c.RetentionClass != "" && (c.Operator || like.Scope != tenant.ScopeIngest) {
 		err = errors.New("a retention class is for keys of scope ingest: leave it out")
 	}
 	if err != nil {
@@ -91,7 +92,7 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 	if c.Expires > 0 {
 		like.Expires = time.Now().Add(c.Expires).UTC()
 	}
-	if err := c.give(ctx, p.Settings, desk.Keys, &like.Limits); err != nil {
+	if err := c.give(ctx, desk.Keys, &like.Limits); err != nil {
 		return err
 	}
 	secret, made, err := desk.MakeKey(ctx, admin.CLI(), like)
@@ -103,11 +104,7 @@ func (c *keyCreateCmd) Run(ctx context.Context, p *program) error {
 	if c.Tenant == "" && !c.Operator {
 		of += ", since none was named (\"warpline key create NAME\" makes one of another)"
 	}
-	may := "scope " + key.Scope.String()
-	if key.Scope == tenant.ScopeIngest {
-		may = "limits: " + limitsOf(key.Limits)
-	}
-	fmt.Fprintf(p.Stderr, "key %s of %s; %s; keep it, it is shown this once\n", key.ID, of, may)
+	fmt.Fprintf(p.Stderr, "key %s of %s; %s; keep it, it is shown this once\n", key.ID, of, mayOf(key))
 	_, err = fmt.Fprintln(p.Stdout, secret)
 	return err
 }
@@ -136,7 +133,7 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer done()
-	class, err := c.look(ctx, p.Settings, desk.Keys, c.changeLimitFlags)
+	class, err := c.look(ctx, desk.Keys, c.changeLimitFlags)
 	if err != nil {
 		return err
 	}
@@ -156,8 +153,7 @@ func (c *keySetCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return fmt.Errorf("change the key: %w", err)
 	}
-	fmt.Fprintf(p.Stderr, "key %s of %s; limits: %s; gateways keep to it within 10 s\n", key.ID, ownerOf(key.Key),
-		limitsOf(key.Limits))
+	fmt.Fprintf(p.Stderr, "key %s of %s; %s; gateways keep to it within 10 s\n", key.ID, ownerOf(key.Key), mayOf(key.Key))
 	return nil
 }
 
@@ -190,8 +186,12 @@ func (c *keyRotateCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return fmt.Errorf("rotate: %w", err)
 	}
-	fmt.Fprintf(p.Stderr, "key %s of %s; keep it, it is shown this once; key %s works until %s\n", made.ID, ownerOf(made.Key), old.ID,
-		old.Expires.Format("2006-01-02 15:04:05 UTC"))
+	ends := ""
+	if !made.Expires.IsZero() {
+		ends = ", which ends at " + made.Expires.Format(keyTime)
+	}
+	fmt.Fprintf(p.Stderr, "key %s of %s%s; keep it, it is shown this once; key %s works until %s\n", made.ID, ownerOf(made.Key), ends, old.ID,
+		old.Expires.Format(keyTime))
 	return nil
 }
 
@@ -234,7 +234,7 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 	if c.JSON {
 		enc := newEncoder(p.Stdout)
 		for _, k := range all {
-			if err := enc.Encode(k); err != nil {
+			if err := enc.Encode(admin.ShowKey(k)); err != nil {
 				return err
 			}
 		}
@@ -243,13 +243,7 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tTENANT\tSCOPE\tSTATE\tCREATED\tEXPIRES\tLIMITS\tNOTE")
 	for _, k := range all {
-		state, expires := "valid", "never"
-		if ok, _ := k.Valid(time.Now()); !ok {
-			state = "expired"
-			if !k.Revoked.IsZero() {
-				state = "revoked"
-			}
-		}
+		expires := "never"
 		if !k.Expires.IsZero() {
 			expires = humanize.Time(k.Expires)
 		}
@@ -257,8 +251,64 @@ func (c *keyListCmd) Run(ctx context.Context, p *program) error {
 		if k.Scope == tenant.ScopeIngest {
 			limits = limitsOf(k.Limits)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Tenant, "-"), k.Scope, state,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Tenant, "-"), k.Scope, stateOf(k),
 			k.Created.Format("2006-01-02 15:04"), expires, limits, report.Printable(k.Note))
+	}
+	return w.Flush()
+}
+
+// keyTime is how times of keys are written.
+const keyTime = "2006-01-02 15:04:05 UTC"
+
+func stateOf(k tenant.Key) string {
+	ok, _ := k.Valid(time.Now())
+	switch {
+	case ok:
+		return "valid"
+	case !k.Revoked.IsZero():
+		return "revoked"
+	}
+	return "expired"
+}
+
+type keyShowCmd struct {
+	reachFlags
+	ID   string `arg:"" help:"Id of the key, as \"warpline key list\" shows it."`
+	JSON bool   `help:"One JSON object."`
+}
+
+// Run shows what is stored of a key.
+func (c *keyShowCmd) Run(ctx context.Context, p *program) error {
+	desk, done, err := openDesk(ctx, p, c.reachFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	k, err := desk.Key(ctx, admin.CLI(), c.ID)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return newEncoder(p.Stdout).Encode(admin.ShowKey(k.Key))
+	}
+	state, expires := stateOf(k.Key), "never"
+	if !k.Revoked.IsZero() {
+		state += " at " + k.Revoked.Format(keyTime)
+	}
+	if !k.Expires.IsZero() {
+		expires = k.Expires.Format(keyTime) + ", " + humanize.Time(k.Expires)
+	}
+	if k.LastsSeconds != 0 {
+		expires += ", since it was rotated"
+	}
+	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "key\t%s\ntenant\t%s\nscope\t%s\nstate\t%s\ncreated\t%s\nexpires\t%s\n", k.ID, cmp.Or(k.Tenant, "none, it is an "+
+		"operator's"), k.Scope, state, k.Created.Format(keyTime), expires)
+	if k.Scope == tenant.ScopeIngest {
+		fmt.Fprintf(w, "limits\t%s\n", limitsOf(k.Limits))
+	}
+	if k.Note != "" {
+		fmt.Fprintf(w, "note\t%s\n", report.Printable(k.Note))
 	}
 	return w.Flush()
 }
@@ -271,9 +321,22 @@ func ownerOf(k tenant.Key) string {
 	return "tenant " + k.Tenant
 }
 
+// mayOf says what a key may: keys of scope ingest alone have limits.
+func mayOf(k tenant.Key) string {
+	if k.Scope == tenant.ScopeIngest {
+		return "limits: " + limitsOf(k.Limits)
+	}
+	return "scope " + k.Scope.String()
+}
+
 // limitsOf names the limits that a key has of its own, as the flags do that made them.
 func limitsOf(l tenant.Limits) string {
-	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+	number := func(n float64) string {
+		if n >= 1e15 { // for no limit
+			return strconv.FormatFloat(n, 'g', -1, 64)
+		}
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
 	bytes := func(n float64) string { return size(n).String() }
 	seconds := func(n float64) string { return duration(n).String() }
 	var own []string
@@ -307,6 +370,9 @@ func limitsOf(l tenant.Limits) string {
 	}
 	if l.QuotaPolicy != "" {
 		own = append(own, "quota-policy "+l.QuotaPolicy)
+	}
+	if l.RawRows != "" {
+		own = append(own, "raw-rows "+l.RawRows)
 	}
 	if l.NoLaunchStacks {
 		own = append(own, "no launch stacks")

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/warpline/warpline/broker"
@@ -61,6 +60,7 @@ type limitFlags struct {
 	MaxCubin        size    `name:"limit-cubin" default:"64MiB" help:"Largest cubin, at most 64MiB."`
 	RetentionDays   uint16  `name:"retention-days" default:"7" help:"Days that raw rows are kept."`
 	RollupDays      uint16  `name:"rollup-days" default:"395" help:"Days that rollups are kept."`
+	RawRows         string  `name:"raw-rows" default:"on" help:"Whether raw rows are kept beside rollups: on or off."`
 	UploadsAtOnce   int     `name:"limit-uploads-at-once" default:"0" help:"Uploads of one tenant at once at a gateway; 0: a quarter of all."`
 	Names           int     `name:"limit-names" default:"0" help:"Names that a session may have; 0: 200000, which is the most."`
 	NameLength      size    `name:"limit-name-length" default:"0B" help:"Length at which a name is cut; 0: 32KiB, which is the most."`
@@ -76,62 +76,65 @@ type limitFlags struct {
 	Future  time.Duration `name:"limit-future" default:"0s" help:"How far ahead of the gateway's clock events may be; 0: any time."`
 }
 
-// keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on.
+// keyLimitFlags are the same for one key, whose zeros leave the limit to the service that it is used on. Flags with the tag own are
+// given on the command line alone: variables and the file of --config have the service's limits under these names.
 type keyLimitFlags struct {
-	EventsPerSecond float64 `name:"limit-events-per-second" placeholder:"N" help:"${key_limit_events_per_second}"`
-	BytesPerSecond  size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
-	RawPerSecond    size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
-	Requests        float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
-	BurstSeconds    float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
-	MaxBody         size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
-	MaxRaw          size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
-	MaxRatio        float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
-	MaxLine         size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
-	MaxCubin        size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
-	RetentionDays   uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
-	RollupDays      uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
-	UploadsAtOnce   int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
-	Names           int     `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
-	NameLength      size    `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
-	OpenScopes      int     `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
-	EventsPerDay    float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
-	BytesPerDay     size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
-	QuotaPolicy     string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
-	QuotaTrickle    float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+	EventsPerSecond float64 `name:"limit-events-per-second" own:"" placeholder:"N" help:"${key_limit_events_per_second}"`
+	BytesPerSecond  size    `name:"limit-bytes-per-second" own:"" placeholder:"SIZE" help:"Bytes a second, as received."`
+	RawPerSecond    size    `name:"limit-raw-bytes-per-second" own:"" placeholder:"SIZE" help:"Bytes a second, after decompression."`
+	Requests        float64 `name:"limit-requests-per-second" own:"" placeholder:"N" help:"Requests a second."`
+	BurstSeconds    float64 `name:"limit-burst-seconds" own:"" placeholder:"N" help:"How many seconds' worth may come at once."`
+	MaxBody         size    `name:"limit-body" own:"" placeholder:"SIZE" help:"Largest body as received."`
+	MaxRaw          size    `name:"limit-raw-body" own:"" placeholder:"SIZE" help:"Largest body after decompression."`
+	MaxRatio        float64 `name:"limit-ratio" own:"" placeholder:"N" help:"Largest decompression ratio."`
+	MaxLine         size    `name:"limit-line" own:"" placeholder:"SIZE" help:"Longest line."`
+	MaxCubin        size    `name:"limit-cubin" own:"" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
+	RetentionDays   uint16  `name:"retention-days" own:"" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      uint16  `name:"rollup-days" own:"" placeholder:"N" help:"Days that rollups are kept."`
+	RawRows         string  `name:"raw-rows" own:"" placeholder:"WORD" help:"Whether raw rows are kept beside rollups: on or off."`
+	UploadsAtOnce   int     `name:"limit-uploads-at-once" own:"" placeholder:"N" help:"Uploads that one gateway handles at once."`
+	Names           int     `name:"limit-names" own:"" placeholder:"N" help:"Names that a session may have, at most 200000."`
+	NameLength      size    `name:"limit-name-length" own:"" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
+	OpenScopes      int     `name:"limit-open-scopes" own:"" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
+	EventsPerDay    float64 `name:"quota-events-per-day" own:"" placeholder:"N" help:"Events in a day of UTC."`
+	BytesPerDay     size    `name:"quota-bytes-per-day" own:"" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
+	QuotaPolicy     string  `name:"quota-policy" own:"" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    float64 `name:"quota-trickle" own:"" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 
-	Active  int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
-	Pending size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
-	Past    time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
-	Future  time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
+	Active  int           `name:"limit-active-sessions" own:"" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending size          `name:"limit-pending-bytes" own:"" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    time.Duration `name:"limit-past" own:"" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  time.Duration `name:"limit-future" own:"" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 // changeLimitFlags change the limits of a key or a tenant: what is left out stays, and 0 is the default again.
 type changeLimitFlags struct {
-	EventsPerSecond *float64 `name:"limit-events-per-second" placeholder:"N" help:"${change_limit_events_per_second}"`
-	BytesPerSecond  *size    `name:"limit-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, as received."`
-	RawPerSecond    *size    `name:"limit-raw-bytes-per-second" placeholder:"SIZE" help:"Bytes a second, after decompression."`
-	Requests        *float64 `name:"limit-requests-per-second" placeholder:"N" help:"Requests a second."`
-	BurstSeconds    *float64 `name:"limit-burst-seconds" placeholder:"N" help:"How many seconds' worth may come at once."`
-	MaxBody         *size    `name:"limit-body" placeholder:"SIZE" help:"Largest body as received."`
-	MaxRaw          *size    `name:"limit-raw-body" placeholder:"SIZE" help:"Largest body after decompression."`
-	MaxRatio        *float64 `name:"limit-ratio" placeholder:"N" help:"Largest decompression ratio."`
-	MaxLine         *size    `name:"limit-line" placeholder:"SIZE" help:"Longest line."`
-	MaxCubin        *size    `name:"limit-cubin" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
-	RetentionDays   *uint16  `name:"retention-days" placeholder:"N" help:"Days that raw rows are kept."`
-	RollupDays      *uint16  `name:"rollup-days" placeholder:"N" help:"Days that rollups are kept."`
-	UploadsAtOnce   *int     `name:"limit-uploads-at-once" placeholder:"N" help:"Uploads that one gateway handles at once."`
-	Names           *int     `name:"limit-names" placeholder:"N" help:"Names that a session may have, at most 200000."`
-	NameLength      *size    `name:"limit-name-length" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
-	OpenScopes      *int     `name:"limit-open-scopes" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
-	EventsPerDay    *float64 `name:"quota-events-per-day" placeholder:"N" help:"Events in a day of UTC."`
-	BytesPerDay     *size    `name:"quota-bytes-per-day" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
-	QuotaPolicy     *string  `name:"quota-policy" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
-	QuotaTrickle    *float64 `name:"quota-trickle" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
+	EventsPerSecond *float64 `name:"limit-events-per-second" own:"" placeholder:"N" help:"${change_limit_events_per_second}"`
+	BytesPerSecond  *size    `name:"limit-bytes-per-second" own:"" placeholder:"SIZE" help:"Bytes a second, as received."`
+	RawPerSecond    *size    `name:"limit-raw-bytes-per-second" own:"" placeholder:"SIZE" help:"Bytes a second, after decompression."`
+	Requests        *float64 `name:"limit-requests-per-second" own:"" placeholder:"N" help:"Requests a second."`
+	BurstSeconds    *float64 `name:"limit-burst-seconds" own:"" placeholder:"N" help:"How many seconds' worth may come at once."`
+	MaxBody         *size    `name:"limit-body" own:"" placeholder:"SIZE" help:"Largest body as received."`
+	MaxRaw          *size    `name:"limit-raw-body" own:"" placeholder:"SIZE" help:"Largest body after decompression."`
+	MaxRatio        *float64 `name:"limit-ratio" own:"" placeholder:"N" help:"Largest decompression ratio."`
+	MaxLine         *size    `name:"limit-line" own:"" placeholder:"SIZE" help:"Longest line."`
+	MaxCubin        *size    `name:"limit-cubin" own:"" placeholder:"SIZE" help:"Largest cubin, at most 64MiB."`
+	RetentionDays   *uint16  `name:"retention-days" own:"" placeholder:"N" help:"Days that raw rows are kept."`
+	RollupDays      *uint16  `name:"rollup-days" own:"" placeholder:"N" help:"Days that rollups are kept."`
+	RawRows         *string  `name:"raw-rows" own:"" placeholder:"WORD" help:"${change_raw_rows}"`
+	UploadsAtOnce   *int     `name:"limit-uploads-at-once" own:"" placeholder:"N" help:"Uploads that one gateway handles at once."`
+	Names           *int     `name:"limit-names" own:"" placeholder:"N" help:"Names that a session may have, at most 200000."`
+	NameLength      *size    `name:"limit-name-length" own:"" placeholder:"SIZE" help:"Length at which a name is cut, at most 32KiB."`
+	OpenScopes      *int     `name:"limit-open-scopes" own:"" placeholder:"N" help:"Open scopes that a session may have, at most 8192."`
+	EventsPerDay    *float64 `name:"quota-events-per-day" own:"" placeholder:"N" help:"Events in a day of UTC."`
+	BytesPerDay     *size    `name:"quota-bytes-per-day" own:"" placeholder:"SIZE" help:"Bytes in a day of UTC, as received."`
+	QuotaPolicy     *string  `name:"quota-policy" own:"" placeholder:"WORD" help:"What is beyond a quota: hold (429) or drop (402)."`
+	QuotaTrickle    *float64 `name:"quota-trickle" own:"" placeholder:"N" help:"Share of uploads, 0 to 1, that is taken beyond a quota."`
 
-	Active  *int           `name:"limit-active-sessions" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
-	Pending *size          `name:"limit-pending-bytes" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
-	Past    *time.Duration `name:"limit-past" placeholder:"DURATION" help:"How old events may be when they come."`
-	Future  *time.Duration `name:"limit-future" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
+	Active  *int           `name:"limit-active-sessions" own:"" placeholder:"N" help:"Sessions that may be active at once, at most 65536."`
+	Pending *size          `name:"limit-pending-bytes" own:"" placeholder:"SIZE" help:"Bytes that may be accepted and not in SQL yet."`
+	Past    *time.Duration `name:"limit-past" own:"" placeholder:"DURATION" help:"How old events may be when they come."`
+	Future  *time.Duration `name:"limit-future" own:"" placeholder:"DURATION" help:"How far ahead of the gateway's clock events may be."`
 }
 
 func (f changeLimitFlags) check(s *settings) error {
@@ -164,6 +167,7 @@ func (f changeLimitFlags) apply(l *tenant.Limits) {
 	bytes(&l.MaxCubinBytes, f.MaxCubin)
 	set(&l.RetentionDays, f.RetentionDays)
 	set(&l.RollupDays, f.RollupDays)
+	set(&l.RawRows, f.RawRows)
 	set(&l.UploadsAtOnce, f.UploadsAtOnce)
 	set(&l.Names, f.Names)
 	if f.NameLength != nil {
@@ -200,19 +204,11 @@ func (f limitFlags) limits() tenant.Limits {
 		EventsPerSecond: f.EventsPerSecond, BytesPerSecond: float64(f.BytesPerSecond),
 		RawBytesPerSecond: float64(f.RawPerSecond), RequestsPerSecond: f.Requests, BurstSeconds: f.BurstSeconds,
 		MaxBodyBytes: int64(f.MaxBody), MaxRawBytes: int64(f.MaxRaw), MaxRatio: f.MaxRatio, MaxLineBytes: int64(f.MaxLine),
-		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin),
+		RetentionDays: f.RetentionDays, RollupDays: f.RollupDays, MaxCubinBytes: int64(f.MaxCubin), RawRows: f.RawRows,
 		UploadsAtOnce: f.UploadsAtOnce, Names: f.Names, NameBytes: int(f.NameLength), OpenScopes: f.OpenScopes,
 		ActiveSessions: f.Active, PendingBytes: int64(f.Pending), PastSeconds: f.Past.Seconds(), FutureSeconds: f.Future.Seconds(),
 		EventsPerDay: f.EventsPerDay, BytesPerDay: float64(f.BytesPerDay), QuotaPolicy: f.QuotaPolicy, QuotaTrickle: f.QuotaTrickle,
 	}
-}
-
-// limitFlagNames are the flags of limits by their names in JSON, where those differ by more than "limit-" and dashes.
-var limitFlagNames = map[string]string{
-	"max_body_bytes": "limit-body", "max_raw_bytes": "limit-raw-body", "max_ratio": "limit-ratio", "max_line_bytes": "limit-line",
-	"max_cubin_bytes": "limit-cubin", "retention_days": "retention-days", "rollup_days": "rollup-days",
-	"quota_events_per_day": "quota-events-per-day", "quota_bytes_per_day": "quota-bytes-per-day", "quota_policy": "quota-policy",
-	"quota_trickle": "quota-trickle", "past_seconds": "limit-past", "future_seconds": "limit-future",
 }
 
 func (f limitFlags) check(s *settings) error { return checkLimits(s, f.limits()) }
@@ -226,11 +222,7 @@ func checkLimits(s *settings, l tenant.Limits) error {
 		}
 		return nil
 	}
-	flag := limitFlagNames[bad.Field]
-	if flag == "" {
-		flag = "limit-" + strings.ReplaceAll(bad.Field, "_", "-")
-	}
-	return fmt.Errorf("%s: %s", s.name(flag), bad.Why)
+	return fmt.Errorf("%s: %s", s.name(bad.Field), bad.Why)
 }
 
 // chunkFlags bound how long rows stay in the worker.
@@ -247,6 +239,11 @@ func (f chunkFlags) check(s *settings) error {
 		return fmt.Errorf("%s: use at least 1MiB", s.name("names-memory"))
 	}
 	return nil
+}
+
+// rejectsFlag bounds what is kept of refused bytes.
+type rejectsFlag struct {
+	RejectsMax size `default:"1GiB" help:"${rejects_max}"`
 }
 
 // insertFlags trade latency against the number of inserts, each of which makes a part in every table.

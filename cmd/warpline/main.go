@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/warpline/warpline/broker"
 	"github.com/warpline/warpline/cmd/warpline/service"
 	"github.com/warpline/warpline/query/report"
 	_ "github.com/warpline/warpline/sink/engine" // its init turns this binary into the engine's child when asked to
@@ -249,7 +250,7 @@ func codeOf(err error) int {
 	switch {
 	case errors.As(err, &own):
 		return own.code
-	case errors.As(err, &away):
+	case errors.As(err, &away), broker.Disconnected(err):
 		return exitUnreachable
 	}
 	return exitFailed
@@ -265,6 +266,9 @@ func (p *program) fail(err error) int {
 	if report.TooLarge(err) {
 		said += "\nThis is more than one question may take: ask for less (--session, --tenant, --since, as the command has them), or give the " +
 			"service more --clickhouse-memory."
+	}
+	if broker.Disconnected(err) && !errors.As(err, new(coded)) && !errors.As(err, new(service.Unreachable)) { // those say what to do
+		said += ": the connection to NATS broke; once NATS is back, run the same again"
 	}
 	fmt.Fprintln(p.Stderr, "warpline: "+said)
 	if code == exitUsage {

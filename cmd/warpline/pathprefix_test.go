@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +13,7 @@ import (
 // With --path-prefix everything answers with the prefix and without it. So "send --data" needs to know of none, and neither does GPU
 // Flight's own client, which leaves the path of an address out: given http://host/profiler it posts to http://host/api/v1/events/stream.
 func TestPathPrefixIsServedToo(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
+	dir := dataFolder(t)
 	up := launch(t, upArgs(dir, "--path-prefix", "/profiler")...)
 	up.await(t, "msg=ready")
 	r, err := service.ReadRunning(dir)

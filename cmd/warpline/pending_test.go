@@ -13,7 +13,7 @@ import (
 
 // What is accepted is not pending for ever, whatever becomes of it: rows, rejects alone, duplicates alone, or names alone.
 func TestPendingBytesEnd(t *testing.T) {
-	dir := t.TempDir()
+	dir := dataFolder(t)
 	up := launch(t, append(upArgs(dir), "--limit-pending-bytes", "1KiB")...)
 	up.await(t, "msg=ready")
 	r, err := service.ReadRunning(dir)

@@ -13,7 +13,7 @@ import (
 
 // A session is named by what reports show of it, wherever a command reads; and keys say whose they are and what they may do.
 func TestSessionPrefixesAndKeys(t *testing.T) {
-	dir := t.TempDir()
+	dir := dataFolder(t)
 	up := launch(t, upArgs(dir)...)
 	up.await(t, "msg=ready")
 	r, err := service.ReadRunning(dir)
@@ -90,6 +90,12 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 			!strings.Contains(got.stderr, "limits: line 1MiB;") {
 			t.Errorf("%+v", got)
 		}
+		for _, args := range [][]string{{"key", "show", key.ID}, {"key", "list"}, {"tenant", "show", "umbra"}} {
+			got := runIn(t, nil, append(args, "--json", "--data", dir)...)
+			if !strings.Contains(got.stdout, `"limit-line":1048576`) || strings.Contains(got.stdout, `"limits"`) {
+				t.Errorf("%v: %+v", args, got)
+			}
+		}
 		got := runIn(t, nil, "key", "rotate", key.ID, "--overlap", "1h", "--data", dir)
 		if got.code != exitOK || !strings.HasPrefix(got.stdout, "gpfl_") || !strings.Contains(got.stderr, "key "+key.ID+" works until") {
 			t.Errorf("%+v", got)
@@ -123,6 +129,7 @@ func TestSessionPrefixesAndKeys(t *testing.T) {
 	sql := asReader(t, dir, r.ClickHouseHTTP)
 	eventually(t, sql, "SELECT (SELECT sum(kernels) FROM warpline.sessions) + (SELECT uniqExact(session_id) FROM warpline.memory_events)",
 		"305")
+	settled(t, dir)
 
 	t.Run("a tenant asks in SQL", func(t *testing.T) {
 		for _, c := range []struct {

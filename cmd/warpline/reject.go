@@ -232,6 +232,9 @@ func (c *rejectReplayCmd) Run(ctx context.Context, p *program) error {
 		outcomes, err = r.Replay(ctx, all)
 		return err
 	})
+	if err != nil && url == "" {
+		err = fmt.Errorf("%w: name the gateway with --url", err)
+	}
 	if err != nil {
 		return unreachable(err)
 	}

@@ -74,7 +74,7 @@ func (c *rejectDropCmd) Run(ctx context.Context, p *program) error {
 		}
 		return nil
 	}
-	picked, err := rejects.Count(ctx, conn, f)
+	picked, err := rejects.Count(ctx, streams, conn, f)
 	if err != nil {
 		return err
 	}

@@ -7,29 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // What was refused is dropped with its bytes, by the same filters as it is listed; usage goes on counting it, the audit balances, and what
 // another tenant's filter, a quote or an id that fits several picks is not dropped.
 func TestRejectDrop(t *testing.T) {
-	dir := t.TempDir()
-	up := launch(t, upArgs(dir)...)
-	up.await(t, "msg=ready")
-	r, err := service.ReadRunning(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sql := asReader(t, dir, r.ClickHouseHTTP)
-	run := func(code int, args ...string) ran {
-		t.Helper()
-		got := runIn(t, nil, append(args, "--data", dir)...)
-		if got.code != code {
-			t.Fatalf("%v: %+v, want exit %d", args, got, code)
-		}
-		return got
-	}
+	dir := dataFolder(t)
+	_, r, sql := serving(t, dir)
+	run := runAt(t, dir)
 	own, err := os.ReadFile(filepath.Join(dir, "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +39,7 @@ func TestRejectDrop(t *testing.T) {
 	eventually(t, sql, kept, "[('default',1),('other',1)]")
 	const refused = "SELECT sum(rejected) FROM warpline.usage WHERE tenant = 'other'"
 	eventually(t, sql, refused, "3")
+	settled(t, dir)
 
 	run(exitUsage, "reject", "drop", "--tenant", "other") // nobody can be asked
 	run(exitUsage, "reject", "drop", "--yes")
@@ -65,6 +51,9 @@ func TestRejectDrop(t *testing.T) {
 				t.Errorf("%v %s: %s", command, flag, got.stderr)
 			}
 		}
+	}
+	if got := run(exitUsage, "reject", "list", "--from", "1h", "--to", "2h"); !strings.Contains(got.stderr, "from is after to") {
+		t.Error(got.stderr)
 	}
 	run(exitOK, "reject", "drop", "--resume")
 	for _, no := range [][]string{{"--reason", "no_such"}, {"--tenant", "oth"}, {"--tenant", "other", "--reason", "x' OR '1'='1"},
@@ -87,6 +76,11 @@ func TestRejectDrop(t *testing.T) {
 	eventually(t, sql, "SELECT count() FROM warpline.rejects WHERE reject_id = '"+id+"'", "0")
 	balanced(t, "--deep", "--data", dir)
 	balanced(t, "--tenant", "other", "--from", "1d", "--data", dir)
+	for _, none := range [][]string{{"--tenant", "othr"}, {"--from", "2020-01-01", "--to", "2020-01-02"}} {
+		if got := run(exitOK, append([]string{"audit"}, none...)...); !strings.Contains(got.stderr, "nothing came") {
+			t.Errorf("%v: %s", none, got.stderr)
+		}
+	}
 	run(exitUsage, "audit", "--tenant", "other", "--accept")
 	run(exitUsage, "audit", "--from", "2026-11-20", "--to", "2026-11-19")
 	run(exitUsage, "audit", "--from", "yesterday")

@@ -7,34 +7,20 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/warpline/warpline/cmd/warpline/service"
 )
 
 // What was refused is sent again: refused again it keeps its place, and once it can be read it is stored, once, also when two do it at the
 // same time. The books balance.
 func TestRejectReplay(t *testing.T) {
-	dir := t.TempDir()
-	up := launch(t, upArgs(dir)...)
-	up.await(t, "msg=ready")
-	r, err := service.ReadRunning(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sql := asReader(t, dir, r.ClickHouseHTTP)
-	run := func(code int, args ...string) ran {
-		t.Helper()
-		got := runIn(t, nil, append(args, "--data", dir)...)
-		if got.code != code {
-			t.Fatalf("%v: %+v, want exit %d", args, got, code)
-		}
-		return got
-	}
+	dir := dataFolder(t)
+	_, _, sql := serving(t, dir)
+	run := runAt(t, dir)
 	run(exitOK, "tenant", "create", "default", "--limit-line", "1KiB")
 	time.Sleep(500 * time.Millisecond) // gateways know within 10 s; a watch is faster
 	run(exitFailed, "send", "../../testdata/gpuflight/trace_default")
 	const session = "dbca9991-838e-4545-b1e3-570e3dac0e39"
 	eventually(t, sql, "SELECT sum(rejected) > 400 FROM warpline.usage", "1")
+	settled(t, dir) // rejects may come after that
 
 	type reject struct {
 		ID       string `json:"reject_id"`
@@ -78,7 +64,7 @@ func TestRejectReplay(t *testing.T) {
 	}
 
 	run(exitOK, "tenant", "set", "default", "--limit-line", "0")
-	for range 20 { // until the gateway knows of the change
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); { // until the gateway knows of the change
 		var two sync.WaitGroup
 		for range 2 {
 			two.Go(func() { runIn(t, nil, "reject", "replay", "--session", session, "--data", dir) })

@@ -12,25 +12,13 @@ import (
 // Somebody takes rows, a rollup and usage of a running service: the audit names tenant, table, day and count, its command brings them back,
 // and after it the audit is content.
 func TestReplay(t *testing.T) {
-	dir := t.TempDir()
-	up := launch(t, upArgs(dir)...)
-	up.await(t, "msg=ready")
-	r, err := service.ReadRunning(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sql := asReader(t, dir, r.ClickHouseHTTP)
-	run := func(code int, args ...string) ran {
-		t.Helper()
-		got := runIn(t, nil, append(args, "--data", dir)...)
-		if got.code != code {
-			t.Fatalf("%v: %+v, want exit %d", args, got, code)
-		}
-		return got
-	}
+	dir := dataFolder(t)
+	_, _, sql := serving(t, dir)
+	run := runAt(t, dir)
 	run(exitOK, "send", "../../testdata/gpuflight/trace_default")
 	eventually(t, sql, "SELECT count() FROM warpline.kernels", "300")
 	eventually(t, sql, "SELECT sum(calls) FROM warpline.kernel_stats", "280")
+	settled(t, dir)
 	sums := query(t, sql, "SELECT sum(total_ns), sum(calls) FROM warpline.kernel_stats")
 	// Nothing more comes into usage: where rows of the same key are left, those before them do not come back.
 	eventually(t, sql, "SELECT toUInt8(sum(door_events) = sum(events)) FROM warpline.usage", "1")

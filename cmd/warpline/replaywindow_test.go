@@ -13,7 +13,7 @@ import (
 // The replay window is a promise. While less than half of it is there the audit fails and the doctor looks, both with what to do; a person
 // accepts that, and a later cut is told again. More than half is a note.
 func TestBrokenReplayWindowIsAFinding(t *testing.T) {
-	dir := t.TempDir()
+	dir := dataFolder(t)
 	up := launch(t, upArgs(dir)...)
 	up.await(t, "msg=ready")
 	if _, err := service.ReadRunning(dir); err != nil {
@@ -33,6 +33,9 @@ func TestBrokenReplayWindowIsAFinding(t *testing.T) {
 	ingest := broker.NewWindows(streams.Marks, stream.IngestStream, 24*time.Hour, "worker", nil)
 	run := func(what string, code int, args ...string) ran {
 		t.Helper()
+		if code == exitOK && len(args) == 1 { // a plain audit may look while something is on its way
+			return balanced(t, "--data", dir)
+		}
 		got := runIn(t, nil, append(args, "--data", dir)...)
 		if got.code != code {
 			t.Fatalf("%s: %v: %+v, want exit %d", what, args, got, code)

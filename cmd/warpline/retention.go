@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -33,31 +32,22 @@ func (f classesFlag) check(s *settings, d tenant.Limits) error {
 
 // classFlag gives a new key or tenant a retention class.
 type classFlag struct {
-	RetentionClass string `name:"retention-class" placeholder:"NAME" help:"${retention_class}"`
+	RetentionClass string `name:"retention-class" own:"" placeholder:"NAME" help:"${retention_class}"`
 }
 
 func (f classFlag) check(s *settings, l tenant.Limits) error {
-	if f.of(s) != "" && (l.RetentionDays != 0 || l.RollupDays != 0) {
+	if f.RetentionClass != "" && (l.RetentionDays != 0 || l.RollupDays != 0) {
 		return errClassAndDays(s)
 	}
 	return nil
 }
 
-// of is the class that is meant, "" for none. The environment and the file of --config may have the classes of a service under the same
-// name, and those are not meant.
-func (f classFlag) of(s *settings) string {
-	if strings.Contains(f.RetentionClass, "=") && !s.named["retention-class"] {
-		return ""
-	}
-	return f.RetentionClass
-}
-
 // give looks the class up and puts it into limits.
-func (f classFlag) give(ctx context.Context, s *settings, keys *ingest.Keys, l *tenant.Limits) error {
-	if f.of(s) == "" {
+func (f classFlag) give(ctx context.Context, keys *ingest.Keys, l *tenant.Limits) error {
+	if f.RetentionClass == "" {
 		return nil
 	}
-	return giveClass(ctx, keys, l, f.of(s))
+	return giveClass(ctx, keys, l, f.RetentionClass)
 }
 
 func giveClass(ctx context.Context, keys *ingest.Keys, l *tenant.Limits, name string) error {
@@ -73,26 +63,19 @@ func giveClass(ctx context.Context, keys *ingest.Keys, l *tenant.Limits, name st
 
 // changeClassFlag changes the retention class of a key or a tenant; "" is none again.
 type changeClassFlag struct {
-	RetentionClass *string `name:"retention-class" placeholder:"NAME" help:"${change_retention_class}"`
+	RetentionClass *string `name:"retention-class" own:"" placeholder:"NAME" help:"${change_retention_class}"`
 }
 
 func (f changeClassFlag) check(s *settings, c changeLimitFlags) error {
-	if f.of(s) != nil && (c.RetentionDays != nil || c.RollupDays != nil) {
+	if f.RetentionClass != nil && (c.RetentionDays != nil || c.RollupDays != nil) {
 		return errClassAndDays(s)
 	}
 	return nil
 }
 
-func (f changeClassFlag) of(s *settings) *string {
-	if f.RetentionClass != nil && strings.Contains(*f.RetentionClass, "=") && !s.named["retention-class"] {
-		return nil
-	}
-	return f.RetentionClass
-}
-
 // look returns what gives limits the class; whoever names days leaves the class.
-func (f changeClassFlag) look(ctx context.Context, s *settings, keys *ingest.Keys, c changeLimitFlags) (func(*tenant.Limits), error) {
-	name := f.of(s)
+func (f changeClassFlag) look(ctx context.Context, keys *ingest.Keys, c changeLimitFlags) (func(*tenant.Limits), error) {
+	name := f.RetentionClass
 	if name == nil {
 		return func(l *tenant.Limits) {
 			if c.RetentionDays != nil || c.RollupDays != nil {
@@ -159,7 +142,10 @@ func (c *tenantRetainCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return unreachable(fmt.Errorf("store the request: %w: run the same again", err))
 	}
-	if have, err := desk.Tenants.Get(ctx, c.Tenant); err != nil || have.Limits.RetentionClass != c.Class {
+	if have, err := desk.Tenants.Get(ctx, c.Tenant); errors.Is(err, ingest.ErrNoTenant) {
+		fmt.Fprintf(p.Stderr, "tenant %s has no record, so only what it has stored is of class %s: \"warpline tenant list\" lists the tenants, "+
+			"\"warpline tenant create %[1]s --retention-class %[2]s\" is for what it sends from now on\n", c.Tenant, c.Class)
+	} else if err != nil || have.Limits.RetentionClass != c.Class {
 		fmt.Fprintf(p.Stderr, "what tenant %s sends from now on is not of class %s: \"warpline tenant set %[1]s --retention-class %[2]s\"\n",
 			c.Tenant, c.Class)
 	}
@@ -230,6 +216,9 @@ func (c *tenantRetainCmd) dryRun(ctx context.Context, p *program, class tenant.C
 	all, err := admin.Retainable(ctx, conn, srv.Database, schema(), c.Tenant, class)
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		fmt.Fprintf(p.Stderr, "tenant %s has no rows that would be kept for another time\n", c.Tenant)
 	}
 	w := tabwriter.NewWriter(p.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "TABLE\tCAME IN\tROWS\tDAYS\tWOULD BE")

@@ -18,7 +18,7 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 	if err := os.WriteFile(file, []byte("tenants:\n  initech:\n    retention-class: long\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	data := filepath.Join(dir, "data")
+	data := dataFolder(t)
 	up := launch(t, append(upArgs(data), "--retention-class", "short=1d/30d", "--retention-class", "long=30/800", "--tenants", file)...)
 	up.await(t, "msg=ready")
 	for _, c := range []struct {
@@ -43,6 +43,8 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 		{[]string{"key", "create", "acme", "--retention-class", "short", "--scope", "read"}, exitUsage, "leave it out"},
 		{[]string{"key", "create", "globex", "--retention-class", "long"}, exitOK, "limits: retention-class long;"},
 		{[]string{"tenant", "retain", "acme", "none"}, exitFailed, "use one of default="},
+		{[]string{"tenant", "retain", "nobody", "long", "--dry-run"}, exitOK, "has no rows that would be kept"},
+		{[]string{"tenant", "retain", "nobody", "long", "--no-wait"}, exitOK, "tenant nobody has no record"},
 		{[]string{"tenant", "retain", "No Such", "long"}, exitUsage, "use 1 to 63"},
 		{[]string{"doctor"}, exitOK, "default=7d/395d, short=1d/30d, long=30d/800d; 0 other pairs"},
 	} {
@@ -55,10 +57,25 @@ func TestRetentionClassesOfTenants(t *testing.T) {
 		got.stdout != "TABLE  CAME IN  ROWS  DAYS  WOULD BE\n" {
 		t.Errorf("of a tenant without rows: %+v", got)
 	}
-	// What the environment says of a service is not what a command is to do.
-	if got := runIn(t, map[string]string{"WARPLINE_RETENTION_CLASS": "short=1d/30d"}, "tenant", "set", "acme", "--note", "x", "--data",
-		data); got.code != exitOK || !strings.Contains(got.stderr, "limits: retention-class short;") {
-		t.Errorf("%+v", got)
+	// What variables and the file of --config say of a service is not what a command is to do.
+	ofService := map[string]string{"WARPLINE_RETENTION_CLASS": "short=1d/30d", "WARPLINE_LIMIT_REQUESTS_PER_SECOND": "7"}
+	config := filepath.Join(dir, "warpline.yaml")
+	if err := os.WriteFile(config, []byte("limit-names: 100\nretention-days: 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"tenant", "set", "acme", "--note", "x"}, "limits: retention-class short;"},
+		{[]string{"tenant", "create", "hooli"}, "limits, for all its keys together: the service's;"},
+		{[]string{"key", "create", "acme"}, "limits: the service's;"},
+		{[]string{"key", "create", "acme", "--limit-requests-per-second", "5"}, "limits: requests-per-second 5;"},
+	} {
+		if got := runIn(t, ofService, append(c.args, "--data", data, "--config", config)...); got.code != exitOK || !strings.Contains(got.stderr,
+			c.says) {
+			t.Errorf("%v: %+v, want %q", c.args, got, c.says)
+		}
 	}
 	if err := os.WriteFile(file, []byte("tenants:\n  initech:\n    retention-class: none\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -113,6 +113,7 @@ type sinkCmd struct {
 	metricsFlags
 	clickhouseFlags
 	insertFlags
+	rejectsFlag
 	Durability string `enum:"os,fsync" default:"os" help:"fsync makes ClickHouse sync every insert before it counts as done."`
 	Replicated bool   `name:"clickhouse-replicated" help:"Make the tables replicated: for a server with Keeper."`
 	Cluster    string `name:"clickhouse-cluster" placeholder:"NAME" help:"Make the tables on every server of this cluster."`
@@ -133,7 +134,8 @@ func (c *sinkCmd) check(p *program) error {
 func (c *sinkCmd) Run(ctx context.Context, p *program) error {
 	return c.role(p).RunSink(ctx, p.Hard, service.SinkConfig{
 		MetricsListen: c.MetricsListen, ClickHouse: c.server(), Interval: c.SinkInterval, ReplayWindow: c.ReplayWindow,
-		Fsync: c.Durability == "fsync", Replicated: c.Replicated, Cluster: c.Cluster,
+		RejectsMax: int64(c.RejectsMax),
+		Fsync:      c.Durability == "fsync", Replicated: c.Replicated, Cluster: c.Cluster,
 	})
 }
 

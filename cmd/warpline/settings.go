@@ -85,7 +85,7 @@ func (s *settings) Validate(*kong.Application) error { return nil }
 
 // Resolve implements kong.Resolver: environment, then file.
 func (s *settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if !settable(flag.Name) {
+	if !settable(flag.Name) || flag.Tag.Has("own") {
 		return nil, nil
 	}
 	if v, ok := s.env(envName(flag.Name)); ok {
@@ -162,7 +162,7 @@ func (s *settings) print(w io.Writer, ctx *kong.Context) error {
 	fmt.Fprintf(w, "# warpline %s\n", ctx.Selected().Path())
 	seen := map[string]bool{}
 	for _, f := range ctx.Flags() {
-		if !settable(f.Name) || seen[f.Name] || f.Hidden {
+		if !settable(f.Name) || seen[f.Name] || f.Hidden || f.Tag.Has("own") {
 			continue
 		}
 		seen[f.Name] = true
@@ -276,7 +276,7 @@ func argument(args []string, flag string) string {
 }
 
 func helpWithEnv(v *kong.Value) string {
-	if v.Flag == nil || !settable(v.Name) {
+	if v.Flag == nil || !settable(v.Name) || v.Tag.Has("own") {
 		return v.Help
 	}
 	return strings.TrimSuffix(v.Help, ".") + " (" + envName(v.Name) + ")."

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ type tenantRow struct {
 	LastReceived time.Time `json:"last_received_at"`
 	Keys         int       `json:"keys"` // valid ones
 	Disabled     bool      `json:"disabled"`
-	Limits       string    `json:"limits"`
+	admin.Limits
 }
 
 // Run joins what ClickHouse and the bucket of keys know.
@@ -108,7 +107,7 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 		if all[r.Name] == nil {
 			all[r.Name] = &tenantRow{Tenant: r.Name}
 		}
-		all[r.Name].Disabled, all[r.Name].Limits = !r.Disabled.IsZero(), limitsOf(r.Limits)
+		all[r.Name].Disabled, all[r.Name].Limits = !r.Disabled.IsZero(), admin.Limits(r.Limits)
 	}
 	names := make([]string, 0, len(all))
 	for name := range all {
@@ -132,7 +131,7 @@ func (c *tenantListCmd) Run(ctx context.Context, p *program) error {
 		if r.LastReceived.Unix() > 0 {
 			last = humanize.Time(r.LastReceived)
 		}
-		limits := cmp.Or(r.Limits, "the service's")
+		limits := limitsOf(tenant.Limits(r.Limits))
 		if r.Disabled {
 			limits = "disabled; " + limits
 		}

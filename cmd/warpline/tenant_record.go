@@ -39,7 +39,7 @@ func (c *tenantCreateCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer done()
 	limits := limitFlags(c.keyLimitFlags).limits()
-	if err := c.give(ctx, p.Settings, desk.Keys, &limits); err != nil {
+	if err := c.give(ctx, desk.Keys, &limits); err != nil {
 		return err
 	}
 	r, err := desk.Create(ctx, admin.CLI(), c.Tenant, c.Note, limits)
@@ -66,7 +66,7 @@ func (c *tenantSetCmd) check(p *program) error {
 // Run changes what is given and leaves the rest.
 func (c *tenantSetCmd) Run(ctx context.Context, p *program) error {
 	return changeTenant(ctx, p, c.reachFlags, func(d *admin.Desk) (admin.Tenant, error) {
-		class, err := c.look(ctx, p.Settings, d.Keys, c.changeLimitFlags)
+		class, err := c.look(ctx, d.Keys, c.changeLimitFlags)
 		if err != nil {
 			return admin.Tenant{}, err
 		}
@@ -335,8 +335,8 @@ type tenantShowCmd struct {
 
 // tenantShown is what is shown of a tenant.
 type tenantShown struct {
-	tenant.Record
-	Keys []tenant.Key `json:"keys"` // valid ones
+	admin.RecordShown
+	Keys []admin.KeyShown `json:"keys"` // valid ones
 }
 
 // Run shows the record, which a tenant need not have, and the keys.
@@ -351,7 +351,11 @@ func (c *tenantShowCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if c.JSON {
-		return newEncoder(p.Stdout).Encode(tenantShown{r.Record, valid})
+		keys := make([]admin.KeyShown, len(valid))
+		for i := range valid {
+			keys[i] = admin.ShowKey(valid[i])
+		}
+		return newEncoder(p.Stdout).Encode(tenantShown{admin.ShowRecord(r.Record), keys})
 	}
 	state := "enabled"
 	if !r.Disabled.IsZero() {

@@ -11,7 +11,7 @@ import (
 // The embedded engine takes no users by SQL: tenant sql-user says so, and where tenants ask instead. What drops a user is done all the same
 // where there is none.
 func TestSQLUserOfTheEmbeddedEngine(t *testing.T) {
-	dir := t.TempDir()
+	dir := dataFolder(t)
 	up := launch(t, upArgs(dir)...)
 	up.await(t, "msg=ready")
 	r, err := service.ReadRunning(dir)

@@ -3,9 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warpline/warpline/cmd/warpline/admin"
 )
 
 // A file declares tenants: within seconds they are as it says, a bad one changes nothing, and what it leaves out stays as it was.
@@ -21,7 +25,7 @@ func TestTenantFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	data := filepath.Join(dir, "data")
+	data := dataFolder(t)
 	write("tenants:\n  acme:\n    note: build farm\n    limit-line: 1MiB\n    quota-policy: drop\n    limit-events-per-second: 500\n" +
 		"  globex: {}\n")
 	up := launch(t, append(upArgs(data), "--tenants", file)...)
@@ -29,7 +33,7 @@ func TestTenantFile(t *testing.T) {
 	shows := func(tenant, says string) {
 		t.Helper()
 		var got string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 			got = runIn(t, nil, "tenant", "show", tenant, "--data", data).stdout
 			if strings.Contains(got, says) {
 				return
@@ -56,8 +60,8 @@ func TestTenantFile(t *testing.T) {
 	write("tenants:\n  acme:\n    limit-lines: 1MiB\n")
 	up.await(t, "is bad; what it said before holds")
 	shows("acme", "state     disabled since")
-	write("tenants:\n  acme: {limit-line: 2MiB}\n")
-	shows("acme", "limits    line 2MiB")
+	write("tenants:\n  acme: {limit-line: 2MiB, raw-rows: off}\n")
+	shows("acme", "limits    line 2MiB, raw-rows off")
 	shows("acme", "state     enabled")
 }
 
@@ -75,6 +79,9 @@ func TestBadTenantFiles(t *testing.T) {
 		"a policy":          {"tenants:\n  acme: {quota-policy: maybe}\n", "use hold or drop"},
 		"two values":        {"tenants:\n  acme:\n    limit-line: [1, 2]\n", "line 3"},
 		"twice":             {"tenants:\n  acme: {}\n  acme: {}\n", "already defined"},
+		"two documents":     {"tenants: {}\n---\ntenants:\n  acme: {}\n", "something follows the list"},
+		"a note with signs": {"tenants:\n  acme: {note: \"a\\e[2J\"}\n", "line 2, note: "},
+		"raw rows":          {"tenants:\n  acme: {raw-rows: 1}\n", "--raw-rows: \"1\": use on or off"},
 		"another flag":      {"tenants:\n  acme: {help: true}\n", "tenant acme"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,5 +97,22 @@ func TestBadTenantFiles(t *testing.T) {
 	}
 	if got := runIn(t, nil, append(upArgs(t.TempDir()), "--tenants", filepath.Join(t.TempDir(), "none"))...); got.code != exitUsage {
 		t.Errorf("no file: %+v", got)
+	}
+}
+
+// In JSON limits have the names that flags and the file of tenants have, each of them.
+func TestLimitsInJSONAreNamedAsFlags(t *testing.T) {
+	names := func(of reflect.Type, tag string) (all []string) {
+		for i := range of.NumField() {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get(tag), ",")
+			all = append(all, name)
+		}
+		slices.Sort(all)
+		return all
+	}
+	flags := append(names(reflect.TypeFor[changeLimitFlags](), "name"), "retention-class", "no-launch-stacks")
+	slices.Sort(flags)
+	if got := names(reflect.TypeFor[admin.Limits](), "json"); !slices.Equal(got, flags) {
+		t.Errorf("JSON has %v, flags are %v", got, flags)
 	}
 }

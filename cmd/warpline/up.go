@@ -49,6 +49,7 @@ type upCmd struct {
 	classesFlag
 	chunkFlags
 	insertFlags
+	rejectsFlag
 
 	DrainTimeout time.Duration `default:"30s" help:"Longest to wait at the end for what is still on its way to ClickHouse."`
 }
@@ -156,7 +157,8 @@ func (c *upCmd) config(p *program) service.Config {
 		Fsync: c.Durability == "fsync", Layout: layout, StoreMax: int64(c.StoreMax),
 		DevKey: c.DevKey, Limits: c.limits(), Classes: classes, Tenants: tenantFile(c.Tenants, classes),
 		MetricsListen: c.Metrics, MetricsTenants: c.Series, AdminListen: c.Admin,
-		SinkInterval: c.SinkInterval, ReplayWindow: c.ReplayWindow, ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
+		SinkInterval: c.SinkInterval, ReplayWindow: c.ReplayWindow, RejectsMax: int64(c.RejectsMax),
+		ChunkAge: c.ChunkAge, NamesMemory: int64(c.NamesMemory),
 		Sources: givenSources(), Version: version(), Log: p.Log, Progress: p.Stderr,
 	}
 }

@@ -173,6 +173,9 @@ func (a *API) answer(c *call, to *route) (any, error) {
 		return nil, &ingest.Refusal{Status: http.StatusTooManyRequests, Code: "too_many_requests", RetryAfter: time.Second,
 			Detail: fmt.Sprintf("more than %d requests of administrators in a second: ask more slowly", int(a.rate(key).Limit()))}
 	}
+	if err := c.known(to); err != nil {
+		return nil, err
+	}
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		body, err := readBody(c.w, c.r)
 		if err != nil {

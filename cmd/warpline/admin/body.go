@@ -141,19 +141,33 @@ func wanted(t reflect.Type) string {
 
 // fieldOf finds a field by its name in JSON, letter for letter.
 func fieldOf(of reflect.Value, name string) (reflect.Value, bool) {
-	for i, n := range fieldNames(of.Type()) {
-		if n == name {
+	for i := range of.NumField() {
+		switch n := jsonName(of.Type().Field(i)); n {
+		case name:
 			return of.Field(i), true
+		case "":
+			if v, ok := fieldOf(of.Field(i), name); ok {
+				return v, true
+			}
 		}
 	}
 	return reflect.Value{}, false
 }
 
-// fieldNames are the names in JSON of the fields of a struct, which has no others.
-func fieldNames(t reflect.Type) []string {
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
+// fieldNames are the names in JSON of the fields of a struct, and of those that it embeds. It has no others.
+func fieldNames(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		if n := jsonName(t.Field(i)); n != "" {
+			names = append(names, n)
+		} else {
+			names = append(names, fieldNames(t.Field(i).Type)...)
+		}
 	}
 	return names
+}
+
+// jsonName is the name of a field in JSON, "" of one that is embedded.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +52,26 @@ func (c *call) at(revision uint64) {
 	if revision != 0 {
 		c.etag = tag(revision)
 	}
+}
+
+// known returns an error that names a parameter of the query that the route does not have: whoever misspells one must not be told about
+// all.
+func (c *call) known(to *route) error {
+	all, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return bad(fmt.Errorf("the query of the address cannot be read: %w", err))
+	}
+	for name, values := range all {
+		switch {
+		case len(to.query) == 0:
+			return bad(fmt.Errorf("%.60q is no parameter here: there are none", name))
+		case !slices.Contains(to.query, name):
+			return bad(fmt.Errorf("%.60q is no parameter here: use %s", name, strings.Join(to.query, ", ")))
+		case len(values) > 1:
+			return bad(fmt.Errorf("parameter %s stands twice", name))
+		}
+	}
+	return nil
 }
 
 // param is a parameter of the query, "" if it is not there.

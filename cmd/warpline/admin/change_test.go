@@ -45,20 +45,20 @@ func TestLostRaces(t *testing.T) {
 		t.Errorf("%d keys after a rotation that lost a race, want 3", n)
 	}
 	var all sync.WaitGroup
-	fields := []string{"names", "open_scopes", "uploads_at_once", "name_length", "max_line_bytes", "max_body_bytes"}
+	fields := []string{"limit-names", "limit-open-scopes", "limit-uploads-at-once", "limit-name-length", "limit-line", "limit-body"}
 	for i, field := range fields {
 		all.Go(func() {
-			r.want(200, "operator", "PATCH", "tenants/acme", fmt.Sprintf(`{"limits":{%q:%d}}`, field, i+1))
+			r.want(200, "operator", "PATCH", "tenants/acme", fmt.Sprintf(`{%q:%d}`, field, i+1))
 		})
 	}
 	all.Wait()
-	limits, _ := r.want(200, "operator", "GET", "tenants/acme", "").fields["limits"].(map[string]any)
+	limits := r.want(200, "operator", "GET", "tenants/acme", "").fields
 	for i, field := range fields {
 		if limits[field] != float64(i+1) {
-			t.Errorf("limits.%s is %v, want %d", field, limits[field], i+1)
+			t.Errorf("%s is %v, want %d", field, limits[field], i+1)
 		}
 	}
-	if limits["events_per_second"] != 1000.0 {
+	if limits["limit-events-per-second"] != 1000.0 {
 		t.Errorf("what was left out changed: %v", limits)
 	}
 	// A key that is rotated by two at one revision has one successor.
@@ -79,15 +79,15 @@ func TestLostRaces(t *testing.T) {
 // A tenant is made, changed, disabled and deleted; a key is made, works, is changed, rotated and ended. Secrets are told once.
 func TestLifeOfTenantsAndKeys(t *testing.T) {
 	r := start(t, nil)
-	made := r.want(201, "operator", "POST", "tenants", `{"name":"initech","note":"third floor","limits":{"names":5,"quota_policy":"drop"}}`)
+	made := r.want(201, "operator", "POST", "tenants", `{"name":"initech","note":"third floor","limit-names":5,"quota-policy":"drop"}`)
 	if made.header.Get("Location") != admin.Path+"tenants/initech" || made.header.Get("Cache-Control") != "no-store" {
 		t.Error(made.header)
 	}
 	if a := r.want(409, "operator", "POST", "tenants", `{"name":"initech"}`); a.code() != "tenant_exists" {
 		t.Error(a.raw)
 	}
-	back := r.want(200, "operator", "PATCH", "tenants/initech", `{"note":null,"limits":{"names":null,"quota_policy":"hold"}}`)
-	if !strings.Contains(back.raw, `"limits":{"quota_policy":"hold"}`) || back.text("note") != "" {
+	back := r.want(200, "operator", "PATCH", "tenants/initech", `{"note":null,"limit-names":null,"quota-policy":"hold"}`)
+	if !strings.Contains(back.raw, `"quota-policy":"hold"`) || back.text("note") != "" {
 		t.Error(back.raw)
 	}
 	first := r.want(200, "operator", "POST", "tenants/initech/disable", "").text("disabled")

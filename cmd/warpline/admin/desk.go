@@ -109,7 +109,7 @@ func (d *Desk) settle(ctx context.Context, was tenant.Limits, now *tenant.Limits
 		return bad(err)
 	}
 	if now.ActiveSessions > active.Most {
-		return bad(fmt.Errorf("limits.active_sessions: %d: use at most %d, or 0 for any number", now.ActiveSessions, active.Most))
+		return bad(fmt.Errorf("limit-active-sessions: %d: use at most %d, or 0 for any number", now.ActiveSessions, active.Most))
 	}
 	switch {
 	case now.RetentionClass != was.RetentionClass && now.RetentionClass == "":
@@ -120,7 +120,7 @@ func (d *Desk) settle(ctx context.Context, was tenant.Limits, now *tenant.Limits
 			return err
 		}
 		if err := classes.Give(now, now.RetentionClass); err != nil {
-			return bad(fmt.Errorf("limits.retention_class: %w", err))
+			return bad(fmt.Errorf("retention-class: %w", err))
 		}
 	case now.RetentionDays != was.RetentionDays || now.RollupDays != was.RollupDays:
 		now.RetentionClass = ""

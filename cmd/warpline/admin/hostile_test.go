@@ -21,7 +21,7 @@ func TestHostileBodies(t *testing.T) {
 		"two":                   {"tenants/acme", `{"note":"x"}{}`, "something follows"},
 		"a list":                {"tenants/acme", `[{"note":"x"}]`, "use an object"},
 		"text":                  {"tenants/acme", `"x"`, "use an object"},
-		"an unknown field":      {"tenants/acme", `{"nota":"x"}`, `"nota" is no field here: use note, limits`},
+		"an unknown field":      {"tenants/acme", `{"nota":"x"}`, `"nota" is no field here: use note, limit-events-per-second`},
 		"another case":          {"tenants/acme", `{"Note":"x"}`, `"Note" is no field`},
 		"a field of the record": {"tenants/acme", `{"declared":true}`, `"declared" is no field`},
 		"the name":              {"tenants/acme", `{"name":"globex"}`, `"name" is no field`},
@@ -29,13 +29,13 @@ func TestHostileBodies(t *testing.T) {
 		"an unknown limit":      {"tenants/acme", `{"limits":{"event_per_second":1}}`, `limits."event_per_second" is no field`},
 		"twice":                 {"tenants/acme", `{"note":"x","note":"y"}`, "note stands twice"},
 		"a limit twice":         {"tenants/acme", `{"limits":{"names":1,"names":2}}`, "limits.names stands twice"},
-		"text for a number":     {"tenants/acme", `{"limits":{"names":"1"}}`, "limits.names: use a whole number"},
-		"half a name":           {"tenants/acme", `{"limits":{"names":1.5}}`, "limits.names: use a whole number"},
-		"too many days":         {"tenants/acme", `{"limits":{"retention_days":70000}}`, "limits.retention_days: use a whole number"},
-		"below zero":            {"tenants/acme", `{"limits":{"max_body_bytes":-1}}`, "limits.max_body_bytes: -1"},
-		"no number":             {"tenants/acme", `{"limits":{"events_per_second":NaN}}`, "no JSON"},
-		"endless":               {"tenants/acme", `{"limits":{"events_per_second":1e999}}`, "limits.events_per_second: use a number"},
-		"a policy":              {"tenants/acme", `{"limits":{"quota_policy":"never"}}`, "use hold or drop"},
+		"text for a number":     {"tenants/acme", `{"limit-names":"1"}`, "limit-names: use a whole number"},
+		"half a name":           {"tenants/acme", `{"limit-names":1.5}`, "limit-names: use a whole number"},
+		"too many days":         {"tenants/acme", `{"retention-days":70000}`, "retention-days: use a whole number"},
+		"below zero":            {"tenants/acme", `{"limit-body":-1}`, "limit-body: -1"},
+		"no number":             {"tenants/acme", `{"limit-events-per-second":NaN}`, "no JSON"},
+		"endless":               {"tenants/acme", `{"limit-events-per-second":1e999}`, "limit-events-per-second: use a number"},
+		"a policy":              {"tenants/acme", `{"quota-policy":"never"}`, "use hold or drop"},
 		"limits of a list":      {"tenants/acme", `{"limits":[]}`, "limits: use an object"},
 		"a terminal":            {"tenants/acme", `{"note":"\u001b[2J"}`, "cannot be printed"},
 		"a long note":           {"tenants/acme", `{"note":"` + strings.Repeat("x", 501) + `"}`, "at most 500"},
@@ -64,7 +64,7 @@ func TestHostileBodies(t *testing.T) {
 	r.want(413, "operator", "PATCH", "tenants/acme", `{"note":"`+strings.Repeat("x", 100<<10)+`"}`)
 	r.want(415, "operator", "PATCH", "tenants/acme", `{}`, "Content-Encoding", "gzip")
 	if a := r.want(200, "operator", "GET", "tenants/acme", ""); a.text("note") != "note of acme" ||
-		!strings.Contains(a.raw, `"limits":{"events_per_second":1000}`) {
+		!strings.Contains(a.raw, `"limit-events-per-second":1000`) {
 		t.Errorf("it changed: %s", a.raw)
 	}
 	if n := len(r.want(200, "operator", "GET", "tenants", "").list("tenants")); n != 2 {

@@ -158,6 +158,9 @@ func (d *Desk) ChangeKey(ctx context.Context, who Who, id string, revision uint6
 		if err := change(&k); err != nil {
 			return err
 		}
+		if !k.Expires.Equal(was.Expires) {
+			k.LastsSeconds = 0 // it is as long again as whoever changed it said
+		}
 		if now = was; k == was.Key {
 			return nil
 		}

@@ -125,7 +125,7 @@ func (d *Desk) warn(err error) {
 	}
 }
 
-// difference is by field what was and what is, of what differs. was and is are of one type, whose JSON is an object; nil is nothing.
+// difference is by field what was and what is, of what differs. was and is are both keys or both records of tenants; nil is nothing.
 func difference(was, is any) map[string][2]any {
 	before, after := fieldsOf(was), fieldsOf(is)
 	out := map[string][2]any{}
@@ -139,23 +139,18 @@ func difference(was, is any) map[string][2]any {
 	return out
 }
 
-// fieldsOf is what a value has as JSON, with the fields of objects in it as name.field.
+// fieldsOf is what a key or a record has as JSON shows it.
 func fieldsOf(v any) map[string]any {
+	switch of := v.(type) {
+	case tenant.Key:
+		v = ShowKey(of)
+	case tenant.Record:
+		v = ShowRecord(of)
+	}
 	text, err := json.Marshal(v)
-	var fields map[string]any
-	if err != nil || json.Unmarshal(text, &fields) != nil {
+	fields := map[string]any{}
+	if err != nil || json.Unmarshal(text, &fields) != nil || fields == nil {
 		return map[string]any{}
 	}
-	flat := map[string]any{}
-	for name, value := range fields {
-		inner, ok := value.(map[string]any)
-		if !ok {
-			flat[name] = value
-			continue
-		}
-		for field, value := range inner {
-			flat[name+"."+field] = value
-		}
-	}
-	return flat
+	return fields
 }

@@ -41,12 +41,12 @@ func (r *rig) words() (all []stream.Envelope, raw string) {
 // refused or changes nothing is not said.
 func TestEachChangeIsRecorded(t *testing.T) {
 	r := start(t, nil)
-	made := r.want(201, "acme admin", "POST", "keys", `{"note":"farm","limits":{"names":5}}`)
+	made := r.want(201, "acme admin", "POST", "keys", `{"note":"farm","limit-names":5}`)
 	next := r.want(201, "acme admin", "POST", "keys/"+made.text("id")+"/rotate", "")
 	r.want(200, "acme admin", "PATCH", "keys/"+next.text("id"), `{"note":"barn"}`)
 	r.want(200, "acme admin", "DELETE", "keys/"+next.text("id"), "")
 	r.want(201, "operator", "POST", "tenants", `{"name":"initech"}`)
-	r.want(200, "operator", "PATCH", "tenants/initech", `{"limits":{"names":7}}`)
+	r.want(200, "operator", "PATCH", "tenants/initech", `{"limit-names":7}`)
 	r.want(200, "operator", "POST", "tenants/initech/disable", "")
 	r.want(200, "operator", "POST", "tenants/initech/enable", "")
 	r.want(204, "operator", "DELETE", "tenants/initech", "")
@@ -75,7 +75,7 @@ func TestEachChangeIsRecorded(t *testing.T) {
 		"initech " + o + " tenant delete initech", " " + o + " key create", "acme cli key revoke " + r.ids["acme read"],
 		"hooli file tenant declare hooli",
 	}
-	changes := map[string]string{"key set": `{"note":["farm","barn"]}`, "tenant set": `{"limits.names":[null,7]}`}
+	changes := map[string]string{"key set": `{"note":["farm","barn"]}`, "tenant set": `{"limit-names":[null,7]}`}
 	words, raw := r.words()
 	if len(words) != 2*len(want) {
 		t.Errorf("%d words of %d changes", len(words), len(want))

@@ -29,7 +29,7 @@ func describe(version string) map[string]any {
 	return map[string]any{
 		"openapi": "3.1.0",
 		"info": map[string]any{"title": "Warpline's admin API", "version": version, "description": "Keys of scope admin administer their own " +
-			"tenant, an operator's key all. What another tenant has is not there (404)."},
+			"tenant, an operator's key all. What another tenant has is not there (404). Of limits, sizes are bytes and times are seconds."},
 		"servers": []any{map[string]any{"url": strings.TrimSuffix(Path, "/")}},
 		"paths":   paths,
 		"components": map[string]any{"schemas": d.schemas, "securitySchemes": map[string]any{"key": map[string]any{"type": "http",
@@ -141,6 +141,10 @@ func (d *description) fields(t reflect.Type, properties map[string]any, required
 				if f.Type.Kind() == reflect.Slice {
 					schema = map[string]any{"type": []string{"array", "null"}, "items": d.schema(f.Type.Elem())}
 				}
+			}
+			if f.Type == reflect.TypeFor[tenant.Limits]() {
+				schema["deprecated"] = true
+				schema["description"] = "The same limits under older names. A body has them in one way, not in both."
 			}
 			properties[name] = schema
 			if !strings.HasPrefix(options, "omit") && !isAsked(t) {

@@ -162,8 +162,8 @@ func TestDescription(t *testing.T) {
 	rejectID := rows.Query("SELECT min(reject_id) FROM {db}.rejects WHERE tenant = 'acme'")
 	type sample struct{ path, body string }
 	samples := map[string]sample{ // in place of variables, and bodies that are taken
-		"post /tenants":           {"", `{"name":"fresh","note":"n","limits":{"names":3,"quota_trickle":0.5}}`},
-		"patch /tenants/{tenant}": {"", `{"limits":{"events_per_second":7}}`}, "post /tenants/{tenant}/keys": {"", `{"note":"x"}`},
+		"post /tenants":           {"", `{"name":"fresh","note":"n","limit-names":3,"quota-trickle":0.5}`},
+		"patch /tenants/{tenant}": {"", `{"limit-events-per-second":7}`}, "post /tenants/{tenant}/keys": {"", `{"note":"x"}`},
 		"delete /tenants/{tenant}": {"tenants/fresh", ""}, "post /keys": {"", `{"scope":"operator"}`},
 		"patch /keys/{id}": {"", `{"expires":"2040-01-01T00:00:00Z"}`}, "post /keys/{id}/rotate": {"", `{"overlap_seconds":60}`},
 		"get /rejects/{id}": {"rejects/" + rejectID, ""}, "post /rejects/replay": {"", `{"reject_ids":["` + rejectID + `"],"wait_seconds":0}`},
@@ -295,6 +295,7 @@ func TestRowsOfOneTenant(t *testing.T) {
 		t.Errorf("globex has %d keys, want 3: a replay makes one", n)
 	}
 	for _, bad := range []string{"rejects?limit=201", "rejects?from=now", "rejects?after=x", "rejects?after=1.x'", "tenants/acme/usage?from=x",
+		"rejects?tenat=acme", "tenants?tenant=acme", "status?deep=true", "rejects?tenant=acme&tenant=globex", "rejects?tenant=%zz",
 		"tenants/acme/usage?from=2020-01-01&to=2026-01-01", "tenants/acme/usage?from=2026-02-01&to=2026-01-01"} {
 		r.want(400, "operator", "GET", bad, "")
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/warpline/warpline/cmd/warpline/rejects"
-	"github.com/warpline/warpline/proto/tenant"
 	"github.com/warpline/warpline/sink"
 )
 
@@ -54,22 +53,22 @@ var routes = []route{
 		does: "The tenants that have a record or a key, by name.", query: paging, out: tenantList{},
 		status: 200, handle: (*call).listTenants},
 	{method: http.MethodPost, path: "tenants",
-		does: "Make a tenant. The operator alone.", in: tenantNew{}, out: Tenant{}, status: 201,
+		does: "Make a tenant. The operator alone.", in: tenantNew{}, out: tenantShown{}, status: 201,
 		handle: (*call).createTenant},
 	{method: http.MethodGet, path: "tenants/{tenant}",
-		does: "A tenant, its limits, and how many valid keys it has.", out: Tenant{}, status: 200,
+		does: "A tenant, its limits, and how many valid keys it has.", out: tenantShown{}, status: 200,
 		handle: (*call).showTenant},
 	{method: http.MethodPatch, path: "tenants/{tenant}",
 		does: "Change limits or note: what is left out stays, and null or 0 is the default " +
-			"again. The operator alone.", in: tenantFields{}, out: Tenant{}, status: 200, changes: true, handle: (*call).changeTenant},
+			"again. The operator alone.", in: tenantFields{}, out: tenantShown{}, status: 200, changes: true, handle: (*call).changeTenant},
 	{method: http.MethodDelete, path: "tenants/{tenant}",
 		does: "Forget the record of a tenant that has no valid key; what it sent stays. The " +
 			"operator alone.", status: 204, changes: true, handle: (*call).deleteTenant},
 	{method: http.MethodPost, path: "tenants/{tenant}/disable",
 		does: "Refuse all that the tenant sends, within 10 s. The operator alone.",
-		out:  Tenant{}, status: 200, changes: true, handle: (*call).disableTenant},
+		out:  tenantShown{}, status: 200, changes: true, handle: (*call).disableTenant},
 	{method: http.MethodPost, path: "tenants/{tenant}/enable",
-		does: "Take again what the tenant sends. The operator alone.", out: Tenant{},
+		does: "Take again what the tenant sends. The operator alone.", out: tenantShown{},
 		status: 200, changes: true, handle: (*call).enableTenant},
 	{method: http.MethodGet, path: "tenants/{tenant}/keys",
 		does: "The keys of a tenant, ended ones too, by id.", query: paging, out: keyList{},
@@ -87,12 +86,12 @@ var routes = []route{
 		does: "Make a key of the tenant that the body names, or with scope operator of none.", in: keyNew{},
 		out: keyMade{}, status: 201, handle: (*call).createKey},
 	{method: http.MethodGet, path: "keys/{id}",
-		does: "A key, by its whole id.", out: tenant.Key{}, status: 200, handle: (*call).showKey},
+		does: "A key, by its whole id.", out: KeyShown{}, status: 200, handle: (*call).showKey},
 	{method: http.MethodPatch, path: "keys/{id}",
 		does: "Change note, expiry or limits: what is left out stays, null or 0 is the default again, " +
-			"and expires null is never.", in: keyFields{}, out: tenant.Key{}, status: 200, changes: true, handle: (*call).changeKey},
+			"and expires null is never.", in: keyFields{}, out: KeyShown{}, status: 200, changes: true, handle: (*call).changeKey},
 	{method: http.MethodDelete, path: "keys/{id}",
-		does: "Revoke a key, within 10 s, for good. The answer is the key.", out: tenant.Key{},
+		does: "Revoke a key, within 10 s, for good. The answer is the key.", out: KeyShown{},
 		status: 200, changes: true, handle: (*call).revokeKey},
 	{method: http.MethodPost, path: "keys/{id}/rotate",
 		does: "Make a key like it, which works beside it for overlap_seconds (86400), and then " +

@@ -121,27 +121,27 @@ func TestNoStrongerKeys(t *testing.T) {
 	r := start(t, nil)
 	for name, body := range map[string]string{
 		"an operator's": `{"scope":"operator"}`, "an operator's without a tenant": `{"scope":"operator","tenant":""}`,
-		"an operator's, null": `{"scope":"operator","tenant":null}`, "wider": `{"limits":{"events_per_second":1001}}`,
-		"wider than the service": `{"limits":{"max_body_bytes":1000000000000}}`, "kept for longer": `{"limits":{"retention_days":8}}`,
-		"with more names than the service gives": `{"limits":{"names":1001}}`,
+		"an operator's, null": `{"scope":"operator","tenant":null}`, "wider": `{"limit-events-per-second":1001}`,
+		"wider than the service": `{"limit-body":1000000000000}`, "kept for longer": `{"retention-days":8}`,
+		"with more names than the service gives": `{"limit-names":1001}`,
 	} {
 		if a := r.want(403, "acme admin", "POST", "keys", body); a.code() != "stronger_key" {
 			t.Errorf("%s: %s", name, a.raw)
 		}
 	}
-	r.want(403, "acme admin", "POST", "tenants/acme/keys", `{"limits":{"burst_seconds":3}}`)
-	r.want(403, "acme admin", "PATCH", "keys/{acme ingest}", `{"limits":{"events_per_second":1e9}}`)
+	r.want(403, "acme admin", "POST", "tenants/acme/keys", `{"limit-burst-seconds":3}`)
+	r.want(403, "acme admin", "PATCH", "keys/{acme ingest}", `{"limit-events-per-second":1e9}`)
 	r.want(400, "acme admin", "PATCH", "keys/{acme ingest}", `{"scope":"admin"}`)
-	r.want(400, "acme admin", "PATCH", "keys/{acme admin}", `{"limits":{"names":1}}`)
-	if a := r.want(201, "acme admin", "POST", "keys", `{"limits":{"events_per_second":1000}}`); a.text("tenant") != "acme" {
+	r.want(400, "acme admin", "PATCH", "keys/{acme admin}", `{"limit-names":1}`)
+	if a := r.want(201, "acme admin", "POST", "keys", `{"limit-events-per-second":1000}`); a.text("tenant") != "acme" {
 		t.Error(a.raw)
 	}
 	// What the operator made wider stays so, and can be changed otherwise and rotated, but makes no others wide.
-	wide := r.want(201, "operator", "POST", "tenants/acme/keys", `{"limits":{"events_per_second":9999}}`).text("id")
+	wide := r.want(201, "operator", "POST", "tenants/acme/keys", `{"limit-events-per-second":9999}`).text("id")
 	r.want(200, "acme admin", "PATCH", "keys/"+wide, `{"note":"ours"}`)
-	r.want(403, "acme admin", "PATCH", "keys/"+wide, `{"limits":{"events_per_second":9998}}`)
+	r.want(403, "acme admin", "PATCH", "keys/"+wide, `{"limit-events-per-second":9998}`)
 	r.want(201, "acme admin", "POST", "keys/"+wide+"/rotate", "")
 	// A key of the tenant that was lowered is lower for the next.
-	r.want(200, "operator", "PATCH", "tenants/acme", `{"limits":{"events_per_second":10}}`)
-	r.want(403, "acme admin", "POST", "keys", `{"limits":{"events_per_second":11}}`)
+	r.want(200, "operator", "PATCH", "tenants/acme", `{"limit-events-per-second":10}`)
+	r.want(403, "acme admin", "POST", "keys", `{"limit-events-per-second":11}`)
 }

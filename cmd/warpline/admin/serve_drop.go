@@ -68,7 +68,7 @@ func (c *call) dropRejects() (any, error) {
 				return err
 			}
 		}
-		picked, err := rejects.Count(ctx, r.Conn, f)
+		picked, err := rejects.Count(ctx, c.api.Streams, r.Conn, f)
 		if amb := (rejects.Ambiguous{}); errors.As(err, &amb) {
 			return bad(amb)
 		}

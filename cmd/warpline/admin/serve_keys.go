@@ -10,35 +10,35 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// What comes and goes of keys has the names of fields that keys have.
+// What comes and goes of keys.
 type (
 	keyList struct {
-		Keys []tenant.Key `json:"keys"`
-		Next string       `json:"next,omitempty"`
+		Keys []KeyShown `json:"keys"`
+		Next string     `json:"next,omitempty"`
 	}
 	keyNew struct {
-		Tenant  string        `json:"tenant"`
-		Scope   string        `json:"scope"`
-		Note    string        `json:"note"`
-		Expires time.Time     `json:"expires"`
-		Limits  tenant.Limits `json:"limits"`
+		Tenant  string    `json:"tenant"`
+		Scope   string    `json:"scope"`
+		Note    string    `json:"note"`
+		Expires time.Time `json:"expires"`
+		askedLimits
 	}
 	keyFields struct {
-		Note    string        `json:"note"`
-		Expires time.Time     `json:"expires"`
-		Limits  tenant.Limits `json:"limits"`
+		Note    string    `json:"note"`
+		Expires time.Time `json:"expires"`
+		askedLimits
 	}
 	// keyMade has the secret, this one time.
 	keyMade struct {
 		Secret string `json:"secret"`
-		tenant.Key
+		KeyShown
 	}
 	keyRotation struct {
 		OverlapSeconds int64 `json:"overlap_seconds"`
 	}
 	keyRotated struct {
 		keyMade
-		Replaces tenant.Key `json:"replaces"`
+		Replaces KeyShown `json:"replaces"`
 	}
 )
 
@@ -62,9 +62,9 @@ func (c *call) listKeys() (any, error) {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Tenant, b.Tenant), a.Created.Compare(b.Created))
 	})
 	stored, next, err := page(c, stored, func(k *ingest.StoredKey) string { return k.ID })
-	keys := make([]tenant.Key, len(stored))
+	keys := make([]KeyShown, len(stored))
 	for i := range stored {
-		keys[i] = stored[i].Key
+		keys[i] = ShowKey(stored[i].Key)
 	}
 	return keyList{keys, next}, err
 }
@@ -84,20 +84,24 @@ func (c *call) createKey() (any, error) {
 	if in.Tenant == "" && !c.who.all { // a key without a tenant is an operator's, or nobody's
 		in.Tenant = c.who.key.Tenant
 	}
+	limits, err := in.of(tenant.Limits{})
+	if err != nil {
+		return nil, err
+	}
 	secret, made, err := c.api.Desk.MakeKey(c.ctx, c.who, tenant.Key{Tenant: in.Tenant, Scope: scope, Note: in.Note, Expires: in.Expires.UTC(),
-		Limits: in.Limits})
+		Limits: limits})
 	if err != nil {
 		return nil, err
 	}
 	c.w.Header().Set("Location", Path+"keys/"+made.ID)
 	c.at(made.Revision)
-	return keyMade{secret, made.Key}, nil
+	return keyMade{secret, ShowKey(made.Key)}, nil
 }
 
 func (c *call) showKey() (any, error) {
 	k, err := c.api.Desk.Key(c.ctx, c.who, c.vars["id"])
 	c.at(k.Revision)
-	return k.Key, err
+	return ShowKey(k.Key), err
 }
 
 func (c *call) changeKey() (any, error) {
@@ -106,16 +110,19 @@ func (c *call) changeKey() (any, error) {
 		return nil, err
 	}
 	k, err := c.api.Desk.ChangeKey(c.ctx, c.who, c.vars["id"], at, func(k *tenant.Key) error {
-		in := keyFields{k.Note, k.Expires, k.Limits}
-		err := decode(c.body, &in)
-		k.Note, k.Limits = in.Note, in.Limits
+		in := keyFields{k.Note, k.Expires, asked(k.Limits)}
+		if err := decode(c.body, &in); err != nil {
+			return err
+		}
+		k.Note = in.Note
+		k.Limits, err = in.of(k.Limits)
 		if !k.Expires.Equal(in.Expires) {
 			k.Expires = in.Expires.UTC()
 		}
 		return err
 	})
 	c.at(k.Revision)
-	return k.Key, err
+	return ShowKey(k.Key), err
 }
 
 func (c *call) rotateKey() (any, error) {
@@ -139,7 +146,7 @@ func (c *call) rotateKey() (any, error) {
 	}
 	c.w.Header().Set("Location", Path+"keys/"+made.ID)
 	c.at(made.Revision)
-	return keyRotated{keyMade{secret, made.Key}, old.Key}, nil
+	return keyRotated{keyMade{secret, ShowKey(made.Key)}, ShowKey(old.Key)}, nil
 }
 
 func (c *call) revokeKey() (any, error) {
@@ -149,5 +156,5 @@ func (c *call) revokeKey() (any, error) {
 	}
 	k, err := c.api.Desk.RevokeKey(c.ctx, c.who, c.vars["id"], at)
 	c.at(k.Revision)
-	return k.Key, err
+	return ShowKey(k.Key), err
 }

@@ -4,22 +4,28 @@ import (
 	"github.com/warpline/warpline/proto/tenant"
 )
 
-// What comes and goes of tenants has the names of fields that records have.
+// What comes and goes of tenants.
 type (
 	tenantList struct {
-		Tenants []Tenant `json:"tenants"`
-		Next    string   `json:"next,omitempty"` // to go on with ?after=
+		Tenants []tenantShown `json:"tenants"`
+		Next    string        `json:"next,omitempty"` // to go on with ?after=
+	}
+	tenantShown struct {
+		RecordShown
+		ValidKeys int `json:"valid_keys"`
 	}
 	tenantNew struct {
-		Name   string        `json:"name"`
-		Note   string        `json:"note"`
-		Limits tenant.Limits `json:"limits"`
+		Name string `json:"name"`
+		Note string `json:"note"`
+		askedLimits
 	}
 	tenantFields struct {
-		Note   string        `json:"note"`
-		Limits tenant.Limits `json:"limits"`
+		Note string `json:"note"`
+		askedLimits
 	}
 )
+
+func show(t Tenant) tenantShown { return tenantShown{ShowRecord(t.Record), t.ValidKeys} }
 
 func (c *call) listTenants() (any, error) {
 	all, err := c.api.Desk.List(c.ctx, c.who)
@@ -27,13 +33,17 @@ func (c *call) listTenants() (any, error) {
 		return nil, err
 	}
 	all, next, err := page(c, all, func(t *Tenant) string { return t.Name })
-	return tenantList{all, next}, err
+	shown := make([]tenantShown, len(all))
+	for i := range all {
+		shown[i] = show(all[i])
+	}
+	return tenantList{shown, next}, err
 }
 
 func (c *call) showTenant() (any, error) {
 	t, _, err := c.api.Desk.Show(c.ctx, c.who, c.vars["tenant"])
 	c.at(t.Revision)
-	return t, err
+	return show(t), err
 }
 
 func (c *call) createTenant() (any, error) {
@@ -41,7 +51,11 @@ func (c *call) createTenant() (any, error) {
 	if err := decode(c.body, &in); err != nil {
 		return nil, err
 	}
-	t, err := c.api.Desk.Create(c.ctx, c.who, in.Name, in.Note, in.Limits)
+	limits, err := in.of(tenant.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	t, err := c.api.Desk.Create(c.ctx, c.who, in.Name, in.Note, limits)
 	if err == nil {
 		c.w.Header().Set("Location", Path+"tenants/"+t.Name)
 	}
@@ -54,9 +68,12 @@ func (c *call) changeTenant() (any, error) {
 		return nil, err
 	}
 	t, err := c.api.Desk.Change(c.ctx, c.who, c.vars["tenant"], at, func(r *tenant.Record) error {
-		in := tenantFields{r.Note, r.Limits}
-		err := decode(c.body, &in)
-		r.Note, r.Limits = in.Note, in.Limits
+		in := tenantFields{r.Note, asked(r.Limits)}
+		if err := decode(c.body, &in); err != nil {
+			return err
+		}
+		r.Note = in.Note
+		r.Limits, err = in.of(r.Limits)
 		return err
 	})
 	return c.told(t, err)
@@ -91,7 +108,7 @@ func (c *call) told(t Tenant, err error) (any, error) {
 	}
 	t.ValidKeys = shown.ValidKeys
 	c.at(t.Revision)
-	return t, nil
+	return show(t), nil
 }
 
 func (c *call) deleteTenant() (any, error) {

@@ -14,7 +14,7 @@ import (
 // windows.
 func TestStatusOfTenantAndService(t *testing.T) {
 	r := start(t, nil)
-	r.want(200, "operator", "PATCH", "tenants/acme", `{"limits":{"quota_events_per_day":1000,"pending_bytes":5000}}`)
+	r.want(200, "operator", "PATCH", "tenants/acme", `{"quota-events-per-day":1000,"limit-pending-bytes":5000}`)
 	r.await(func() bool {
 		a := r.ask("acme admin", "GET", "status", "")
 		return fmt.Sprint(a.list("shares")) == "[map[limit:5000 of:limit-pending-bytes used:0] map[limit:1000 of:quota-events-per-day used:0]]"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -77,6 +78,9 @@ func Reckon(ctx context.Context, conn driver.Conn, database string, schema *tabl
 	b.USDStorage = (b.RawGB + b.RollupGB) * q.Prices.GBMonth
 	b.USDCPU = b.Cores * hoursOfMonth * q.Prices.CoreHour
 	b.USDMonth = b.USDStorage + b.USDCPU
+	if math.IsInf(b.USDMonth, 0) || math.IsNaN(b.USDMonth) {
+		return nil, errors.New("a month costs more than can be reckoned: give smaller numbers for load and prices")
+	}
 	return b, nil
 }
 

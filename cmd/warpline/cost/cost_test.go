@@ -40,6 +40,12 @@ func TestReckon(t *testing.T) {
 	near("CPU", b.USDCPU, 0.2*730*0.05)
 	near("together", b.USDMonth, b.USDStorage+b.USDCPU)
 
+	dear := q
+	dear.Prices.GBMonth = 1e308
+	if b, err := cost.Reckon(t.Context(), s.Conn, s.Opts.Database, s.Schema, dear); err == nil {
+		t.Errorf("a month without end: %+v", b)
+	}
+
 	q.Tenant, q.EventsPerSecond = "acme", 0
 	if b, err = cost.Reckon(t.Context(), s.Conn, s.Opts.Database, s.Schema, q); err != nil || b.Load != 10 || b.Days != 2 {
 		t.Errorf("of one tenant: %+v, %v; want 10 events/s in 2 days", b, err)

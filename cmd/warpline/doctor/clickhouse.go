@@ -113,7 +113,7 @@ func (p *Patient) openSQL(ctx context.Context) (found, fix string, err error) {
 	req.Header.Set("X-ClickHouse-User", "default")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", "", err
+		return "", "", fmt.Errorf("%w: is that ClickHouse's HTTP address (--clickhouse-http)?", err)
 	}
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {

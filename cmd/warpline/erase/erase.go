@@ -45,7 +45,7 @@ func (e Eraser) Find(ctx context.Context, tenantName string, sessions []string) 
 		d := stream.Deletion{Tenant: tenantName, Session: id}
 		info, err := e.Streams.Ingest.Info(ctx, jetstream.WithSubjectFilter(d.Subjects("ingest.*", "")))
 		if err != nil {
-			return nil, Away{fmt.Errorf("look for messages: %w", err)}
+			return nil, Away{fmt.Errorf("look for messages: %w: nothing was deleted; once NATS is back, run the same again", err)}
 		}
 		for _, n := range info.State.Subjects {
 			out[i].Messages += n

@@ -3,10 +3,14 @@ package rejects
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/proto/stream"
+	"github.com/warpline/warpline/sink"
 	"github.com/warpline/warpline/sink/table"
 )
 
@@ -14,7 +18,7 @@ import (
 type Picked struct {
 	Tenant string `json:"tenant"`
 	Rows   uint64 `json:"rows"`
-	Bytes  uint64 `json:"bytes"` // kept
+	Bytes  uint64 `json:"bytes"` // kept, in ClickHouse and in NATS
 }
 
 // idSQL is what the view rejects has as reject_id.
@@ -59,7 +63,7 @@ func (a Ambiguous) Error() string {
 }
 
 // Count returns what a filter picks, by tenant. The id of a reject, or how it begins, must pick no other. conn's database is Warpline's.
-func Count(ctx context.Context, conn driver.Conn, f Filter) (all []Picked, err error) {
+func Count(ctx context.Context, streams *broker.Streams, conn driver.Conn, f Filter) (all []Picked, err error) {
 	for _, id := range f.IDs {
 		var n uint64
 		one := f
@@ -90,5 +94,34 @@ func Count(ctx context.Context, conn driver.Conn, f Filter) (all []Picked, err e
 		}
 		all = append(all, p)
 	}
-	return all, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("count rejects: %w", err)
+	}
+	return all, countInNATS(ctx, streams, conn, where, all)
+}
+
+// countInNATS adds the bytes that NATS has of what a condition picks.
+func countInNATS(ctx context.Context, streams *broker.Streams, conn driver.Conn, where string, all []Picked) error {
+	objects, err := sink.KeptObjects(ctx, streams)
+	if err != nil || len(objects) == 0 || len(all) == 0 {
+		return err
+	}
+	rows, err := conn.Query(ctx, "SELECT DISTINCT toString(tenant), payload_ref FROM rejects_data WHERE startsWith(payload_ref, '"+
+		stream.ObjectRef+"') AND ("+where+")")
+	if err != nil {
+		return fmt.Errorf("count rejects: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var of, ref string
+		if err := rows.Scan(&of, &ref); err != nil {
+			return fmt.Errorf("count rejects: %w", err)
+		}
+		if o := objects[ref]; o != nil {
+			if i := slices.IndexFunc(all, func(p Picked) bool { return p.Tenant == of }); i >= 0 { // rows may have come since
+				all[i].Bytes += o.Size
+			}
+		}
+	}
+	return rows.Err()
 }

@@ -3,6 +3,7 @@ package rejects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -52,8 +53,11 @@ func (f Filter) Picks() bool {
 	return len(f.IDs) > 0 || f.Tenant != "" || f.Session != "" || f.Reason != "" || f.Type != "" || !f.From.IsZero()
 }
 
-// Check returns what is wrong with the ids.
+// Check returns what is wrong with the ids, and with times that nothing can be between.
 func (f Filter) Check() error {
+	if !f.From.IsZero() && !f.To.IsZero() && f.To.Before(f.From) {
+		return errors.New("from is after to: exchange them")
+	}
 	for _, id := range f.IDs {
 		if len(id) < 4 || len(id) > stream.RejectIDBytes || strings.Trim(id, "0123456789abcdef") != "" {
 			return fmt.Errorf("%q is no reject: name it by its id, or the first 4 to %d characters, as \"warpline reject list\" shows it", id,

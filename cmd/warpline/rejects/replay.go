@@ -15,6 +15,8 @@ import (
 
 	"github.com/warpline/warpline/cmd/warpline/replay"
 	"github.com/warpline/warpline/ingest"
+	"github.com/warpline/warpline/proto/gpuflight"
+	"github.com/warpline/warpline/proto/reject"
 	"github.com/warpline/warpline/proto/stream"
 	"github.com/warpline/warpline/proto/tenant"
 )
@@ -65,6 +67,11 @@ func left(r *Reject) string {
 		return fmt.Sprintf("it stands for %d events, and the first alone was kept", r.Events)
 	case some.MatchString(r.Detail):
 		return "other rows of its line are stored, so it would be taken for what came before"
+	case r.Reason == gpuflight.ReasonArtifactTooLarge && r.Stage == "fold",
+		r.Reason == reject.DictionaryFull && r.Type != gpuflight.DictionaryUpdate.String():
+		return "its session remembers the line, so it would be taken for what came before"
+	case r.Stage == "fold" && r.Ref != "" && uint64(len(r.Payload)) >= r.Bytes:
+		return "it is a row of a line whose other rows are stored, so it would be taken for what came before"
 	case uint64(len(r.Payload)) < r.Bytes:
 		return fmt.Sprintf("%d of its %d bytes were kept", len(r.Payload), r.Bytes)
 	case len(r.Payload) == 0:

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,6 +38,9 @@ func (s ClickHouse) Open(ctx context.Context) (driver.Conn, error) {
 	return s.OpenIn(ctx, "default")
 }
 
+// wrongPassword is ClickHouse's number for that.
+const wrongPassword = 516 // AUTHENTICATION_FAILED
+
 // OpenIn is Open with database as the one that SQL means where it names none.
 func (s ClickHouse) OpenIn(ctx context.Context, database string) (driver.Conn, error) {
 	conn, err := clickhouse.Open(&clickhouse.Options{
@@ -48,6 +52,10 @@ func (s ClickHouse) OpenIn(ctx context.Context, database string) (driver.Conn, e
 	}
 	if err := conn.Ping(ctx); err != nil {
 		conn.Close()
+		if said := (*clickhouse.Exception)(nil); errors.As(err, &said) && said.Code == wrongPassword {
+			return nil, Unreachable{fmt.Errorf("clickhouse at %s: user %q or its password is wrong: look at --clickhouse-user and "+
+				"--clickhouse-password-file: %w", s.Native, s.User, err)}
+		}
 		return nil, Unreachable{fmt.Errorf("clickhouse at %s: %w: is it running, and is this its native port?", s.Native, err)}
 	}
 	return patient{conn}, nil

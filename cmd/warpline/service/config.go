@@ -65,6 +65,8 @@ type Config struct {
 	SinkInterval, ChunkAge time.Duration
 	// ReplayWindow is sink.Config.ReplayWindow.
 	ReplayWindow time.Duration
+	// RejectsMax is how many bytes of rejects are kept of a tenant; 0: any number.
+	RejectsMax int64
 	// NamesMemory bounds the worker's names, in bytes; 0 is its default.
 	NamesMemory int64
 	// Sources are given to each role; without any nothing can be sent.

@@ -87,7 +87,7 @@ func (c *Connection) Keys(ctx context.Context) (jetstream.KeyValue, error) {
 		return nil, fmt.Errorf("this NATS has no keys yet: start the service once, then try again")
 	}
 	if err != nil {
-		return nil, Unreachable{fmt.Errorf("keys: %w", err)}
+		return nil, Unreachable{fmt.Errorf("keys: %w: once NATS is back, run the same again", err)}
 	}
 	return kv, nil
 }
@@ -119,7 +119,7 @@ func (c *Connection) Streams(ctx context.Context) (*broker.Streams, error) {
 			return nil, fmt.Errorf("this NATS holds no Warpline streams: start the service once, then try again")
 		}
 		if err != nil {
-			return nil, Unreachable{fmt.Errorf("stream %s: %w", st.name, err)}
+			return nil, Unreachable{fmt.Errorf("stream %s: %w: once NATS is back, run the same again", st.name, err)}
 		}
 		*st.max, l.Replicas = s.CachedInfo().Config.MaxBytes, s.CachedInfo().Config.Replicas
 	}

@@ -19,6 +19,8 @@ type SinkConfig struct {
 	Interval time.Duration
 	// ReplayWindow is sink.Config.ReplayWindow.
 	ReplayWindow time.Duration
+	// RejectsMax is Config.RejectsMax.
+	RejectsMax int64
 	// Fsync makes ClickHouse sync every insert before it counts as done.
 	Fsync bool
 	// Replicated makes the tables replicated, for a server with Keeper. Cluster makes them on every server of that name; "" for none.
@@ -52,6 +54,7 @@ func (a Apart) RunSink(ctx, hard context.Context, c SinkConfig) error {
 	closing, closed := context.WithCancel(hard)
 	defer closed()
 	go closeUsers(closing, c.ClickHouse, streams, a.Log)
+	go trimRejects(closing, c.ClickHouse, streams, c.RejectsMax, a.Log, reg)
 	addr, err := serveMetrics(hard, c.MetricsListen, reg, func() error {
 		if ctx.Err() != nil {
 			return errStopping

@@ -153,6 +153,7 @@ func Start(ctx context.Context, cfg Config) (s *Stack, err error) {
 	if s.engine == nil { // the embedded one has no users of tenants
 		go closeUsers(watch, s.Server, s.Streams, cfg.Log.With("role", "sink"))
 	}
+	go trimRejects(watch, s.Server, s.Streams, cfg.RejectsMax, cfg.Log.With("role", "sink"), reg)
 	s.gatewayRole = startRole("gateway", s.failed, s.Gateway.Run)
 	if err := awaitGateway(ctx, s.Gateway, s.failed, cfg.Log, aWhile); err != nil {
 		return s, err

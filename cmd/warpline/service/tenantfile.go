@@ -69,6 +69,9 @@ func (f TenantFile) parse(text []byte) (map[string]declared, error) {
 	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the list of tenants, after \"---\": put all of them into one list")
+	}
 	if doc.Tenants == nil {
 		return nil, errors.New("there is no list \"tenants:\"; to declare none, write \"tenants: {}\"")
 	}
@@ -86,6 +89,7 @@ func (f TenantFile) parse(text []byte) (map[string]declared, error) {
 				err = errors.New("it has one value")
 			case key == "note":
 				d.note = value.Value
+				err = tenant.CheckNote(d.note)
 			case key == "disabled":
 				err = value.Decode(&d.disabled)
 			default:
