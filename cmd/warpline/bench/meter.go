@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -9,16 +10,25 @@ import (
 // usage is what a process and its descendants use at one moment.
 type usage struct {
 	ownBytes, childBytes int64 // resident
+	fileBytes            int64 // of both, pages that are also in files
 	ownCPU, childCPU     time.Duration
 }
 
 // Load is what the pipeline used while something ran. Memory is resident bytes, CPU user and system time.
 type Load struct {
-	RolesPeakBytes  int64         `json:"roles_peak_bytes"`
-	EnginePeakBytes int64         `json:"engine_peak_bytes"`
-	PeakBytes       int64         `json:"peak_bytes"` // of the sum
-	RolesCPU        time.Duration `json:"roles_cpu_ns"`
-	EngineCPU       time.Duration `json:"engine_cpu_ns"`
+	RolesPeakBytes  int64 `json:"roles_peak_bytes"`
+	EnginePeakBytes int64 `json:"engine_peak_bytes"`
+	PeakBytes       int64 `json:"peak_bytes"` // of the sum
+	// FileBytes are those of PeakBytes that are also in files, above all the code of the engine's library: the system can take them back.
+	FileBytes int64         `json:"file_bytes"`
+	RolesCPU  time.Duration `json:"roles_cpu_ns"`
+	EngineCPU time.Duration `json:"engine_cpu_ns"`
+}
+
+// memory says what it took, in words.
+func (l *Load) memory() string {
+	return fmt.Sprintf("peak: roles %s, engine %s; %s of it are pages of files, above all code", size(float64(l.RolesPeakBytes)),
+		size(float64(l.EnginePeakBytes)), size(float64(l.FileBytes)))
 }
 
 // sampleEvery is how often memory is read.
@@ -37,7 +47,9 @@ func measure(ctx context.Context, pid int) (stop func() *Load) {
 	see := func(u usage) {
 		l.RolesPeakBytes = max(l.RolesPeakBytes, u.ownBytes)
 		l.EnginePeakBytes = max(l.EnginePeakBytes, u.childBytes)
-		l.PeakBytes = max(l.PeakBytes, u.ownBytes+u.childBytes)
+		if all := u.ownBytes + u.childBytes; all > l.PeakBytes {
+			l.PeakBytes, l.FileBytes = all, u.fileBytes
+		}
 		l.RolesCPU, l.EngineCPU = u.ownCPU-first.ownCPU, u.childCPU-first.childCPU
 	}
 	see(first)

@@ -16,7 +16,8 @@ const ticksPerSecond = 100
 type procStat struct {
 	parent int
 	cpu    time.Duration
-	bytes  int64
+	bytes  int64 // resident
+	files  int64 // of them those that are also in files: code, above all
 }
 
 func readProc(pid int) (p procStat, err error) {
@@ -30,8 +31,13 @@ func readProc(pid int) (p procStat, err error) {
 		return p, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
 	}
 	n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
-	return procStat{parent: int(n(1)), cpu: time.Duration(n(11)+n(12)) * time.Second / ticksPerSecond, bytes: n(21) * int64(os.Getpagesize())},
-		nil
+	p = procStat{parent: int(n(1)), cpu: time.Duration(n(11)+n(12)) * time.Second / ticksPerSecond, bytes: n(21) * int64(os.Getpagesize())}
+	if b, err = os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)); err == nil {
+		if f = strings.Fields(string(b)); len(f) > 2 { // size, resident, shared, …
+			p.files = n(2) * int64(os.Getpagesize())
+		}
+	}
+	return p, nil
 }
 
 // processUsage adds up a process and its descendants.
@@ -40,10 +46,11 @@ func processUsage(pid int) (u usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.ownBytes, u.ownCPU = own.bytes, own.cpu
+	u.ownBytes, u.ownCPU, u.fileBytes = own.bytes, own.cpu, own.files
 	for _, c := range descendants(pid) {
 		if p, err := readProc(c); err == nil {
 			u.childBytes += p.bytes
+			u.fileBytes += p.files
 			u.childCPU += p.cpu
 		}
 	}

@@ -20,7 +20,7 @@ func (r *PCResult) Print(w io.Writer) error {
 	if l := r.Load; l != nil {
 		fmt.Fprintf(&b, "cpu       roles %s, engine %s (%.2f cores of %d); bench itself not counted\n", seconds(l.RolesCPU), seconds(l.EngineCPU),
 			(l.RolesCPU+l.EngineCPU).Seconds()/r.Visible.Seconds(), r.Machine.Cores)
-		fmt.Fprintf(&b, "memory    peak: roles %s, engine %s\n", size(float64(l.RolesPeakBytes)), size(float64(l.EnginePeakBytes)))
+		fmt.Fprintf(&b, "memory    %s\n", l.memory())
 	}
 	if r.Seen > 0 {
 		fmt.Fprintf(&b, "latency   of %d batches: answer to visible p50 %s p99 %s max %s\n", r.Seen, seconds(r.Visible50), seconds(r.Visible99),

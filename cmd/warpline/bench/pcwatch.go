@@ -116,7 +116,7 @@ func (r *PCResult) Figures() []Figure {
 		f = append(f, Figure{"bytes at rest per bucket (all tables)", float64(r.RestBytes) / float64(r.Buckets), "B", 0, 0, true})
 	}
 	if r.Load != nil {
-		f = append(f, Figure{"memory of up, peak (engine included)", float64(r.Load.PeakBytes), "B", 2000 * mb, 1000 * mb, true})
+		f = append(f, Figure{"memory of up, peak (engine included)", float64(r.Load.PeakBytes), "B", 1300 * mb, 1000 * mb, true})
 	}
 	return f
 }

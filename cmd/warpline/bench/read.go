@@ -84,6 +84,9 @@ func RunRead(ctx context.Context, svc *Service, o ReadOptions) (*Reading, error)
 	if err := fill(ctx, svc, &first, first.Counts, o.Progress); err != nil {
 		return nil, err
 	}
+	if asks.tables, err = ofSessions(ctx, svc.Read); err != nil {
+		return nil, err
+	}
 	r.Answers = make([]Answer, len(o.Questions)+1)
 	each := func(ask func(a *Answer, q *ReadQuestion)) error {
 		for i := range r.Answers {
@@ -129,6 +132,7 @@ func fill(ctx context.Context, svc *Service, d *Data, all Counts, progress func(
 type asker struct {
 	svc      *Service
 	session  string
+	tables   map[string]bool // that have a session_id
 	times    int
 	done, of int64
 	progress func(string, int64, int64)
@@ -137,14 +141,24 @@ type asker struct {
 // named is a table in a question.
 var named = regexp.MustCompile(`\bwarpline\.(\w+)`)
 
-// serviceWide are the tables that no session has.
-var serviceWide = map[string]bool{"usage": true, "stall_reasons": true, "ledger": true, "runs": true}
+// ofSessions are the tables whose rows belong to sessions.
+func ofSessions(ctx context.Context, read SQL) (map[string]bool, error) {
+	rows, err := read.rows(ctx, "SELECT table FROM system.columns WHERE database = currentDatabase() AND name = 'session_id'")
+	if err != nil {
+		return nil, err
+	}
+	tables := map[string]bool{}
+	for _, row := range rows {
+		tables[row[0]] = true
+	}
+	return tables, nil
+}
 
-// onlySession makes a question one about a session, "" when it cannot be.
-func onlySession(sql, session string) string {
+// onlySession makes a question one about a session, "" when it cannot be: where no table that it names is of sessions.
+func onlySession(sql, session string, ofSessions map[string]bool) string {
 	any := false
 	out := named.ReplaceAllStringFunc(sql, func(name string) string {
-		if serviceWide[strings.TrimPrefix(name, "warpline.")] {
+		if !ofSessions[strings.TrimPrefix(name, "warpline.")] {
 			return name
 		}
 		any = true
@@ -177,7 +191,7 @@ func (a *asker) ask(ctx context.Context, q *ReadQuestion, one bool) *Took {
 	} else {
 		sql := q.SQL
 		if one {
-			sql = onlySession(sql, a.session)
+			sql = onlySession(sql, a.session, a.tables)
 		}
 		if sql == "" {
 			return nil

@@ -294,7 +294,7 @@ func (r *RegionsResult) Print(w io.Writer) error {
 		fmt.Fprintf(&b, "cpu       gateway %s, other roles %s, engine %s (%.2f cores of %d); bench itself not counted\n",
 			seconds(r.GatewayLoad.RolesCPU), seconds(l.RolesCPU), seconds(l.EngineCPU),
 			(r.GatewayLoad.RolesCPU+l.RolesCPU+l.EngineCPU).Seconds()/r.Visible.Seconds(), r.Machine.Cores)
-		fmt.Fprintf(&b, "memory    peak: roles %s, engine %s\n", size(float64(l.RolesPeakBytes)), size(float64(l.EnginePeakBytes)))
+		fmt.Fprintf(&b, "memory    %s\n", l.memory())
 	}
 	b.WriteByte('\n')
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -43,7 +43,8 @@ func TestRankIsNearest(t *testing.T) {
 }
 
 func TestFiguresOfAWorkload(t *testing.T) {
-	r := Result{Workload: Columnar, KernelsPerSecond: 1.5e6, IdleBytes: 300e6, Load: &Load{PeakBytes: 3e9}, Ready: 2 * time.Second,
+	r := Result{Workload: Columnar, KernelsPerSecond: 1.7e6, IdleBytes: 300e6, IdleFiles: 200e6,
+		Load: &Load{RolesPeakBytes: 2e9, EnginePeakBytes: 1e9, PeakBytes: 3e9, FileBytes: 250e6}, Ready: 2 * time.Second,
 		Latency: &Latency{Rate: 0.75e6, Visible99: 6 * time.Second}, Rest: &Rest{KernelRows: 10, KernelBytes: 55}, Visible: time.Second,
 		Counts: Counts{Kernels: 10}}
 	r.Figures = r.figures()
@@ -52,15 +53,23 @@ func TestFiguresOfAWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"columnar kernel rows, end to end  1.50 M/s 1.00 M/s 2.00 M/s floor",
-		"accepted to visible in SQL, p99 at 750 k rows/s 6.00 s 5.00 s 1.50 s below",
-		"bytes at rest per kernel row (kernels_data) 5.50 B 10.00 B 6.00 B goal",
-		"memory of up, idle (engine included) 300.00 MB 600.00 MB 350.00 MB goal",
-		"memory of up, peak at full load (engine included) 3.00 GB 2.00 GB 1.00 GB below",
-		"up ready, library cached, empty folder 2.00 s 8.00 s 3.00 s goal",
+		"memory peak: roles 2.00 GB, engine 1.00 GB; 250.00 MB of it are pages of files, above all code; idle: 300.00 MB, 200.00 MB of it",
+		"columnar kernel rows, end to end  1.70 M/s 1.65 M/s 2.00 M/s floor",
+		"accepted to visible in SQL, p99 at 750 k rows/s 6.00 s 3.00 s 1.00 s below",
+		"bytes at rest per kernel row (kernels_data) 5.50 B 6.60 B 5.50 B goal",
+		"memory of up, idle (engine included) 300.00 MB 350.00 MB 300.00 MB goal",
+		"memory of up, peak at full load (engine included) 3.00 GB 1.30 GB 1.00 GB below",
+		"up ready, library cached, empty folder 2.00 s 3.00 s 1.00 s floor",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(b.String()), " "), strings.Join(strings.Fields(line), " ")) {
 			t.Errorf("no line %q in\n%s", line, b.String())
+		}
+	}
+	shortOnes := Result{Workload: Columnar, Sessions: 10000, KernelsPerSecond: 250e3, Counts: Counts{Kernels: 4e6, Windows: 40000},
+		Load: &Load{RolesCPU: 20 * time.Second, EngineCPU: 10 * time.Second}}
+	for i, want := range []string{"columnar kernel rows in short sessions, end to end 250 k/s below", "CPU for each window 0.75 ms floor"} {
+		if f := shortOnes.figures()[i]; f.Name+" "+f.show(f.Value)+" "+f.Verdict() != want {
+			t.Errorf("%+v, want %q", f, want)
 		}
 	}
 	r.Latency.Rate = 1.4e6 // nearly full load: the floor is for half of it

@@ -43,8 +43,9 @@ type Result struct {
 	// Durability is the service's, "" if it is not known.
 	Durability string `json:"durability,omitempty"`
 
-	Ready     time.Duration `json:"ready_ns,omitempty"`   // start of up until it was ready, 0: not ours
-	IdleBytes int64         `json:"idle_bytes,omitempty"` // resident, roles and engine, before the load; 0: not known
+	Ready     time.Duration `json:"ready_ns,omitempty"`        // start of up until it was ready, 0: not ours
+	IdleBytes int64         `json:"idle_bytes,omitempty"`      // resident, roles and engine, before the load; 0: not known
+	IdleFiles int64         `json:"idle_file_bytes,omitempty"` // of them those that are also in files
 	Load      *Load         `json:"load,omitempty"`
 
 	Posted           time.Duration `json:"posted_ns"`  // until the last window was acknowledged
@@ -98,7 +99,7 @@ func Run(ctx context.Context, svc *Service, o Options) (*Result, error) {
 			return nil, err
 		}
 		if u, err := processUsage(svc.PID); err == nil {
-			r.IdleBytes = u.ownBytes + u.childBytes
+			r.IdleBytes, r.IdleFiles = u.ownBytes+u.childBytes, u.fileBytes
 		}
 	}
 	if err := r.throughput(ctx, svc, d, o.Progress); err != nil {

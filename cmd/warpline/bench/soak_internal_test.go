@@ -95,7 +95,7 @@ func TestQuestionsOfOneSession(t *testing.T) {
 			"warpline.pc_lines WHERE session_id = 'x') AS l LEFT JOIN warpline.stall_reasons AS s ON s.name = l.stall_reason",
 		"SELECT 1 FROM warpline.usage": "",
 	} {
-		if got := onlySession(sql, "x"); got != want {
+		if got := onlySession(sql, "x", map[string]bool{"kernels": true, "pc_lines": true}); got != want {
 			t.Errorf("%s\nis of one session\n%s\nwant\n%s", sql, got, want)
 		}
 	}

@@ -30,7 +30,7 @@ func (r *TraceResult) Figures() []Figure {
 	}
 	if l := r.Beside; l != nil {
 		f = append(f, Figure{fmt.Sprintf("GPU Flight in the same partition: accepted to visible, p99 at %s rows/s", rate(l.Rate)),
-			l.Visible99.Seconds(), "s", 5, 1.5, true})
+			l.Visible99.Seconds(), "s", 3, 1, true})
 	}
 	return f
 }
