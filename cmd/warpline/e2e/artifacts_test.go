@@ -40,7 +40,7 @@ func artifactLines(t testing.TB, session string) (out string) {
 // every field is there, once, and each session's samples show its instructions.
 func TestArtifacts(t *testing.T) {
 	c := newCluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	const samples = `{"version":1,"type":"dictionary_update","session_id":"SESSION","function_dict":{"1":"vecMulAdd(float const*, float ` +
 		`const*, float*, int)@vec.cu"},"func_symbol_dict":{"1":"_Z9vecMulAddPKfS0_Pfi"},"source_file_dict":{"1":"vec.cu"},` +
@@ -76,7 +76,7 @@ func TestArtifacts(t *testing.T) {
 	want := func(sql, want string) {
 		t.Helper()
 		got := ""
-		eventually(t, 60*time.Second, sql, func() (bool, string) { got = answer(sql); return got == want, got })
+		eventually(t, 3*time.Minute, sql, func() (bool, string) { got = answer(sql); return got == want, got })
 	}
 	want("SELECT session_id, sass FROM pc_samples WHERE tenant = 'one' ORDER BY session_id", "after \nbefore v_fma_f32 v0, v1, 42, v0")
 	send("one", "after", "sass", 1, after)

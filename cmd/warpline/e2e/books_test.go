@@ -42,7 +42,7 @@ func (c *cluster) counters(t testing.TB, tenant string) map[string]uint64 {
 // says was received, and that is stored + rejected + duplicates, to the event. A row with an array in it is one event everywhere.
 func TestBooksBalance(t *testing.T) {
 	c := newCluster(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	const seed = 17
 	rng := rand.New(rand.NewPCG(seed, seed))
@@ -120,16 +120,16 @@ func TestBooksBalance(t *testing.T) {
 		}
 		wg.Wait()
 		want := fmt.Sprint([]uint64{sent, rejected, sent - unique})
-		eventually(t, 60*time.Second, "usage of "+tenant, func() (bool, string) {
+		eventually(t, 3*time.Minute, "usage of "+tenant, func() (bool, string) {
 			rows, err := c.tryRows(`SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = '` + tenant + `'`)
 			have := fmt.Sprint(rows[""])
 			return err == nil && have == want, fmt.Sprintf("events, rejected, duplicates are %s, want %s (%v)", have, want, err)
 		})
-		eventually(t, 60*time.Second, "kernels of "+tenant, func() (bool, string) {
+		eventually(t, 3*time.Minute, "kernels of "+tenant, func() (bool, string) {
 			have := c.one(`SELECT count() FROM kernels WHERE tenant = '` + tenant + `'`)
 			return have == stored, fmt.Sprintf("%d of %d", have, stored)
 		})
-		eventually(t, 60*time.Second, "what the gateway counted of "+tenant, func() (bool, string) {
+		eventually(t, 3*time.Minute, "what the gateway counted of "+tenant, func() (bool, string) {
 			rows, err := c.tryRows(`SELECT '', sum(door_events), sum(lost_events), toUInt64(sum(door_bytes) > 0) FROM usage
 				WHERE tenant = '` + tenant + `'`)
 			have := fmt.Sprint(rows[""])

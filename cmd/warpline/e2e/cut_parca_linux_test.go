@@ -131,7 +131,7 @@ func (p *cutParca) run() (stop func()) {
 // has to have its lines.
 func (p *cutParca) again(b *cutService) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	a := p.dial()
 	defer a.Close()
@@ -151,7 +151,7 @@ func (p *cutParca) again(b *cutService) {
 		if !c.accepted.IsZero() {
 			continue
 		}
-		eventually(p.t, time.Minute, "cubin "+c.id+" is there or wanted", func() (bool, string) {
+		eventually(p.t, 3*time.Minute, "cubin "+c.id+" is there or wanted", func() (bool, string) {
 			o, err := a.Offer(ctx, c.id, c.file)
 			if err != nil || o.Stored {
 				return err == nil, fmt.Sprint(err)
@@ -163,9 +163,9 @@ func (p *cutParca) again(b *cutService) {
 	}
 }
 
-// compare waits until SQL has all that was accepted, or nothing more comes (the uploads' canaries are there), and returns when the oldest
-// was accepted that is missing and how many are; from then on they count as not accepted. What is there twice is an error.
-func (p *cutParca) compare(b *cutService, when string) (oldest time.Time, lost int) {
+// compare waits until SQL has all that was accepted, or nothing more came for so long, and returns when the oldest was accepted that is
+// missing and how many are; from then on they count as not accepted. What is there twice is an error.
+func (p *cutParca) compare(b *cutService, when string, patience time.Duration) (oldest time.Time, lost int) {
 	p.t.Helper()
 	numbers := func(sql string) (map[string]uint64, error) {
 		rows, err := b.tsv(sql)
@@ -177,7 +177,7 @@ func (p *cutParca) compare(b *cutService, when string) (oldest time.Time, lost i
 	}
 	var missing []*time.Time
 	var wrong string
-	for before, since := -1, time.Now(); time.Since(since) < 6*time.Second; time.Sleep(200 * time.Millisecond) {
+	for before, since := -1, time.Now(); time.Since(since) < patience; time.Sleep(200 * time.Millisecond) {
 		missing, wrong = nil, ""
 		var have [3]map[string]uint64
 		for i, sql := range []string{
@@ -237,7 +237,7 @@ func (p *cutParca) books(b *cutService) {
 	for _, c := range p.cubins {
 		bytes += uint64(len(c.file))
 	}
-	eventually(p.t, 60*time.Second, "usage", func() (bool, string) {
+	eventually(p.t, 3*time.Minute, "usage", func() (bool, string) {
 		rows, err := b.tsv("SELECT sum(events) - sum(duplicates), sum(rejected), sum(bytes) FROM warpline.usage WHERE tenant = 'dev' AND " +
 			"source = 'parca'")
 		have := ""

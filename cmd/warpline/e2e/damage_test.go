@@ -21,6 +21,7 @@ import (
 
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 // damageAll runs every attack; the short form leaves out those that differ from another only by the name of a stream.
@@ -40,16 +41,12 @@ func newSite(t *testing.T) *site {
 	c := &cluster{t: t, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t), clickHTTP: freeAddr(t),
 		grpcAddr: freeAddr(t), roles: map[string]*role{}}
 	s := &site{cluster: c, t: t, data: filepath.Join(c.dir, "data")}
+	tabletest.Furnish(t, filepath.Join(s.data, "clickhouse"))
 	c.add("up", "up", "--data", s.data, "--listen", c.gatewayAddr, "--grpc-listen", c.grpcAddr,
 		"--nats-listen", c.natsAddr, "--clickhouse-tcp-port", port(c.clickTCP),
 		"--clickhouse-http-port", port(c.clickHTTP),
 		"--dev-key", devKey, "--partitions", "4")
-	t.Cleanup(func() {
-		c.kill("up")
-		if t.Failed() {
-			t.Log(c.tail("up"))
-		}
-	})
+	t.Cleanup(c.stopAll)
 	s.begin()
 	return s
 }
@@ -57,13 +54,13 @@ func newSite(t *testing.T) *site {
 func (s *site) begin() {
 	s.t.Helper()
 	s.start("up")
-	s.waitReady("up", 90*time.Second)
+	s.waitReady("up", 3*time.Minute)
 }
 
 // send uploads n sessions of one kernel each; each must be answered 200 in time.
 func (s *site) send(n int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
 	defer cancel()
 	for range n {
 		s.sent++
@@ -81,7 +78,7 @@ func (s *site) send(n int) {
 // seen waits until the kernels of all sessions from one on are there, once.
 func (s *site) seen(from uint64, what string) {
 	s.t.Helper()
-	eventually(s.t, 90*time.Second, what, func() (bool, string) {
+	eventually(s.t, 3*time.Minute, what, func() (bool, string) {
 		where := fmt.Sprintf("session_id > '%08d-z'", from)
 		have := []uint64{s.one("SELECT count() FROM kernels_data WHERE " + where),
 			s.one("SELECT sum(calls) FROM kernel_stats_data WHERE " + where), s.one("SELECT sum(kernels) FROM sessions_data WHERE " + where)}
@@ -134,7 +131,7 @@ func (s *site) nats(f func(ctx context.Context, js jetstream.JetStream)) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	nc, js, err := broker.Connect(ctx, broker.ConnectConfig{URL: "nats://" + s.natsAddr, Token: strings.TrimSpace(string(token))})
 	if err != nil {
@@ -327,7 +324,7 @@ func TestDamage(t *testing.T) {
 			s := newSite(t)
 			s.send(20)
 			s.seen(0, "what was sent before")
-			eventually(t, 60*time.Second, "the audit is content before", func() (bool, string) {
+			eventually(t, 3*time.Minute, "the audit is content before", func() (bool, string) {
 				code, said := s.audit()
 				return code == 0, said
 			})
@@ -344,7 +341,7 @@ func TestDamage(t *testing.T) {
 				s.send(20)
 				s.seen(from, "what was sent afterwards")
 			}
-			eventually(t, 60*time.Second, "it is told", func() (bool, string) {
+			eventually(t, 3*time.Minute, "it is told", func() (bool, string) {
 				code, said := s.audit()
 				if a.unfolded {
 					gone := from - s.one(fmt.Sprintf("SELECT uniqExact(session_id) FROM kernels_data WHERE session_id <= '%08d-z'", from))

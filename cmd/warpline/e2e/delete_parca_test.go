@@ -98,11 +98,12 @@ func (d *parcaDeletion) offer(ctx context.Context, file []byte) {
 func (d *parcaDeletion) session(node string) string {
 	d.t.Helper()
 	id := ""
-	eventually(d.t, 60*time.Second, "the session of "+node, func() (bool, string) {
-		for id = range d.c.rows("SELECT toString(session_id), toUInt64(1) FROM sessions WHERE tenant = 'red' AND host = ?", node) {
+	eventually(d.t, 3*time.Minute, "the session of "+node, func() (bool, string) {
+		got, err := d.c.tryRows("SELECT toString(session_id), toUInt64(1) FROM sessions WHERE tenant = 'red' AND host = ?", node)
+		for id = range got {
 			return true, ""
 		}
-		return false, ""
+		return false, fmt.Sprint(err)
 	})
 	return id
 }
@@ -141,7 +142,7 @@ func (d *parcaDeletion) delete(sessions []string) string {
 func (d *parcaDeletion) round(ctx context.Context, n int) {
 	t, c := d.t, d.c
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	quiet, busy, stays := fmt.Sprint("quiet-", n), fmt.Sprint("busy-", n), fmt.Sprint("stays-", n)
 	small := fmt.Appendf(d.toy[:len(d.toy):len(d.toy)], "small %d", n)
@@ -170,12 +171,13 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 	if n == 0 {
 		offer(ctx, t, d.other, fileID(small), small)
 	}
-	eventually(t, 60*time.Second, "all is stored", func() (bool, string) {
+	eventually(t, 3*time.Minute, "all is stored", func() (bool, string) {
 		have := c.one("SELECT uniqExact(function) FROM pc_samples WHERE tenant = 'red' AND function LIKE '\\_Z%-"+fmt.Sprint(n)+"\\_%'")*100 +
 			c.one("SELECT count() FROM cubins WHERE tenant = 'red' AND functions > 0 AND build_id IN ('"+fileID(small)+"', '"+fileID(large)+
 				"', '"+fileID(kept)+"')")
 		return have == 903, fmt.Sprint(have)
 	})
+	c.settled(t)
 	before := d.statuses(fileID(small))
 	if !strings.Contains(before, "no_function") && !strings.Contains(before, "ok") {
 		t.Errorf("statuses before the deletion: %s", before)
@@ -207,7 +209,7 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 		c.start(victim)
 	}
 	for name := range c.roles {
-		c.waitReady(name, 60*time.Second)
+		c.waitReady(name, 3*time.Minute)
 	}
 	said := <-done
 	close(stop)
@@ -219,13 +221,13 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 		if s == doomed[1] {
 			continue // it goes on
 		}
-		eventually(t, 60*time.Second, "nothing is left of "+s, func() (bool, string) {
+		eventually(t, 3*time.Minute, "nothing is left of "+s, func() (bool, string) {
 			left := c.stored("red", s)
 			return len(left) == 0, fmt.Sprint(left, said)
 		})
 	}
 	for _, file := range [][]byte{small, large} {
-		eventually(t, 60*time.Second, "a deleted cubin is wanted", func() (bool, string) {
+		eventually(t, 3*time.Minute, "a deleted cubin is wanted", func() (bool, string) {
 			o, err := d.agent.Ask(ctx, fileID(file), parcatest.HashBuildID)
 			return err == nil && o.Wanted, fmt.Sprint(o, err)
 		})
@@ -237,9 +239,10 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 	}
 	d.settleBusy(busy, during, gone)
 	d.check(stays, busy, quiet, gone)
-	if o, err := d.agent.Ask(ctx, fileID(kept), parcatest.HashBuildID); err != nil || o.Wanted {
-		t.Errorf("a cubin that stays is wanted: %+v %v", o, err)
-	}
+	eventually(t, 3*time.Minute, "a cubin that stays is not wanted", func() (bool, string) {
+		o, err := d.agent.Ask(ctx, fileID(kept), parcatest.HashBuildID)
+		return err == nil && !o.Wanted, fmt.Sprint(o, err)
+	})
 	for _, build := range []string{fileID(small), fileID(large)} {
 		for _, view := range []string{"cubin_lines", "cubins"} {
 			if left := c.one("SELECT count() FROM " + view + " WHERE tenant = 'red' AND build_id = '" + build + "'" + map[string]string{
@@ -254,18 +257,18 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 	// Offered again, they come back.
 	for _, file := range [][]byte{small, large} {
 		d.offer(ctx, file)
-		eventually(t, 60*time.Second, "lines of a cubin that is offered again", func() (bool, string) {
+		eventually(t, 3*time.Minute, "lines of a cubin that is offered again", func() (bool, string) {
 			lines := c.one("SELECT count() FROM cubin_lines WHERE tenant = 'red' AND build_id = '" + fileID(file) + "'")
 			want := c.one("SELECT count() FROM cubin_lines WHERE tenant = 'red' AND build_id = '" + fileID(kept) + "'")
 			return lines == want && want > 0, fmt.Sprint(lines, " of ", want)
 		})
 	}
-	eventually(t, 60*time.Second, "the samples' lines", func() (bool, string) {
+	eventually(t, 3*time.Minute, "the samples' lines", func() (bool, string) {
 		after := d.statuses(fileID(small))
 		return strings.Contains(after, "no_function") == strings.Contains(before, "no_function") &&
 			strings.Contains(after, "ok:") == strings.Contains(before, "ok:"), after + ", want as before " + before
 	})
-	eventually(t, 60*time.Second, "usage", func() (bool, string) {
+	eventually(t, 3*time.Minute, "usage", func() (bool, string) {
 		have := c.one("SELECT sum(events) - sum(duplicates) FROM usage WHERE tenant = 'red' AND source = 'parca'")
 		return have == d.uniqueEvents, fmt.Sprint(have, " of ", d.uniqueEvents)
 	})
@@ -275,10 +278,11 @@ func (d *parcaDeletion) round(ctx context.Context, n int) {
 // meantime are there: their sums are checked with all others'.
 func (d *parcaDeletion) settleBusy(node string, during map[string][]parca.WireRow, gone map[string]bool) {
 	d.t.Helper()
-	eventually(d.t, 60*time.Second, "what is sent after the deletion", func() (bool, string) {
+	eventually(d.t, 3*time.Minute, "what is sent after the deletion", func() (bool, string) {
 		n := d.c.one("SELECT uniqExact(function) FROM pc_samples WHERE tenant = 'red' AND function LIKE '%" + node + "\\_after%'")
 		return n == 3, fmt.Sprint(n)
 	})
+	d.c.settled(d.t)
 	have := d.c.rows("SELECT DISTINCT toString(function), toUInt64(1) FROM pc_samples WHERE tenant = 'red'")
 	kept := 0
 	for f, rows := range during {
@@ -309,20 +313,22 @@ func (d *parcaDeletion) check(stays, busy, quiet string, gone map[string]bool) {
 	stack := func(tenant, text string) uint64 {
 		return c.one("SELECT count() FROM stack_frames_data WHERE tenant = '" + tenant + "' AND frames LIKE '%" + text + "%'")
 	}
-	if stack("red", quiet) != 0 {
-		t.Error("a stack of the deleted session alone is left")
-	}
-	for tenant, text := range map[string]string{"red": stays, "blue": quiet} {
-		if stack(tenant, text) == 0 || stack(tenant, "shared") == 0 {
-			t.Errorf("%s has lost stacks that its sessions need", tenant)
+	// Stacks come and go in statements of their own.
+	eventually(t, 3*time.Minute, "the stacks are those that sessions need", func() (bool, string) {
+		if stack("red", quiet) != 0 {
+			return false, "a stack of the deleted session alone is left"
 		}
-	}
-	// Every stack that a row names is there, in the process's that goes on too.
-	if n := c.one("SELECT count() FROM pc_stacks WHERE tenant = 'red' AND empty(frames) AND stack_id NOT LIKE '0000000000000000%'"); n > 0 {
-		t.Errorf("%d rows of pc_stacks have no frames", n)
-	}
-	if c.one("SELECT count() FROM pc_stacks WHERE tenant = 'red' AND session_id LIKE '%"+busy+"%' AND has(frames, "+
-		"'/app/train.py:41 own_step_of_"+busy+"')") == 0 {
-		t.Errorf("what %s sent after the deletion has lost its stack", busy)
-	}
+		for tenant, text := range map[string]string{"red": stays, "blue": quiet} {
+			if stack(tenant, text) == 0 || stack(tenant, "shared") == 0 {
+				return false, tenant + " has lost stacks that its sessions need"
+			}
+		}
+		if c.one("SELECT count() FROM pc_stacks WHERE tenant = 'red' AND session_id LIKE '%"+busy+"%' AND has(frames, "+
+			"'/app/train.py:41 own_step_of_"+busy+"')") == 0 {
+			return false, "what " + busy + " sent after the deletion has lost its stack"
+		}
+		// Every stack that a row names is there, in the process's that goes on too.
+		n := c.one("SELECT count() FROM pc_stacks WHERE tenant = 'red' AND empty(frames) AND stack_id NOT LIKE '0000000000000000%'")
+		return n == 0, fmt.Sprintf("%d rows of pc_stacks have no frames", n)
+	})
 }

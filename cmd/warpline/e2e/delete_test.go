@@ -29,18 +29,22 @@ func (c *cluster) stored(tenant, session string) map[string]uint64 {
 	}
 	tables := c.rows("SELECT table, toUInt64(1) FROM system.columns WHERE database = 'warpline' AND name = ? AND table IN (SELECT name FROM "+
 		"system.tables WHERE database = 'warpline' AND engine LIKE '%MergeTree' AND name != 'admin_log_data')", column)
-	out := map[string]uint64{}
+	if len(tables) < 10 {
+		c.t.Fatalf("only %d tables have %s", len(tables), column)
+	}
+	var counts []string
+	var args []any
 	for t := range tables {
-		where, args := "tenant = ?", []any{tenant}
+		where := "tenant = ?"
+		args = append(args, tenant)
 		if session != "" {
 			where, args = where+" AND session_id = ?", append(args, session)
 		}
-		if n := c.rows("SELECT '', count() FROM `"+t+"` WHERE "+where, args...)[""][0]; n > 0 {
-			out[t] = n
-		}
+		counts = append(counts, "SELECT '"+t+"' AS name, count() AS n FROM `"+t+"` WHERE "+where)
 	}
-	if len(tables) < 10 {
-		c.t.Fatalf("only %d tables have %s", len(tables), column)
+	out := map[string]uint64{}
+	for t, n := range c.rows("SELECT name, n FROM ("+strings.Join(counts, " UNION ALL ")+") WHERE n > 0", args...) {
+		out[t] = n[0]
 	}
 	return out
 }
@@ -49,7 +53,7 @@ func (c *cluster) stored(tenant, session string) map[string]uint64 {
 // again; the same session of another tenant and the other sessions of the tenant do not notice. Then the tenant goes.
 func TestDeletion(t *testing.T) {
 	c := newCluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	red, blue := c.makeKey("red"), c.makeKey("blue")
 	const gone, stays = "44444444-0000-4000-8000-000000000000", "55555555-0000-4000-8000-000000000000"
@@ -80,11 +84,10 @@ func TestDeletion(t *testing.T) {
 	kernels := func(tenant, session string) uint64 {
 		return c.one(fmt.Sprintf("SELECT sum(kernels) FROM sessions WHERE tenant = '%s' AND session_id = '%s'", tenant, session))
 	}
-	eventually(t, 60*time.Second, "all is stored", func() (bool, string) {
+	eventually(t, 3*time.Minute, "all is stored", func() (bool, string) {
 		have := fmt.Sprint(kernels("red", gone), kernels("blue", gone), kernels("red", stays))
 		return have == "800 800 400", have
 	})
-	time.Sleep(time.Second) // the rest of the last chunks
 	at("all was stored")
 	checkExport(t, c, "red", gone)
 	at("export")
@@ -106,11 +109,12 @@ func TestDeletion(t *testing.T) {
 		}
 	}
 
-	agents := startParcaLoad(ctx, t, c, "agents") // of another tenant: they send on meanwhile
+	c.settled(t) // rollups may come behind what was waited for
 	blueBefore, staysBefore := c.stored("blue", gone), c.stored("red", stays)
+	agents := startParcaLoad(ctx, t, c, "agents") // of another tenant: they send on meanwhile
 	done := make(chan string, 1)
 	go func() {
-		out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes", "--wait", "100s"}, c.reach()...)...).
+		out, err := exec.Command(binary, append([]string{"session", "delete", "red", gone, "--yes", "--wait", "8m"}, c.reach()...)...).
 			CombinedOutput()
 		if err != nil {
 			out = append(out, ("FAILED " + err.Error())...)
@@ -139,7 +143,7 @@ func TestDeletion(t *testing.T) {
 	before := rejected()
 	send(red, first, true)
 	send(red, later, false)
-	eventually(t, 60*time.Second, "what is sent again is counted as dropped", func() (bool, string) {
+	eventually(t, 3*time.Minute, "what is sent again is counted as dropped", func() (bool, string) {
 		return rejected() >= before+7*200, fmt.Sprint(before, " then ", rejected())
 	})
 	time.Sleep(time.Second)
@@ -189,7 +193,7 @@ func rowsForget(ctx context.Context, t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 60*time.Second, "the chunk with the deletion leaves ROWS", func() (bool, string) {
+	eventually(t, 3*time.Minute, "the chunk with the deletion leaves ROWS", func() (bool, string) {
 		info, err := rows.Info(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -211,8 +215,27 @@ func sortedTables(m map[string]uint64) (out []string) {
 	return out
 }
 
-// checkExport compares an export with what SQL counts, table by table.
+// checkExport waits until an export is what SQL counts, table by table.
 func checkExport(t *testing.T, c *cluster, tenant, session string) {
+	t.Helper()
+	eventually(t, 3*time.Minute, "the export", func() (bool, string) {
+		got, order := exported(t, c, tenant, session)
+		for _, name := range []string{"kernels", "kernel_stats", "scopes", "memcpys", "sessions", "dictionaries", "host_metrics",
+			"device_metrics_1m", "pc_samples"} {
+			want, err := c.tryRows("SELECT '', count() FROM `"+name+"` WHERE tenant = ? AND session_id = ?", tenant, session)
+			if err != nil {
+				return false, err.Error()
+			}
+			if n := want[""][0]; got[name] != n || n == 0 {
+				return false, fmt.Sprintf("%s: %d rows exported, %d stored", name, got[name], n)
+			}
+		}
+		return slices.IsSorted(order), fmt.Sprintf("tables come as %v", order)
+	})
+}
+
+// exported counts the rows of an export by table, and names the tables as they come.
+func exported(t *testing.T, c *cluster, tenant, session string) (got map[string]uint64, order []string) {
 	t.Helper()
 	cmd := exec.Command(binary, append([]string{"session", "export", tenant, session}, c.asking()...)...)
 	var words bytes.Buffer
@@ -221,8 +244,7 @@ func checkExport(t *testing.T, c *cluster, tenant, session string) {
 	if err != nil {
 		t.Fatalf("session export: %v\n%s", err, words.String())
 	}
-	got := map[string]uint64{}
-	var order []string
+	got = map[string]uint64{}
 	for line := range bytes.Lines(out) {
 		var row struct {
 			Table string         `json:"table"`
@@ -240,14 +262,5 @@ func checkExport(t *testing.T, c *cluster, tenant, session string) {
 			}
 		}
 	}
-	for _, name := range []string{"kernels", "kernel_stats", "scopes", "memcpys", "sessions", "dictionaries", "host_metrics",
-		"device_metrics_1m", "pc_samples"} {
-		if want := c.rows("SELECT '', count() FROM `"+name+"` WHERE tenant = ? AND session_id = ?", tenant, session)[""][0]; got[name] != want ||
-			want == 0 {
-			t.Errorf("%s: %d rows exported, %d stored", name, got[name], want)
-		}
-	}
-	if !slices.IsSorted(order) {
-		t.Errorf("tables come as %v", order)
-	}
+	return got, order
 }

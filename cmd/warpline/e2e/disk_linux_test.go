@@ -69,7 +69,7 @@ func (d *disk) cut() {
 
 // unmount waits for the last process that uses the volume.
 func (d *disk) unmount() {
-	for range 300 {
+	for range 900 {
 		err := unix.Unmount(d.at, 0)
 		if err == nil || err == unix.EINVAL { // not mounted
 			return
@@ -85,9 +85,10 @@ func (d *disk) unmount() {
 func (d *disk) replay() {
 	d.t.Helper()
 	d.unmount()
-	if out, err := exec.Command("mount", "-o", "loop", d.image, d.at).CombinedOutput(); err != nil {
-		d.t.Fatal(fmt.Errorf("mount after the cut: %w: %s", err, out))
-	}
+	eventually(d.t, 3*time.Minute, "mount after the cut", func() (bool, string) { // another mount may take the loop device that was free
+		out, err := exec.Command("mount", "-o", "loop", d.image, d.at).CombinedOutput()
+		return err == nil, fmt.Sprintf("%v: %s", err, out)
+	})
 }
 
 // The instrument itself: what was synced is there after a cut, what was not is not.

@@ -17,7 +17,7 @@ import (
 // time; trackers as their summaries, manifests and events of type stop tell, in any order, with a worker killed between.
 func TestSessionsEndAsTheyDid(t *testing.T) {
 	c := newCluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	key := c.makeKey("ends")
 	c.makeKey("other")
@@ -25,7 +25,7 @@ func TestSessionsEndAsTheyDid(t *testing.T) {
 		t.Helper()
 		conn := c.open()
 		defer conn.Close()
-		eventually(t, 90*time.Second, "the sessions", func() (bool, string) {
+		eventually(t, 3*time.Minute, "the sessions", func() (bool, string) {
 			rows, err := conn.Query(ctx, "SELECT toString(session_id), concat(toString(source), ' ', state, ' ', toString(end_reason)), "+
 				"toUnixTimestamp64Nano(ended_at), toUnixTimestamp64Nano(last_event_at) FROM sessions WHERE tenant = 'ends'")
 			if err != nil {

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -27,8 +26,10 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/warpline/warpline/broker"
+	"github.com/warpline/warpline/broker/brokertest"
 	"github.com/warpline/warpline/sink/engine"
 	"github.com/warpline/warpline/sink/engine/enginetest"
+	"github.com/warpline/warpline/sink/table/tabletest"
 )
 
 var binary string
@@ -60,6 +61,8 @@ type cluster struct {
 	roles                                      map[string]*role
 	layout                                     []string
 	binary                                     string // "": the one of this checkout
+	connect                                    sync.Once
+	conn                                       driver.Conn // see reader
 }
 
 // role is one process that can be killed and started again.
@@ -74,37 +77,32 @@ type role struct {
 	log   *os.File
 }
 
-// freeAddr returns a free port below the range that the system hands out to outgoing connections: a client that keeps dialing a dead
-// server's port from within that range sooner or later connects to itself and holds the port.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 1000 {
-		addr := "127.0.0.1:" + strconv.Itoa(10000+rand.IntN(20000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port between 10000 and 30000")
-	return ""
-}
+var freeAddr = brokertest.FreeAddr
 
 func port(addr string) string {
 	_, p, _ := net.SplitHostPort(addr)
 	return p
 }
 
-// newCluster starts nats, engine, sink, workers and a gateway. Extra flags go to every role that opens the streams.
+// newCluster starts nats, engine, sink, workers and a gateway, on a ClickHouse that has the schema already. Extra flags go to every role
+// that opens the streams.
 func newCluster(t testing.TB, workers int, layout ...string) *cluster {
 	t.Helper()
-	return newClusterOf(t, "", workers, layout...)
+	dir := t.TempDir()
+	tabletest.Furnish(t, filepath.Join(dir, "engine"))
+	return newClusterIn(t, dir, "", workers, layout...)
 }
 
-// newClusterOf is newCluster of another binary.
+// newClusterOf is newCluster of another binary ("": the one of this checkout), on a ClickHouse that is started for the first time.
 func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *cluster {
 	t.Helper()
+	return newClusterIn(t, t.TempDir(), binary, workers, layout...)
+}
+
+func newClusterIn(t testing.TB, dir, binary string, workers int, layout ...string) *cluster {
+	t.Helper()
 	enginetest.Need(t)
-	c := &cluster{t: t, binary: binary, dir: t.TempDir(), natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t),
+	c := &cluster{t: t, binary: binary, dir: dir, natsAddr: freeAddr(t), gatewayAddr: freeAddr(t), clickTCP: freeAddr(t),
 		clickHTTP: freeAddr(t), roles: map[string]*role{}, layout: layout}
 	t.Cleanup(c.stopAll)
 	natsURL := "nats://" + c.natsAddr
@@ -113,8 +111,8 @@ func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *c
 		port(c.clickTCP))
 	c.start("nats")
 	c.start("engine")
-	c.waitReady("nats", 60*time.Second)
-	c.waitReady("engine", 60*time.Second)
+	c.waitReady("nats", 3*time.Minute)
+	c.waitReady("engine", 3*time.Minute)
 	c.openStreams()
 	click := []string{"--clickhouse", c.clickTCP, "--clickhouse-http", c.clickHTTP, "--clickhouse-user", engine.Writer,
 		"--clickhouse-password", c.secret(engine.WriterSecret)}
@@ -133,7 +131,7 @@ func newClusterOf(t testing.TB, binary string, workers int, layout ...string) *c
 		}
 	}
 	for name := range c.roles {
-		c.waitReady(name, 60*time.Second)
+		c.waitReady(name, 3*time.Minute)
 	}
 	return c
 }
@@ -294,7 +292,7 @@ func (c *cluster) stopAll() {
 // folder can be removed.
 func enginesGone(t testing.TB, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		if !slices.ContainsFunc(lines, func(file string) bool {
 			words, _ := os.ReadFile(file) // a process that has ended meanwhile is none
@@ -303,7 +301,7 @@ func enginesGone(t testing.TB, dir string) {
 			return
 		}
 	}
-	t.Errorf("a ClickHouse of %s is still there half a minute after its parent", dir)
+	t.Errorf("a ClickHouse of %s is still there minutes after its parent", dir)
 }
 
 // open connects as the user who only reads.
@@ -317,6 +315,15 @@ func (c *cluster) open() driver.Conn {
 	return conn
 }
 
+// reader is open, once for all questions: it finds out by itself that a connection is gone.
+func (c *cluster) reader() driver.Conn {
+	c.connect.Do(func() {
+		c.conn = c.open()
+		c.t.Cleanup(func() { c.conn.Close() })
+	})
+	return c.conn
+}
+
 // rows runs a query of (String, UInt64…) rows: the first column names the row, the others are its numbers.
 func (c *cluster) rows(query string, args ...any) map[string][]uint64 {
 	c.t.Helper()
@@ -328,8 +335,7 @@ func (c *cluster) rows(query string, args ...any) map[string][]uint64 {
 }
 
 func (c *cluster) tryRows(query string, args ...any) (map[string][]uint64, error) {
-	conn := c.open()
-	defer conn.Close()
+	conn := c.reader()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	rs, err := conn.Query(ctx, query, args...)
@@ -366,16 +372,16 @@ func (c *cluster) one(query string) uint64 {
 // eventually waits for a condition.
 func eventually(t testing.TB, within time.Duration, what string, ok func() (bool, string)) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	began := time.Now()
 	for {
 		good, have := ok()
 		if good {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Since(began) > within {
 			t.Fatalf("%s: not within %v; %s", what, within, have)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(min(max(time.Since(began)/8, 20*time.Millisecond), time.Second)) // what asks often is in the way of what it waits for
 	}
 }
 

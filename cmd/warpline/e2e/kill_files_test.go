@@ -74,10 +74,11 @@ func (l *fileLoad) check(t *testing.T, c *cluster) {
 	for _, tr := range l.traces {
 		elements += uint64(len(tr.elements))
 	}
-	eventually(t, 60*time.Second, "usage of "+l.tenant, func() (bool, string) {
-		b := c.rows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)) FROM usage WHERE tenant = ? AND "+
-			"source = 'trace'", l.tenant)[""]
-		return len(b) == 3 && b[0]-b[2] == elements && b[1] == 0, fmt.Sprintf("%v, want %d elements", b, elements)
+	eventually(t, 3*time.Minute, "usage of "+l.tenant, func() (bool, string) {
+		got, err := c.tryRows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)) FROM usage WHERE "+
+			"tenant = ? AND source = 'trace'", l.tenant)
+		b := got[""]
+		return err == nil && len(b) == 3 && b[0]-b[2] == elements && b[1] == 0, fmt.Sprintf("%v, want %d elements (%v)", b, elements, err)
 	})
 	t.Logf("%d traces and %d captures", len(l.traces), len(l.launches))
 }

@@ -32,7 +32,7 @@ func TestRowsLostAndKill9(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := startLoad(ctx, t, c)
+	l := startLoad(ctx, t, c, 60*time.Millisecond) // there is something to lose at each purge
 	r := rand.New(rand.NewPCG(*seed, 7))
 	for i := range *losses {
 		time.Sleep(time.Duration(500+r.IntN(1000)) * time.Millisecond)
@@ -40,7 +40,7 @@ func TestRowsLostAndKill9(t *testing.T) {
 		if r.IntN(3) == 0 {
 			opts = append(opts, jetstream.WithPurgeSubject(stream.RowsSubject(stream.Partition("dev", "00000000-0000-4000-8000-000000000000", 16))))
 		}
-		eventually(t, time.Minute, "the purge", func() (bool, string) { // the connection may still be that to the NATS that was killed
+		eventually(t, 3*time.Minute, "the purge", func() (bool, string) { // the connection may still be that to the NATS that was killed
 			err := rows.Purge(ctx, opts...)
 			return err == nil, fmt.Sprint(err)
 		})
@@ -51,16 +51,23 @@ func TestRowsLostAndKill9(t *testing.T) {
 		}
 	}
 	for name := range c.roles {
-		c.waitReady(name, 60*time.Second)
+		c.waitReady(name, 3*time.Minute)
 	}
 	want := l.stop()
-	// Rollups are as close as can be, see docs/operate.md; rows are exact.
+	// Rows are exact. Rollups are as close as can be, see docs/operate.md: where a span that was begun is lost, what they had of it counts
+	// twice. The sink says so, and only then the sums of PC samples and metrics may be off.
+	spanLost := false
 	raw := func(k string) bool {
+		switch {
+		case strings.HasPrefix(k, "pc samples|"), strings.HasPrefix(k, "metric value|"), k == "source map rows":
+			return !spanLost
+		}
 		return !strings.HasPrefix(k, "scope ") && !strings.HasPrefix(k, "honest ") && k != "synthetic calls" && k != "disturbed calls" &&
 			k != "job_start" && k != "shutdown"
 	}
-	eventually(t, 90*time.Second, "every row once", func() (bool, string) {
+	eventually(t, 3*time.Minute, "every row once", func() (bool, string) {
 		got, err := answers(c, "dev")
+		spanLost = strings.Contains(c.whole("sink"), "a span was begun, and ROWS lost it")
 		d := compare(want, got, raw)
 		return err == nil && d == "", fmt.Sprint(err, "\n", d)
 	})

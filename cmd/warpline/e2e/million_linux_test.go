@@ -323,7 +323,9 @@ func runFleet(t *testing.T, binary string, f fleet, forms int) *fleetRun {
 			t.Fatal(err)
 		}
 		got := ask("SELECT sum(events) FROM usage WHERE source = 'telemetry'")
-		if got[0][0] == want && ask("SELECT count() FROM memory_events_data")[0][0] == strconv.Itoa(f.sessions*f.per) {
+		stored := strconv.Itoa(f.sessions * f.per) // minutes come in inserts of their own
+		if got[0][0] == want && ask("SELECT count() FROM memory_events_data")[0][0] == stored &&
+			ask("SELECT sum(events) FROM memory_stats_data")[0][0] == stored {
 			break
 		}
 		if ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 )
 
 // oracle counts and adds up lines with encoding/json and plain maps. It shares no code with the product: it is what the product is
@@ -421,6 +422,15 @@ func compare(want, got map[string]uint64, only func(string) bool) string {
 	}
 	sort.Strings(out)
 	return strings.Join(out, "\n")
+}
+
+// checkGroups waits until compareGroups finds no difference.
+func checkGroups(t *testing.T, c *cluster, tenant string, groups map[string][]uint64) {
+	t.Helper()
+	eventually(t, 3*time.Minute, "kernel_stats of "+tenant, func() (bool, string) {
+		d := compareGroups(c, tenant, groups)
+		return d == "", "\n" + d
+	})
 }
 
 // compareGroups demands that kernel_stats has exactly the groups of the oracle, kernels of synthetic or disturbed times left out: calls,

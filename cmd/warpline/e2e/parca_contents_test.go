@@ -61,18 +61,19 @@ func (c *cluster) parcaLaunchStacks(ctx context.Context, t *testing.T) {
 	if fmt.Sprint(samples["bare"]) != fmt.Sprint(samples["full"]) || len(samples["bare"]) == 0 || samples["bare"][0] == 0 {
 		t.Fatalf("samples are %v", samples)
 	}
-	eventually(t, 60*time.Second, "launch stacks", func() (bool, string) {
+	eventually(t, 3*time.Minute, "launch stacks", func() (bool, string) {
 		got, err := c.tryRows(fmt.Sprintf(sums, "frames", "stack_id", "pc_stacks"))
 		full := got["full"]
 		return err == nil && len(got["bare"]) == 0 && len(full) == 3 && full[0] == samples["full"][0] && full[1] > 0 && full[2] > 1,
 			fmt.Sprintf("%v (%v), want those of full alone, of %v samples", got, err, samples["full"])
 	})
 	for _, table := range []string{"session_stacks_data", "kernel_stacks_data", "pc_stack_lines"} {
-		n := c.rows("SELECT '', countIf(session_id LIKE 'parca:bare:%'), countIf(session_id LIKE 'parca:full:%') FROM " + table +
-			" WHERE tenant = 'stacks'")[""]
-		if len(n) != 2 || n[0] != 0 || n[1] == 0 {
-			t.Errorf("%s: rows of the key without launch stacks and of the other: %v", table, n)
-		}
+		eventually(t, 3*time.Minute, table+" of the key without launch stacks and of the other", func() (bool, string) {
+			got, err := c.tryRows("SELECT '', countIf(session_id LIKE 'parca:bare:%'), countIf(session_id LIKE 'parca:full:%') FROM " + table +
+				" WHERE tenant = 'stacks'")
+			n := got[""]
+			return err == nil && len(n) == 2 && n[0] == 0 && n[1] > 0, fmt.Sprint(n, err)
+		})
 	}
 }
 
@@ -101,7 +102,7 @@ func (c *cluster) parcaContents(ctx context.Context, t *testing.T) {
 		"toUInt64(min(line)) FROM pc_lines WHERE tenant = ? AND build_id = ? GROUP BY function, pc_offset, symbol_status"
 	lines := func(tenant, what string, are func(map[string][]uint64) bool) (out string) {
 		t.Helper()
-		eventually(t, 60*time.Second, what+" of "+tenant, func() (bool, string) {
+		eventually(t, 3*time.Minute, what+" of "+tenant, func() (bool, string) {
 			got, err := c.tryRows(lineOf, tenant, id)
 			out = sums(got)
 			return err == nil && len(got) > 0 && are(got), fmt.Sprintf("%v\n%s", err, out)
@@ -132,7 +133,7 @@ func (c *cluster) parcaContents(ctx context.Context, t *testing.T) {
 	}
 	wanted := func(a *parcatest.Client, want bool) {
 		t.Helper()
-		eventually(t, 60*time.Second, "the question", func() (bool, string) {
+		eventually(t, 3*time.Minute, "the question", func() (bool, string) {
 			o, err := a.Ask(ctx, id, parcatest.HashBuildID)
 			if o.Reason == parcatest.InProgress {
 				t.Error("an upload is said to be under way")
@@ -178,40 +179,43 @@ func (c *cluster) parcaContents(ctx context.Context, t *testing.T) {
 		return true
 	})
 	lines("ids-too", "the other lines", is(others))
-	crcs := c.rows("SELECT toString(build_id), toUInt64(length(crcs)), toUInt64(has(crcs, 'cubin-00000000deadbeef')) FROM cubins WHERE "+
-		"tenant = 'ids' AND build_id = ?", id)
-	if fmt.Sprint(crcs[id]) != "[2 1]" {
-		t.Errorf("crcs: %v", crcs)
-	}
-	coverage := c.rows("SELECT toString(symbol_status), toUInt64(sum(samples)) FROM symbol_coverage WHERE tenant = 'ids' AND build_id = ? "+
-		"GROUP BY symbol_status", id)
-	if len(coverage) != 1 || len(coverage["ambiguous_cubin"]) == 0 || coverage["ambiguous_cubin"][0] < 1000 {
-		t.Errorf("coverage: %v", coverage)
-	}
-	out, err := exec.Command(binary, append([]string{"report", "stalls", "--tenant", "ids", "--json"}, c.asking()...)...).Output()
-	var report struct {
-		Unsymbolized []struct {
-			Status  string
-			Samples uint64
+	eventually(t, 3*time.Minute, "crcs", func() (bool, string) {
+		crcs, err := c.tryRows("SELECT toString(build_id), toUInt64(length(crcs)), toUInt64(has(crcs, 'cubin-00000000deadbeef')) FROM cubins "+
+			"WHERE tenant = 'ids' AND build_id = ?", id)
+		return err == nil && fmt.Sprint(crcs[id]) == "[2 1]", fmt.Sprint(crcs, err)
+	})
+	eventually(t, 3*time.Minute, "coverage", func() (bool, string) {
+		coverage, err := c.tryRows("SELECT toString(symbol_status), toUInt64(sum(samples)) FROM symbol_coverage WHERE tenant = 'ids' AND "+
+			"build_id = ? GROUP BY symbol_status", id)
+		return err == nil && len(coverage) == 1 && len(coverage["ambiguous_cubin"]) == 1 && coverage["ambiguous_cubin"][0] >= 1000,
+			fmt.Sprint(coverage, err)
+	})
+	eventually(t, 3*time.Minute, "report stalls", func() (bool, string) {
+		out, err := exec.Command(binary, append([]string{"report", "stalls", "--tenant", "ids", "--json"}, c.asking()...)...).Output()
+		var report struct {
+			Unsymbolized []struct {
+				Status  string
+				Samples uint64
+			}
 		}
-	}
-	if err == nil {
-		err = json.Unmarshal(out, &report)
-	}
-	if err != nil || len(report.Unsymbolized) != 1 || report.Unsymbolized[0].Status != "ambiguous_cubin" {
-		t.Errorf("report stalls: %v, %+v", err, report)
-	}
+		if err == nil {
+			err = json.Unmarshal(out, &report)
+		}
+		return err == nil && len(report.Unsymbolized) == 1 && report.Unsymbolized[0].Status == "ambiguous_cubin",
+			fmt.Sprintf("%v, %+v", err, report)
+	})
 	del := func(session string) {
 		t.Helper()
-		args := append([]string{"session", "delete", "ids", session, "--yes", "--wait", "60s"}, c.reach()...)
+		args := append([]string{"session", "delete", "ids", session, "--yes", "--wait", "150s"}, c.reach()...)
 		if out, err := exec.Command(binary, args...).CombinedOutput(); err != nil {
 			t.Fatalf("delete %s: %v\n%s", session, err, out)
 		}
 	}
 	var twins map[string][]uint64
-	eventually(t, 60*time.Second, "the session to delete", func() (bool, string) { // samples may be there before it
-		twins = c.rows("SELECT session_id, toUInt64(1) FROM sessions WHERE tenant = 'ids' AND host = 'twin'")
-		return len(twins) == 1, fmt.Sprint(twins)
+	eventually(t, 3*time.Minute, "the session to delete", func() (bool, string) { // samples may be there before it
+		var err error
+		twins, err = c.tryRows("SELECT session_id, toUInt64(1) FROM sessions WHERE tenant = 'ids' AND host = 'twin'")
+		return err == nil && len(twins) == 1, fmt.Sprint(twins, err)
 	})
 	for s := range twins {
 		del(s)

@@ -9,7 +9,7 @@ import (
 // The doors of Parca agents, on one service: certificates, files, keys, and one build id with several contents.
 func TestParcaDoors(t *testing.T) {
 	c := newCluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	t.Run("certificates", func(t *testing.T) { c.parcaCertificates(ctx, t) })
 	t.Run("files", func(t *testing.T) { c.parcaFiles(t) })

@@ -86,7 +86,7 @@ func (c *cluster) parcaFiles(t *testing.T) {
 		id := fileID(toy)
 		known := func(size int) {
 			t.Helper()
-			eventually(t, 60*time.Second, "the cubin", func() (bool, string) {
+			eventually(t, 3*time.Minute, "the cubin", func() (bool, string) {
 				got, err := c.tryRows("SELECT toString(build_id), toUInt64(size_bytes), toUInt64(status = 'ok'), count() FROM cubins " +
 					"WHERE tenant = 'cubins' GROUP BY build_id, size_bytes, status")
 				return err == nil && fmt.Sprint(got) == fmt.Sprintf("map[%s:[%d 1 1]]", id, size), fmt.Sprintf("%v %v", got, err)

@@ -143,7 +143,7 @@ func (c *cluster) checkParca(t testing.TB, tenant string, pc, kernels map[string
 		name, query string
 		want        map[string][]uint64
 	}{{"pc_samples", pcSumsQuery, pc}, {"kernels", kernelSumsQuery, kernels}} {
-		eventually(t, 60*time.Second, q.name+" of "+tenant, func() (bool, string) {
+		eventually(t, 3*time.Minute, q.name+" of "+tenant, func() (bool, string) {
 			got, err := c.tryRows(q.query, tenant)
 			return err == nil && sums(got) == sums(q.want), fmt.Sprintf("%v\n%s\nwant\n%s", err, sums(got), sums(q.want))
 		})
@@ -154,7 +154,7 @@ func (c *cluster) checkParca(t testing.TB, tenant string, pc, kernels map[string
 // duplicates.
 func (c *cluster) books(t testing.TB, tenant string, unique, rejected, bytes uint64) {
 	t.Helper()
-	eventually(t, 60*time.Second, "usage of "+tenant, func() (bool, string) {
+	eventually(t, 3*time.Minute, "usage of "+tenant, func() (bool, string) {
 		got, err := c.tryRows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)), "+
 			"toUInt64(sum(bytes)) FROM usage WHERE tenant = ? AND source = 'parca'", tenant)
 		b := got[""]

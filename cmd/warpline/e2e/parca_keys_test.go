@@ -88,7 +88,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 				t.Fatalf("key revoke: %v\n%s", err, out)
 			}
 			a.Retry = once(c.grpcAddr, key).Retry
-			eventually(t, 60*time.Second, "revoked", func() (bool, string) {
+			eventually(t, 3*time.Minute, "revoked", func() (bool, string) {
 				err := a.WriteArrow(ctx, b) // a repeat, as long as it is taken
 				return status.Code(err) == codes.Unauthenticated && comeAgain(err) == 0, fmt.Sprint(err)
 			})
@@ -123,13 +123,13 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 			}
 			c.start("gateway2")
 			wg.Wait()
-			c.waitReady("gateway2", 60*time.Second)
+			c.waitReady("gateway2", 3*time.Minute)
 			c.kill("gateway2")
 		}
 	})
 	t.Run("draining", func(t *testing.T) {
 		c.start("gateway2")
-		c.waitReady("gateway2", 60*time.Second)
+		c.waitReady("gateway2", 3*time.Minute)
 		a := once(grpcAddr, good)
 		if err := a.WriteArrow(ctx, batch()); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 		b := batch()
-		eventually(t, 60*time.Second, "draining", func() (bool, string) {
+		eventually(t, 3*time.Minute, "draining", func() (bool, string) {
 			err := a.WriteArrow(ctx, b)
 			if err == nil {
 				return false, "taken"
@@ -163,7 +163,7 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 		}
 		select {
 		case <-r.done:
-		case <-time.After(60 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Error("the gateway does not end")
 		}
 	})
@@ -180,12 +180,12 @@ func (c *cluster) parcaKeys(ctx context.Context, t *testing.T) {
 			}
 		}
 		c.start("nats")
-		c.waitReady("nats", 60*time.Second)
+		c.waitReady("nats", 3*time.Minute)
 		a.Retry = parcatest.Fast
 		if err := a.WriteArrow(ctx, b); err != nil {
 			t.Error(err)
 		}
-		eventually(t, 60*time.Second, "the stranger", func() (bool, string) {
+		eventually(t, 3*time.Minute, "the stranger", func() (bool, string) {
 			err := stranger.WriteArrow(ctx, refused)
 			return status.Code(err) == codes.Unauthenticated, fmt.Sprint(err)
 		})

@@ -19,7 +19,7 @@ import (
 // auditClean wants `warpline audit` to find nothing.
 func (c *cluster) auditClean(t testing.TB) {
 	t.Helper()
-	eventually(t, 60*time.Second, "audit", func() (bool, string) {
+	eventually(t, 3*time.Minute, "audit", func() (bool, string) {
 		out, err := exec.Command(binary, append([]string{"audit"}, c.reach()...)...).CombinedOutput()
 		return err == nil, string(out)
 	})
@@ -114,7 +114,7 @@ func cutAt127(s string) string { return s[:min(len(s), 127)] }
 // ABIs, with names as they are and as the shim cuts them. Samples come first, cubins later, and no stored row changes for it.
 func TestParcaLines(t *testing.T) {
 	c := newCluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for _, v := range []struct {
 		tenant, suffix string
@@ -145,7 +145,7 @@ func TestParcaLines(t *testing.T) {
 				if err := a.WriteArrow(ctx, parcatest.Arrow(rows)); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 60*time.Second, "samples without lines", func() (bool, string) {
+				eventually(t, 3*time.Minute, "samples without lines", func() (bool, string) {
 					got, err := c.linesOf(tenant)
 					for _, p := range got {
 						// Event time is long ago: it may be pending no more.
@@ -157,7 +157,7 @@ func TestParcaLines(t *testing.T) {
 				})
 				before := c.storedSamples(tenant)
 				offer(ctx, t, a, cubins[cubin], parcaFile(t, cubin+v.suffix))
-				eventually(t, 60*time.Second, "lines", func() (bool, string) {
+				eventually(t, 3*time.Minute, "lines", func() (bool, string) {
 					got, err := c.linesOf(tenant)
 					d := differ(got, want)
 					return err == nil && d == "", fmt.Sprintf("%v\n%.3000s", err, d)
@@ -178,7 +178,7 @@ func TestParcaLines(t *testing.T) {
 			}
 		}
 		want := expectedCSV(t, "expected_sums_batch1_plus_batch2.csv", []string{"function", "pc_offset"}, "source_line")
-		eventually(t, 60*time.Second, "lines", func() (bool, string) {
+		eventually(t, 3*time.Minute, "lines", func() (bool, string) {
 			got, err := c.tryRows("SELECT concat(toString(function), '|', toString(pc_offset)), toUInt64(max(line)), toUInt64(min(line)) " +
 				"FROM pc_lines WHERE tenant = 'cubin-first' AND symbol_status = 'ok' AND file LIKE '%pc_sample_toy.cu' GROUP BY function, pc_offset")
 			for k, w := range want {
@@ -224,7 +224,7 @@ func (c *cluster) turing(ctx context.Context, t *testing.T) {
 	if err := a.WriteArrow(ctx, parcatest.Arrow(rows)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 60*time.Second, "lines", func() (bool, string) {
+	eventually(t, 3*time.Minute, "lines", func() (bool, string) {
 		got, err := c.linesOf("turing")
 		for k, line := range want {
 			p := got[k]

@@ -20,13 +20,13 @@ import (
 // Both batches of the vectors add up to their sums in every column, whatever the order, the gateway, the number of times and the encoding,
 // each encoding in an empty service of its own; usage counts each row once.
 func TestParcaEveryEncodingAddsUp(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	shared := newCluster(t, 1) // by forms that differ in order and repeats alone
 	second := freeAddr(t)
 	shared.addGateway("gateway2", freeAddr(t), second)
 	shared.start("gateway2")
-	shared.waitReady("gateway2", 60*time.Second)
+	shared.waitReady("gateway2", 3*time.Minute)
 	one, two := parcaFile(t, "batch1.v2.lz4.arrows"), parcaFile(t, "batch2.v2.lz4.arrows")
 	rows1, rows2 := parcaRows(t, "batch1.wire_rows.ndjson"), parcaRows(t, "batch2.wire_rows.ndjson")
 	events, arrow := uint64(len(rows1)+len(rows2)), uint64(len(one)+len(two))
@@ -121,7 +121,7 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 			}
 			pc, kernels := parcaSums(t)
 			c.checkParca(t, form.tenant, pc, kernels)
-			eventually(t, 60*time.Second, "usage", func() (bool, string) {
+			eventually(t, 3*time.Minute, "usage", func() (bool, string) {
 				got, err := c.tryRows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)) FROM usage "+
 					"WHERE tenant = ? AND source = 'parca'", form.tenant)
 				b := got[""]
@@ -130,7 +130,7 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 			if form.bytes > 0 {
 				c.books(t, form.tenant, events, 0, form.bytes)
 			}
-			eventually(t, 60*time.Second, "one process is one session", func() (bool, string) {
+			eventually(t, 3*time.Minute, "one process is one session", func() (bool, string) {
 				got, err := c.tryRows("SELECT session_id, toUInt64(samples) FROM sessions WHERE tenant = ? AND source = 'parca'", form.tenant)
 				return err == nil && len(got) == 1, fmt.Sprint(got, err)
 			})
@@ -145,11 +145,11 @@ func TestParcaEveryEncodingAddsUp(t *testing.T) {
 // What never can be accepted is refused for good, and what may pass is asked for again.
 func TestParcaRefusals(t *testing.T) {
 	c := newCluster(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	key := c.makeKey("strict")
 	a := c.agent(c.grpcAddr, key)
-	a.Retry = parcatest.Retry{Attempts: 2, First: 10 * time.Millisecond, PerTry: 10 * time.Second, Overall: 20 * time.Second}
+	a.Retry = parcatest.Retry{Attempts: 2, First: 10 * time.Millisecond, PerTry: 60 * time.Second, Overall: 2 * time.Minute}
 	rows := parcaRows(t, "batch1.wire_rows.ndjson")
 	whole := parcatest.Arrow(rows)
 	nobody := c.agent(c.grpcAddr, "")

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,20 +127,14 @@ func (c *cluster) parcaCertificates(ctx context.Context, t *testing.T) {
 	// has the reason.
 	fails := func(who string, a *parcatest.Client, words ...string) {
 		t.Helper()
-		var err error
-		for range 20 {
-			if err = a.WriteArrow(ctx, refused); status.Code(err) != codes.Unavailable {
-				t.Errorf("%s: %v, want Unavailable", who, err)
-				return
+		eventually(t, 3*time.Minute, who, func() (bool, string) {
+			err := a.WriteArrow(ctx, refused)
+			if status.Code(err) != codes.Unavailable {
+				t.Fatalf("%s: %v, want Unavailable", who, err)
 			}
-			for _, w := range words {
-				if strings.Contains(err.Error(), w) {
-					return
-				}
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
-		t.Errorf("%s: %v, want one of %q", who, err, words)
+			return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(err.Error(), w) }),
+				fmt.Sprintf("%v, want one of %q", err, words)
+		})
 	}
 	passes := func(who string, a *parcatest.Client) {
 		t.Helper()
@@ -173,7 +168,7 @@ func (c *cluster) parcaCertificates(ctx context.Context, t *testing.T) {
 		c.addGateway("gateway2", addr, grpcAddr)
 		c.roles["gateway2"].args = append(c.roles["gateway2"].args, flags...)
 		c.start("gateway2")
-		c.waitReady("gateway2", 60*time.Second)
+		c.waitReady("gateway2", 3*time.Minute)
 	}
 
 	launch("--tls-cert", cert, "--tls-key", key)
@@ -206,7 +201,8 @@ func (c *cluster) parcaCertificates(ctx context.Context, t *testing.T) {
 	}
 	c.checkParca(t, "sealed", totals.pc, totals.kernels)
 	c.books(t, "sealed", totals.events, totals.cpu, totals.bytes)
-	if n := c.rows("SELECT '', count() FROM sessions WHERE tenant = 'sealed'")[""][0]; n != 1 {
-		t.Errorf("%d sessions, want the one of those who may send: %s", n, fmt.Sprint(c.rows("SELECT session_id, events FROM sessions")))
-	}
+	eventually(t, 3*time.Minute, "the one session of those who may send", func() (bool, string) { // rows may be there before it
+		got, err := c.tryRows("SELECT session_id, toUInt64(events) FROM sessions WHERE tenant = 'sealed'")
+		return err == nil && len(got) == 1, fmt.Sprint(got, err)
+	})
 }

@@ -69,7 +69,7 @@ func TestThirdSource(t *testing.T) {
 	for step := range uint64(steps) {
 		sum += 100 + step + 1
 	}
-	eventually(t, 2*time.Minute, "every step is there once", func() (bool, string) {
+	eventually(t, 3*time.Minute, "every step is there once", func() (bool, string) {
 		got, err := c.tryRows("SELECT session_id, steps, total_ns FROM warpline.steps ORDER BY session_id")
 		if err != nil {
 			return false, err.Error()

@@ -231,7 +231,7 @@ func TestTelemetryExports(t *testing.T) {
 				"GROUP BY 1": only(types),
 		} {
 			var got map[string][]uint64
-			eventually(t, 90*time.Second, tenant, func() (bool, string) {
+			eventually(t, 3*time.Minute, tenant, func() (bool, string) {
 				var err error
 				if got, err = c.tryRows(query, tenant); err != nil { // the tables may not be there yet
 					return false, err.Error()
@@ -240,31 +240,32 @@ func TestTelemetryExports(t *testing.T) {
 			})
 		}
 		// What came again is known as that, and nothing else is amiss.
-		stored := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "'")
-		eventually(t, 90*time.Second, tenant+"'s books", func() (bool, string) {
-			books := c.rows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'",
-				tenant)[""]
-			if len(books) != 3 || books[1] != 0 || books[0] != stored+books[2] {
-				t.Fatalf("%s: of %d stored, events, rejected and duplicates are %v", tenant, stored, books)
-			}
-			return books[2] >= stored, fmt.Sprintf("%d duplicates of %d", books[2], stored)
+		eventually(t, 3*time.Minute, tenant+"'s books", func() (bool, string) {
+			stored := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "'")
+			got, err := c.tryRows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'",
+				tenant)
+			books := got[""]
+			return err == nil && len(books) == 3 && books[1] == 0 && books[0] == stored+books[2] && books[2] >= stored,
+				fmt.Sprintf("of %d stored, events, rejected and duplicates are %v (%v)", stored, books, err)
 		})
 	}
-	if n := c.one(
-		"SELECT countIf(sent_schema_version = 3) FROM memory_events WHERE tenant = 'exports' AND supports_device_used IS NOT NULL"); n != 49 {
-		t.Errorf("%d events of version 3", n)
-	}
-	// The alerts of the track file are at its samples, and no events.
-	if n := c.one("SELECT count() FROM memory_alerts WHERE tenant = 'exports' AND source = 'track_file' AND threshold = 300 * 1048576 AND " +
-		"context LIKE 'Memory usage 585.%' AND " +
-		"(session_id, timestamp_ns, device_id, rank, toInt64(value)) IN (SELECT session_id, timestamp_ns, device_id, rank, device_used_bytes " +
-		"FROM memory_events WHERE tenant = 'exports' AND event_type = 'sample')"); n != 26 {
-		t.Errorf("%d alerts of the track file", n)
-	}
-	if n := c.one("SELECT count() FROM memory_alerts WHERE source = 'track_file'"); n != 26 {
-		t.Errorf("%d alerts of track files", n)
-	}
-	if n := c.one("SELECT count() FROM memory_events WHERE tenant = 'exports' AND session_id LIKE 'mem:unknown:%'"); n != 12 {
-		t.Errorf("%d events of the monitor", n)
+	for what, q := range map[string]struct {
+		sql  string
+		want uint64
+	}{
+		"events of version 3": {"SELECT countIf(sent_schema_version = 3) FROM memory_events WHERE tenant = 'exports' AND supports_device_used " +
+			"IS NOT NULL", 49},
+		// They are at its samples, and no events.
+		"alerts of the track file": {"SELECT count() FROM memory_alerts WHERE tenant = 'exports' AND source = 'track_file' AND threshold = " +
+			"300 * 1048576 AND context LIKE 'Memory usage 585.%' AND (session_id, timestamp_ns, device_id, rank, toInt64(value)) IN " +
+			"(SELECT session_id, timestamp_ns, device_id, rank, device_used_bytes FROM memory_events WHERE tenant = 'exports' AND " +
+			"event_type = 'sample')", 26},
+		"alerts of track files": {"SELECT count() FROM memory_alerts WHERE source = 'track_file'", 26},
+		"events of the monitor": {"SELECT count() FROM memory_events WHERE tenant = 'exports' AND session_id LIKE 'mem:unknown:%'", 12},
+	} {
+		eventually(t, 3*time.Minute, what, func() (bool, string) {
+			n := c.one(q.sql)
+			return n == q.want, fmt.Sprintf("%d, want %d", n, q.want)
+		})
 	}
 }

@@ -145,7 +145,7 @@ var memorySumColumns = []string{"events", "allocated_sum", "reserved_sum", "used
 	"fragmented_events", "utilization_events"}
 var memoryPeakColumns = []string{"allocated_peak", "reserved_peak", "used_peak", "active_peak", "total_peak", "world_size"}
 
-func (c *cluster) memorySums(tenant string) map[string][]uint64 {
+func (c *cluster) memorySums(tenant string) (map[string][]uint64, error) {
 	var list []string
 	for _, col := range memorySumColumns {
 		list = append(list, "sum("+col+")")
@@ -153,7 +153,7 @@ func (c *cluster) memorySums(tenant string) map[string][]uint64 {
 	for _, col := range memoryPeakColumns {
 		list = append(list, "toUInt64(max("+col+"))")
 	}
-	return c.rows("SELECT concat(toString(device_id), ' ', toString(rank), ' ', toString(toUnixTimestamp64Nano(bucket))), "+
+	return c.tryRows("SELECT concat(toString(device_id), ' ', toString(rank), ' ', toString(toUnixTimestamp64Nano(bucket))), "+
 		strings.Join(list, ", ")+
 		" FROM memory_stats_data WHERE tenant = ? GROUP BY device_id, rank, bucket", tenant)
 }
@@ -233,7 +233,7 @@ func wantSums(t testing.TB, rows map[uint64]memoryRow) map[string][]uint64 {
 // checkMemory waits until SQL has what is wanted of a tenant and compares every field and every sum.
 func (c *cluster) checkMemory(t *testing.T, tenant string, want map[uint64]memoryRow, rejected uint64) {
 	t.Helper()
-	eventually(t, 60*time.Second, tenant, func() (bool, string) {
+	eventually(t, 3*time.Minute, tenant, func() (bool, string) {
 		n := c.one("SELECT count() FROM memory_events WHERE tenant = '" + tenant + "'")
 		m := c.one("SELECT sum(events) FROM memory_stats WHERE tenant = '" + tenant + "'")
 		r := c.one("SELECT sum(rejected) FROM usage WHERE tenant = '" + tenant + "'")
@@ -249,15 +249,20 @@ func (c *cluster) checkMemory(t *testing.T, tenant string, want map[uint64]memor
 			t.Errorf("%s, event %d: %s", tenant, i, d)
 		}
 	}
-	if sums, want := c.memorySums(tenant), wantSums(t, want); !reflect.DeepEqual(sums, want) {
-		t.Errorf("%s: memory_stats %v\nwant %v", tenant, sums, want)
-	}
-	books := c.rows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'", tenant)[""]
-	// What is sent again is received again, and a duplicate.
-	if len(books) != 3 || books[0]-books[2] != uint64(len(want))+rejected || books[1] != rejected ||
-		books[2]%(uint64(len(want))+rejected) != 0 {
-		t.Errorf("%s: usage %v, want %d events and %d rejected, and whole repeats", tenant, books, len(want), rejected)
-	}
+	minutes := wantSums(t, want)
+	eventually(t, 3*time.Minute, "memory_stats of "+tenant, func() (bool, string) {
+		sums, err := c.memorySums(tenant)
+		return err == nil && reflect.DeepEqual(sums, minutes), fmt.Sprintf("%v (%v)\nwant %v", sums, err, minutes)
+	})
+	eventually(t, 3*time.Minute, "usage of "+tenant, func() (bool, string) {
+		got, err := c.tryRows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = ? AND source = 'telemetry'",
+			tenant)
+		books := got[""]
+		// What is sent again is received again, and a duplicate.
+		return err == nil && len(books) == 3 && books[0]-books[2] == uint64(len(want))+rejected && books[1] == rejected &&
+				books[2]%(uint64(len(want))+rejected) == 0,
+			fmt.Sprintf("%v (%v), want %d events and %d rejected, and whole repeats", books, err, len(want), rejected)
+	})
 }
 
 // sendTelemetry runs `warpline send` and returns what it said. Some records may be refused, and no worker may be there.
@@ -429,7 +434,7 @@ func TestTelemetry(t *testing.T) {
 			c.checkMemory(t, tenant, want[tenant], rejected[tenant])
 			distinct := c.one("SELECT uniqExact((host, pid, ifNull(job_id, '-'), rank, record_session_id)) FROM memory_events WHERE tenant = '" +
 				tenant + "'")
-			eventually(t, 60*time.Second, "sessions", func() (bool, string) {
+			eventually(t, 3*time.Minute, "sessions", func() (bool, string) {
 				sessions := c.one("SELECT count() FROM sessions WHERE tenant = '" + tenant + "' AND source = 'telemetry' AND samples > 0")
 				samples := c.one("SELECT sum(samples) FROM sessions WHERE tenant = '" + tenant + "'")
 				return samples == uint64(len(want[tenant])) && sessions == distinct,
@@ -561,7 +566,8 @@ func TestTelemetryLongExport(t *testing.T) {
 		if err := os.WriteFile(path, []byte(hostile.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, _ := exec.Command(binary, "send", "--url", "http://"+c.gatewayAddr, "--key", c.makeKey("hostile"), path).CombinedOutput()
+		out, _ := exec.Command(binary, "send", "--wait", "5m", "--url", "http://"+c.gatewayAddr, "--key", c.makeKey("hostile"), path).
+			CombinedOutput()
 		if !strings.Contains(string(out), hostile.want) {
 			t.Errorf("%s: it says %s", name, out)
 		}
@@ -571,7 +577,7 @@ func TestTelemetryLongExport(t *testing.T) {
 		}
 		os.Remove(path)
 	}
-	eventually(t, 60*time.Second, "all of it", func() (bool, string) {
+	eventually(t, 3*time.Minute, "all of it", func() (bool, string) {
 		n := c.one("SELECT sum(events) FROM memory_stats WHERE tenant = 'long'")
 		m := c.one("SELECT count() FROM memory_events WHERE tenant = 'long'")
 		return n == records && m == records, fmt.Sprintf("%d in minutes, %d events", n, m)
@@ -581,9 +587,10 @@ func TestTelemetryLongExport(t *testing.T) {
 	if sums[0] != allocated || sums[1] != records/2 || sums[2] != records/2*4096 || sums[3] != ranks {
 		t.Errorf("sums %v, want %d, %d, %d in %d sessions", sums, allocated, records/2, records/2*4096, ranks)
 	}
-	if n := c.one("SELECT sum(events) - sum(duplicates) FROM usage WHERE tenant = 'long'"); n != records {
-		t.Errorf("usage has %d events", n)
-	}
+	eventually(t, 3*time.Minute, "usage", func() (bool, string) {
+		n := c.one("SELECT sum(events) - sum(duplicates) FROM usage WHERE tenant = 'long'")
+		return n == records, fmt.Sprint(n)
+	})
 }
 
 // pack writes path.gz.

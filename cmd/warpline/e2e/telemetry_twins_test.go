@@ -90,7 +90,7 @@ func TestTelemetryTwins(t *testing.T) {
 	minutes := "SELECT if(startsWith(session_id, 'mem:sha256-'), 'sha256', substring(session_id, 5)) AS s, sum(events), " +
 		"sum(allocation_bytes) FROM memory_stats WHERE tenant = 'twins' GROUP BY s"
 	var got map[string][]uint64
-	eventually(t, 60*time.Second, "events", func() (bool, string) {
+	eventually(t, 3*time.Minute, "events", func() (bool, string) {
 		var err error
 		if got, err = c.tryRows(query); err != nil {
 			return false, err.Error()
@@ -98,29 +98,33 @@ func TestTelemetryTwins(t *testing.T) {
 		return reflect.DeepEqual(got, want) && c.one("SELECT sum(events) FROM usage WHERE tenant = 'twins'") == 21,
 			fmt.Sprintf("%v, want %v", got, want)
 	})
-	sums := c.rows(minutes)
-	for id, w := range want {
-		if !reflect.DeepEqual(sums[id], w[:2]) {
-			t.Errorf("%s: minutes %v, want %v", id, sums[id], w[:2])
+	eventually(t, 3*time.Minute, "minutes", func() (bool, string) {
+		sums, err := c.tryRows(minutes)
+		for id, w := range want {
+			if !reflect.DeepEqual(sums[id], w[:2]) {
+				return false, fmt.Sprintf("%s: %v, want %v (%v)", id, sums[id], w[:2], err)
+			}
 		}
-	}
-	if n := c.one("SELECT count() FROM memory_events WHERE tenant = 'others'"); n != 1 {
-		t.Errorf("the other tenant has %d events", n)
-	}
+		return err == nil, fmt.Sprint(err)
+	})
+	eventually(t, 3*time.Minute, "the other tenant's event", func() (bool, string) {
+		n := c.one("SELECT count() FROM memory_events WHERE tenant = 'others'")
+		return n == 1, fmt.Sprint(n)
+	})
 	if n := c.one("SELECT uniqExact(session_id) FROM memory_events WHERE tenant = 'twins'"); n != 9 {
 		t.Errorf("%d sessions", n)
 	}
 	if n := c.one("SELECT max(length(metadata)) FROM memory_events WHERE tenant = 'twins'"); n != uint64(len(huge)) {
 		t.Errorf("the longest metadata has %d bytes, want %d", n, len(huge))
 	}
-	eventually(t, 60*time.Second, "the session of the ends of time", func() (bool, string) {
+	eventually(t, 3*time.Minute, "the session of the ends of time", func() (bool, string) {
 		n := c.one("SELECT sum(samples) FROM sessions WHERE tenant = 'twins' AND session_id = 'mem:ends'")
 		return n == 2, fmt.Sprintf("%d samples", n)
 	})
-	books := c.rows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = 'twins'")[""]
-	if !reflect.DeepEqual(books, []uint64{21, 2, 8}) {
-		t.Errorf("events, rejected and duplicates are %v", books)
-	}
+	eventually(t, 3*time.Minute, "events, rejected and duplicates", func() (bool, string) {
+		books, err := c.tryRows("SELECT '', sum(events), sum(rejected), sum(duplicates) FROM usage WHERE tenant = 'twins'")
+		return err == nil && reflect.DeepEqual(books[""], []uint64{21, 2, 8}), fmt.Sprint(books, err)
+	})
 	if out, err := exec.Command(binary, append([]string{"report", "memory", "--tenant", "twins"}, c.asking()...)...).
 		CombinedOutput(); err != nil {
 		t.Errorf("report memory: %v\n%.2000s", err, out)

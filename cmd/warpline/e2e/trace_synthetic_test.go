@@ -84,7 +84,7 @@ trace:torn|-1|0|crashed`},
 		if strings.HasSuffix(q[1], "count()") {
 			group = " GROUP BY " + strings.Join(columns[:len(columns)-1], ", ")
 		}
-		eventually(t, 60*time.Second, what, func() (bool, string) {
+		eventually(t, 3*time.Minute, what, func() (bool, string) {
 			got, err := c.tryRows("SELECT arrayStringConcat(arraySort(groupArray(line)), '\n') FROM (SELECT concat(toString("+
 				strings.Join(columns, "), '|', toString(")+")) AS line FROM "+q[0]+" WHERE tenant = $1"+group+")", "synthetic")
 			if err != nil {

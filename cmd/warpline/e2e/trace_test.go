@@ -70,16 +70,19 @@ func (c *cluster) checkTraces(t *testing.T, tenant string, all []*trace) {
 		tr.rows(t, want)
 	}
 	c.checkLines(t, tenant, traceRows, want)
-	eventually(t, 60*time.Second, "trace_stats of "+tenant, func() (bool, string) {
-		off := c.rows("SELECT s.k, s.n, s.ns, r.n, r.ns FROM (SELECT session_id || category || name AS k, sum(calls) AS n, sum(total_ns) AS ns "+
-			"FROM trace_stats WHERE tenant = $1 GROUP BY k) AS s FULL OUTER JOIN (SELECT session_id || category || name AS k, count() AS n, "+
-			"sum(duration_ns) AS ns FROM trace_slices WHERE tenant = $1 AND phase = 'X' GROUP BY k) AS r ON s.k = r.k "+
-			"WHERE s.n != r.n OR s.ns != r.ns", tenant)
-		return len(off) == 0, fmt.Sprint(off)
+	eventually(t, 3*time.Minute, "trace_stats of "+tenant, func() (bool, string) {
+		off, err := c.tryRows("SELECT s.k, s.n, s.ns, r.n, r.ns FROM (SELECT session_id || category || name AS k, sum(calls) AS n, "+
+			"sum(total_ns) AS ns FROM trace_stats WHERE tenant = $1 GROUP BY k) AS s FULL OUTER JOIN "+
+			"(SELECT session_id || category || name AS k, count() AS n, sum(duration_ns) AS ns FROM trace_slices WHERE tenant = $1 AND "+
+			"phase = 'X' GROUP BY k) AS r ON s.k = r.k WHERE s.n != r.n OR s.ns != r.ns", tenant)
+		return err == nil && len(off) == 0, fmt.Sprint(off, err)
 	})
-	eventually(t, 60*time.Second, "sessions of "+tenant, func() (bool, string) {
-		sessions := c.rows("SELECT session_id || state || run_id, toUInt64(rank + 1), toUInt64(source = 'trace') FROM sessions WHERE tenant = ?",
-			tenant)
+	eventually(t, 3*time.Minute, "sessions of "+tenant, func() (bool, string) {
+		sessions, err := c.tryRows("SELECT session_id || state || run_id, toUInt64(rank + 1), toUInt64(source = 'trace') FROM sessions "+
+			"WHERE tenant = ?", tenant)
+		if err != nil {
+			return false, err.Error()
+		}
 		for _, tr := range all {
 			if got := sessions["trace:"+tr.name+"completenight"]; fmt.Sprint(got) != fmt.Sprint([]uint64{uint64(tr.rank + 1), 1}) {
 				return false, fmt.Sprintf("%s: session %v, want rank %d; there are %v", tr.name, got, tr.rank, sessions)
@@ -97,7 +100,7 @@ func (c *cluster) checkLines(t *testing.T, tenant string, columnsOf map[string]s
 		for column := range strings.SplitSeq(columns, ", ") {
 			line += " || '|' || toString(" + column + ")"
 		}
-		eventually(t, 90*time.Second, table+" of "+tenant, func() (bool, string) {
+		eventually(t, 3*time.Minute, table+" of "+tenant, func() (bool, string) {
 			got, err := c.tryRows("SELECT "+line+" AS line, count() FROM "+table+" WHERE tenant = $1 GROUP BY line", tenant)
 			if err != nil {
 				return false, err.Error()
@@ -131,7 +134,7 @@ func TestTrace(t *testing.T) {
 	addr2 := freeAddr(t)
 	c.addGateway("gateway2", addr2, "")
 	c.start("gateway2")
-	c.waitReady("gateway2", 60*time.Second)
+	c.waitReady("gateway2", 3*time.Minute)
 	red, blue := c.makeKey("red"), c.makeKey("blue")
 	all := traces(t)
 	twice := slices.Concat(all, all, all)
@@ -158,9 +161,10 @@ func TestTrace(t *testing.T) {
 		elements += uint64(len(tr.elements))
 		tr.deliver(t, c.gatewayAddr, blue, 1)
 	}
-	eventually(t, 60*time.Second, "usage", func() (bool, string) {
-		b := c.rows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)) FROM usage WHERE tenant = 'red' AND " +
-			"source = 'trace'")[""]
+	eventually(t, 3*time.Minute, "usage", func() (bool, string) {
+		got, _ := c.tryRows("SELECT '', toUInt64(sum(events)), toUInt64(sum(rejected)), toUInt64(sum(duplicates)) FROM usage WHERE " +
+			"tenant = 'red' AND source = 'trace'")
+		b := got[""]
 		return len(b) == 3 && b[0]-b[2] == elements && b[1] == 0, fmt.Sprintf("%v, want %d elements", b, elements)
 	})
 
@@ -170,7 +174,7 @@ func TestTrace(t *testing.T) {
 
 	t.Run("deletion", func(t *testing.T) {
 		gone := all[0]
-		out, err := exec.Command(binary, append([]string{"session", "delete", "red", "trace:" + gone.name, "--yes", "--wait", "60s"},
+		out, err := exec.Command(binary, append([]string{"session", "delete", "red", "trace:" + gone.name, "--yes", "--wait", "150s"},
 			c.reach()...)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "trace_slices_data") {
 			t.Fatalf("%v\n%s", err, out)
@@ -212,10 +216,11 @@ func (c *cluster) exportTraces(t *testing.T, tenant string, all []*trace) {
 		session := append([]string{"export", "--session", "trace:" + tr.name, "--tenant", tenant}, c.asking()...)
 		said := run("fix", file, "-o", fixed+".pftrace")
 		want := counts.FindStringSubmatch(said)
-		said = run(append(session, "-o", exported+".pftrace")...)
-		if got := counts.FindStringSubmatch(said); want == nil || got == nil || got[1] != want[1] {
-			t.Errorf("%s: exported %v, and fix makes %v of the file:\n%s", tr.name, got, want, said)
-		}
+		eventually(t, 3*time.Minute, "the export of "+tr.name, func() (bool, string) { // counters may come behind what was waited for
+			said := run(append(session, "-o", exported+".pftrace")...)
+			got := counts.FindStringSubmatch(said)
+			return want != nil && got != nil && got[1] == want[1], fmt.Sprintf("exported %v, and fix makes %v of the file:\n%s", got, want, said)
+		})
 		run("fix", file, "-o", fixed+".json")
 		run(append(session, "-o", exported+".json")...)
 		if a, b := slicesIn(t, fixed+".json"), slicesIn(t, exported+".json"); !slices.Equal(a, b) {

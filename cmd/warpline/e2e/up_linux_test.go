@@ -95,7 +95,7 @@ func (s *service) start() {
 	case <-ready:
 	case <-s.done:
 		s.t.Fatalf("up ended before it was ready:\n%s", s.log())
-	case <-time.After(90 * time.Second):
+	case <-time.After(3 * time.Minute):
 		s.t.Fatalf("up is not ready:\n%s", s.log())
 	}
 }
@@ -106,7 +106,7 @@ func (s *service) stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.done:
-	case <-time.After(60 * time.Second):
+	case <-time.After(3 * time.Minute):
 		s.t.Fatal("up does not stop")
 	}
 }
