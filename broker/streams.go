@@ -34,8 +34,8 @@ type Layout struct {
 	Logger *slog.Logger
 }
 
-// DefaultLayout fits `warpline up` on one machine: 16 partitions, 2 lanes, 4 GiB of each stream. 2 lanes keep inserts large (each insert
-// makes one data part per table) and both cores busy.
+// DefaultLayout fits one machine: 16 partitions, 2 lanes, 4 GiB of each stream. 2 lanes keep inserts large (each insert makes one data part
+// per table), and two of them run at once.
 func DefaultLayout() Layout {
 	return Layout{Partitions: 16, Lanes: 2, Replicas: 1, IngestMaxBytes: 4 << 30, RowsMaxBytes: 4 << 30, BucketMaxBytes: 1 << 30,
 		LeaseTTL: 5 * time.Second}

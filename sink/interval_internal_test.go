@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The time between two spans grows with what the last one took, from what is configured up to four times that; a good span
-// does not wait for more.
+// The time between two spans grows with what the last one took, from what is configured up to four times that, and where it took still
+// longer to twice what it took, at most ten times what is configured; a good span does not wait for more.
 func TestInterval(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -19,9 +19,12 @@ func TestInterval(t *testing.T) {
 		{300 * ms, 200 * ms, 1000, 800 * ms},
 		{300 * ms, 200 * ms, 1<<18 - 1, 800 * ms},
 		{300 * ms, 200 * ms, 1 << 18, 300 * ms},
-		{300 * ms, 20 * time.Second, 1000, 1200 * ms},
+		{300 * ms, 500 * ms, 1000, 1200 * ms},
+		{300 * ms, 900 * ms, 1000, 1800 * ms},
+		{300 * ms, 900 * ms, 1 << 18, 300 * ms},
+		{300 * ms, 20 * time.Second, 1000, 3 * time.Second},
 		{20 * ms, 10 * ms, 1000, 40 * ms},
-		{20 * ms, time.Second, 1000, 80 * ms},
+		{20 * ms, time.Second, 1000, 200 * ms},
 		{5 * time.Second, time.Second, 1000, 5 * time.Second},
 	} {
 		if have := (&Config{MinInterval: c.least}).interval(c.took, c.rows); have != c.want {

@@ -326,10 +326,13 @@ func (l *lane) gather(ctx context.Context) (*span, error) {
 }
 
 // A lane that inserts all the time while little comes makes many small data parts, and ClickHouse is the busier the more of them it has to
-// merge. So a span of fewer rows than goodRows waits spanPause times as long as the one before it took, counted from its begin.
+// merge. So a span of fewer rows than goodRows waits spanPause times as long as the one before it took, counted from its begin, but no
+// longer than spanPause least intervals. On a machine with too much to do inserts take longer than that, and lanes that went on at once
+// would take still more of it: there a lane rests as long as it works, at most slowPause least intervals from begin to begin.
 const (
 	goodRows  = 1 << 18
 	spanPause = 4
+	slowPause = 10
 )
 
 // interval is the least time from the begin of the last span, which took so long, to the begin of the next, which has so many rows by now.
@@ -337,7 +340,7 @@ func (cfg *Config) interval(took time.Duration, rows int) time.Duration {
 	if rows >= goodRows {
 		return cfg.MinInterval
 	}
-	return max(cfg.MinInterval, spanPause*min(took, cfg.MinInterval))
+	return max(cfg.MinInterval, spanPause*min(took, cfg.MinInterval), min(2*took, slowPause*cfg.MinInterval))
 }
 
 // wait is how long a span waits for one more message when the last span began so long ago. Silence ends it too: what came is not held for

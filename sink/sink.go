@@ -75,7 +75,7 @@ type Config struct {
 
 	// MinInterval is the least time from the begin of one span of a lane to the begin of the next, if that is not full: each insert makes a
 	// data part in each table, and few large data parts are cheap. Default 300 ms. Where inserts take long and have few rows
-	// it is up to four times that.
+	// it is up to ten times that.
 	MinInterval time.Duration
 	// MaxRangeBytes bounds the compressed chunk bytes of one span (default 32 MiB); three times as much is the bound uncompressed.
 	MaxRangeBytes int64

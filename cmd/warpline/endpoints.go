@@ -149,7 +149,7 @@ func (a apart) check(s *settings) error {
 // role is what the service needs of any of them.
 func (a apart) role(p *program) service.Apart {
 	return service.Apart{
-		NATS: a.nats(), Layout: a.layout(), DrainTimeout: a.DrainTimeout, Sources: givenSources(), Version: version(), Log: p.Log,
+		NATS: a.nats(), Layout: a.layout(0), DrainTimeout: a.DrainTimeout, Sources: givenSources(), Version: version(), Log: p.Log,
 	}
 }
 

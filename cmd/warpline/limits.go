@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -17,16 +18,17 @@ type size = service.Size
 // layoutFlags fix the streams when they are created; give every role the same.
 type layoutFlags struct {
 	Partitions int  `default:"16" help:"Partitions of the streams, fixed when they are created."`
-	Lanes      int  `default:"2" help:"Lanes of the sink, fixed when the streams are created."`
+	Lanes      int  `default:"0" help:"Lanes of the sink, fixed when the streams are created; 0 for 2, in up on two processors for 1."`
 	Replicas   int  `default:"1" help:"Copies of each stream: 1, or 3 on a cluster, which makes accepted data survive the loss of a machine."`
 	IngestMax  size `default:"4GiB" help:"Most that accepted parts may take; when it is full the gateway answers 503."`
 	RowsMax    size `default:"4GiB" help:"Most that chunks may take while ClickHouse is away."`
 	BucketMax  size `default:"1GiB" help:"Most that each bucket and object store may take."`
 }
 
-func (f layoutFlags) layout() broker.Layout {
+// layout is what the flags say. lanes is how many there are where they do not say it; 0 for as many as usual.
+func (f layoutFlags) layout(lanes int) broker.Layout {
 	l := broker.DefaultLayout()
-	l.Partitions, l.Lanes, l.Replicas = f.Partitions, f.Lanes, f.Replicas
+	l.Partitions, l.Lanes, l.Replicas = f.Partitions, min(cmp.Or(f.Lanes, lanes, l.Lanes), f.Partitions), f.Replicas
 	l.IngestMaxBytes, l.RowsMaxBytes, l.BucketMaxBytes = int64(f.IngestMax), int64(f.RowsMax), int64(f.BucketMax)
 	return l
 }
@@ -35,7 +37,7 @@ func (f layoutFlags) check(s *settings) error {
 	switch {
 	case f.Partitions < 1 || f.Partitions > 4096:
 		return fmt.Errorf("%s: %d is outside 1 to 4096", s.name("partitions"), f.Partitions)
-	case f.Lanes < 1 || f.Lanes > f.Partitions:
+	case f.Lanes < 0 || f.Lanes > f.Partitions:
 		return fmt.Errorf("%s: %d is outside 1 to the number of partitions, %d", s.name("lanes"), f.Lanes, f.Partitions)
 	case f.Replicas != 1 && f.Replicas != 3 && f.Replicas != 5:
 		return fmt.Errorf("%s: %d: use 1, 3 or 5", s.name("replicas"), f.Replicas)

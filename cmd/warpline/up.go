@@ -145,7 +145,7 @@ func checkClientCA(s *settings, flag, file, cert string) error {
 }
 
 func (c *upCmd) config(p *program) service.Config {
-	layout := c.layout()
+	layout := c.layout(service.Lanes())
 	classes, _ := c.classes(c.limits()) // check has seen the error
 	// Only who names a size takes room back from streams that are there.
 	layout.Lower = p.Settings.given("ingest-max") || p.Settings.given("rows-max") || p.Settings.given("bucket-max") || c.StoreMax > 0

@@ -10,3 +10,11 @@ func TestThreadsFor(t *testing.T) {
 		}
 	}
 }
+
+func TestLanesFor(t *testing.T) {
+	for processors, want := range map[int]int{1: 1, 2: 1, 3: 2, 64: 2} {
+		if got := lanesFor(processors); got != want {
+			t.Errorf("%d processors: %d, want %d", processors, got, want)
+		}
+	}
+}
