@@ -85,3 +85,30 @@ func TestEnsureGivesTablesTheirCodecs(t *testing.T) {
 		s.Exec("OPTIMIZE TABLE {db}.sessions_data FINAL")
 	}
 }
+
+// A table of an older program keeps its names as plain strings: its type is left alone, and names come in and out of it as of a new one.
+func TestEnsureLeavesTypes(t *testing.T) {
+	for _, c := range []struct{ stored, want string }{{"String", "String"}, {"LowCardinality(String)", "LowCardinality(String)"}} {
+		t.Run(c.stored, func(t *testing.T) {
+			s := newStore(t, false)
+			s.Exec("CREATE DATABASE {db}")
+			ddl := table.Dictionaries.DDL(s.Opts)
+			const today = "`value` LowCardinality(String) CODEC(ZSTD(3))"
+			if !strings.Contains(ddl, today) {
+				t.Fatalf("value is not what this test is about:\n%s", ddl)
+			}
+			s.Exec(strings.Replace(ddl, today, "`value` "+c.stored+" CODEC(ZSTD(3))", 1))
+			if err := s.Schema.Ensure(t.Context(), s.Conn, s.Opts); err != nil {
+				t.Fatal(err)
+			}
+			s.Want("SELECT type FROM system.columns WHERE database = '{db}' AND table = 'dictionaries' AND name = 'value'", c.want)
+			names := []string{"gemm", "", "\xff\x00 no text", "gemm"}
+			s.Seed(table.Dictionaries, len(names), func(b *table.Batch, i int) {
+				table.Dictionaries.Dict.AppendString(b, "kernel_dict")
+				table.Dictionaries.ID.Append(b, uint32(i+1))
+				table.Dictionaries.Value.Append(b, names[i])
+			})
+			s.Want("SELECT id, hex(value) FROM {db}.dictionaries ORDER BY id", "1\t67656D6D\n2\t\n3\tFF00206E6F2074657874\n4\t67656D6D")
+		})
+	}
+}

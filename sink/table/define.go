@@ -148,6 +148,10 @@ func Codec(c string) Option { return func(col *Column) { col.Codec = c } }
 // Note says what the column holds.
 func Note(s string) Option { return func(col *Column) { col.Comment = s } }
 
+// Shared says that many sessions have the same values: ClickHouse keeps each once in a data part. Tables that are there keep their type.
+// It is for a column of kind Str, whose batches do not look values up, as those of a Dict do.
+func Shared(col *Column) { col.Type = kinds[Dict].click }
+
 // Agg makes a column a sum, a min, a max … that ClickHouse keeps while it merges rows of one key.
 func Agg(function string) Option {
 	return func(col *Column) {

@@ -30,7 +30,7 @@ var Dictionaries = func() dictionariesTable {
 		Head:     t.Head(),
 		Dict:     t.Dict("dict", Note(dicts)),
 		ID:       t.U32("id", Codec(Rising)),
-		Value:    t.Str("value", Codec("ZSTD(3)")),
+		Value:    t.Str("value", Codec("ZSTD(3)"), Shared),
 		Late:     t.U8("late", Note("1 when rollup rows with this id may have been written without the name")),
 		FactTail: t.FactTail(),
 	}
