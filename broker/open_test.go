@@ -81,6 +81,24 @@ func config(t *testing.T, js jetstream.JetStream, name string) jetstream.StreamC
 	return st.CachedInfo().Config
 }
 
+// Partitions and lanes are those with which the streams were made, whatever a later start would choose.
+func TestOpenKeepsPartitionsAndLanes(t *testing.T) {
+	t.Parallel()
+	_, nc, js := serve(t, broker.ServerConfig{Dir: t.TempDir(), MaxStoreBytes: 1 << 40})
+	for _, c := range []struct{ partitions, lanes int }{{4, 2}, {4, 1}, {16, 4}, {1, 1}} {
+		l := small()
+		l.Partitions, l.Lanes = c.partitions, c.lanes
+		s, err := broker.Open(t.Context(), nc, js, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Partitions != 4 || s.Lanes != 2 {
+			t.Errorf("opened with %d partitions and %d lanes: %d and %d, want the 4 and 2 that are there", c.partitions, c.lanes, s.Partitions,
+				s.Lanes)
+		}
+	}
+}
+
 // Who opens the streams with other limits takes nothing away; larger limits hold; Lower lowers, but never below what is there.
 func TestOpenNeverLowersWhatItFinds(t *testing.T) {
 	t.Parallel()
