@@ -9,6 +9,10 @@ import (
 // if two owners expire at different times, only one of them counts.
 func (f *Fold) Expire(now int64) {
 	f.releaseHeld(now)
+	f.expireHalves(now)
+}
+
+func (f *Fold) expireHalves(now int64) {
 	for i := range f.sources {
 		f.sources[i].folding.Tick(now)
 	}

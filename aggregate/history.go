@@ -102,6 +102,7 @@ type past struct {
 	anchors       []stream.Point
 	createdAt     int64
 	flushed       bool // it holds no rollups back
+	released      stream.Released
 }
 
 // settle makes the position one from which INGEST can be folded. The fold's state is the one at position have, and everything up to before
@@ -154,7 +155,7 @@ func (o *owner) settle(ctx context.Context, before past, have stream.Point, behi
 // replay goes over parts that were folded before, up to before.position or to the first one that is new. Those that the state knows are
 // passed over; the others change the state, and their rows are in the tables already.
 func (o *owner) replay(ctx context.Context, before past, have stream.Point, broken, behind bool) error {
-	q := &quiet{o: o, stateless: have.Seq == 0}
+	q := &quiet{o: o, stateless: have.Seq == 0, released: before.released}
 	if behind {
 		if err := q.begin(ctx); err != nil {
 			return err
@@ -356,7 +357,7 @@ func (o *owner) verify(ctx context.Context, last stream.Point) error {
 // now is the clock that decides how long halves wait.
 func (o *owner) now() int64 {
 	if o.replaying {
-		return o.at
+		return o.at + o.shift
 	}
 	return o.clock().UnixNano()
 }

@@ -36,9 +36,11 @@ type owner struct {
 	lost           *stream.Loss   // of INGEST, while position is inside it
 	passed         passed         // door.go
 	replaying      bool           // folding for the state alone, by the messages' clock
-	base           uint64         // number of the partition's first chunk
-	number         uint64         // of the last published chunk
-	lastRows       uint64         // ROWS sequence of that chunk: the fence
+	shift          int64          // ns that are added to that clock, see quiet
+	waits          waits
+	base           uint64 // number of the partition's first chunk
+	number         uint64 // of the last published chunk
+	lastRows       uint64 // ROWS sequence of that chunk: the fence
 	lastHead       stream.Chunk
 	writer         string                 // of the chunk that was taken over
 	trial          trial                  // poison.go
@@ -303,6 +305,9 @@ func (o *owner) take(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 		o.fold.Take(p, s, o.body)
+		if !o.replaying {
+			o.waits.add(p.Now, o.at)
+		}
 		if env.Object != "" {
 			o.body = nil // too large to be kept as scratch
 		}
@@ -367,6 +372,7 @@ func (o *owner) tick(now time.Time) {
 	f := o.fold
 	before := len(f.touched)
 	f.Expire(now.UnixNano())
+	o.waits.expire(now.UnixNano(), o.w.cfg.RawWait)
 	if now.Sub(o.lastIdle) > 10*time.Second {
 		o.lastIdle = now
 		f.ExpireIdle(now.UnixNano())

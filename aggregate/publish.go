@@ -36,8 +36,9 @@ func (o *owner) publish(ctx context.Context) error {
 	c := stream.Chunk{
 		Partition: o.partition, Number: o.number, Base: o.base, Epoch: o.epoch, Nonce: o.nonce, After: o.lastRows + 1, Position: o.position,
 		PositionAt: o.positionAt,
-		Anchors:    o.anchors, Lost: o.lost, CreatedAt: o.clock().UnixNano(), Flushed: len(f.held) == 0, OldestReceivedAt: f.Out.Oldest,
-		Snapshot: o.snapshot, Tables: rows, Deletes: f.deletes,
+		Anchors:    o.anchors, Lost: o.lost, CreatedAt: o.clock().UnixNano(), Flushed: len(f.held) == 0, Released: o.waits.released,
+		OldestReceivedAt: f.Out.Oldest,
+		Snapshot:         o.snapshot, Tables: rows, Deletes: f.deletes,
 		Verdicts: o.verdicts.publish(time.Now().UnixNano()), Passed: o.passed.publish(time.Now(), o.position),
 	}
 	o.describe(&c)

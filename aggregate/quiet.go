@@ -1,8 +1,10 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,18 +13,57 @@ import (
 )
 
 // quiet folds parts only for the state: their rows were published before, and are in ClickHouse or on their way. Its clock is that of the
-// messages, so that what waits does so for as long as the first time: rows of kernels for their details, rollups for more of their kind. If
-// the first fold was late, the waiting times differ by its lateness, and so do the halves and rollups that were waiting at its end.
+// messages, so that what waits does so for as long as the first time: rollups for more of their kind. If the first fold was late, the
+// waiting times differ by its lateness, and so do the rollups that were waiting at its end.
+//
+// Rows of kernels that wait for their details must not differ: what waited at the end and is taken for written is lost, and the other way
+// round it is there twice. So chunks say up to which part they did not wait any more (waits), and the clock for them is shifted such that
+// the same rows have waited long enough when it stands at released.At, where it stops.
 type quiet struct {
 	o         *owner
 	stateless bool  // it began with no state at all
 	flush     int64 // when the open chunk began, by the messages' clock
+	released  stream.Released
+}
+
+// waits says which rows no longer wait for their other halves. They do so for Config.RawWait after their part was folded.
+type waits struct {
+	released stream.Released
+	folded   []foldedPart // those whose rows may wait, in order
+}
+
+// foldedPart is when a part was folded by the owner's clock, and stored by NATS's, in ns.
+type foldedPart struct{ at, stored int64 }
+
+// begin is for an owner that takes over: what waits of the parts up to a position does so from now.
+func (w *waits) begin(released stream.Released, position stream.Point, now time.Time) {
+	w.released, w.folded = released, w.folded[:0]
+	if position.At != 0 || position.Seq == 0 { // a chunk of an older version does not say it
+		w.add(now.UnixNano(), position.At)
+	}
+}
+
+func (w *waits) add(at, stored int64) { w.folded = append(w.folded, foldedPart{at, stored}) }
+
+// expire is called whenever the fold has released what waited for so long.
+func (w *waits) expire(now int64, wait time.Duration) {
+	n := 0
+	for n < len(w.folded) && w.folded[n].at <= now-int64(wait) {
+		n++
+	}
+	if n > 0 {
+		w.released = stream.Released{At: now, Stored: w.folded[n-1].stored}
+		w.folded = slices.Delete(w.folded, 0, n)
+	}
 }
 
 // begin loads the names of sessions with held rollups. Without names the rollups would wait, and they are in ClickHouse already.
 func (q *quiet) begin(ctx context.Context) error {
 	q.o.replaying = true
 	defer func() { q.o.replaying = false }()
+	if q.released != (stream.Released{}) {
+		q.o.shift = q.released.At - int64(q.o.w.cfg.RawWait) - q.released.Stored
+	}
 	for _, s := range q.o.fold.unnamed {
 		if err := q.o.loadNames(ctx, s); err != nil {
 			return err
@@ -40,7 +81,11 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 	o.replaying = true
 	defer func() { o.replaying = false }()
 	if now-q.flush >= int64(o.w.cfg.ChunkAge) || o.due(time.Time{}) {
-		q.hush(now)
+		halves := now + o.shift
+		if q.released.At != 0 {
+			halves = min(halves, q.released.At)
+		}
+		q.hush(now, halves)
 	}
 	if env, _, err := stream.ParseEnvelope(raw.Data); err == nil && env.Object != "" && env.Kind != stream.KindDelete {
 		get, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -79,10 +124,11 @@ func (q *quiet) fold(ctx context.Context, raw *jetstream.RawStreamMsg) (err erro
 	return o.take(ctx, storedMsg{raw: raw})
 }
 
-// hush drops what the open chunk holds, as if it had been published.
-func (q *quiet) hush(now int64) {
+// hush drops what the open chunk holds, as if it had been published. halves is now by the clock of what waits for another half.
+func (q *quiet) hush(now, halves int64) {
 	f := q.o.fold
-	f.Expire(now)
+	f.releaseHeld(now)
+	f.expireHalves(halves)
 	clear(f.usage) // otherwise the metrics would count it again
 	f.Flush(now)
 	clear(f.usage)
@@ -101,8 +147,9 @@ func (q *quiet) end(then int64, flushed bool) {
 		}
 	}
 	f.leaving = flushed
-	q.hush(then)
+	q.hush(then, cmp.Or(q.released.At, then))
 	f.leaving = false
+	q.o.shift = 0
 	for _, s := range f.Sessions {
 		// Ids that the first fold gave to later launches and configurations must not be used again.
 		if s.NextLaunch > 0 {

@@ -109,9 +109,10 @@ func (o *owner) inserted(ctx context.Context, head *stream.Chunk) (done, error) 
 func (d *done) last(head *stream.Chunk) (before past, shorter bool) {
 	if head != nil && head.Number >= d.Chunk && head.Number+1 >= d.Void {
 		return past{number: head.Number, epoch: head.Epoch, position: stream.Point{Seq: head.Position, At: head.PositionAt},
-			anchors: head.Anchors, createdAt: head.CreatedAt, flushed: head.Flushed}, false
+			anchors: head.Anchors, createdAt: head.CreatedAt, flushed: head.Flushed, released: head.Released}, false
 	}
-	before = past{number: d.Chunk, epoch: d.Epoch, position: d.Position, createdAt: d.CreatedAt, flushed: d.Flushed}
+	before = past{number: d.Chunk, epoch: d.Epoch, position: d.Position, createdAt: d.CreatedAt, flushed: d.Flushed,
+		released: d.Released}
 	if head != nil {
 		before.epoch = max(before.epoch, head.Epoch)
 		before.anchors = append([]stream.Point{{Seq: head.Position, At: head.PositionAt}}, head.Anchors...)
@@ -158,8 +159,10 @@ func (o *owner) rebuild(ctx context.Context, l loss) error {
 	} else if !whole {
 		told.Missing = "INGEST no longer has all parts since the newest state that is left: what is sent again of them may be counted twice"
 	} else if !before.flushed {
-		told.Missing = "rollups that waited for company then, of a few seconds, may count twice or not at all; rows are exact, except those of " +
-			"kernels that waited for their details while the worker was seconds behind"
+		told.Missing = "rollups that waited for company then, of a few seconds, may count twice or not at all; rows are exact"
+		if before.released.At == 0 { // an older version does not say it
+			told.Missing += ", except those of kernels that waited for their details while the worker was seconds behind, or its clock ahead"
+		}
 	}
 	o.anchors, o.epoch = before.anchors, before.epoch+1
 	if err := o.settle(ctx, before, have, number < before.number); err != nil {
@@ -220,6 +223,7 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 		lost := new(lostState)
 		err := o.recover(ctx, l.last)
 		if err == nil {
+			o.resume(l.head.Number == l.before.number, l.head.CreatedAt)
 			return stream.Point{Seq: o.position, At: o.positionAt}, l.head.Number, nil
 		} else if !errors.As(err, &lost) {
 			return stream.Point{}, 0, err
@@ -242,14 +246,20 @@ func (o *owner) bestState(ctx context.Context, l loss) (stream.Point, uint64, er
 			forget()
 			continue
 		}
-		now := s.at // go on by the messages' clock
-		if s.number == l.before.number {
-			now = o.clock().UnixNano()
-		}
-		o.fold.Resume(now, s.at, false)
+		o.resume(s.number == l.before.number, s.at)
 		return s.position, s.number, nil
 	}
 	return stream.Point{}, 0, nil
+}
+
+// resume makes what was loaded a state to go on from. If it is not the last one, parts are folded next that were folded before, and what
+// waits goes on to wait by the clock of the owner that had it.
+func (o *owner) resume(last bool, then int64) {
+	now := int64(0)
+	if last {
+		now = o.clock().UnixNano()
+	}
+	o.fold.Resume(now, then, false)
 }
 
 // void tells the sink that chunks with numbers below the new count are not to be inserted, unless they are already.

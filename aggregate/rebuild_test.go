@@ -48,11 +48,6 @@ func newPlant(t testing.TB) *plant {
 func (p *plant) worker() (stop func()) {
 	cfg := fast
 	cfg.SnapshotChunks = 5
-	if p.slack > 0 {
-		// Under load the worker is late. As late as a kernel waits for its details, and rows are not exact (quiet.go): the machine's load may
-		// make it later than the 2 s of production.
-		cfg.RawWait, cfg.DetailWait = 30*time.Second, 30*time.Second
-	}
 	return start(p.t, p.s, cfg)
 }
 

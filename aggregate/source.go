@@ -50,8 +50,8 @@ type State interface {
 	Read(version uint64, r *state.Reader)
 	// Published says that what has changed is part of the log now.
 	Published()
-	// Resume is called once all of a state is read: waiting times start from now, by this owner's clock. When anew is true the state was
-	// made again from parts whose rows are published: what rows refer to by ids is written again under new ones.
+	// Resume is called once all of a state is read: waiting times start from now, by this owner's clock, or go on if now is 0. When anew is
+	// true the state was made again from parts whose rows are published: what rows refer to by ids is written again under new ones.
 	Resume(now int64, anew bool)
 	// Load says what is kept.
 	Load() Load

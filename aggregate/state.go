@@ -313,13 +313,15 @@ func (f *Fold) readState(r *state.Reader) error {
 }
 
 // Resume rebuilds what follows from the sessions, after the last ApplyState. Waiting times start from now, because the clocks of two
-// machines cannot be compared; then is the other clock at the last chunk. anew says that the state was made again from parts whose rows are
-// published.
+// machines cannot be compared; then is the other clock at the last chunk. With now 0 they go on. anew says that the state was made again
+// from parts whose rows are published.
 func (f *Fold) Resume(now, then int64, anew bool) {
 	for _, s := range f.Sessions {
-		s.LastReceivedAt = now - max(then-s.LastReceivedAt, 0) // as silent as it was when the last chunk was made
+		if now != 0 {
+			s.LastReceivedAt = now - max(then-s.LastReceivedAt, 0) // as silent as it was when the last chunk was made
+		}
 		if s.heldSince != 0 {
-			s.heldSince = now
+			s.heldSince = cmp.Or(now, s.heldSince)
 			f.held[s] = struct{}{}
 		}
 		for _, st := range s.states {

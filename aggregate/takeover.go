@@ -52,6 +52,7 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 	case head == nil && before.number == 0 && !done.purged: // the first owner ever
 		o.epoch, o.base = 1, uint64(time.Now().UnixMilli())
 		o.number = o.base - 1
+		before.released = stream.Released{At: 1, Stored: 1} // nothing was
 	case head != nil && !shorter && head.Number+1 > done.Used:
 		o.shrunk(ctx, head)
 		err := o.recover(ctx, last)
@@ -62,6 +63,7 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 			}
 			err = o.rebuild(ctx, loss{before: before, done: done, last: last, head: head, why: lost.Error(), chainless: true})
 		} else if err == nil {
+			o.resume(true, head.CreatedAt)
 			err = o.settle(ctx, before, before.position, false)
 		}
 		if err != nil {
@@ -74,6 +76,7 @@ func (o *owner) goOn(ctx context.Context) (leftovers, error) {
 		}
 	}
 	o.lastPublished, o.lastPublishedAt = o.position, o.positionAt
+	o.waits.begin(before.released, stream.Point{Seq: o.position, At: before.position.At}, o.clock())
 	sweep.epoch = o.epoch
 	return sweep, nil
 }
@@ -152,7 +155,6 @@ func (o *owner) recover(ctx context.Context, last *jetstream.RawStreamMsg) error
 		o.sinceBytes += len(msg.Data)
 		next, expect = msg.Sequence+1, expect+1
 	}
-	o.fold.Resume(o.clock().UnixNano(), head.CreatedAt, false)
 	o.resumeTrial(ctx, &head)
 	o.epoch, o.position, o.positionAt, o.base, o.number, o.lastRows, o.snapshot = head.Epoch+1, head.Position, head.PositionAt, head.Base,
 		head.Number, last.Sequence, head.Snapshot

@@ -157,7 +157,7 @@ func (o *openScopes) readVersion2(r *state.Reader) {
 // resumeScopes goes on after a takeover: the waiting times of what waits start from now.
 func (f *folding) resumeScopes(s *session, now int64) {
 	o := &s.scopes
-	for place := o.kept.head; place < o.kept.tail(); place++ {
+	for place := o.kept.head; now != 0 && place < o.kept.tail(); place++ {
 		o.kept.at(place).heldAt = now
 	}
 	if o.kept.head < o.kept.tail() {

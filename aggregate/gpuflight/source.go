@@ -160,12 +160,14 @@ func (s *session) Published() {
 
 // Resume goes on after a takeover.
 func (s *session) Resume(now int64, anew bool) {
-	for i := range s.waiting.rows {
-		s.waiting.rows[i].heldAt = now
-	}
-	for corr, d := range s.early {
-		d.heldAt = now
-		s.early[corr] = d
+	if now != 0 {
+		for i := range s.waiting.rows {
+			s.waiting.rows[i].heldAt = now
+		}
+		for corr, d := range s.early {
+			d.heldAt = now
+			s.early[corr] = d
+		}
 	}
 	if s.waiting.live > 0 || len(s.early) > 0 {
 		s.f.waitingSessions[s] = struct{}{}

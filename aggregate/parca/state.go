@@ -1,6 +1,10 @@
 package parca
 
-import "github.com/warpline/warpline/aggregate/state"
+import (
+	"cmp"
+
+	"github.com/warpline/warpline/aggregate/state"
+)
 
 // Append writes what is kept, or what has changed.
 func (s *session) Append(w *state.Writer, full bool) {
@@ -74,7 +78,7 @@ func (s *session) Resume(now int64, anew bool) {
 	}
 	s.kernels.ForgetLaunches()
 	if s.refused.waiting() {
-		s.refused.since = now
+		s.refused.since = cmp.Or(now, s.refused.since)
 		s.f.refusing[s] = struct{}{}
 	}
 }

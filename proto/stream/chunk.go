@@ -38,6 +38,8 @@ type Chunk struct {
 	CreatedAt int64 `json:"created_at"` // ns since the epoch
 	// Flushed says that no rollups are held back in the state: all that was folded is rows of this chunk and earlier ones.
 	Flushed bool `json:"flushed,omitempty"`
+	// Released says which rows no longer wait for their other halves.
+	Released Released `json:"released,omitzero"`
 	// OldestReceivedAt is the earliest gateway stamp among the rows (0: no rows); the sink measures "accepted → visible" with it.
 	OldestReceivedAt int64 `json:"oldest_received_at,omitempty"`
 	// Snapshot is the last full state that later chunks' State builds on.
@@ -64,6 +66,14 @@ type Chunk struct {
 
 	StateLen int `json:"state_len"`
 	BodyLen  int `json:"body_len"`
+}
+
+// Released says which rows that waited for their other halves had waited long enough, in the state after a chunk: those of parts that NATS
+// stored up to Stored, because the owner's clock was At. Both are ns since the epoch. The zero value says that it is not known, as in
+// chunks of older versions.
+type Released struct {
+	At     int64 `json:"at"`
+	Stored int64 `json:"stored"`
 }
 
 // Passed are INGEST sequences of a partition's parts: all that were passed after From.

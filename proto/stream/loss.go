@@ -25,6 +25,8 @@ type Inserted struct {
 	Position  Point `json:"position,omitzero"`
 	CreatedAt int64 `json:"created_at,omitempty"`
 	Flushed   bool  `json:"flushed,omitempty"`
+	// Released is the chunk's own.
+	Released Released `json:"released,omitzero"`
 	// Used is the largest chunk number that may have rows in ClickHouse without being inserted: the span was never finished. A worker must
 	// go on above it.
 	Used uint64 `json:"used,omitempty"`
@@ -38,7 +40,7 @@ type Inserted struct {
 // InsertedUpTo is the partition's record after the mark has moved past c.
 func (c *Chunk) InsertedUpTo(old Inserted) Inserted {
 	return Inserted{Chunk: c.Number, Snapshot: c.Snapshot.Seq, Epoch: c.Epoch, Position: Point{c.Position, c.PositionAt},
-		CreatedAt: c.CreatedAt, Flushed: c.Flushed,
+		CreatedAt: c.CreatedAt, Flushed: c.Flushed, Released: c.Released,
 		Used: old.Used, Void: old.Void, Erased: old.Erased}
 }
 
