@@ -88,8 +88,12 @@ func (w *want) ask(ctx context.Context, sql SQL) (got []int64, equal bool, err e
 	return got, equal, nil
 }
 
-// pollEvery is how often counts are asked for; it bounds the error of the time that is measured.
-const pollEvery = 100 * time.Millisecond
+// pollEvery is how often counts are asked for; it bounds the error of the time that is measured. Where an answer takes long, as of many
+// sessions among those of others, the pause is pollPause times as long as the answer took, or asking would be a part of the load.
+const (
+	pollEvery = 100 * time.Millisecond
+	pollPause = 4
+)
 
 // stuckAfter is how long no count may change before waiting is given up.
 const stuckAfter = 2 * time.Minute
@@ -98,7 +102,7 @@ const stuckAfter = 2 * time.Minute
 func wait(ctx context.Context, svc *Service, list []want, before map[string]int64, progress func(seen int64)) error {
 	last, changed := map[string]int64{}, time.Now()
 	for {
-		missing := ""
+		missing, began := "", time.Now()
 		for _, w := range list {
 			got, _, err := w.ask(ctx, svc.Read)
 			if err != nil {
@@ -128,7 +132,7 @@ func wait(ctx context.Context, svc *Service, list []want, before map[string]int6
 		if err := svc.Died(); err != nil {
 			return err
 		}
-		if err := pause(ctx, pollEvery); err != nil {
+		if err := pause(ctx, max(pollEvery, pollPause*time.Since(began))); err != nil {
 			return err
 		}
 	}
