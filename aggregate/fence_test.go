@@ -20,27 +20,37 @@ func load(t testing.TB, s *broker.Streams, from, n int) (kernels, total uint64) 
 		if i < 5 {
 			fmt.Fprintf(&b, `{"version":1,"type":"dictionary_update","session_id":"%s","kernel_dict":{"1":"alpha","2":"beta"}}`+"\n", session)
 		}
-		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
-			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, i+1)
-		for k := range 10 {
-			if k > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, "[%d,%d,7,%d,%d,0,32,%d]", k*10, 1+k%2, 1000+k, i*10+k+1, k%2)
-			kernels++
-			total += uint64(1000 + k)
-		}
-		b.WriteString("]}\n")
+		k, ns := tenKernels(&b, session, i)
+		kernels, total = kernels+k, total+ns
 		publish(t, s, stream.Envelope{Session: session, Identity: fmt.Sprintf("w%d", i)}, b.Bytes())
-		b.Reset()
-		for k := range 10 {
-			if k%2 == 1 {
-				b.WriteString(detailLine(session, i*10+k+1, fmt.Sprintf("train|step%d", k%4)))
-			}
-		}
-		publish(t, s, stream.Envelope{Session: session, Identity: fmt.Sprintf("w%d", i), Part: 1}, b.Bytes())
+		publishDetails(t, s, session, i)
 	}
 	return kernels, total
+}
+
+// tenKernels appends the i-th batch of kernels, of which five have details.
+func tenKernels(b *bytes.Buffer, session string, i int) (kernels, total uint64) {
+	fmt.Fprintf(b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
+		`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, i+1)
+	for k := range 10 {
+		if k > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(b, "[%d,%d,7,%d,%d,0,32,%d]", k*10, 1+k%2, 1000+k, i*10+k+1, k%2)
+		kernels++
+		total += uint64(1000 + k)
+	}
+	b.WriteString("]}\n")
+	return kernels, total
+}
+
+// publishDetails publishes those of the i-th batch.
+func publishDetails(t testing.TB, s *broker.Streams, session string, i int) {
+	var b bytes.Buffer
+	for k := 1; k < 10; k += 2 {
+		b.WriteString(detailLine(session, i*10+k+1, fmt.Sprintf("train|step%d", k%4)))
+	}
+	publish(t, s, stream.Envelope{Session: session, Identity: fmt.Sprintf("w%d", i), Part: 1}, b.Bytes())
 }
 
 func detailLine(session string, corr int, scope string) string {

@@ -12,43 +12,26 @@ import (
 	"github.com/warpline/warpline/proto/stream"
 )
 
-// halves publishes n parts of ten kernels of which five wait for their details. The parts of details gives comes later.
+// halves publishes n parts of ten kernels of which five wait for their details, which details publishes.
 func (p *plant) halves(n int) (details func()) {
-	p.t.Helper()
-	from := p.sent
+	from, session := p.sent, func(i int) string { return fmt.Sprintf("s%d", i%5) }
 	for i := from; i < from+n; i++ {
-		session := fmt.Sprintf("s%d", i%5)
 		var b bytes.Buffer
-		fmt.Fprintf(&b, `{"version":1,"type":"kernel_event_batch","session_id":"%s","batch_id":%d,"base_time_ns":1795175929972803352,`+
-			`"columns":["dt_ns","kernel_id","stream_id","duration_ns","corr_id","dyn_shared","num_regs","has_details"],"rows":[`, session, i+1)
-		for k := range 10 {
-			if k > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, "[%d,%d,7,%d,%d,0,32,%d]", k*10, 1+k%2, 1000+k, i*10+k+1, k%2)
-			p.kernels, p.total = p.kernels+1, p.total+uint64(1000+k)
-		}
-		b.WriteString("]}\n")
-		publish(p.t, p.s, stream.Envelope{Session: session, Identity: fmt.Sprintf("w%d", i)}, b.Bytes())
+		k, ns := tenKernels(&b, session(i), i)
+		publish(p.t, p.s, stream.Envelope{Session: session(i), Identity: fmt.Sprintf("w%d", i)}, b.Bytes())
+		p.kernels, p.total = p.kernels+k, p.total+ns
 	}
 	p.sent += n
 	return func() {
 		for i := from; i < from+n; i++ {
-			session := fmt.Sprintf("s%d", i%5)
-			var b bytes.Buffer
-			for k := range 10 {
-				if k%2 == 1 {
-					b.WriteString(detailLine(session, i*10+k+1, "train"))
-				}
-			}
-			publish(p.t, p.s, stream.Envelope{Session: session, Identity: fmt.Sprintf("w%d", i), Part: 1}, b.Bytes())
+			publishDetails(p.t, p.s, session(i), i)
 		}
 	}
 }
 
-// ROWS is lost while kernels wait for their details, or have just stopped to, and snapshots too, the last ones or all. The worker that makes
-// the state anew has only the messages' clock, and the clock of the worker before it was another, or its folds were late, which is the
-// same: rows are exact.
+// ROWS is lost while kernels wait for their details, or have just stopped to, and snapshots too, the last ones or all. The worker that
+// makes the state anew has only the messages' clock, and the clock of the worker before it was another, or its folds were late, which is
+// the same: rows are exact.
 func TestRowsLostWhileKernelsWait(t *testing.T) {
 	for _, c := range []struct {
 		name     string
