@@ -55,10 +55,8 @@ type rates struct {
 	untold   amounts
 	used     bool // something was let in, here or elsewhere
 	today    quota.Counter
-	events   *rate.Limiter
-	bytes    *rate.Limiter
-	raw      *rate.Limiter
-	requests *rate.Limiter
+	// The buckets are made, full, when they are first looked at: most of a hundred thousand keys never send, or not to this gateway.
+	events, bytes, raw, requests *rate.Limiter
 }
 
 // bucket is one limit of rates, by its flag.
@@ -71,6 +69,13 @@ type bucket struct {
 // buckets are the limits of r. The caller holds the lock.
 func (r *rates) buckets() [4]bucket {
 	l := r.limits.Value()
+	if r.events == nil {
+		limiter := func(perSecond float64) *rate.Limiter {
+			return rate.NewLimiter(rate.Limit(perSecond), burstOf(perSecond, l.BurstSeconds))
+		}
+		r.events, r.bytes = limiter(l.EventsPerSecond), limiter(l.BytesPerSecond)
+		r.raw, r.requests = limiter(l.RawBytesPerSecond), limiter(l.RequestsPerSecond)
+	}
 	return [4]bucket{
 		{r.events, "limit-events-per-second", l.EventsPerSecond}, {r.bytes, "limit-bytes-per-second", l.BytesPerSecond},
 		{r.raw, "limit-raw-bytes-per-second", l.RawBytesPerSecond},
@@ -85,14 +90,9 @@ type cost struct {
 	raw    int64  // after decompression
 }
 
-// begin makes the buckets, full.
+// begin sets what a bucket takes that nobody has used.
 func (r *rates) begin(what string, limits tenant.Limits) {
-	limiter := func(perSecond float64) *rate.Limiter {
-		return rate.NewLimiter(rate.Limit(perSecond), burstOf(perSecond, limits.BurstSeconds))
-	}
 	r.what, r.limits = what, unique.Make(limits)
-	r.events, r.bytes = limiter(limits.EventsPerSecond), limiter(limits.BytesPerSecond)
-	r.raw, r.requests = limiter(limits.RawBytesPerSecond), limiter(limits.RequestsPerSecond)
 }
 
 // newMeter makes the meter of a key that is stored under a hash.
@@ -141,6 +141,10 @@ func (r *rates) change(limits tenant.Limits) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.limits.Value() == limits {
+		return
+	}
+	if r.events == nil {
+		r.limits = unique.Make(limits)
 		return
 	}
 	now := time.Now()
