@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/warpline/warpline/broker"
@@ -23,7 +24,8 @@ func (p *Patient) layout(ctx context.Context) (found, fix string, err error) {
 	}
 	servers := max(1, len(p.Streams.Conn.Servers()))
 	copies := info.Config.Replicas
-	found = fmt.Sprintf("%d partitions, %d lanes, copies of INGEST: %d on %d servers", p.Streams.Partitions, p.Streams.Lanes, copies, servers)
+	found = fmt.Sprintf("%s, %s, copies of INGEST: %d on %s", english.Plural(p.Streams.Partitions, "partition", ""),
+		english.Plural(p.Streams.Lanes, "lane", ""), copies, english.Plural(servers, "server", ""))
 	if servers >= 3 && copies < 3 {
 		fix = "accepted data is lost with one server: make the streams with --replicas 3, see docs/operate.md"
 	}
