@@ -2,6 +2,7 @@ package aggregate_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -74,6 +75,7 @@ func TestRowsLostWhileKernelsWait(t *testing.T) {
 					stopWorker = worker()
 				}
 				stopWorker()
+				p.marked()
 				stopSink()
 				p.putSnapshots(snapshots)
 				p.remake(stream.RowsStream, 0)
@@ -121,6 +123,37 @@ func (p *plant) putSnapshots(all []snapshot) {
 	for _, s := range all {
 		if _, err := p.s.State.Put(p.t.Context(), s.meta, bytes.NewReader(s.body)); err != nil {
 			p.t.Fatal(err)
+		}
+	}
+}
+
+// marked waits until the sink's marks say that all chunks are inserted.
+func (p *plant) marked() {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		behind := 0
+		for n := range p.s.Partitions {
+			entry, err := p.s.Marks.Get(p.t.Context(), stream.MarkKey(stream.Lane(n, p.s.Lanes)))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			var mark struct{ Partitions map[int]stream.Inserted }
+			if err := json.Unmarshal(entry.Value(), &mark); err != nil {
+				p.t.Fatal(err)
+			}
+			msg, err := p.s.Rows.GetLastMsgForSubject(p.t.Context(), stream.RowsSubject(n))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			if c, _, _, err := stream.ParseChunk(msg.Data); err != nil || c.Number != mark.Partitions[n].Chunk {
+				behind++
+			}
+		}
+		if behind == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%d partitions have chunks that are not inserted", behind)
 		}
 	}
 }
