@@ -206,6 +206,10 @@ func TestHostile(t *testing.T) {
 	nested := strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16)
 	manyNames := `{"region_names":[` + strings.TrimSuffix(strings.Repeat(`"n",`, 1_000_000), ",") + `],"session":{` + small + `}}`
 	trace := func(event string) string { return `{"traceEvents":[` + event + `]}` }
+	blank := 1 << 30
+	if testing.Short() { // under the race detector
+		blank = 1 << 26
+	}
 	good := `{"name":"a","ph":"X","ts":1,"dur":2,"pid":3,"tid":65,"cname":"good","args":{"sm":3,"block":1,"warp":1}}`
 	for _, test := range []struct {
 		name                    string
@@ -255,7 +259,7 @@ func TestHostile(t *testing.T) {
 	}{
 		{"a form without end", "", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"input\"\r\n\r\n{", 400,
 			"bad_form", "ends in the middle"},
-		{"a form that does not begin", "", "multipart/form-data; boundary=x", string(zip(bytes.Repeat([]byte("\n"), 1<<30))), 400, "bad_form",
+		{"a form that does not begin", "", "multipart/form-data; boundary=x", string(zip(bytes.Repeat([]byte("\n"), blank))), 400, "bad_form",
 			"no field begins within 65536 bytes"},
 		{"a form without boundary", "", "multipart/form-data", "--x--", 400, "bad_form", "boundary"},
 		{"a field that is missing", "", "multipart/form-data; boundary=x",
@@ -326,6 +330,9 @@ func TestSmallCapturesWaitForNobody(t *testing.T) {
 // Of a buffer as long as the peer's sample, almost all of which is empty, and of a million records without a partner, little is in memory.
 // A buffer that is declared too long is refused.
 func TestHugeCaptures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a gigabyte takes minutes under the race detector, and TestLargeCaptures goes the same ways")
+	}
 	r := start(t, nil)
 	input := func(cap, blocks int) []byte {
 		return fmt.Appendf(nil, `{"session":{"per_warp_cap":%d,"grid_x":%d,"threads_per_block":256},"trace_path":"t.json"}`, cap, blocks)
