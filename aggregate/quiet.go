@@ -43,7 +43,14 @@ func (w *waits) begin(released stream.Released, position stream.Point, now time.
 	}
 }
 
-func (w *waits) add(at, stored int64) { w.folded = append(w.folded, foldedPart{at, stored}) }
+// add notes a part. Where the owner's clock was set back, the parts before count as folded now: they would stay until it is where it was,
+// and so would all after them.
+func (w *waits) add(at, stored int64) {
+	for i := len(w.folded) - 1; i >= 0 && w.folded[i].at > at; i-- {
+		w.folded[i].at = at
+	}
+	w.folded = append(w.folded, foldedPart{at, stored})
+}
 
 // expire is called whenever the fold has released what waited for so long.
 func (w *waits) expire(now int64, wait time.Duration) {
@@ -57,11 +64,12 @@ func (w *waits) expire(now int64, wait time.Duration) {
 	}
 }
 
-// begin loads the names of sessions with held rollups. Without names the rollups would wait, and they are in ClickHouse already.
+// begin sets the clock, and loads the names of sessions with held rollups. Without names the rollups would wait, and they are in ClickHouse
+// already.
 func (q *quiet) begin(ctx context.Context) error {
 	q.o.replaying = true
 	defer func() { q.o.replaying = false }()
-	if q.released != (stream.Released{}) {
+	if q.released.At != 0 {
 		q.o.shift = q.released.At - int64(q.o.w.cfg.RawWait) - q.released.Stored
 	}
 	for _, s := range q.o.fold.unnamed {
@@ -92,7 +100,7 @@ func (q *quiet) take(ctx context.Context, raw *jetstream.RawStreamMsg) error {
 		_, err := o.streams.Parts.GetInfo(get, env.Object)
 		cancel()
 		if errors.Is(err, jetstream.ErrObjectNotFound) { // deleted when the part was folded: only that it was folded can be remembered
-			p := &Part{Env: env, Seq: raw.Sequence, Now: now}
+			p := &Part{Env: env, Seq: raw.Sequence, Now: now + o.shift}
 			s := o.fold.Session(p)
 			o.fold.Touch(s)
 			o.fold.addPart(s, &env)

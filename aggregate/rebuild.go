@@ -161,7 +161,7 @@ func (o *owner) rebuild(ctx context.Context, l loss) error {
 	} else if !before.flushed {
 		told.Missing = "rollups that waited for company then, of a few seconds, may count twice or not at all; rows are exact"
 		if before.released.At == 0 { // an older version does not say it
-			told.Missing += ", except those of kernels that waited for their details while the worker was seconds behind, or its clock ahead"
+			told.Missing += ", except those of kernels that waited for their details while the worker, or its clock, was seconds from NATS's"
 		}
 	}
 	o.anchors, o.epoch = before.anchors, before.epoch+1

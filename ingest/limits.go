@@ -90,7 +90,7 @@ type cost struct {
 	raw    int64  // after decompression
 }
 
-// begin sets what a bucket takes that nobody has used.
+// begin sets the limits, of which nothing is used yet.
 func (r *rates) begin(what string, limits tenant.Limits) {
 	r.what, r.limits = what, unique.Make(limits)
 }

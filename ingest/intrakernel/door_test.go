@@ -331,7 +331,7 @@ func TestSmallCapturesWaitForNobody(t *testing.T) {
 // A buffer that is declared too long is refused.
 func TestHugeCaptures(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a gigabyte takes minutes under the race detector, and TestLargeCaptures goes the same ways")
+		t.Skip("a gigabyte takes minutes under the race detector; TestLargeCaptures sends several at once")
 	}
 	r := start(t, nil)
 	input := func(cap, blocks int) []byte {
